@@ -1,0 +1,30 @@
+"""The lower bound on the log evidence, all constants included, as named terms at any state."""
+
+from vbsvm.spec import Spec, State
+from vbsvm.stats import Stats
+
+ROWS = "rows"
+COEFFICIENTS = "entropy of the coefficients"
+
+
+def terms(spec: Spec, state: State, row_term: float) -> dict[str, float]:
+    """Named terms of the bound; their sum is the bound.
+
+    ``row_term`` is ``stats.row_bound`` of a pass that *started* from this state, or ``held_row_term`` between passes.
+    """
+    squares = state.coefficients.squares
+    named = {ROWS: row_term, COEFFICIENTS: state.coefficients.entropy}
+    for block, scale in zip(spec.blocks, state.scales, strict=True):
+        named[f"prior of {block.name}"] = block.prior.bound(scale, squares[block.columns])
+    return named
+
+
+def total(spec: Spec, state: State, row_term: float) -> float:
+    """The bound itself."""
+    return sum(terms(spec, state, row_term).values())
+
+
+def held_row_term(state: State, stats: Stats) -> float:
+    """Row term at *any* state with the weights of an earlier pass held: rᵀm − ½⟨G, Ω⟩ − κ. It needs no pass."""
+    law = state.coefficients
+    return float(stats.cross @ law.mean) - 0.5 * law.quadratic(stats.gram) - stats.constant

@@ -1,0 +1,1 @@
+"""From the user's columns to the rows of the model's design."""

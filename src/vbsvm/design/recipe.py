@@ -1,0 +1,139 @@
+"""The recipe: what is learned of the columns once, and how a block of raw rows becomes a block of the design.
+
+The design row is c = [1; (x − centre)/scale]. It is made block by block inside each pass, so that no standardised
+copy of the data ever exists.
+"""
+
+from dataclasses import dataclass
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.rowblocks import fold
+
+Array = NDArray[np.float64]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Range:
+    """Smallest and largest value of each column; NaN where a column holds one."""
+
+    low: Array
+    high: Array
+
+    def __add__(self, other: Self) -> "Range":
+        """Join the ranges of two sets of rows."""
+        return Range(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+    @property
+    def size(self) -> Array:
+        """Largest magnitude of each column."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """Total weight, weighted mean and weighted sum of squared deviations of each column."""
+
+    weight: float
+    mean: Array
+    squares: Array
+
+    def __add__(self, other: Self) -> "Moments":
+        """Join the moments of two sets of rows without cancellation (Chan, Golub & LeVeque 1983)."""
+        weight = self.weight + other.weight
+        if weight == 0:
+            return self
+        gap = other.mean - self.mean
+        share = other.weight / weight
+        return Moments(
+            weight, self.mean + share * gap, self.squares + other.squares + (self.weight * share) * np.square(gap)
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Recipe:
+    """How raw columns become design columns; learned in fit, applied unchanged in prediction."""
+
+    centre: Array
+    scale: Array
+    intercept: bool
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of the design."""
+        return len(self.centre) + self.intercept
+
+    def encode(self, raw: NDArray[np.floating], out: Array) -> Array:
+        """Write the design rows of a block of raw rows into ``out`` and return them."""
+        design = out[: len(raw)]
+        inputs = design[:, 1:] if self.intercept else design
+        if self.intercept:
+            design[:, 0] = 1.0
+        np.subtract(raw, self.centre, out=inputs)
+        inputs /= self.scale
+        return design
+
+    def intercept_row(self) -> Array:
+        """Give t such that tᵀθ is the intercept on the user's scale: 1 for its own column, −centre/scale for the others."""
+        shift = -self.centre / self.scale
+        return np.concatenate([[1.0], shift]) if self.intercept else shift
+
+
+def weighted_rows(
+    X: NDArray[np.floating], weights: Array, rows: slice
+) -> tuple[NDArray[np.floating], Array, NDArray[np.bool_] | slice]:
+    """Give the rows of a block that count, their weights, and which they are: a row of weight 0 is left out."""
+    s = weights[rows]
+    if s.all():
+        return X[rows], s, slice(None)
+    kept = s > 0
+    return X[rows][kept], s[kept], kept
+
+
+def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
+    """Range of every column over the rows of positive weight, in one pass."""
+
+    def kernel(index: int, rows: slice) -> Range:
+        block, _, _ = weighted_rows(X, weights, rows)
+        return Range(
+            block.min(axis=0, initial=np.inf).astype(np.float64), block.max(axis=0, initial=-np.inf).astype(np.float64)
+        )
+
+    return fold(*X.shape, lambda: kernel)
+
+
+def learn_recipe(X: NDArray[np.floating], weights: Array, ranges: Range, intercept: bool, standardize: bool) -> Recipe:
+    """Learn centre and scale: weighted mean and standard deviation (total weight in the denominator).
+
+    Without an intercept nothing is centred, so that the hyperplane goes through the user's origin. A column that is
+    constant up to rounding has nothing to scale by; beside an intercept it is centred and so gets a coefficient of 0.
+    """
+    n_inputs = X.shape[1]
+    centre, scale = np.zeros(n_inputs), np.ones(n_inputs)
+    if standardize:
+        unit = np.ldexp(1.0, np.frexp(ranges.size)[1] - 1)
+        moments = _moments(X, weights, unit)
+        spread = np.sqrt(moments.squares / moments.weight) * unit
+        varies = (ranges.high / unit - ranges.low / unit > 8 * np.finfo(X.dtype).eps) & (spread > 0)
+        scale = np.where(varies, spread, 1.0)
+        if intercept:
+            centre = np.where(varies, moments.mean * unit, ranges.low)
+    return Recipe(centre, scale, intercept)
+
+
+def _moments(X: NDArray[np.floating], weights: Array, unit: Array) -> Moments:
+    """Weighted moments of the columns in units of their own size, so that no square overflows or vanishes."""
+
+    def kernel(index: int, rows: slice) -> Moments:
+        raw, s, _ = weighted_rows(X, weights, rows)
+        block, weight = raw / unit, float(s.sum())
+        mean = s @ block / weight if weight > 0 else np.zeros(len(unit))
+        block -= mean
+        return Moments(weight, mean, s @ np.square(block, out=block))
+
+    return fold(*X.shape, lambda: kernel)

@@ -1,0 +1,1 @@
+"""Inferences: how a model is fitted."""

@@ -1,0 +1,118 @@
+"""The laws of scalars and of the rows' latent scales.
+
+A law is what a full conditional hands out. Variational Bayes keeps it and uses its moments; Gibbs draws from it and
+keeps a ``Point``, a law without spread. Both answer the same questions, so no update asks which of the two it has.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class ScaleLaw(Protocol):
+    """What a prior's updates and its bound ask of the law of a variance."""
+
+    @property
+    def inverse_mean(self) -> float:
+        """E[1/x]."""
+        ...
+
+    def draw(self, rng: np.random.Generator) -> "ScaleLaw":
+        """Replace the law by a point drawn from it."""
+        ...
+
+    def pack(self) -> list[float]:
+        """Give unconstrained numbers that determine the law within its family."""
+        ...
+
+    def unpack(self, numbers: NDArray[np.float64]) -> Self:
+        """Make the member of this law's family that has these numbers."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A law without spread at a known or drawn value; it has nothing to pack."""
+
+    value: float
+
+    @property
+    def inverse_mean(self) -> float:
+        """E[1/x] = 1/x."""
+        return 1.0 / self.value
+
+    def draw(self, rng: np.random.Generator) -> Self:
+        """Return itself: what is known stays known."""
+        return self
+
+    def pack(self) -> list[float]:
+        """Give no numbers: nothing here may move."""
+        return []
+
+    def unpack(self, numbers: NDArray[np.float64]) -> Self:
+        """Return itself."""
+        return self
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class InverseGamma:
+    """IG(shape, rate), density proportional to x^(−shape−1) exp(−rate/x)."""
+
+    shape: float
+    rate: float
+
+    @property
+    def inverse_mean(self) -> float:
+        """E[1/x]."""
+        return self.shape / self.rate
+
+    def draw(self, rng: np.random.Generator) -> Point:
+        """Draw x as rate over a Gamma(shape, 1) variable."""
+        return Point(self.rate / rng.gamma(self.shape))
+
+    def pack(self) -> list[float]:
+        """Give the log of the rate; the shape never moves."""
+        return [math.log(self.rate)]
+
+    def unpack(self, numbers: NDArray[np.float64]) -> "InverseGamma":
+        """Make the law with this log rate."""
+        return InverseGamma(self.shape, math.exp(numbers[0]))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LatentPoint:
+    """Drawn latent scales, one for each row."""
+
+    value: NDArray[np.float64]
+
+    @property
+    def inverse_mean(self) -> NDArray[np.float64]:
+        """E[1/a] = 1/a."""
+        return 1.0 / self.value
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ReciprocalInverseGaussian:
+    """GIG(½, 1, root²), elementwise: the law of a latent scale; its reciprocal is inverse Gaussian(1/root, 1)."""
+
+    root: NDArray[np.float64]
+
+    @property
+    def inverse_mean(self) -> NDArray[np.float64]:
+        """E[1/a] = 1/root."""
+        return 1.0 / self.root
+
+    def draw(self, rng: np.random.Generator) -> LatentPoint:
+        """Draw a itself: the inverse Gaussian's mean 1/root is unbounded, and NumPy's ``wald`` is not exact there."""
+        H = self.root
+        nu = np.square(rng.standard_normal(H.shape))
+        larger = H + nu / 2 + np.sqrt(nu * (H + nu / 4))
+        take_larger = rng.random(H.shape) * (larger + H) < larger
+        return LatentPoint(np.where(take_larger, larger, H * (H / larger)))

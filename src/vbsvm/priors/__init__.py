@@ -1,0 +1,7 @@
+"""Priors of a block of coefficients; ``base`` says what a prior is."""
+
+from vbsvm.priors.base import Prior
+from vbsvm.priors.normal import Normal
+from vbsvm.priors.ridge import Ridge
+
+__all__ = ["Normal", "Prior", "Ridge"]

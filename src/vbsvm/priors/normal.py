@@ -1,0 +1,42 @@
+"""Normal prior with a known variance."""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.laws import Point, ScaleLaw
+from vbsvm.parameters import require_positive
+from vbsvm.priors.base import Prior
+
+
+@final
+@dataclass(frozen=True)
+class Normal(Prior):
+    """Coefficients are N(0, variance): Algorithm 1 with variance = 1/(4α), and every fixed effect.
+
+    Parameters
+    ----------
+    variance : float
+        Variance of each coefficient of a standardised column. The paper's penalty α is 1/(4 variance).
+    """
+
+    variance: float
+
+    def __post_init__(self) -> None:
+        """Refuse a variance that is not positive."""
+        require_positive("Normal", variance=self.variance)
+
+    def start(self) -> Point:
+        """Give the known variance."""
+        return Point(self.variance)
+
+    def conditional(self, squares: NDArray[np.float64]) -> Point:
+        """Give the known variance, whatever the coefficients are."""
+        return Point(self.variance)
+
+    def bound(self, scale: ScaleLaw, squares: NDArray[np.float64]) -> float:
+        """−½p log(2πσ²) − E‖β‖²/(2σ²)."""
+        return -0.5 * len(squares) * math.log(2 * math.pi * self.variance) - float(squares.sum()) / (2 * self.variance)

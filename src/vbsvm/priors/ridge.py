@@ -1,0 +1,48 @@
+"""Normal–inverse-gamma prior: the penalty is inferred."""
+
+import math
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.laws import InverseGamma, Point, ScaleLaw
+from vbsvm.parameters import require_positive
+from vbsvm.priors.base import Prior
+
+
+@final
+@dataclass(frozen=True)
+class Ridge(Prior):
+    """Coefficients are N(0, σ²) and σ² is IG(shape, rate): Algorithm 2, the SVM that tunes itself.
+
+    Parameters
+    ----------
+    shape, rate : float, default 0.01
+        Shape and rate of the inverse-gamma prior of σ²; the paper's A_u and B_u.
+    """
+
+    shape: float = 0.01
+    rate: float = 0.01
+
+    def __post_init__(self) -> None:
+        """Refuse a shape or rate that is not positive."""
+        require_positive("Ridge", shape=self.shape, rate=self.rate)
+
+    def start(self) -> Point:
+        """E[σ⁻²] = 1, the paper's start."""
+        return Point(1.0)
+
+    def conditional(self, squares: NDArray[np.float64]) -> InverseGamma:
+        """IG(A + m/2, B + ½E‖u‖²) (Algorithm 2, line 4)."""
+        return InverseGamma(self.shape + 0.5 * len(squares), self.rate + 0.5 * float(squares.sum()))
+
+    def bound(self, scale: ScaleLaw, squares: NDArray[np.float64]) -> float:
+        """E log p(u | σ²) + E log p(σ²) − E log q(σ²); E log σ² cancels, as q's shape is always A + m/2."""
+        if not isinstance(scale, InverseGamma):
+            return -math.inf
+        a, b = scale.shape, scale.rate
+        surplus = a - scale.inverse_mean * (self.rate + 0.5 * float(squares.sum()))
+        prior = self.shape * math.log(self.rate) - math.lgamma(self.shape)
+        return -0.5 * len(squares) * math.log(2 * math.pi) + prior + math.lgamma(a) - a * math.log(b) + surplus

@@ -1,0 +1,127 @@
+"""Sum a function over blocks of rows, in threads, in an order that does not depend on them.
+
+Blocks are small enough for a core's cache. Neighbouring blocks form chunks; a chunk is summed by one thread, and
+chunks are added in their order. Where blocks and chunks begin depends on the shape of the data alone, so every
+number of threads gives the same sums to the last bit.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache
+from itertools import islice
+from typing import Any, Protocol, Self, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+BLOCK_ROWS = 1024
+CHUNKS = 64
+CHUNK_ROWS = 4 * BLOCK_ROWS
+THREADED_CELLS = 100_000
+
+
+class Addable(Protocol):
+    """What a kernel returns: something that can be summed over blocks."""
+
+    def __add__(self, other: Self, /) -> Self:
+        """Add two blocks' results."""
+        ...
+
+
+T = TypeVar("T", bound=Addable)
+A = TypeVar("A")
+
+
+def block_rows(n_columns: int) -> int:
+    """Rows in a block: enough that adding two grams costs little beside forming one."""
+    return max(BLOCK_ROWS, n_columns)
+
+
+def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice], T]]) -> T:
+    """Sum ``kernel()(index, rows)`` over all row blocks.
+
+    ``kernel`` is called once for each chunk and may allocate the work space that its blocks share.
+    """
+    size = block_rows(n_columns)
+    n_blocks = -(-n_rows // size)
+    if n_rows * n_columns < THREADED_CELLS:
+        return _sum_blocks(kernel(), range(n_blocks), size, n_rows)
+    blocks_a_chunk = max(-(-CHUNK_ROWS // size), -(-n_blocks // CHUNKS))
+    chunks = [range(i, min(i + blocks_a_chunk, n_blocks)) for i in range(0, n_blocks, blocks_a_chunk)]
+    with _single_threaded_blas() as threads:
+        if threads == 1 or len(chunks) == 1:
+            return _sum(_sum_blocks(kernel(), chunk, size, n_rows) for chunk in chunks)
+        with ThreadPoolExecutor(threads) as pool:
+            return _sum(_in_order(pool, lambda chunk: _sum_blocks(kernel(), chunk, size, n_rows), chunks, 2 * threads))
+
+
+def _sum_blocks(kernel: Callable[[int, slice], T], blocks: range, size: int, n_rows: int) -> T:
+    return _sum(kernel(i, slice(i * size, min((i + 1) * size, n_rows))) for i in blocks)
+
+
+def _sum(terms: Iterator[T]) -> T:
+    total = next(terms)
+    for term in terms:
+        total = total + term
+    return total
+
+
+def _in_order(pool: ThreadPoolExecutor, call: Callable[[A], T], items: list[A], ahead: int) -> Iterator[T]:
+    """Yield results in the order of the items, with few of them in memory; leave nothing running behind."""
+    waiting: list[Future[T]] = []
+    rest = iter(items)
+    try:
+        waiting.extend(pool.submit(call, item) for item in islice(rest, ahead))
+        while waiting:
+            result = waiting.pop(0).result()
+            waiting.extend(pool.submit(call, item) for item in islice(rest, 1))
+            yield result
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+class _BlasLimit:
+    """BLAS limits are global to the process: the first pass to enter sets one thread, the last to leave restores."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._threads = 1
+        self._limiter: Any = None
+
+    def enter(self) -> int:
+        """Hold BLAS to one thread; return how many threads it could use before."""
+        with self._lock:
+            if self._inside == 0:
+                blas = _controller().select(user_api="blas")
+                self._threads = max((library["num_threads"] for library in blas.info()), default=1)
+                self._limiter = blas.limit(limits=1)
+            self._inside += 1
+            return self._threads
+
+    def leave(self) -> None:
+        """Give BLAS its threads back when no other pass is under way."""
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limiter.restore_original_limits()
+
+
+_limit = _BlasLimit()
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    """Look for the BLAS libraries once: it takes longer than a pass over a small table."""
+    return ThreadpoolController()
+
+
+@contextmanager
+def _single_threaded_blas() -> Iterator[int]:
+    threads = _limit.enter()
+    try:
+        yield threads
+    finally:
+        _limit.leave()

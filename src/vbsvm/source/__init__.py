@@ -1,0 +1,1 @@
+"""Sources of rows; what a source is stands in ``design.rows``."""

@@ -1,0 +1,68 @@
+"""One sweep: all of the paper's algorithms and samplers are cases of it.
+
+A pass over the rows turns the law of the coefficients (the message down) into sums (the message up); then each full
+conditional is updated from the moments of the others. ``resolve`` decides the reading: keep each conditional as a law
+(variational Bayes), or replace it by a draw (Gibbs).
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from vbsvm import hinge
+from vbsvm.design.rows import Rows, Source
+from vbsvm.layout import dense
+from vbsvm.layout.dense import CoefficientLaw
+from vbsvm.readings import Reading
+from vbsvm.spec import Spec, State
+from vbsvm.stats import Stats
+
+
+def sweep(spec: Spec, state: State, source: Source, resolve: Reading) -> tuple[State, Stats]:
+    """Pass over the rows once and update everything else; the stats belong to the state that went in."""
+    stats = pass_rows(state, source, resolve)
+    return update_priors(spec, update_coefficients(spec, state, stats, resolve), resolve), stats
+
+
+def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature: bool = False) -> Stats:
+    """Refresh the rows' latent scales and sum what the coefficients need of them."""
+    return source.fold(lambda rows: row_stats(rows, state.coefficients, resolve, with_curvature))
+
+
+def row_stats(rows: Rows, law: CoefficientLaw, resolve: Reading, with_curvature: bool) -> Stats:
+    """Sums of one block: G = Σ w c cᵀ, r = Σ y (s + w) c, and the row term (Algorithm 2, lines 2 and 3)."""
+    C, y, s = rows.design, rows.signs, rows.weights
+    f, v = law.row_moments(C, rows.scratch)
+    h = 1.0 - y * f
+    slack, root, w = hinge.weigh(h, v, s, resolve, "rows", rows.index)
+    curvature = None
+    if with_curvature and not isinstance(v, float):
+        curvature = _gram(C, hinge.curvature(slack, w, v), rows.scratch)
+    return Stats(
+        gram=_gram(C, w, rows.scratch),
+        cross=(y * (s + w)) @ C,
+        row_bound=hinge.row_bound(h, root, s),
+        constant=hinge.constant(root, w, s),
+        curvature=curvature,
+    )
+
+
+def _gram(C: dense.Array, w: dense.Array, scratch: dense.Array) -> dense.Array:
+    """CᵀWC as AᵀA with A = W^½C: NumPy then does half the multiplications, and the result is symmetric."""
+    np.multiply(C, np.sqrt(w)[:, None], out=scratch)
+    return scratch.T @ scratch
+
+
+def update_coefficients(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
+    """q(β, u), or a draw from it (Algorithm 1, line 2; Algorithm 2, lines 2 and 3; Appendix A)."""
+    law = dense.conditional(stats.gram, stats.cross, spec.precision(state))
+    return replace(state, coefficients=resolve(law, "coefficients"))
+
+
+def update_priors(spec: Spec, state: State, resolve: Reading) -> State:
+    """q(σ²) of each block, or a draw from it (Algorithm 2, line 4; Appendix A)."""
+    squares = state.coefficients.squares
+    scales = (
+        resolve(block.prior.conditional(squares[block.columns]), "scale", i) for i, block in enumerate(spec.blocks)
+    )
+    return replace(state, scales=tuple(scales))
