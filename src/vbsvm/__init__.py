@@ -1,0 +1,31 @@
+"""Support vector machines that tune themselves and say how sure they are."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from vbsvm.estimators import VBSVC
+    from vbsvm.fit.variational import Variational
+    from vbsvm.priors import Normal, Ridge
+
+__version__ = "0.1.0"
+__all__ = ["VBSVC", "Normal", "Ridge", "Variational", "__version__"]
+
+_HOMES = {
+    "VBSVC": "vbsvm.estimators",
+    "Normal": "vbsvm.priors",
+    "Ridge": "vbsvm.priors",
+    "Variational": "vbsvm.fit.variational",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load public names on first use, so that importing the package stays quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'vbsvm' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """List the public names, loaded or not."""
+    return __all__

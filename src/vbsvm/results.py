@@ -1,0 +1,110 @@
+"""What a fit knows: one two-class model, its coefficients on the user's scale, and how it was reached."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
+
+from vbsvm.design.recipe import Recipe
+from vbsvm.fit.variational import Outcome
+from vbsvm.layout.dense import DenseGaussian
+from vbsvm.rowblocks import block_rows
+from vbsvm.spec import Spec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+
+INTERCEPT = "(intercept)"
+SPREAD_NOTE = "mean-field spreads: too small, often by half"
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """A fitted two-class model. Scores are positive for the class that was labelled +1."""
+
+    spec: Spec
+    recipe: Recipe
+    outcome: Outcome
+    names: tuple[str, ...]
+
+    @property
+    def law(self) -> DenseGaussian:
+        """Law of the coefficients of the design's (standardised) columns."""
+        law = self.outcome.state.coefficients
+        assert isinstance(law, DenseGaussian)
+        return law
+
+    @property
+    def coef(self) -> Array:
+        """Coefficients of the raw columns."""
+        return self._inputs(self.law.mean) / self.recipe.scale
+
+    @property
+    def coef_std(self) -> Array:
+        """Standard deviations of the coefficients of the raw columns."""
+        root = self._inputs(self.law.root)
+        return np.sqrt(np.einsum("ij,ij->i", root, root)) / self.recipe.scale
+
+    @property
+    def coef_cov(self) -> Array:
+        """Covariance of the coefficients of the raw columns."""
+        root = self._inputs(self.law.root) / self.recipe.scale[:, None]
+        return root @ root.T
+
+    @property
+    def intercept(self) -> float:
+        """Score of a raw row of zeros; 0 in a model without intercept."""
+        return float(self.recipe.intercept_row() @ self.law.mean)
+
+    @property
+    def intercept_std(self) -> float:
+        """Standard deviation of the intercept."""
+        return float(np.linalg.norm(self.recipe.intercept_row() @ self.law.root))
+
+    @property
+    def penalty(self) -> float:
+        """E[α] = E[σ⁻²]/4 of the inputs' prior, for the standardised columns: the paper's penalty parameter."""
+        return 0.25 * self.outcome.state.scales[-1].inverse_mean
+
+    def decision_function(self, X: NDArray[np.floating]) -> Array:
+        """Mean score of each row, from standardised blocks as in fitting."""
+        scores, size = np.empty(len(X)), block_rows(self.recipe.n_columns)
+        buffer = np.empty((min(size, len(X)), self.recipe.n_columns))
+        with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at the scores
+            for begin in range(0, len(X), size):
+                raw = X[begin : begin + size]
+                scores[begin : begin + size] = self.recipe.encode(raw, buffer) @ self.law.mean
+        return scores
+
+    def summary(self, level: float = 0.95) -> "pd.DataFrame":
+        """One row for each coefficient: mean, standard deviation, interval, and the probability that it is positive."""
+        import pandas as pd
+
+        if not 0 < level < 1:
+            raise ValueError(f"summary: level must lie between 0 and 1; got {level!r}.")
+        mean, sd, names = self.coef, self.coef_std, self.names
+        if self.recipe.intercept:
+            mean, sd = np.r_[self.intercept, mean], np.r_[self.intercept_std, sd]
+            names = (INTERCEPT, *names)
+        half_width = ndtri(0.5 + 0.5 * level) * sd
+        frame = pd.DataFrame(
+            {
+                "coefficient": mean,
+                "sd": sd,
+                "lower": mean - half_width,
+                "upper": mean + half_width,
+                "probability_positive": ndtr(mean / sd),
+            },
+            index=pd.Index(names),
+        )
+        frame.columns.name = SPREAD_NOTE
+        frame.attrs = {"level": level, "spreads": SPREAD_NOTE}
+        return frame
+
+    def _inputs(self, of_design: Array) -> Array:
+        return of_design[1:] if self.recipe.intercept else of_design

@@ -1,0 +1,119 @@
+"""The same sweep, read as a sampler, agrees with quadrature: each conditional is right as a law, not only in its mean."""
+
+import numpy as np
+import pytest
+from models import source_of, spec_of
+from reference import Quadrature
+from scipy import stats
+
+from vbsvm import Normal, Ridge, rowblocks, sweep
+from vbsvm.laws import InverseGamma, Point, ReciprocalInverseGaussian
+from vbsvm.layout.dense import DenseGaussian
+from vbsvm.readings import Draw
+
+SHAPE, RATE, VARIANCE = 2.0, 1.5, 4.0
+SWEEPS, TUNE, BATCHES = 20_000, 500, 50
+
+
+@pytest.fixture(scope="module")
+def small_model():
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=14)
+    y = np.where(rng.random(14) < 1 / (1 + np.exp(-1.5 * x)), 1.0, -1.0)
+    s = np.where(np.arange(14) % 3 == 0, 2.0, 0.7)
+    exact = Quadrature(x, y, s, SHAPE, RATE, VARIANCE)
+    spec = spec_of(1, Ridge(SHAPE, RATE), intercept_prior=Normal(VARIANCE))
+    return spec, source_of(x[:, None], y, s), exact
+
+
+def chain(spec, source, seed, sweeps=SWEEPS):
+    """Draws of (intercept, slope, 1/σ²)."""
+    state, draws = spec.start(), []
+    for k in range(TUNE + sweeps):
+        state, _ = sweep.sweep(spec, state, source, Draw(seed, chain=0, sweep=k))
+        assert isinstance(state.scales[1], Point)
+        draws.append([*state.coefficients.mean, state.scales[1].inverse_mean])
+    return np.array(draws[TUNE:])
+
+
+def z_scores(draws, exact):
+    """Distance of means and standard deviations from the exact ones, in Monte Carlo standard errors (batch means)."""
+    truth = np.array([*exact.mean, exact.precision, *(exact.sd**2)])
+    values = np.column_stack([draws, (draws[:, :2] - exact.mean) ** 2])
+    batches = values.reshape(BATCHES, -1, values.shape[1]).mean(axis=1)
+    return (values.mean(axis=0) - truth) / (batches.std(axis=0, ddof=1) / np.sqrt(BATCHES))
+
+
+def test_means_and_spreads_are_those_of_quadrature(small_model):
+    spec, source, exact = small_model
+    assert np.abs(z_scores(chain(spec, source, seed=1), exact)).max() < 4
+
+
+@pytest.mark.parametrize("mistake", ["dropped one", "latent scale", "spread", "shape"])
+def test_a_planted_mistake_is_seen_by_that_test(small_model, mistake, monkeypatch):
+    spec, source, exact = small_model
+    if mistake == "dropped one":
+        right = sweep.row_stats
+
+        def row_stats(rows, law, resolve, with_curvature):
+            found = right(rows, law, resolve, with_curvature)
+            return type(found)(
+                found.gram, found.cross - 0.2 * rows.weights * rows.signs @ rows.design, found.row_bound, 0.0, None
+            )
+
+        monkeypatch.setattr(sweep, "row_stats", row_stats)
+    elif mistake == "latent scale":
+        right_draw = ReciprocalInverseGaussian.draw
+        monkeypatch.setattr(
+            ReciprocalInverseGaussian, "draw", lambda law, rng: right_draw(ReciprocalInverseGaussian(1.3 * law.root), rng)
+        )
+    elif mistake == "spread":
+        right_theta = DenseGaussian.draw
+        monkeypatch.setattr(
+            DenseGaussian, "draw", lambda law, rng: right_theta(DenseGaussian(law.mean, 0.9 * law.root), rng)
+        )
+    else:
+        right_scale = InverseGamma.draw
+        monkeypatch.setattr(
+            InverseGamma, "draw", lambda law, rng: right_scale(InverseGamma(law.shape - 0.5, law.rate), rng)
+        )
+    assert np.abs(z_scores(chain(spec, source, seed=2), exact)).max() > 4
+
+
+@pytest.mark.parametrize("root", [1e-3, 0.3, 1.0, 40.0])
+def test_the_latent_draw_has_its_law(root):
+    a = ReciprocalInverseGaussian(np.full(20_000, root)).draw(np.random.default_rng(0)).value
+    # 1/a is inverse Gaussian with mean 1/root and shape 1, which SciPy has.
+    assert stats.kstest(1 / a, stats.invgauss(1 / root, scale=1.0).cdf).pvalue > 1e-3
+    wrong = ReciprocalInverseGaussian(np.full(20_000, 1.1 * root + 0.05)).draw(np.random.default_rng(0)).value
+    assert stats.kstest(1 / wrong, stats.invgauss(1 / root, scale=1.0).cdf).pvalue < 1e-3
+
+
+@pytest.mark.parametrize("root", [0.0, 1e-300, 1e-15, 1e15])
+def test_the_latent_draw_is_exact_at_the_ends(root):
+    a = ReciprocalInverseGaussian(np.full(20_000, root)).draw(np.random.default_rng(0)).value
+    assert np.isfinite(a).all()
+    assert (a > 0).all()
+    if root < 1:  # GIG(½, 1, 0) is χ² with one degree of freedom
+        assert stats.kstest(a, stats.chi2(1).cdf).pvalue > 1e-3
+
+
+def test_draws_do_not_depend_on_threads(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(9000, 12)), rng.choice([-1.0, 1.0], size=9000)
+    spec, source = spec_of(12), source_of(X, y)
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr(rowblocks._limit, "enter", lambda right=rowblocks._BlasLimit.enter, k=threads: right(rowblocks._limit) and k)
+        state = spec.start()
+        for k in range(3):
+            state, _ = sweep.sweep(spec, state, source, Draw(5, chain=1, sweep=k))
+        found.append(state.coefficients.mean)
+    np.testing.assert_array_equal(*found)
+
+
+def test_another_seed_chain_or_sweep_gives_other_draws():
+    law = InverseGamma(2.0, 1.0)
+    draws = {Draw(*key)(law, "scale", site).value for key in [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)] for site in (0, 1)}
+    assert len(draws) == 8
+    assert Draw(3, 2, 1)(law, "scale", 0) == Draw(3, 2, 1)(law, "scale", 0)
