@@ -102,7 +102,7 @@ def test_fit_takes_every_float_array_in_place(kind, data, tmp_path):
     tracemalloc.stop()
     np.testing.assert_array_equal(variant, before)
     np.testing.assert_allclose(clf.coef_, VBSVC().fit(X, y).coef_, rtol=1e-3, atol=1e-5)
-    work_space = 4 * 2 * 8 * rowblocks.BLOCK_ROWS * (D + 1)  # design and scratch, some threads
+    work_space = 4 * 2 * 8 * rowblocks.BLOCK_CELLS  # design and scratch, some threads
     assert peak < 0.5 * variant.nbytes + 16 * N + work_space
 
 

@@ -7,7 +7,7 @@ Elementwise over rows, from their labels y, weights s > 0, and the mean f and va
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.laws import ReciprocalInverseGaussian
+from vbsvm.laws import Latent
 from vbsvm.readings import Reading
 
 Array = NDArray[np.float64]
@@ -20,8 +20,7 @@ def weigh(h: Array, v: Array | float, s: Array, resolve: Reading, *site: str | i
     """
     slack = h * h + v
     root = np.sqrt(slack)
-    latent = resolve(ReciprocalInverseGaussian(s * root), *site)
-    return slack, root, s * (s * latent.inverse_mean)
+    return slack, root, resolve(Latent(s, root), *site).weight
 
 
 def row_bound(h: Array, root: Array, s: Array) -> float:

@@ -87,32 +87,37 @@ class InverseGamma:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LatentPoint:
-    """Drawn latent scales, one for each row."""
+    """Drawn latent scales a, one for each row of weight s."""
 
+    s: NDArray[np.float64]
     value: NDArray[np.float64]
 
     @property
-    def inverse_mean(self) -> NDArray[np.float64]:
-        """E[1/a] = 1/a."""
-        return 1.0 / self.value
+    def weight(self) -> NDArray[np.float64]:
+        """w = s²/a."""
+        return self.s * (self.s / self.value)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class ReciprocalInverseGaussian:
-    """GIG(½, 1, root²), elementwise: the law of a latent scale; its reciprocal is inverse Gaussian(1/root, 1)."""
+class Latent:
+    """GIG(½, 1, s²χ), one for each row of weight s and slack χ = root²: the law of the latent scales a.
 
+    The reciprocal 1/a is inverse Gaussian with mean 1/(s root) and shape 1.
+    """
+
+    s: NDArray[np.float64]
     root: NDArray[np.float64]
 
     @property
-    def inverse_mean(self) -> NDArray[np.float64]:
-        """E[1/a] = 1/root."""
-        return 1.0 / self.root
+    def weight(self) -> NDArray[np.float64]:
+        """w = s² E[1/a] = s/root."""
+        return self.s / self.root
 
     def draw(self, rng: np.random.Generator) -> LatentPoint:
-        """Draw a itself: the inverse Gaussian's mean 1/root is unbounded, and NumPy's ``wald`` is not exact there."""
-        H = self.root
+        """Draw a itself: the mean of 1/a is unbounded, and NumPy's ``wald`` is not exact there."""
+        H = self.s * self.root
         nu = np.square(rng.standard_normal(H.shape))
         larger = H + nu / 2 + np.sqrt(nu * (H + nu / 4))
         take_larger = rng.random(H.shape) * (larger + H) < larger
-        return LatentPoint(np.where(take_larger, larger, H * (H / larger)))
+        return LatentPoint(self.s, np.where(take_larger, larger, H * (H / larger)))

@@ -74,7 +74,7 @@ class Fit:
     def decision_function(self, X: NDArray[np.floating]) -> Array:
         """Mean score of each row, from standardised blocks as in fitting."""
         scores, size = np.empty(len(X)), block_rows(self.recipe.n_columns)
-        buffer = np.empty((min(size, len(X)), self.recipe.n_columns))
+        buffer = self.recipe.work_space(min(size, len(X)))
         with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at the scores
             for begin in range(0, len(X), size):
                 raw = X[begin : begin + size]

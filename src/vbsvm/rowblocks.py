@@ -1,6 +1,6 @@
 """Sum a function over blocks of rows, in threads, in an order that does not depend on them.
 
-Blocks are small enough for a core's cache. Neighbouring blocks form chunks; a chunk is summed by one thread, and
+Blocks are small enough for a core's cache and long enough that Python's lock is seldom asked for. Neighbouring blocks form chunks; a chunk is summed by one thread, and
 chunks are added in their order. Where blocks and chunks begin depends on the shape of the data alone, so every
 number of threads gives the same sums to the last bit.
 """
@@ -15,9 +15,8 @@ from typing import Any, Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-BLOCK_ROWS = 1024
+BLOCK_CELLS = 2**16
 CHUNKS = 64
-CHUNK_ROWS = 4 * BLOCK_ROWS
 THREADED_CELLS = 100_000
 
 
@@ -34,8 +33,8 @@ A = TypeVar("A")
 
 
 def block_rows(n_columns: int) -> int:
-    """Rows in a block: enough that adding two grams costs little beside forming one."""
-    return max(BLOCK_ROWS, n_columns)
+    """Rows in a block of ``BLOCK_CELLS``; in wide data more, so that adding two grams costs little beside forming one."""
+    return max(BLOCK_CELLS // n_columns, n_columns)
 
 
 def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice], T]]) -> T:
@@ -47,7 +46,7 @@ def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice]
     n_blocks = -(-n_rows // size)
     if n_rows * n_columns < THREADED_CELLS:
         return _sum_blocks(kernel(), range(n_blocks), size, n_rows)
-    blocks_a_chunk = max(-(-CHUNK_ROWS // size), -(-n_blocks // CHUNKS))
+    blocks_a_chunk = -(-n_blocks // CHUNKS)
     chunks = [range(i, min(i + blocks_a_chunk, n_blocks)) for i in range(0, n_blocks, blocks_a_chunk)]
     with _single_threaded_blas() as threads:
         if threads == 1 or len(chunks) == 1:

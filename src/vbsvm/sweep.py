@@ -5,8 +5,6 @@ conditional is updated from the moments of the others. ``resolve`` decides the r
 (variational Bayes), or replace it by a draw (Gibbs).
 """
 
-from dataclasses import replace
-
 import numpy as np
 
 from vbsvm import hinge
@@ -56,7 +54,7 @@ def _gram(C: dense.Array, w: dense.Array, scratch: dense.Array) -> dense.Array:
 def update_coefficients(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
     """q(β, u), or a draw from it (Algorithm 1, line 2; Algorithm 2, lines 2 and 3; Appendix A)."""
     law = dense.conditional(stats.gram, stats.cross, spec.precision(state))
-    return replace(state, coefficients=resolve(law, "coefficients"))
+    return State(resolve(law, "coefficients"), state.scales)
 
 
 def update_priors(spec: Spec, state: State, resolve: Reading) -> State:
@@ -65,4 +63,4 @@ def update_priors(spec: Spec, state: State, resolve: Reading) -> State:
     scales = (
         resolve(block.prior.conditional(squares[block.columns]), "scale", i) for i, block in enumerate(spec.blocks)
     )
-    return replace(state, scales=tuple(scales))
+    return State(state.coefficients, tuple(scales))

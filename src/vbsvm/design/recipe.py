@@ -75,8 +75,12 @@ class Recipe:
         if self.intercept:
             design[:, 0] = 1.0
         np.subtract(raw, self.centre, out=inputs)
-        inputs /= self.scale
+        inputs *= 1.0 / self.scale
         return design
+
+    def work_space(self, n_rows: int) -> Array:
+        """Room for design rows, column by column: with few columns, loops along them would be too short to be fast."""
+        return np.empty((self.n_columns, n_rows)).T
 
     def intercept_row(self) -> Array:
         """Give t such that tᵀθ is the intercept on the user's scale: 1 for its own column, −centre/scale for the others."""

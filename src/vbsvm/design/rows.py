@@ -37,5 +37,5 @@ class Source(Protocol):
         ...
 
     def thin(self, step: int) -> Self | None:
-        """Every ``step``-th row with its weight raised to match, or None where that is too little to learn from."""
+        """Every ``step``-th row, or None where that is too little to learn from."""
         ...

@@ -6,7 +6,7 @@ lowers it, so the climb is monotone whatever the bolder ones do.
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, final
 
 import numpy as np
@@ -46,21 +46,23 @@ def paper_step(spec: Spec, at: Visited) -> State:
     return update_priors(spec, update_coefficients(spec, at.state, at.stats, expect), expect)
 
 
-def newton_step(spec: Spec, at: Visited) -> State | None:
+def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
     """The paper's updates, but with a Newton step for the mean on the bound collapsed over the latent scales.
 
-    The paper's update of the mean uses a majorant of the curvature that is too large by χ/v. None where there is no
+    The paper's update of the mean uses a majorant G of the curvature H that is too large by χ/v in each row. H itself is
+    right only as long as no row crosses the hinge's kink; ``damping`` leads from H (0) to G (1). None where there is no
     curvature: at a point, or where it is not positive in floating point.
     """
     stats, law = at.stats, at.state.coefficients
     if stats.curvature is None:
         return None
     precision = spec.precision(at.state)
-    mean = dense.newton_mean(law.mean, stats.gram, stats.cross, stats.curvature, precision)
+    curvature = stats.curvature + damping * (stats.gram - stats.curvature)
+    mean = dense.newton_mean(law.mean, stats.gram, stats.cross, curvature, precision)
     if mean is None:
         return None
     moved = dense.conditional(stats.gram, stats.cross, precision).at(mean)
-    return update_priors(spec, replace(at.state, coefficients=moved), expect)
+    return update_priors(spec, State(moved, at.state.scales), expect)
 
 
 @final
@@ -78,37 +80,74 @@ class Plain:
 class Accelerated:
     """Newton steps for the mean, and Anderson extrapolation of the whole map state → state.
 
-    Anderson: of the last ``MEMORY`` + 1 states z and their images F(z) take the affine combination whose residual F(z) − z is smallest,
-    and go to the same combination of the images. Packed states are unconstrained, so the result is a valid state.
+    A refused Newton step is followed by damped ones, and each that is taken halves the damping: without it, data
+    without signal or with rare classes, where many rows sit at the kink, would cost three passes for each step.
     """
 
     needs_curvature = True
+
+    def __init__(self) -> None:
+        self._damping = 0.0
+        self._anderson = Anderson()
+
+    def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
+        """Yield Anderson's extrapolation, the Newton step, and the paper's update."""
+        damping = self._damping
+        newton = newton_step(spec, at, damping)
+        if newton is not None:
+            self._damping = damping / 2 if damping > 0.02 else 0.0
+            extrapolated = self._anderson.propose(at.state.pack(), newton.pack())
+            if extrapolated is not None:
+                yield newton.unpack(extrapolated)
+                self._anderson.refused()
+            yield newton
+            self._damping = min(1.0, max(0.2, 4 * damping))
+        yield paper_step(spec, at)
+
+
+@final
+class Anderson:
+    """Extrapolation of a map z → F(z) from its last values.
+
+    Of the last states take the affine combination whose residual F(z) − z is smallest, and go to the same combination
+    of their images. Packed states are unconstrained, so the result is a valid state.
+    """
+
     MEMORY = 6
     # Directions in which residuals differ by less than this, relatively, are rounding: following them would amplify it.
     CUT = 1e-6
+    # After a refusal what was remembered belongs to another region: forget it, and look at this many steps first.
+    REST = 2
 
     def __init__(self) -> None:
         self._previous: tuple[Array, Array] | None = None
         self._residual_changes: deque[Array] = deque(maxlen=self.MEMORY)
         self._image_changes: deque[Array] = deque(maxlen=self.MEMORY)
+        self._resting = 0
 
-    def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
-        """Yield Anderson's extrapolation, the Newton step, and the paper's update."""
-        newton = newton_step(spec, at)
-        if newton is not None:
-            extrapolated = self._extrapolate(at.state.pack(), newton.pack())
-            if extrapolated is not None:
-                yield newton.unpack(extrapolated)
-            yield newton
-        yield paper_step(spec, at)
+    def refused(self) -> None:
+        """Take note that the last proposal lowered the bound."""
+        self._residual_changes.clear()
+        self._image_changes.clear()
+        self._resting = self.REST
 
-    def _extrapolate(self, z: Array, image: Array) -> Array | None:
+    def propose(self, z: Array, image: Array) -> Array | None:
+        """Remember z and F(z), and extrapolate where there is enough to go by."""
         residual = image - z
         if self._previous is not None:
             self._residual_changes.append(residual - self._previous[0])
             self._image_changes.append(image - self._previous[1])
         self._previous = residual, image
+        if self._resting > 0:
+            self._resting -= 1
+            return None
         if not self._residual_changes:
             return None
-        weights = np.linalg.lstsq(np.stack(self._residual_changes, axis=1), residual, rcond=self.CUT)[0]
-        return image - weights @ np.stack(self._image_changes)
+        changes = np.stack(self._residual_changes)
+        gram = changes @ changes.T
+        if not np.isfinite(gram).all():
+            return None
+        squares, directions = np.linalg.eigh(gram)
+        kept = squares > self.CUT**2 * squares[-1]
+        coordinates = directions[:, kept].T @ (changes @ residual) / squares[kept]
+        return image - (directions[:, kept] @ coordinates) @ np.stack(self._image_changes)

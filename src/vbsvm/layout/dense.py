@@ -190,13 +190,16 @@ def _cholesky(precision: Array) -> Array:
 
 
 def _times_upper_triangle(left: Array, upper: Array, out: Array) -> None:
-    """left @ upper in two panels, the second of which alone needs all of ``left``: a quarter of the work is zeros."""
+    """left @ upper in two panels, the second of which alone needs all of ``left``: a quarter of the work is zeros.
+
+    Written transposed, as the rows' work space is stored by columns.
+    """
     half = len(upper) // 2
     if half < 16:
-        np.matmul(left, upper, out=out)
+        np.matmul(upper.T, left.T, out=out.T)
     else:
-        np.matmul(left[:, :half], upper[:half, :half], out=out[:, :half])
-        np.matmul(left, upper[:, half:], out=out[:, half:])
+        np.matmul(upper[:half, :half].T, left[:, :half].T, out=out[:, :half].T)
+        np.matmul(upper[:, half:].T, left.T, out=out[:, half:].T)
 
 
 @lru_cache(maxsize=16)

@@ -35,7 +35,8 @@ class Memory:
         n_rows, n_columns = self.n_rows, self.recipe.n_columns
 
         def for_a_chunk() -> Callable[[int, slice], Stats]:
-            design, scratch = np.empty((2, min(n_rows, block_rows(n_columns)), n_columns))
+            size = min(n_rows, block_rows(n_columns))
+            design, scratch = self.recipe.work_space(size), self.recipe.work_space(size)
 
             def for_a_block(index: int, where: slice) -> Stats:
                 raw, weights, kept = weighted_rows(self.X, self.weights, where)
@@ -47,10 +48,8 @@ class Memory:
         return fold(n_rows, n_columns, for_a_chunk)
 
     def thin(self, step: int) -> "Memory | None":
-        """Every ``step``-th row, views of the same arrays; None where one of the classes is lost."""
+        """Every ``step``-th row, as views of the same arrays; None where that leaves out one of the classes."""
         signs, weights = self.signs[::step], self.weights[::step]
-        seen = np.bincount(signs > 0, weights=weights, minlength=2)
-        if not seen.all():
+        if not np.bincount(signs > 0, weights=weights, minlength=2).all():
             return None
-        raised = weights * (float(self.weights.sum()) / float(seen.sum()))
-        return Memory(self.X[::step], signs, raised, self.recipe)
+        return Memory(self.X[::step], signs, weights, self.recipe)

@@ -1,0 +1,1 @@
+"""Benchmarks of vbsvm against what scikit-learn offers; ``python -m benchmarks`` runs them."""

@@ -1,0 +1,32 @@
+"""Run the benchmarks: ``python -m benchmarks [speed|passes|nine_cells] [--quick]``."""
+
+import argparse
+import sys
+
+from benchmarks import nine_cells, passes, speed
+
+BENCHMARKS = {"speed": speed.main, "passes": passes.main, "nine_cells": nine_cells.main}
+
+
+def main(arguments: list[str]) -> None:
+    """Run one benchmark with its own options, or all of them: then the nine cells are always quick."""
+    if arguments and arguments[0] in BENCHMARKS:
+        BENCHMARKS[arguments[0]](arguments[1:])
+        return
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", epilog="A benchmark's own options: python -m benchmarks speed --help."
+    )
+    parser.add_argument("benchmark", nargs="?", choices=list(BENCHMARKS), help="default: all, nine_cells with --quick")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and data sets")
+    options = parser.parse_args(arguments)
+    quick = ["--quick"] if options.quick else []
+    if options.benchmark:
+        BENCHMARKS[options.benchmark](quick)
+        return
+    speed.main(quick)
+    passes.main(quick)
+    nine_cells.main(["--quick"])
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
