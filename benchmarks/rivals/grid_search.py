@@ -10,7 +10,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from benchmarks.methods import Method
 
-# Trials in the nine cells had their best C between 0.003 and 10. Values beyond 100 would only slow SVC down.
+# In trial runs the best C lay well inside. Values beyond 100 would only slow SVC down, and flatter our ratio.
 GRID = np.logspace(-4, 2, 13)
 FOLDS = 5
 

@@ -1,0 +1,199 @@
+"""The climb: monotone, the same optimum with and without acceleration, one pass a step, and how it ends."""
+
+import numpy as np
+import pytest
+from models import source_of, spec_of
+from reference import algorithm_2, simulate
+from sklearn.exceptions import ConvergenceWarning
+
+from vbsvm import VBSVC, Normal, Ridge, Variational
+from vbsvm.fit import variational
+from vbsvm.source.memory import Memory
+
+
+def no_signal(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)), rng.choice([-1.0, 1.0], size=n)
+
+
+def rare_class(n, d, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, np.where(X[:, 0] + rng.logistic(size=n) > 3.5, 1.0, -1.0)
+
+
+def separable(n, d, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, d))
+    return X, np.where(X @ np.arange(1, d + 1) > 0, 1.0, -1.0)
+
+
+DATA = {
+    "simulated": simulate(200, 20, seed=1),
+    "wide": simulate(40, 90, seed=1),
+    "no signal": no_signal(600, 8),
+    "rare class": rare_class(800, 6),
+    "separable": separable(120, 4),
+}
+
+
+class CountedPasses:
+    """A source that counts its passes."""
+
+    def __init__(self, source):
+        self.source, self.passes = source, 0
+
+    @property
+    def n_rows(self):
+        return self.source.n_rows
+
+    def thin(self, step):
+        return self.source.thin(step)
+
+    def fold(self, kernel):
+        self.passes += 1
+        return self.source.fold(kernel)
+
+
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("prior", [Ridge(), Normal(0.5)])
+def test_acceleration_is_monotone_and_ends_at_the_optimum_of_plain_sweeps(name, prior):
+    X, y = DATA[name]
+    spec, source = spec_of(X.shape[1], prior), source_of(X, y)
+    fast = Variational(tol=1e-10).run(spec, source)
+    plain = Variational(accelerate=False, tol=1e-300, max_iter=50_000).run(spec, source)  # until rounding stops it
+    assert fast.converged
+    assert plain.converged
+    assert (np.diff(fast.bounds) >= 0).all()
+    assert fast.bounds[-1] >= plain.bounds[-1] - 1e-9
+    assert fast.passes < plain.passes
+    # Plain sweeps are the ones that end early: where they creep, rounding hides what is left of their way.
+    np.testing.assert_allclose(fast.state.coefficients.mean, plain.state.coefficients.mean, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", DATA)
+@pytest.mark.parametrize("accelerate", [True, False])
+def test_a_step_is_one_pass_bound_included(name, accelerate):
+    X, y = DATA[name]
+    source = CountedPasses(source_of(X, y))
+    outcome = Variational(accelerate=accelerate, tol=1e-4).run(spec_of(X.shape[1]), source)
+    assert outcome.passes == source.passes
+    assert len(outcome.bounds) <= outcome.passes - 1
+    if not accelerate:
+        assert len(outcome.bounds) >= outcome.passes - 2  # the start has no bound; rounding may refuse the last
+
+
+def test_passes_are_a_tenth_of_plain_sweeps_in_a_slow_cell():
+    X, y = simulate(200, 50, seed=1)
+    *_, bounds = algorithm_2(X, y)
+    plain = int(np.argmax(np.diff(bounds) < 1e-10)) + 2
+    fast = Variational(tol=1e-10).run(spec_of(50), source_of(X, y))
+    assert fast.passes <= plain / 10
+
+
+def test_the_bound_of_the_result_is_the_last_accepted_one():
+    X, y = DATA["simulated"]
+    clf = VBSVC().fit(X, y)
+    assert clf.elbo_ == clf.elbo_trace_[0][-1] == clf.elbo_trace_[0].max()
+    assert clf.n_iter_ >= len(clf.elbo_trace_[0])
+
+
+@pytest.mark.parametrize("accelerate", [True, False])
+def test_too_few_passes_warn_and_say_what_to_do(accelerate):
+    X, y = DATA["simulated"]
+    clf = VBSVC(inference=Variational(max_iter=5, accelerate=accelerate))
+    with pytest.warns(ConvergenceWarning, match=r"stopped after 5 passes.*Variational\(max_iter=50\)"):
+        clf.fit(X, y)
+    assert clf.n_iter_ == 5
+    assert not clf.converged_
+    assert np.isfinite(clf.coef_).all()
+
+
+@pytest.mark.parametrize("wrong", [{"tol": 0.0}, {"tol": -1e-3}, {"tol": np.nan}, {"max_iter": 1}, {"max_iter": 10.5}])
+def test_settings_that_make_no_sense_are_refused(wrong):
+    with pytest.raises(ValueError, match=f"Variational: {next(iter(wrong))} must be"):
+        Variational(**wrong)
+
+
+def test_a_tolerance_below_rounding_still_ends():
+    X, y = DATA["simulated"]
+    assert VBSVC(inference=Variational(tol=1e-300)).fit(X, y).converged_
+
+
+def test_a_start_on_a_part_of_the_rows_ends_at_the_same_result_in_fewer_passes(monkeypatch):
+    X, y = simulate(25_000, 8, seed=3)
+    with_pilot = VBSVC(inference=Variational(tol=1e-9)).fit(X, y)
+    monkeypatch.setattr(variational, "PILOT_ROWS", 10**9)
+    without = VBSVC(inference=Variational(tol=1e-9)).fit(X, y)
+    np.testing.assert_allclose(with_pilot.coef_, without.coef_, atol=1e-6)
+    assert with_pilot.elbo_ == pytest.approx(without.elbo_, abs=1e-8)
+    assert with_pilot.n_iter_ < without.n_iter_
+
+
+def test_a_part_of_the_rows_without_one_of_the_classes_is_no_start():
+    X, _ = simulate(25_000, 4, seed=3)
+    y = np.full(25_000, -1.0)
+    y[np.arange(1, 25_000, 40)] = 1.0
+    assert source_of(X, y).thin(20) is None
+    assert VBSVC().fit(X, y).converged_
+
+
+class Interrupt:
+    """Raise KeyboardInterrupt in the k-th pass."""
+
+    def __init__(self, monkeypatch, k):
+        self.left, right = k, Memory.fold
+
+        def fold(source, kernel):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+            return right(source, kernel)
+
+        monkeypatch.setattr(Memory, "fold", fold)
+
+
+def test_ctrl_c_stores_what_is_there_and_raises_again(monkeypatch):
+    X, y = DATA["simulated"]
+    Interrupt(monkeypatch, 6)
+    clf = VBSVC()
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(X, y)
+    assert not clf.converged_
+    assert len(clf.elbo_trace_[0]) >= 3
+    assert np.isfinite(clf.decision_function(X)).all()
+
+
+def test_ctrl_c_before_there_is_anything_to_store_changes_nothing(monkeypatch):
+    X, y = DATA["simulated"]
+    clf = VBSVC().fit(X, y)
+    before = clf.coef_
+    Interrupt(monkeypatch, 1)
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(X[:, :3], y)
+    np.testing.assert_array_equal(clf.coef_, before)
+    assert clf.n_features_in_ == X.shape[1]
+
+
+def test_ctrl_c_among_several_classes_keeps_the_earlier_fit(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(90, 2))
+    y = np.digitize(X[:, 0], [-0.5, 0.5])
+    clf = VBSVC().fit(X, y)
+    Interrupt(monkeypatch, 5)
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(X, y == 1)
+    assert clf.classes_.tolist() == [False, True]
+    clf = VBSVC().fit(X, y)
+    Interrupt(monkeypatch, 5)
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(X + 1, y)
+    assert clf.converged_
+    assert len(clf.fit_) == 3
+
+
+def test_ctrl_c_stops_a_grid_search(monkeypatch):
+    from sklearn.model_selection import GridSearchCV
+
+    X, y = DATA["simulated"]
+    Interrupt(monkeypatch, 30)
+    with pytest.raises(KeyboardInterrupt):
+        GridSearchCV(VBSVC(), {"prior__shape": [0.01, 1.0]}, error_score=0.0).fit(X, y)
