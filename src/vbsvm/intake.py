@@ -18,6 +18,7 @@ Array = NDArray[np.float64]
 
 # Beyond these sizes a square, or a coefficient's reciprocal, leaves the range of floating point.
 LARGEST_RAW = 1e120
+LARGEST_WEIGHT = 1e50
 SMALLEST_SCALE = 1e-290
 
 
@@ -58,8 +59,8 @@ def read_weights(sample_weight: ArrayLike | None, n_rows: int) -> Array:
     if weights.min() < 0:
         row = int(np.argmin(weights))
         raise ValueError(f"sample_weight is negative in row {row} ({weights[row]:g}); weights are counts of rows, 0 or more.")
-    if not 0 < weights.sum() < np.inf:
-        raise ValueError(f"sample_weight sums to {weights.sum():g}; it must be finite, and not zero in every row.")
+    if not 0 < weights.max() < LARGEST_WEIGHT:
+        raise ValueError(f"The largest sample_weight is {weights.max():g}; it must not be zero in every row, nor so large.")
     return weights
 
 

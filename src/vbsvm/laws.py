@@ -80,8 +80,8 @@ class InverseGamma:
         return [math.log(self.rate)]
 
     def unpack(self, numbers: NDArray[np.float64]) -> "InverseGamma":
-        """Make the law with this log rate."""
-        return InverseGamma(self.shape, math.exp(numbers[0]))
+        """Make the law with this log rate, kept within what floating point holds."""
+        return InverseGamma(self.shape, math.exp(min(max(numbers[0], -600.0), 600.0)))
 
 
 @final

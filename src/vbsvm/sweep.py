@@ -30,19 +30,20 @@ def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature:
 def row_stats(rows: Rows, law: CoefficientLaw, resolve: Reading, with_curvature: bool) -> Stats:
     """Sums of one block: G = Σ w c cᵀ, r = Σ y (s + w) c, and the row term (Algorithm 2, lines 2 and 3)."""
     C, y, s = rows.design, rows.signs, rows.weights
-    f, v = law.row_moments(C, rows.scratch)
-    h = 1.0 - y * f
-    slack, root, w = hinge.weigh(h, v, s, resolve, "rows", rows.index)
-    curvature = None
-    if with_curvature and not isinstance(v, float):
-        curvature = _gram(C, hinge.curvature(slack, w, v), rows.scratch)
-    return Stats(
-        gram=_gram(C, w, rows.scratch),
-        cross=(y * (s + w)) @ C,
-        row_bound=hinge.row_bound(h, root, s),
-        constant=hinge.constant(root, w, s),
-        curvature=curvature,
-    )
+    with np.errstate(all="ignore"):  # a bold candidate may overflow: its bound is then not finite, and it is refused
+        f, v = law.row_moments(C, rows.scratch)
+        h = 1.0 - y * f
+        slack, root, w = hinge.weigh(h, v, s, resolve, "rows", rows.index)
+        curvature = None
+        if with_curvature and not isinstance(v, float):
+            curvature = _gram(C, hinge.curvature(slack, w, v), rows.scratch)
+        return Stats(
+            gram=_gram(C, w, rows.scratch),
+            cross=(y * (s + w)) @ C,
+            row_bound=hinge.row_bound(h, root, s),
+            constant=hinge.constant(root, w, s),
+            curvature=curvature,
+        )
 
 
 def _gram(C: dense.Array, w: dense.Array, scratch: dense.Array) -> dense.Array:

@@ -113,4 +113,5 @@ class Variational(Parameters):
 def _visit(spec: Spec, source: Source, state: State, strategy: Strategy) -> Visited:
     """Pass over the rows from this state: that gives its exact bound, and what the next step needs."""
     stats = pass_rows(state, source, expect, with_curvature=strategy.needs_curvature)
-    return Visited(state, stats, bound.total(spec, state, stats.row_bound))
+    with np.errstate(all="ignore"):  # as in the pass: what is not finite is refused
+        return Visited(state, stats, bound.total(spec, state, stats.row_bound))

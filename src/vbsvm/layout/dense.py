@@ -136,7 +136,8 @@ class DenseGaussian:
         size = len(self.mean)
         flat, diagonal = _triangle(size)
         triangle = numbers[size:].copy()
-        triangle[diagonal] = np.exp(triangle[diagonal])
+        with np.errstate(over="ignore"):  # a law that is too wide gets no finite bound, and is refused for that
+            triangle[diagonal] = np.exp(triangle[diagonal])
         root = np.zeros(size * size)
         root[flat] = triangle
         return DenseGaussian(numbers[:size], root.reshape(size, size))

@@ -1,0 +1,230 @@
+"""Bad input gets an error that names the place and the cause; strange input gets a finite result. Never NaN, never a hang."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from reference import simulate
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from vbsvm import VBSVC, Normal, Ridge, Variational
+from vbsvm.layout import dense
+
+
+@pytest.fixture
+def data():
+    return simulate(60, 4, seed=0)
+
+
+def with_cell(X, row, column, value):
+    X = X.copy()
+    X[row, column] = value
+    return X
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda X, y: (with_cell(X, 7, 2, np.nan), y), ValueError, r"contains NaN in column 'x2' \(first in row 7\).*Imputer"),
+        (lambda X, y: (with_cell(X, 3, 0, np.inf), y), ValueError, r"contains infinity in column 'x0' \(first in row 3\)"),
+        (lambda X, y: (np.where(np.arange(4) > 1, np.nan, X), y), ValueError, "column 'x2'.*and in 1 other column[.]"),
+        (lambda X, y: (X, np.ones(60)), ValueError, "one class only, 1.0"),
+        (lambda X, y: (X, np.linspace(0, 1, 60)), ValueError, "continuous"),
+        (lambda X, y: (X, np.where(np.arange(60) == 4, np.nan, y)), ValueError, "y contains NaN"),
+        (lambda X, y: (X, np.where(np.arange(60) == 4, None, "a")), (TypeError, ValueError), "."),
+        (lambda X, y: (X[:50], y), ValueError, "inconsistent numbers of samples"),
+        (lambda X, y: (X, np.column_stack([y, y])), ValueError, "1d array"),
+        (lambda X, y: (X[:0], y[:0]), ValueError, "0 sample"),
+        (lambda X, y: (X[:, :0], y), ValueError, "0 feature"),
+        (lambda X, y: (X[0], y), ValueError, "2D array"),
+        (lambda X, y: (X[:, :, None], y), ValueError, "dim 3"),
+        (lambda X, y: (sp.csr_array(X), y), TypeError, "[Ss]parse"),
+        (lambda X, y: (X + 1j, y), ValueError, "[Cc]omplex"),
+        (lambda X, y: (np.array([["red"] * 4] * 60, dtype=object), y), ValueError, "Column 0 is not numeric.*OneHotEncoder"),
+    ],
+)
+def test_refusals_name_the_cause(data, change, error, message):
+    X, y = change(*data)
+    with pytest.raises(error, match=message):
+        VBSVC().fit(X, y)
+
+
+def test_a_text_column_is_named(data):
+    X, y = data
+    frame = pd.DataFrame(X, columns=list("abcd")).assign(sex="f")
+    with pytest.raises(ValueError, match="Column 'sex' is not numeric"):
+        VBSVC().fit(frame, y)
+    with pytest.raises(ValueError, match="contains NaN in column 'c'"):
+        VBSVC().fit(pd.DataFrame(with_cell(X, 0, 2, np.nan), columns=list("abcd")), y)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.zeros(60), "zero in every row"),
+        (-np.ones(60), "negative in row 0"),
+        (np.r_[np.ones(59), -0.5], r"negative in row 59 \(-0.5\)"),
+        (np.r_[np.ones(59), np.nan], "sample_weight contains NaN"),
+        (np.r_[np.ones(59), np.inf], "sample_weight contains infinity"),
+        (np.full(60, 1e308), "largest sample_weight is 1e.308"),
+        (np.ones(59), r"shape \(59,\); X has 60 rows"),
+        (np.ones((60, 1)), r"shape \(60, 1\)"),
+        (-1.0, "negative"),
+    ],
+)
+def test_weights_that_make_no_sense(data, weights, message):
+    with pytest.raises(ValueError, match=message):
+        VBSVC().fit(*data, sample_weight=weights)
+
+
+def test_weights_that_leave_one_class(data):
+    X, y = data
+    with pytest.raises(ValueError, match="one class only, -1.0, in the rows of positive weight"):
+        VBSVC().fit(X, y, sample_weight=(y < 0).astype(float))
+
+
+@pytest.mark.parametrize("settings", [{"prior": 3.0}, {"prior": Ridge}, {"inference": "vb"}, {"inference": Ridge()}])
+def test_settings_of_the_wrong_kind(data, settings):
+    with pytest.raises(TypeError, match=f"{next(iter(settings))} must be a .* object such as"):
+        VBSVC(**settings).fit(*data)
+
+
+@pytest.mark.parametrize("value", [0, -1.0, np.inf, np.nan, "1", None, True])
+def test_priors_refuse_what_is_not_positive(value):
+    with pytest.raises(ValueError, match="Normal: variance must be a positive finite number"):
+        Normal(value)
+    with pytest.raises(ValueError, match="Ridge: rate must be a positive finite number"):
+        Ridge(rate=value)
+
+
+def test_class_weight_that_makes_no_sense(data):
+    X, y = data
+    with pytest.raises(ValueError, match="class_weight"):
+        VBSVC(class_weight="even").fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (np.full((1, 4), np.nan), "contains NaN in column 'x0' "),
+        (np.array([[0, 0, 0, 0], [0, np.inf, 0, 0.0]]), r"contains infinity in column 'x1' \(first in row 1\)"),
+        (np.array([[0, 0, 0, 0], [1e308, 1e308, 1e308, 1e308]]), "The score of row 1 overflows"),
+        (np.zeros((2, 3)), "3 features, but VBSVC is expecting 4"),
+        (np.zeros((0, 4)), "0 sample"),
+    ],
+)
+def test_predictions_that_cannot_be_made(data, rows, message):
+    clf = VBSVC().fit(*data)
+    clf.fit_[0].recipe.scale[:] = 1e-3  # so that 1e308 overflows
+    with pytest.raises(ValueError, match=message):
+        clf.predict(rows)
+
+
+def test_nothing_is_predicted_before_fit(data):
+    for method in ("predict", "decision_function", "predict_proba", "summary"):
+        with pytest.raises(NotFittedError):
+            getattr(VBSVC(), method)(*([] if method == "summary" else [data[0]]))
+    assert not hasattr(VBSVC(), "coef_")
+
+
+def test_bad_input_leaves_an_earlier_fit_alone(data):
+    X, y = data
+    clf = VBSVC().fit(X, y)
+    before = clf.coef_
+    for bad_X, bad_y in [(X[:, :2], np.ones(60)), (with_cell(X, 0, 0, np.nan), y), (X[:, :3], y[:9])]:
+        with pytest.raises(ValueError, match="."):
+            clf.fit(bad_X, bad_y)
+    assert clf.n_features_in_ == 4
+    np.testing.assert_array_equal(clf.coef_, before)
+    assert clf.predict(X).shape == (60,)
+
+
+PRIORS = [Ridge(), Normal(1.0), Normal(1e8)]
+
+
+def finite_fit(X, y, **settings):
+    clf = VBSVC(inference=Variational(max_iter=300), **settings)
+    try:
+        clf.fit(X, y)
+    except ConvergenceWarning:
+        clf.fit_ = VBSVC(inference=Variational(max_iter=300, tol=10.0), **settings).fit(X, y).fit_
+    for name in ("coef_", "coef_std_", "coef_cov_", "intercept_", "intercept_std_", "penalty_", "elbo_"):
+        assert np.isfinite(getattr(clf, name)).all(), name
+    assert np.isfinite(clf.predict_proba(X)).all()
+    return clf
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("standardize", [True, False])
+def test_constant_and_duplicated_columns(data, prior, standardize):
+    X, y = data
+    strange = np.column_stack([X, X[:, 0], X[:, 0], np.full(60, 3.0), np.zeros(60), np.full(60, 0.1) * 3])
+    clf = finite_fit(strange, y, prior=prior, standardize=standardize)
+    np.testing.assert_allclose(clf.coef_[0, 4], clf.coef_[0, 0], atol=1e-3 * (1 + abs(clf.coef_[0, 0])))
+    if standardize:
+        np.testing.assert_allclose(clf.coef_[0, 6:], 0, atol=1e-9)
+
+
+@pytest.mark.parametrize("value", [1e-12, 1.0, 1e12, 1e150])
+def test_a_constant_column_changes_no_prediction(data, value):
+    X, y = data
+    with_constant = np.column_stack([X, np.full(60, value)])
+    clf, plain = VBSVC(Normal(0.3)).fit(with_constant, y), VBSVC(Normal(0.3)).fit(X, y)
+    np.testing.assert_allclose(clf.decision_function(with_constant), plain.decision_function(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize(("n", "p"), [(2, 1), (2, 5), (10, 200), (3, 3)])
+def test_more_columns_than_rows(prior, n, p):
+    rng = np.random.default_rng(0)
+    finite_fit(rng.normal(size=(n, p)), np.arange(n) % 2, prior=prior)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_perfect_separation(prior):
+    x = np.r_[np.linspace(-2, -1, 20), np.linspace(1, 2, 20)][:, None]
+    clf = finite_fit(x, x[:, 0] > 0, prior=prior)
+    assert clf.score(x, x[:, 0] > 0) == 1.0
+
+
+@pytest.mark.parametrize("power", [-150, 150])
+def test_columns_of_extreme_size(data, power):
+    X, y = data
+    scales = 10.0 ** np.array([power, 0, -power, power])
+    clf = finite_fit(X * scales, y)
+    plain = VBSVC().fit(X, y)
+    np.testing.assert_allclose(clf.decision_function(X * scales), plain.decision_function(X), atol=1e-5)
+    np.testing.assert_allclose(clf.coef_ * scales, plain.coef_, atol=1e-5)
+
+
+def test_extreme_columns_without_standardising_are_refused(data):
+    X, y = data
+    with pytest.raises(ValueError, match="Column 'x1' reaches .*standardize=True"):
+        VBSVC(standardize=False).fit(X * [1, 1e150, 1, 1], y)
+    finite_fit(X * [1, 1e-150, 1e30, 1], y, standardize=False)
+
+
+def test_a_column_too_small_for_its_coefficient_is_refused(data):
+    X, y = data
+    with pytest.raises(ValueError, match="Column 'x3' has a standard deviation of"):
+        VBSVC().fit(X * [1, 1, 1, 1e-300], y)
+
+
+@pytest.mark.parametrize("standardize", [True, False])
+def test_a_single_row_far_out(data, standardize):
+    X, y = data
+    finite_fit(with_cell(X, 5, slice(None), 1e12), y, standardize=standardize)
+
+
+def test_largest_and_smallest_floats(data):
+    X, y = data
+    finite_fit(with_cell(X, 5, 0, 1.7e308), y)
+    finite_fit(with_cell(X, 5, 0, -1.7e308), y)
+    finite_fit(with_cell(X, 5, 0, 5e-324), y)
+
+
+def test_a_matrix_that_cannot_be_solved_gives_words_and_no_linalg_error():
+    with pytest.raises(FloatingPointError, match="not positive definite in floating point"):
+        dense.conditional(np.full((2, 2), -1.0), np.ones(2), np.zeros(2))
+    law = dense.conditional(np.full((3, 3), 1e8), np.full(3, 1e8), np.full(3, 1e-9))  # singular but for rounding
+    np.testing.assert_allclose(law.mean.sum(), 1.0, rtol=1e-6)
