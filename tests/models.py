@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from vbsvm import bound
 from vbsvm.design.recipe import Recipe
 from vbsvm.fit.accelerate import Visited
-from vbsvm.layout.dense import DenseGaussian
 from vbsvm.laws import InverseGamma
-from vbsvm import bound
+from vbsvm.layout.dense import DenseGaussian
 from vbsvm.priors import Normal, Ridge
 from vbsvm.readings import expect
 from vbsvm.source.memory import Memory

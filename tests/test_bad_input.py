@@ -1,12 +1,12 @@
-"""Bad input gets an error that names the place and the cause; strange input gets a finite result. Never NaN, never a hang."""
+"""Bad input gets an error that names place and cause; strange input gets a finite result. Never NaN, never a hang."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from reference import simulate
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+from reference import simulate
 from vbsvm import VBSVC, Normal, Ridge, Variational
 from vbsvm.layout import dense
 
@@ -25,8 +25,8 @@ def with_cell(X, row, column, value):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda X, y: (with_cell(X, 7, 2, np.nan), y), ValueError, r"contains NaN in column 'x2' \(first in row 7\).*Imputer"),
-        (lambda X, y: (with_cell(X, 3, 0, np.inf), y), ValueError, r"contains infinity in column 'x0' \(first in row 3\)"),
+        (lambda X, y: (with_cell(X, 7, 2, np.nan), y), ValueError, r"NaN in column 'x2' \(first in row 7\).*Imputer"),
+        (lambda X, y: (with_cell(X, 3, 0, np.inf), y), ValueError, r"infinity in column 'x0' \(first in row 3\)"),
         (lambda X, y: (np.where(np.arange(4) > 1, np.nan, X), y), ValueError, "column 'x2'.*and in 1 other column[.]"),
         (lambda X, y: (X, np.ones(60)), ValueError, "one class only, 1.0"),
         (lambda X, y: (X, np.linspace(0, 1, 60)), ValueError, "continuous"),
@@ -40,7 +40,7 @@ def with_cell(X, row, column, value):
         (lambda X, y: (X[:, :, None], y), ValueError, "dim 3"),
         (lambda X, y: (sp.csr_array(X), y), TypeError, "[Ss]parse"),
         (lambda X, y: (X + 1j, y), ValueError, "[Cc]omplex"),
-        (lambda X, y: (np.array([["red"] * 4] * 60, dtype=object), y), ValueError, "Column 0 is not numeric.*OneHotEncoder"),
+        (lambda X, y: (np.array([["red"] * 4] * 60, dtype=object), y), ValueError, r"Column 0 .*OneHotEncoder"),
     ],
 )
 def test_refusals_name_the_cause(data, change, error, message):
@@ -61,12 +61,12 @@ def test_a_text_column_is_named(data):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        (np.zeros(60), "zero in every row"),
+        (np.zeros(60), "all are zero"),
         (-np.ones(60), "negative in row 0"),
         (np.r_[np.ones(59), -0.5], r"negative in row 59 \(-0.5\)"),
         (np.r_[np.ones(59), np.nan], "sample_weight contains NaN"),
         (np.r_[np.ones(59), np.inf], "sample_weight contains infinity"),
-        (np.full(60, 1e308), "largest sample_weight is 1e.308"),
+        (np.full(60, 1e308), r"largest sample_weight is 1e\+308"),
         (np.ones(59), r"shape \(59,\); X has 60 rows"),
         (np.ones((60, 1)), r"shape \(60, 1\)"),
         (-1.0, "negative"),
@@ -79,7 +79,7 @@ def test_weights_that_make_no_sense(data, weights, message):
 
 def test_weights_that_leave_one_class(data):
     X, y = data
-    with pytest.raises(ValueError, match="one class only, -1.0, in the rows of positive weight"):
+    with pytest.raises(ValueError, match=r"one class only, -1.0, in the rows of positive weight"):
         VBSVC().fit(X, y, sample_weight=(y < 0).astype(float))
 
 
@@ -132,7 +132,7 @@ def test_bad_input_leaves_an_earlier_fit_alone(data):
     clf = VBSVC().fit(X, y)
     before = clf.coef_
     for bad_X, bad_y in [(X[:, :2], np.ones(60)), (with_cell(X, 0, 0, np.nan), y), (X[:, :3], y[:9])]:
-        with pytest.raises(ValueError, match="."):
+        with pytest.raises(ValueError, match=r"."):
             clf.fit(bad_X, bad_y)
     assert clf.n_features_in_ == 4
     np.testing.assert_array_equal(clf.coef_, before)
@@ -199,7 +199,7 @@ def test_columns_of_extreme_size(data, power):
 
 def test_extreme_columns_without_standardising_are_refused(data):
     X, y = data
-    with pytest.raises(ValueError, match="Column 'x1' reaches .*standardize=True"):
+    with pytest.raises(ValueError, match=r"Column 'x1' reaches .*standardize=True"):
         VBSVC(standardize=False).fit(X * [1, 1e150, 1, 1], y)
     finite_fit(X * [1, 1e-150, 1e30, 1], y, standardize=False)
 

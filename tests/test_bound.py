@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import random_state, source_of, spec_of, visit
-from reference import Quadrature, algorithm_2, log_evidence_1d, paper_bound_2, simulate
 from scipy import stats as laws
 
+from models import random_state, source_of, spec_of, visit
+from reference import Quadrature, algorithm_2, log_evidence_1d, paper_bound_2, simulate
 from vbsvm import Normal, Ridge, Variational, bound, sweep
 from vbsvm.laws import InverseGamma
 from vbsvm.layout.dense import DenseGaussian

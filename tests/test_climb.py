@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from models import source_of, spec_of
-from reference import algorithm_2, simulate
 from sklearn.exceptions import ConvergenceWarning
 
+from models import source_of, spec_of
+from reference import algorithm_2, simulate
 from vbsvm import VBSVC, Normal, Ridge, Variational
 from vbsvm.fit import variational
 from vbsvm.source.memory import Memory

@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from reference import simulate
 from scipy.special import ndtr
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
@@ -19,6 +18,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import vbsvm
+from reference import simulate
 from vbsvm import VBSVC, Normal, Ridge, Variational
 
 
@@ -230,7 +230,8 @@ def test_set_params_replaces_frozen_settings_and_clone_keeps_them():
 
 def test_it_does_as_well_as_a_tuned_linear_svm(cancer):
     X, y = cancer
-    tuned = GridSearchCV(make_pipeline(StandardScaler(), LinearSVC(dual=False)), {"linearsvc__C": 10.0 ** np.arange(-3, 3)})
+    pipeline = make_pipeline(StandardScaler(), LinearSVC(dual=False))
+    tuned = GridSearchCV(pipeline, {"linearsvc__C": 10.0 ** np.arange(-3, 3)})
     ours, theirs = cross_val_score(VBSVC(), X, y, cv=5), cross_val_score(tuned, X, y, cv=5)
     assert ours.mean() > theirs.mean() - 0.01
 
@@ -245,7 +246,8 @@ def test_balanced_class_weights_help_the_rare_class():
 
 def test_it_works_in_pipelines_and_selections(cancer):
     X, y = cancer
-    pipeline = make_pipeline(StandardScaler(), SelectFromModel(VBSVC(), max_features=5), VBSVC()).set_output(transform="pandas")
+    pipeline = make_pipeline(StandardScaler(), SelectFromModel(VBSVC(), max_features=5), VBSVC())
+    pipeline.set_output(transform="pandas")
     assert pipeline.fit(X, y).score(X, y) > 0.9
     assert pipeline[-1].n_features_in_ == 5
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from reference import simulate
 
+from reference import simulate
 from vbsvm import VBSVC, Normal, Ridge, Variational
 
 

@@ -109,13 +109,19 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         self.class_weight = class_weight
 
     def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by one that differs there."""
-        whole = {name: value for name, value in params.items() if name.partition("__")[0] not in DEFAULTS or "__" not in name}
+        """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
+        nested = {owner: {} for owner in DEFAULTS}
+        whole = {}
+        for name, value in params.items():
+            owner, _, inner = name.partition("__")
+            if inner and owner in nested:
+                nested[owner][inner] = value
+            else:
+                whole[name] = value
         super().set_params(**whole)
-        for owner, default in DEFAULTS.items():
-            changes = {name.partition("__")[2]: value for name, value in params.items() if name.startswith(f"{owner}__")}
+        for owner, changes in nested.items():
             if changes:
-                current = getattr(self, owner) or default
+                current = self._setting(owner)
                 known = [field.name for field in fields(current)]
                 unknown = [name for name in changes if name not in known]
                 if unknown:
@@ -148,9 +154,9 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         if not self.converged_:
             inference: Variational = self._setting("inference")
             warnings.warn(
-                f"VBSVC stopped after {self.n_iter_} passes, before the bound stood still to tol={inference.tol:g}: the "
-                f"coefficients may still move. Allow more passes with inference=Variational(max_iter={10 * inference.max_iter}), "
-                "or accept the result with a larger tol.",
+                f"VBSVC stopped after {self.n_iter_} passes, before the bound stood still to tol={inference.tol:g}: "
+                "the coefficients may still move. Allow more passes with "
+                f"inference=Variational(max_iter={10 * inference.max_iter}), or accept the result with a larger tol.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -218,7 +224,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         return softmax(log_odds, axis=1)
 
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
-        """Coefficients with standard deviation, interval and the probability that they are positive, on the inputs' own scale.
+        """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
 
         With several classes the first index level is the class. The spreads are mean-field ones, which are too small:
         the table says so in its corner. Do not report the interval as a credible interval.

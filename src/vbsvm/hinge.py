@@ -1,7 +1,7 @@
 """The whole likelihood: the hinge loss exp{−2 s (1 − y f)₊} as a Gaussian scale mixture over a latent scale a.
 
-Elementwise over rows, from their labels y, weights s > 0, and the mean f and variance v of their scores, with h = 1 − y f
-(paper, Section 2.3).
+Elementwise over rows, from their labels y, weights s > 0, and the mean f and variance v of their scores, with
+h = 1 − y f (paper, Section 2.3).
 """
 
 import numpy as np

@@ -50,17 +50,17 @@ def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[
 
 def read_weights(sample_weight: ArrayLike | None, n_rows: int) -> Array:
     """Give one weight a row; equal weights take no memory."""
-    if sample_weight is None or np.isscalar(sample_weight):
+    if sample_weight is None or isinstance(sample_weight, int | float):
         weights = np.broadcast_to(np.float64(1.0 if sample_weight is None else sample_weight), n_rows)
     else:
-        weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+        weights = check_array(sample_weight, ensure_2d=False, dtype="float64", input_name="sample_weight")
     if weights.shape != (n_rows,):
         raise ValueError(f"sample_weight has the shape {weights.shape}; X has {n_rows} rows, so ({n_rows},) is needed.")
     if weights.min() < 0:
         row = int(np.argmin(weights))
-        raise ValueError(f"sample_weight is negative in row {row} ({weights[row]:g}); weights are counts of rows, 0 or more.")
+        raise ValueError(f"sample_weight is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
     if not 0 < weights.max() < LARGEST_WEIGHT:
-        raise ValueError(f"The largest sample_weight is {weights.max():g}; it must not be zero in every row, nor so large.")
+        raise ValueError(f"The largest sample_weight is {weights.max():g}: all are zero, or some can be no counts.")
     return weights
 
 
@@ -118,13 +118,15 @@ def column_names(estimator: Any) -> tuple[str, ...]:
 
 def _text_column(X: Any) -> str | None:
     """Find the first column that can't be read as numbers."""
-    frame = hasattr(X, "columns") and hasattr(X, "shape")
-    if not frame and not (isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS"):
+    if hasattr(X, "columns"):
+        columns = {name: X[name] for name in X.columns}
+    elif isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS":
+        columns = {i: X[:, i] for i in range(X.shape[1])}
+    else:
         return None
-    for i in range(X.shape[1]):
-        column = np.asarray(X[X.columns[i]] if frame else X[:, i])
+    for name, column in columns.items():
         try:
-            column.astype(np.float64)
+            np.asarray(column).astype(np.float64)
         except (TypeError, ValueError):
-            return f"Column {X.columns[i] if frame else i!r}"
+            return f"Column {name!r}"
     return None

@@ -10,7 +10,7 @@ from scipy.special import ndtr, ndtri
 from vbsvm.design.recipe import Recipe
 from vbsvm.fit.variational import Outcome
 from vbsvm.layout.dense import DenseGaussian
-from vbsvm.rowblocks import block_rows
+from vbsvm.rowblocks import block_rows, single_threaded_blas
 from vbsvm.spec import Spec
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Fit:
         """Mean score of each row, from standardised blocks as in fitting."""
         scores, size = np.empty(len(X)), block_rows(self.recipe.n_columns)
         buffer = self.recipe.work_space(min(size, len(X)))
-        with np.errstate(over="ignore", invalid="ignore"):  # the caller looks at the scores
+        with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():  # the caller looks at the scores
             for begin in range(0, len(X), size):
                 raw = X[begin : begin + size]
                 scores[begin : begin + size] = self.recipe.encode(raw, buffer) @ self.law.mean

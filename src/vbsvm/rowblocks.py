@@ -1,8 +1,8 @@
 """Sum a function over blocks of rows, in threads, in an order that does not depend on them.
 
-Blocks are small enough for a core's cache and long enough that Python's lock is seldom asked for. Neighbouring blocks form chunks; a chunk is summed by one thread, and
-chunks are added in their order. Where blocks and chunks begin depends on the shape of the data alone, so every
-number of threads gives the same sums to the last bit.
+Blocks are small enough for a core's cache, and long enough that threads seldom wait for Python's lock. Neighbouring
+blocks form chunks; a chunk is summed by one thread, and chunks are added in their order. Where blocks and chunks begin
+depends on the shape of the data alone, so every number of threads gives the same sums to the last bit.
 """
 
 import threading
@@ -33,7 +33,7 @@ A = TypeVar("A")
 
 
 def block_rows(n_columns: int) -> int:
-    """Rows in a block of ``BLOCK_CELLS``; in wide data more, so that adding two grams costs little beside forming one."""
+    """Rows in a block; in wide data so many that adding two grams costs little beside forming one."""
     return max(BLOCK_CELLS // n_columns, n_columns)
 
 
@@ -44,11 +44,11 @@ def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice]
     """
     size = block_rows(n_columns)
     n_blocks = -(-n_rows // size)
-    if n_rows * n_columns < THREADED_CELLS:
-        return _sum_blocks(kernel(), range(n_blocks), size, n_rows)
-    blocks_a_chunk = -(-n_blocks // CHUNKS)
-    chunks = [range(i, min(i + blocks_a_chunk, n_blocks)) for i in range(0, n_blocks, blocks_a_chunk)]
-    with _single_threaded_blas() as threads:
+    with single_threaded_blas() as threads:
+        if n_rows * n_columns < THREADED_CELLS:
+            return _sum_blocks(kernel(), range(n_blocks), size, n_rows)
+        blocks_a_chunk = -(-n_blocks // CHUNKS)
+        chunks = [range(i, min(i + blocks_a_chunk, n_blocks)) for i in range(0, n_blocks, blocks_a_chunk)]
         if threads == 1 or len(chunks) == 1:
             return _sum(_sum_blocks(kernel(), chunk, size, n_rows) for chunk in chunks)
         with ThreadPoolExecutor(threads) as pool:
@@ -118,7 +118,12 @@ def _controller() -> ThreadpoolController:
 
 
 @contextmanager
-def _single_threaded_blas() -> Iterator[int]:
+def single_threaded_blas() -> Iterator[int]:
+    """Hold BLAS to one thread; give the number that it could use before.
+
+    Small products in several threads wait for each other: where another process keeps a core busy, a fit of 12 ms was
+    seen to take more than a second.
+    """
     threads = _limit.enter()
     try:
         yield threads

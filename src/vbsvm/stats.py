@@ -13,9 +13,10 @@ class Stats:
     """Sums over rows, additive over any split of the data.
 
     ``gram`` and ``cross`` are G and r of the coefficients' update. ``row_bound`` is the row term of the bound at the
-    state whose message went into the pass, with the latent scales refreshed. ``constant`` is κ: with the weights of this pass held,
-    the row term at any other law of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant. ``curvature`` is minus the
-    second derivative of the collapsed row term in the mean, for Newton steps; a pass that starts from a point has none.
+    state whose message went into the pass, with the latent scales refreshed. ``constant`` is κ: with the weights of
+    this pass held, the row term at any other law of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant. ``curvature``
+    is minus the second derivative of the collapsed row term in the mean, for Newton steps; a pass that starts from a
+    point has none.
     """
 
     gram: NDArray[np.float64]

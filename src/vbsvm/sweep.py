@@ -35,7 +35,7 @@ def row_stats(rows: Rows, law: CoefficientLaw, resolve: Reading, with_curvature:
         h = 1.0 - y * f
         slack, root, w = hinge.weigh(h, v, s, resolve, "rows", rows.index)
         curvature = None
-        if with_curvature and not isinstance(v, float):
+        if with_curvature and isinstance(v, np.ndarray):
             curvature = _gram(C, hinge.curvature(slack, w, v), rows.scratch)
         return Stats(
             gram=_gram(C, w, rows.scratch),

@@ -83,7 +83,7 @@ class Recipe:
         return np.empty((self.n_columns, n_rows)).T
 
     def intercept_row(self) -> Array:
-        """Give t such that tᵀθ is the intercept on the user's scale: 1 for its own column, −centre/scale for the others."""
+        """Give t such that tᵀθ is the intercept on the user's scale: 1, and −centre/scale for the inputs."""
         shift = -self.centre / self.scale
         return np.concatenate([[1.0], shift]) if self.intercept else shift
 
@@ -108,7 +108,7 @@ def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
             block.min(axis=0, initial=np.inf).astype(np.float64), block.max(axis=0, initial=-np.inf).astype(np.float64)
         )
 
-    return fold(*X.shape, lambda: kernel)
+    return fold(X.shape[0], X.shape[1], lambda: kernel)
 
 
 def learn_recipe(X: NDArray[np.floating], weights: Array, ranges: Range, intercept: bool, standardize: bool) -> Recipe:
@@ -140,4 +140,4 @@ def _moments(X: NDArray[np.floating], weights: Array, unit: Array) -> Moments:
         block -= mean
         return Moments(weight, mean, s @ np.square(block, out=block))
 
-    return fold(*X.shape, lambda: kernel)
+    return fold(X.shape[0], X.shape[1], lambda: kernel)

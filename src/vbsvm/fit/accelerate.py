@@ -49,8 +49,8 @@ def paper_step(spec: Spec, at: Visited) -> State:
 def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
     """The paper's updates, but with a Newton step for the mean on the bound collapsed over the latent scales.
 
-    The paper's update of the mean uses a majorant G of the curvature H that is too large by χ/v in each row. H itself is
-    right only as long as no row crosses the hinge's kink; ``damping`` leads from H (0) to G (1). None where there is no
+    The paper's update of the mean uses a majorant G of the curvature H, too large by χ/v in each row. H itself is right
+    only as long as no row crosses the hinge's kink; ``damping`` leads from H (0) to G (1). None where there is no
     curvature: at a point, or where it is not positive in floating point.
     """
     stats, law = at.stats, at.state.coefficients

@@ -1,6 +1,7 @@
 """Variational Bayes: climb the bound until it stands still, one pass over the data a step."""
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import final
@@ -13,12 +14,14 @@ from vbsvm.design.rows import Source
 from vbsvm.fit.accelerate import Accelerated, Plain, Strategy, Visited
 from vbsvm.parameters import Parameters, require_positive
 from vbsvm.readings import expect
+from vbsvm.rowblocks import single_threaded_blas
 from vbsvm.spec import Spec, State
 from vbsvm.sweep import pass_rows
 
 PILOT_ROWS = 20_000
 PILOT_STEP = 20
 PILOT_TOL = 0.1
+THREADED_SOLVE = 512
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
@@ -46,8 +49,8 @@ class Variational(Parameters):
     max_iter : int, default 2000
         Most passes over the data; steps that were tried and refused count.
     accelerate : bool, default True
-        Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in a fifth to a fiftieth
-        of the passes. False is the paper's sweep to the letter.
+        Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in a fifth to a
+        fiftieth of the passes. False is the paper's sweep to the letter.
     """
 
     tol: float = 1e-6
@@ -63,17 +66,19 @@ class Variational(Parameters):
     def run(self, spec: Spec, source: Source) -> Outcome:
         """Fit the model to the rows.
 
-        A large table is started from the fit of a twentieth of its rows. Their weights are not raised to match: the law is then
-        as wide as the start is uncertain, so that a Newton step sees the curvature at that distance. (Raised weights
-        make the rows' kinks too sharp for Newton: twice the passes.)
+        A large table is started from the fit of a twentieth of its rows. Their weights are not raised to match: the law
+        is then as wide as the start is uncertain, and a Newton step sees the curvature at that distance. (With raised
+        weights the rows' kinks are too sharp for Newton: twice the passes.)
         """
-        if self.accelerate and source.n_rows >= PILOT_ROWS and (thinned := source.thin(PILOT_STEP)) is not None:
-            pilot = self._climb(spec, thinned, spec.start(), max(self.tol, PILOT_TOL))
-            if pilot.interrupted:
-                raise KeyboardInterrupt
-            full = self._climb(spec, source, pilot.state, self.tol)
-            return replace(full, passes=full.passes + math.ceil(pilot.passes / PILOT_STEP))
-        return self._climb(spec, source, spec.start(), self.tol)
+        # Where the solves are large, they have use for several BLAS threads; the passes see to their own.
+        with single_threaded_blas() if spec.n_columns < THREADED_SOLVE else nullcontext():
+            if self.accelerate and source.n_rows >= PILOT_ROWS and (thinned := source.thin(PILOT_STEP)) is not None:
+                pilot = self._climb(spec, thinned, spec.start(), max(self.tol, PILOT_TOL))
+                if pilot.interrupted:
+                    raise KeyboardInterrupt
+                full = self._climb(spec, source, pilot.state, self.tol)
+                return replace(full, passes=full.passes + math.ceil(pilot.passes / PILOT_STEP))
+            return self._climb(spec, source, spec.start(), self.tol)
 
     def _climb(self, spec: Spec, source: Source, start: State, tol: float) -> Outcome:
         strategy = Accelerated() if self.accelerate else Plain()

@@ -11,10 +11,12 @@ from typing import Protocol, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import lapack
+from scipy.linalg import get_lapack_funcs
 
 Array = NDArray[np.float64]
 LOG_2PI = math.log(2 * math.pi)
+
+_potrf, _trtri, _posv = get_lapack_funcs(("potrf", "trtri", "posv"), dtype=np.float64)
 
 
 class CoefficientLaw(Protocol):
@@ -146,7 +148,7 @@ class DenseGaussian:
 def conditional(gram: Array, cross: Array, precision: Array) -> DenseGaussian:
     """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
     lower = _cholesky(_plus_diagonal(gram, precision))
-    inverse, _ = lapack.dtrtri(lower, lower=1, overwrite_c=1)
+    inverse, _ = _trtri(lower, lower=1, overwrite_c=1)
     root = inverse.T
     return DenseGaussian(root @ (cross @ root), root)
 
@@ -154,10 +156,10 @@ def conditional(gram: Array, cross: Array, precision: Array) -> DenseGaussian:
 def newton_mean(mean: Array, gram: Array, cross: Array, curvature: Array, precision: Array) -> Array | None:
     """μ + (H + Λ)⁻¹ {r − (G + Λ) μ}: the Newton step of the mean on the bound collapsed over the latent scales.
 
-    H is the true curvature where the paper's update has the majorant G. None where H + Λ is not positive in floating point.
+    H is the curvature where the paper's update has the majorant G. None where H + Λ is not positive in floating point.
     """
     gradient = cross - gram @ mean - precision * mean
-    _, step, info = lapack.dposv(_plus_diagonal(curvature, precision), gradient, lower=1, overwrite_a=1)
+    _, step, info = _posv(_plus_diagonal(curvature, precision), gradient, lower=1, overwrite_a=1)
     return mean + step if info == 0 else None
 
 
@@ -174,12 +176,12 @@ def _cholesky(precision: Array) -> Array:
     Linearly dependent columns under a wide prior can leave a matrix that is positive on paper only. Then the diagonal
     is raised by the rounding error that the gram's own sums carry, which no result can depend on.
     """
-    lower, info = lapack.dpotrf(precision, lower=1, clean=1)
+    lower, info = _potrf(precision, lower=1, clean=1)
     widening = 4 * len(precision) * np.finfo(np.float64).eps
     while info != 0 and widening < 1e-6:
         raised = precision.copy(order="F")
         raised.ravel(order="F")[:: len(precision) + 1] *= 1 + widening
-        lower, info = lapack.dpotrf(raised, lower=1, clean=1, overwrite_a=1)
+        lower, info = _potrf(raised, lower=1, clean=1, overwrite_a=1)
         widening *= 16
     if info != 0:
         raise FloatingPointError(

@@ -1,7 +1,7 @@
-"""What a prior is: five questions about one block of coefficients.
+"""What a prior is: a few questions about one block of coefficients.
 
-A prior sees the rows through nothing but the second moments of its own coefficients, and the rows see the prior through nothing but
-its expected precision. A new prior is a new file with a frozen dataclass that answers these questions.
+A prior sees the rows through nothing but the second moments of its own coefficients, and the rows see the prior through
+nothing but its expected precision. A new prior is a new file with a frozen dataclass that answers these questions.
 """
 
 from abc import abstractmethod

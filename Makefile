@@ -1,0 +1,46 @@
+# make demo: install what users get and show it on real data.   make test: lint, types, layers, tests.
+# PYTHON=… chooses the interpreter; pip's own settings choose the index.
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test bench clean
+
+demo: $(VENV)/.installed
+	@$(BIN)/python -m vbsvm demo
+
+test: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV)
+
+# A mark is set only after pip has succeeded, so that an interrupted install is mended by the next run.
+$(VENV)/.installed: pyproject.toml | $(VENV)/.made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.made:
+	@set -e; \
+	for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
+	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "vbsvm needs Python 3.11 or newer: install it, or name one with make $(MAKECMDGOALS) PYTHON=/path/to/python3." >&2; exit 1; \
+	fi; \
+	if ! "$$found" -c 'import venv, ensurepip' 2>/dev/null; then \
+	  echo "$$found has no venv module: install it (on Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; \
+	fi; \
+	rm -rf $(VENV); \
+	"$$found" -m venv $(VENV); \
+	touch $@
