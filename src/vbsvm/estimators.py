@@ -86,7 +86,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
     >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
     >>> clf = VBSVC().fit(X, y)
     >>> print(f"{clf.score(X, y):.2f}")
-    0.98
+    0.99
     """
 
     fit_: tuple[Fit, ...]

@@ -1,0 +1,54 @@
+"""What the documentation shows runs as it stands."""
+
+import doctest
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vbsvm import estimators
+
+ROOT = Path(__file__).parent.parent
+PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
+EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_code_on_the_page_runs(page):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    if page == "README.md":
+        assert len(blocks) >= 2
+    for block in blocks:
+        subprocess.run([sys.executable, "-W", "error", "-c", block], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text()):
+        assert target.startswith("http") or ((ROOT / page).parent / target).exists(), target
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_run(name):
+    done = subprocess.run([sys.executable, "-W", "error", ROOT / "examples" / name], check=True, capture_output=True)
+    assert done.stdout
+
+
+def test_the_demo_runs_and_shows_the_comparison():
+    command = [sys.executable, "-W", "error", "-m", "vbsvm", "demo"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert re.search(r"VBSVC\(\) +0\.9\d\d", shown)
+    assert "mean-field spreads" in shown
+
+
+def test_an_unknown_command_is_refused_in_words():
+    done = subprocess.run([sys.executable, "-m", "vbsvm", "dance"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "invalid choice: 'dance'" in done.stderr
+
+
+def test_docstring_examples():
+    assert doctest.testmod(estimators).attempted > 3
+    assert doctest.testmod(estimators).failed == 0
