@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-BLOCK_CELLS = 2**16
+BLOCK_CELLS = 2**17
 CHUNKS = 64
 THREADED_CELLS = 100_000
 

@@ -4,7 +4,6 @@
 lowers it, so the climb is monotone whatever the bolder ones do.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, final
@@ -121,33 +120,35 @@ class Anderson:
 
     def __init__(self) -> None:
         self._previous: tuple[Array, Array] | None = None
-        self._residual_changes: deque[Array] = deque(maxlen=self.MEMORY)
-        self._image_changes: deque[Array] = deque(maxlen=self.MEMORY)
+        self._changes: tuple[Array, Array] | None = None  # of residuals and of images; the oldest is overwritten
+        self._seen = 0
         self._resting = 0
 
     def refused(self) -> None:
         """Take note that the last proposal lowered the bound."""
-        self._residual_changes.clear()
-        self._image_changes.clear()
+        self._seen = 0
         self._resting = self.REST
 
     def propose(self, z: Array, image: Array) -> Array | None:
         """Remember z and F(z), and extrapolate where there is enough to go by."""
         residual = image - z
-        if self._previous is not None:
-            self._residual_changes.append(residual - self._previous[0])
-            self._image_changes.append(image - self._previous[1])
-        self._previous = residual, image
+        before, self._previous = self._previous, (residual, image)
+        if before is None:
+            return None
+        if self._changes is None:
+            self._changes = np.empty((self.MEMORY, len(z))), np.empty((self.MEMORY, len(z)))
+        of_residuals, of_images = self._changes
+        np.subtract(residual, before[0], out=of_residuals[self._seen % self.MEMORY])
+        np.subtract(image, before[1], out=of_images[self._seen % self.MEMORY])
+        self._seen += 1
         if self._resting > 0:
             self._resting -= 1
             return None
-        if not self._residual_changes:
-            return None
-        changes = np.stack(self._residual_changes)
-        gram = changes @ changes.T
+        known = of_residuals[: self._seen]
+        gram = known @ known.T
         if not np.isfinite(gram).all():
             return None
         squares, directions = np.linalg.eigh(gram)
         kept = squares > self.CUT**2 * squares[-1]
-        coordinates = directions[:, kept].T @ (changes @ residual) / squares[kept]
-        return image - (directions[:, kept] @ coordinates) @ np.stack(self._image_changes)
+        coordinates = directions[:, kept].T @ (known @ residual) / squares[kept]
+        return image - (directions[:, kept] @ coordinates) @ of_images[: self._seen]
