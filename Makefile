@@ -1,5 +1,5 @@
 # make demo: install what users get and show it on real data.   make test: lint, types, layers, tests.
-# PYTHON=… chooses the interpreter; pip's own settings choose the index.
+# PYTHON=… chooses the interpreter (after make clean, where there is a .venv already); pip's own settings choose the index.
 VENV := .venv
 BIN := $(VENV)/bin
 
@@ -31,7 +31,10 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.made:
-	@set -e; \
+	@set -e; found=; \
+	if [ -e $(VENV) ] && [ ! -e $(VENV)/.begun ]; then \
+	  echo "$(VENV) was not made by this Makefile: move or remove it first (make clean removes it)." >&2; exit 1; \
+	fi; \
 	for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.11); do \
 	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
 	done; \
@@ -41,6 +44,7 @@ $(VENV)/.made:
 	if ! "$$found" -c 'import venv, ensurepip' 2>/dev/null; then \
 	  echo "$$found has no venv module: install it (on Debian and Ubuntu: apt install python3-venv)." >&2; exit 1; \
 	fi; \
-	rm -rf $(VENV); \
+	mkdir -p $(VENV); \
+	touch $(VENV)/.begun; \
 	"$$found" -m venv $(VENV); \
 	touch $@

@@ -18,6 +18,7 @@ EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 @pytest.mark.parametrize("page", PAGES)
 def test_code_on_the_page_runs(page):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    assert len((ROOT / page).read_text()) > 500
     if page == "README.md":
         assert len(blocks) >= 2
     for block in blocks:

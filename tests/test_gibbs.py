@@ -98,7 +98,8 @@ def test_the_latent_draw_is_exact_at_the_ends(root):
 
 def test_draws_do_not_depend_on_threads(monkeypatch):
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(9000, 12)), rng.choice([-1.0, 1.0], size=9000)
+    n = 5 * rowblocks.block_rows(13) + 7
+    X, y = rng.normal(size=(n, 12)), rng.choice([-1.0, 1.0], size=n)
     spec, source = spec_of(12), source_of(X, y)
     found = []
     for threads in (1, 3):

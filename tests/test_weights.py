@@ -5,6 +5,7 @@ import pytest
 
 from reference import simulate
 from vbsvm import VBSVC, Normal, Ridge, Variational
+from vbsvm.rowblocks import block_rows
 
 
 def same_fit(one, other, rtol=1e-9):
@@ -60,7 +61,8 @@ def test_multiclass_weights_are_repetition():
 
 def test_the_scale_of_weights_matters_and_a_number_is_taken_for_all(data):
     X, y, _ = data
-    same_fit(VBSVC().fit(X, y, 2.0), VBSVC().fit(X, y, np.full(len(y), 2)))
+    for two in (2, 2.0, np.int64(2), np.float32(2)):
+        same_fit(VBSVC().fit(X, y, two), VBSVC().fit(X, y, np.full(len(y), 2)))
     assert VBSVC().fit(X, y, 2.0).elbo_ != pytest.approx(VBSVC().fit(X, y).elbo_)
 
 
@@ -71,7 +73,23 @@ def test_class_weights_do_not_enter_the_scales(data):
 
 
 def test_blocks_without_a_counted_row_are_passed_over():
-    X, y = simulate(5000, 3, seed=0)
-    s = np.ones(5000)
-    s[:3000] = 0
-    same_fit(VBSVC().fit(X, y, s), VBSVC().fit(X[3000:], y[3000:]))
+    gap = 2 * block_rows(41)
+    X, y = simulate(gap + 5000, 40, seed=0)
+    s = np.ones(gap + 5000)
+    s[:gap] = 0
+    same_fit(VBSVC().fit(X, y, s), VBSVC().fit(X[gap:], y[gap:]))
+
+
+def test_large_tables_start_from_the_rows_that_count():
+    X, y = simulate(60_000, 3, seed=0)
+    s = np.arange(60_000) % 2
+    same_fit(VBSVC().fit(X, y, s), VBSVC().fit(X[1::2], y[1::2]))
+    few = (np.arange(60_000) % 1000 == 7).astype(float)
+    same_fit(VBSVC().fit(X, y, few), VBSVC().fit(X[7::1000], y[7::1000]))
+
+
+def test_a_whole_weight_is_repetition_in_large_tables_to_the_tolerance():
+    X, y = simulate(15_000, 3, seed=0)
+    tight = Variational(tol=1e-10)
+    weighted = VBSVC(inference=tight).fit(X, y, np.full(15_000, 2))
+    same_fit(weighted, VBSVC(inference=tight).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2)), rtol=1e-6)

@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from vbsvm import intake
-from vbsvm.design.recipe import column_ranges, learn_recipe
-from vbsvm.fit.variational import Variational
-from vbsvm.parameters import Parameters
+from vbsvm.arrays import Array
+from vbsvm.design.recipe import Recipe, column_ranges, learn_recipe
+from vbsvm.fit.variational import Ending, Variational
+from vbsvm.parameters import require_flag
 from vbsvm.priors import Normal, Prior, Ridge
 from vbsvm.results import Fit
 from vbsvm.source.memory import Memory
@@ -24,10 +24,7 @@ from vbsvm.spec import Block, Spec
 if TYPE_CHECKING:
     import pandas as pd
 
-Array = NDArray[np.float64]
-
 INTERCEPT_PRIOR = Normal(1e8)
-DEFAULTS: dict[str, Parameters] = {"prior": Ridge(), "inference": Variational()}
 
 
 @final
@@ -110,7 +107,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
-        nested = {owner: {} for owner in DEFAULTS}
+        nested: dict[str, dict[str, Any]] = {"prior": {}, "inference": {}}
         whole = {}
         for name, value in params.items():
             owner, _, inner = name.partition("__")
@@ -118,16 +115,16 @@ class VBSVC(ClassifierMixin, BaseEstimator):
                 nested[owner][inner] = value
             else:
                 whole[name] = value
-        super().set_params(**whole)
+        changed = VBSVC(**{**self.get_params(deep=False), **{key: whole[key] for key in nested if key in whole}})
         for owner, changes in nested.items():
             if changes:
-                current = self._setting(owner)
+                current = changed._prior() if owner == "prior" else changed._inference()
                 known = [field.name for field in fields(current)]
                 unknown = [name for name in changes if name not in known]
                 if unknown:
                     raise ValueError(f"{type(current).__name__} has no parameter {unknown[0]!r}; it has {known}.")
-                setattr(self, owner, replace(current, **changes))
-        return self
+                whole[owner] = replace(current, **changes)
+        return super().set_params(**whole)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -135,11 +132,12 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
-            Inputs. A float array of any order is read in place and never copied.
+            Inputs. A float32 or float64 array of any order is read in place and never copied.
         y : array-like of shape (n_samples,)
             Labels: text, numbers or booleans. The second of two classes in sorted order is the positive one.
         sample_weight : array-like of shape (n_samples,), default None
-            A weight of k counts as k equal rows, a weight of 0 leaves the row out.
+            A weight of k counts as k equal rows (in large tables to the tolerance of the fit), a weight of 0 leaves the
+            row out.
         """
         before = dict(vars(self))
         try:
@@ -149,10 +147,11 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             vars(self).update(before)
             raise
         self.fit_ = fits
-        if any(fit.outcome.interrupted for fit in fits):
+        endings = [fit.outcome.ending for fit in fits]
+        if Ending.INTERRUPTED in endings:
             raise KeyboardInterrupt
-        if not self.converged_:
-            inference: Variational = self._setting("inference")
+        if Ending.OUT_OF_PASSES in endings:
+            inference = self._inference()
             warnings.warn(
                 f"VBSVC stopped after {self.n_iter_} passes, before the bound stood still to tol={inference.tol:g}: "
                 "the coefficients may still move. Allow more passes with "
@@ -160,43 +159,53 @@ class VBSVC(ClassifierMixin, BaseEstimator):
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        elif Ending.ROUNDING in endings:
+            warnings.warn(
+                "VBSVC stopped because rounding errors outweighed every further step: the coefficients are not at the "
+                "optimum. Columns are large beside their spread, or depend on each other linearly under a nearly flat "
+                "prior: centre and scale them (standardize=True and fit_intercept=True do), drop the dependent ones, "
+                "or take Ridge().",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         return self
 
     def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Fit, ...]:
-        prior, inference = self._setting("prior"), self._setting("inference")
+        prior, inference = self._prior(), self._inference()
+        require_flag("VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept)
+        intake.require_labels(y)
         table, labels = intake.read_table(self, X, y=y)
+        intake.require_moderate_width(table)
         weights = intake.read_weights(sample_weight, len(table))
         names = intake.column_names(self)
         self.classes_, codes = intake.read_labels(labels, weights)
 
         ranges = column_ranges(table, weights)
-        intake.require_finite(table, ranges, names)
-        recipe = learn_recipe(table, weights, ranges, self.fit_intercept, self.standardize)
-        intake.require_representable(ranges, recipe, names, self.standardize)
+        intake.require_finite(table, weights, ranges, names)
+        recipe = learn_recipe(table, weights, ranges, bool(self.fit_intercept), bool(self.standardize))
+        intake.require_representable(ranges, recipe, names)
 
-        if self.class_weight is not None:
-            factors = compute_class_weight(
-                self.class_weight, classes=self.classes_, y=self.classes_[codes], sample_weight=weights
-            )
-            weights = weights * factors[codes]
-        spec = _spec(prior, recipe.n_columns, self.fit_intercept)
+        weights = intake.with_class_weights(weights, self.class_weight, self.classes_, codes)
+        spec = _spec(prior, recipe)
         fits = []
         for positive in range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_)):
             source = Memory(table, np.where(codes == positive, 1.0, -1.0), weights, recipe)
             fits.append(Fit(spec, recipe, inference.run(spec, source), names))
-            if fits[-1].outcome.interrupted and positive < len(self.classes_) - 1:
+            if fits[-1].outcome.ending is Ending.INTERRUPTED and positive < len(self.classes_) - 1:
                 raise KeyboardInterrupt
         return tuple(fits)
 
-    def _setting(self, name: str) -> Any:
-        """Give the prior or inference, or its default."""
-        default = DEFAULTS[name]
-        value = getattr(self, name)
-        value = default if value is None else value
-        family = Prior if name == "prior" else Variational
-        if not isinstance(value, family):
-            raise TypeError(f"{name} must be a {family.__name__} object such as {default!r}, or None; got {value!r}.")
-        return value
+    def _prior(self) -> Prior:
+        prior = Ridge() if self.prior is None else self.prior
+        if not isinstance(prior, Prior):
+            raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
+        return prior
+
+    def _inference(self) -> Variational:
+        inference = Variational() if self.inference is None else self.inference
+        if not isinstance(inference, Variational):
+            raise TypeError(f"inference must be an object such as Variational(), or None; got {inference!r}.")
+        return inference
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Mean score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes)."""
@@ -229,8 +238,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         With several classes the first index level is the class. The spreads are mean-field ones, which are too small:
         the table says so in its corner. Do not report the interval as a credible interval.
         """
-        check_is_fitted(self)
-        frames = [fit.summary(level) for fit in self.fit_]
+        frames = [fit.summary(level) for fit in self._fits]
         if len(frames) == 1:
             return frames[0]
         import pandas as pd
@@ -240,57 +248,62 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         return joined
 
     @property
+    def _fits(self) -> tuple[Fit, ...]:
+        check_is_fitted(self)
+        return self.fit_
+
+    @property
     def coef_(self) -> Array:
         """Means of the coefficients, (k, n_features)."""
-        return np.stack([fit.coef for fit in self.fit_])
+        return np.stack([fit.coef for fit in self._fits])
 
     @property
     def coef_std_(self) -> Array:
         """Mean-field standard deviations of the coefficients, (k, n_features)."""
-        return np.stack([fit.coef_std for fit in self.fit_])
+        return np.stack([fit.coef_std for fit in self._fits])
 
     @property
     def coef_cov_(self) -> Array:
         """Mean-field covariances of the coefficients, (k, n_features, n_features)."""
-        return np.stack([fit.coef_cov for fit in self.fit_])
+        return np.stack([fit.coef_cov for fit in self._fits])
 
     @property
     def intercept_(self) -> Array:
         """Means of the intercepts, (k,)."""
-        return np.array([fit.intercept for fit in self.fit_])
+        return np.array([fit.intercept for fit in self._fits])
 
     @property
     def intercept_std_(self) -> Array:
         """Mean-field standard deviations of the intercepts, (k,)."""
-        return np.array([fit.intercept_std for fit in self.fit_])
+        return np.array([fit.intercept_std for fit in self._fits])
 
     @property
     def penalty_(self) -> Array:
         """Expected penalty α of the standardised inputs, (k,)."""
-        return np.array([fit.penalty for fit in self.fit_])
+        return np.array([fit.penalty for fit in self._fits])
 
     @property
     def elbo_(self) -> float:
         """Lower bound on the log evidence, summed over the models."""
-        return float(sum(fit.outcome.bounds[-1] for fit in self.fit_))
+        return float(sum(fit.outcome.bounds[-1] for fit in self._fits))
 
     @property
     def elbo_trace_(self) -> list[Array]:
         """Accepted bounds of each model."""
-        return [fit.outcome.bounds for fit in self.fit_]
+        return [fit.outcome.bounds for fit in self._fits]
 
     @property
     def n_iter_(self) -> int:
         """Passes over the data, the largest of the models."""
-        return max(fit.outcome.passes for fit in self.fit_)
+        return max(fit.outcome.passes for fit in self._fits)
 
     @property
     def converged_(self) -> bool:
         """Whether all models converged."""
-        return all(fit.outcome.converged for fit in self.fit_)
+        return all(fit.outcome.ending is Ending.CONVERGED for fit in self._fits)
 
 
-def _spec(prior: Prior, n_columns: int, intercept: bool) -> Spec:
+def _spec(prior: Prior, recipe: Recipe) -> Spec:
     """Example 1 of the paper: an intercept that is not penalised, and inputs that are."""
-    inputs = Block("inputs", slice(int(intercept), n_columns), prior)
-    return Spec((Block("intercept", slice(0, 1), INTERCEPT_PRIOR), inputs) if intercept else (inputs,))
+    inputs = Block("inputs", slice(int(recipe.intercept), recipe.n_columns), prior)
+    return Spec((Block("intercept", slice(0, 1), INTERCEPT_PRIOR), inputs) if recipe.intercept else (inputs,))

@@ -5,12 +5,10 @@ h = 1 − y f (paper, Section 2.3).
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vbsvm.arrays import Array
 from vbsvm.laws import Latent
 from vbsvm.readings import Reading
-
-Array = NDArray[np.float64]
 
 
 def weigh(h: Array, v: Array | float, s: Array, resolve: Reading, *site: str | int) -> tuple[Array, Array, Array]:

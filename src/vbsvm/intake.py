@@ -9,31 +9,59 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from vbsvm.arrays import Array
 from vbsvm.design.recipe import Range, Recipe
 
-Array = NDArray[np.float64]
-
-# Beyond these sizes a square, or a coefficient's reciprocal, leaves the range of floating point.
-LARGEST_RAW = 1e120
+# Beyond these sizes a square, a count, or the square of a coefficient leaves the range of floating point.
+LARGEST_INPUT = 1e120
 LARGEST_WEIGHT = 1e50
-SMALLEST_SCALE = 1e-290
+SMALLEST_SCALE = 1e-152
+# The model holds several matrices of columns × columns: at this size a few gigabytes, and hours.
+MOST_COLUMNS = 10_000
 
 
 def read_table(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
     """Give X as a float array without copying one that already is; options go to ``validate_data``."""
+    _refuse_dates(X)
     try:
         return validate_data(estimator, X, dtype=[np.float64, np.float32], ensure_all_finite=False, **options)
     except ValueError as error:
-        text = _text_column(X)
+        text = _text_column(X) if "could not convert" in str(error) or "Unable to parse" in str(error) else None
         if text is None:
             raise
         raise ValueError(
-            f"{text} is not numeric ({error}). Encode categories first, for example with "
+            f"Column {text!r} is not numeric ({error}). Encode categories first, for example with "
             "sklearn.preprocessing.OneHotEncoder in a Pipeline, or drop the column."
         ) from error
+
+
+def require_moderate_width(X: NDArray[np.floating]) -> None:
+    """Refuse tables so wide that a fit would take hours and gigabytes."""
+    if X.shape[1] > MOST_COLUMNS:
+        raise ValueError(
+            f"X has {X.shape[1]} columns; up to {MOST_COLUMNS} are supported, as matrices of columns × columns are "
+            "formed. Reduce them first, for example with sklearn.feature_selection.SelectKBest in a Pipeline."
+        )
+
+
+def require_labels(y: Any) -> None:
+    """Refuse a missing label, naming its row."""
+    labels = np.asarray(y)
+    if labels.ndim != 1 or labels.dtype.kind not in "fO":
+        return
+    if labels.dtype.kind == "f":
+        missing = np.isnan(labels)
+    else:
+        import pandas as pd
+
+        missing = pd.isna(labels)
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise ValueError(f"y contains NaN or None: the label of row {row} is missing. Drop such rows.")
 
 
 def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -50,57 +78,67 @@ def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[
 
 def read_weights(sample_weight: ArrayLike | None, n_rows: int) -> Array:
     """Give one weight a row; equal weights take no memory."""
-    if sample_weight is None or isinstance(sample_weight, int | float):
-        weights = np.broadcast_to(np.float64(1.0 if sample_weight is None else sample_weight), n_rows)
-    else:
-        weights = check_array(sample_weight, ensure_2d=False, dtype="float64", input_name="sample_weight")
+    if sample_weight is None:
+        return np.broadcast_to(np.float64(1.0), n_rows)
+    if np.asarray(sample_weight).ndim == 0:
+        sample_weight = np.broadcast_to(np.asarray(sample_weight, dtype=np.float64), n_rows)
+    weights = check_array(sample_weight, ensure_2d=False, dtype="float64", input_name="sample_weight")
     if weights.shape != (n_rows,):
         raise ValueError(f"sample_weight has the shape {weights.shape}; X has {n_rows} rows, so ({n_rows},) is needed.")
     if weights.min() < 0:
         row = int(np.argmin(weights))
         raise ValueError(f"sample_weight is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
-    if not 0 < weights.max() < LARGEST_WEIGHT:
-        raise ValueError(f"The largest sample_weight is {weights.max():g}: all are zero, or some can be no counts.")
+    if weights.max() == 0:
+        raise ValueError("sample_weight is zero in every row: nothing is left to fit.")
+    return _require_counts(weights)
+
+
+def with_class_weights(
+    weights: Array, class_weight: dict[Any, float] | str | None, classes: NDArray[Any], codes: NDArray[np.intp]
+) -> Array:
+    """Multiply each row's weight by that of its class."""
+    if class_weight is not None:
+        factors = compute_class_weight(class_weight, classes=classes, y=classes[codes], sample_weight=weights)
+        for label, factor in zip(classes, factors, strict=True):
+            if not 0 < factor < LARGEST_WEIGHT:
+                raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")
+        weights = _require_counts(weights * factors[codes])
     return weights
 
 
-def require_finite(X: NDArray[np.floating], ranges: Range, names: tuple[str, ...]) -> None:
-    """Refuse NaN and infinity, naming the first column and row that hold them."""
+def _require_counts(weights: Array) -> Array:
+    if weights.max() >= LARGEST_WEIGHT:
+        row = int(np.argmax(weights))
+        raise ValueError(f"The weight of row {row} is {weights[row]:g}; weights are counts of rows, below 1e50.")
+    return weights
+
+
+def require_finite(X: NDArray[np.floating], weights: Array, ranges: Range, names: tuple[str, ...]) -> None:
+    """Refuse NaN and infinity in rows that count, naming the first column and row that hold them."""
     bad = np.flatnonzero(~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))
     if len(bad):
-        raise ValueError(_describe_non_finite(X, int(bad[0]), len(bad), names))
+        rows = np.flatnonzero(~np.isfinite(X[:, bad[0]]) & (weights > 0))
+        raise ValueError(_describe_non_finite(float(X[rows[0], bad[0]]), int(rows[0]), names[bad[0]], len(bad) - 1))
 
 
 def require_finite_scores(X: NDArray[np.floating], scores: Array, names: tuple[str, ...]) -> None:
     """Refuse rows without a finite score: a NaN or infinity in X, or values too far out for floating point."""
     rows = np.flatnonzero(~np.isfinite(scores).all(axis=1))
     if len(rows):
-        bad = np.flatnonzero(~np.isfinite(X[rows]).all(axis=0))
+        row = int(rows[0])
+        bad = np.flatnonzero(~np.isfinite(X[row]))
         if len(bad):
-            raise ValueError(_describe_non_finite(X, int(bad[0]), len(bad), names))
-        raise ValueError(f"The score of row {rows[0]} overflows: its values lie too far from those seen in fit.")
+            raise ValueError(_describe_non_finite(float(X[row, bad[0]]), row, names[bad[0]], len(bad) - 1))
+        raise ValueError(f"The score of row {row} overflows: its values lie too far from those seen in fit.")
 
 
-def _describe_non_finite(X: NDArray[np.floating], column: int, n_columns: int, names: tuple[str, ...]) -> str:
-    """Say where a NaN or an infinity stands, and what to do about it."""
-    row = int(np.flatnonzero(~np.isfinite(X[:, column]))[0])
-    others = f" and in {n_columns - 1} other column{'s' if n_columns > 2 else ''}" if n_columns > 1 else ""
-    place = f"in column {names[column]!r} (first in row {row}){others}"
-    if np.isnan(X[row, column]):
-        return (
-            f"Input X contains NaN {place}. Missing values are not supported yet: fill them first, for example with "
-            "sklearn.impute.SimpleImputer in a Pipeline, or drop those rows."
-        )
-    return f"Input X contains infinity {place}. Replace it by a finite number, or drop those rows."
-
-
-def require_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...], standardize: bool) -> None:
+def require_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...]) -> None:
     """Refuse columns whose squares or coefficients floating point can't hold."""
-    large = np.flatnonzero(ranges.size > LARGEST_RAW)
-    if not standardize and len(large):
+    large = np.flatnonzero(~(recipe.reach(ranges) < LARGEST_INPUT))
+    if len(large):
         raise ValueError(
-            f"Column {names[large[0]]!r} reaches {ranges.size[large[0]]:.3g}: its squares overflow. "
-            "Use standardize=True, or rescale it."
+            f"Column {names[large[0]]!r} reaches {ranges.size[large[0]]:.3g}: its squares overflow. Rescale it, or let "
+            "standardize=True and fit_intercept=True centre and scale it."
         )
     small = np.flatnonzero(recipe.scale < SMALLEST_SCALE)
     if len(small):
@@ -116,17 +154,45 @@ def column_names(estimator: Any) -> tuple[str, ...]:
     return tuple(f"x{i}" for i in range(estimator.n_features_in_)) if names is None else tuple(map(str, names))
 
 
-def _text_column(X: Any) -> str | None:
-    """Find the first column that can't be read as numbers."""
-    if hasattr(X, "columns"):
-        columns = {name: X[name] for name in X.columns}
-    elif isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OUS":
-        columns = {i: X[:, i] for i in range(X.shape[1])}
-    else:
-        return None
-    for name, column in columns.items():
+def _describe_non_finite(value: float, row: int, column: str, n_others: int) -> str:
+    """Say where a NaN or an infinity stands, and what to do about it."""
+    others = f" and in {n_others} other column{'s' if n_others > 1 else ''}" if n_others else ""
+    place = f"in column {column!r} (first in row {row}){others}"
+    if np.isnan(value):
+        return (
+            f"Input X contains NaN {place}. Missing values are not supported yet: fill them first, for example with "
+            "sklearn.impute.SimpleImputer in a Pipeline, or drop those rows."
+        )
+    return f"Input X contains infinity {place}. Replace it by a finite number, or drop those rows."
+
+
+def _columns(X: Any) -> dict[Any, Any]:
+    """Columns of a pandas, polars or arrow table by name, or of an array by number."""
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    if names is not None:
+        return {name: X[name] for name in names}
+    array = np.asarray(X, dtype=object)
+    return {i: array[:, i] for i in range(array.shape[1])} if array.ndim == 2 else {}
+
+
+def _text_column(X: Any) -> Any:
+    """Name the first column that can't be read as numbers."""
+    for name, column in _columns(X).items():
         try:
             np.asarray(column).astype(np.float64)
         except (TypeError, ValueError):
-            return f"Column {name!r}"
+            return name
     return None
+
+
+def _refuse_dates(X: Any) -> None:
+    """Refuse dates and durations, which would otherwise be taken as counts of nanoseconds."""
+    if hasattr(X, "schema") and hasattr(X, "column_names"):
+        types = dict(zip(X.column_names, X.schema.types, strict=True))
+    elif hasattr(X, "columns"):
+        types = dict(zip(X.columns, X.dtypes, strict=True))
+    else:
+        types = {"all": getattr(X, "dtype", "")}
+    for name, dtype in types.items():
+        if str(dtype).lower().startswith(("date", "time", "duration")):
+            raise ValueError(f"Column {name!r} holds dates or times ({dtype}): turn it into a number, such as days.")

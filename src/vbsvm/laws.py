@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
+
+from vbsvm.arrays import Array
 
 
 class ScaleLaw(Protocol):
@@ -28,7 +29,7 @@ class ScaleLaw(Protocol):
         """Give unconstrained numbers that determine the law within its family."""
         ...
 
-    def unpack(self, numbers: NDArray[np.float64]) -> Self:
+    def unpack(self, numbers: Array) -> Self:
         """Make the member of this law's family that has these numbers."""
         ...
 
@@ -53,7 +54,7 @@ class Point:
         """Give no numbers: nothing here may move."""
         return []
 
-    def unpack(self, numbers: NDArray[np.float64]) -> Self:
+    def unpack(self, numbers: Array) -> Self:
         """Return itself."""
         return self
 
@@ -79,7 +80,7 @@ class InverseGamma:
         """Give the log of the rate; the shape never moves."""
         return [math.log(self.rate)]
 
-    def unpack(self, numbers: NDArray[np.float64]) -> "InverseGamma":
+    def unpack(self, numbers: Array) -> "InverseGamma":
         """Make the law with this log rate, kept within what floating point holds."""
         return InverseGamma(self.shape, math.exp(min(max(numbers[0], -600.0), 600.0)))
 
@@ -89,11 +90,11 @@ class InverseGamma:
 class LatentPoint:
     """Drawn latent scales a, one for each row of weight s."""
 
-    s: NDArray[np.float64]
-    value: NDArray[np.float64]
+    s: Array
+    value: Array
 
     @property
-    def weight(self) -> NDArray[np.float64]:
+    def weight(self) -> Array:
         """w = s²/a."""
         return self.s * (self.s / self.value)
 
@@ -106,11 +107,11 @@ class Latent:
     The reciprocal 1/a is inverse Gaussian with mean 1/(s root) and shape 1.
     """
 
-    s: NDArray[np.float64]
-    root: NDArray[np.float64]
+    s: Array
+    root: Array
 
     @property
-    def weight(self) -> NDArray[np.float64]:
+    def weight(self) -> Array:
         """w = s² E[1/a] = s/root."""
         return self.s / self.root
 

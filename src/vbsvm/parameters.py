@@ -1,11 +1,13 @@
 """What priors and inferences have in common: frozen settings that a grid search can name and replace."""
 
+import numbers
+from abc import ABC
 from dataclasses import dataclass, fields
 from typing import Any
 
 
 @dataclass(frozen=True)
-class Parameters:
+class Parameters(ABC):  # noqa: B024
     """Base of every frozen settings object: scikit-learn reads its fields by ``get_params``."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -14,7 +16,14 @@ class Parameters:
 
 
 def require_positive(owner: str, **values: float) -> None:
-    """Raise a ``ValueError`` that names the first value that is not a positive finite number."""
+    """Raise a ``ValueError`` that names the first value that is not a positive number of a sensible size."""
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-            raise ValueError(f"{owner}: {name} must be a positive finite number; got {value!r}.")
+        if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 1e-300 <= float(value) <= 1e100:
+            raise ValueError(f"{owner}: {name} must be a positive number, 1e-300 to 1e100; got {value!r}.")
+
+
+def require_flag(owner: str, **values: bool) -> None:
+    """Raise a ``ValueError`` that names the first value that is neither True nor False."""
+    for name, value in values.items():
+        if not isinstance(value, bool) and type(value).__name__ != "bool":
+            raise ValueError(f"{owner}: {name} must be True or False; got {value!r}.")

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
+from vbsvm.arrays import Array
 from vbsvm.design.recipe import Recipe
 from vbsvm.fit.variational import Outcome
 from vbsvm.layout.dense import DenseGaussian
@@ -15,8 +16,6 @@ from vbsvm.spec import Spec
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Array = NDArray[np.float64]
 
 INTERCEPT = "(intercept)"
 SPREAD_NOTE = "mean-field spreads: too small, often by half"
@@ -98,7 +97,7 @@ class Fit:
                 "sd": sd,
                 "lower": mean - half_width,
                 "upper": mean + half_width,
-                "probability_positive": ndtr(mean / sd),
+                "probability_positive": ndtr(np.divide(mean, sd, out=np.zeros_like(sd), where=sd > 0)),
             },
             index=pd.Index(names),
         )

@@ -40,7 +40,7 @@ def block_rows(n_columns: int) -> int:
 def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice], T]]) -> T:
     """Sum ``kernel()(index, rows)`` over all row blocks.
 
-    ``kernel`` is called once for each chunk and may allocate the work space that its blocks share.
+    ``kernel`` is called once in each thread and may allocate the work space that its blocks share.
     """
     size = block_rows(n_columns)
     n_blocks = -(-n_rows // size)
@@ -49,10 +49,17 @@ def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice]
             return _sum_blocks(kernel(), range(n_blocks), size, n_rows)
         blocks_a_chunk = -(-n_blocks // CHUNKS)
         chunks = [range(i, min(i + blocks_a_chunk, n_blocks)) for i in range(0, n_blocks, blocks_a_chunk)]
+        of_thread = threading.local()
+
+        def sum_chunk(chunk: range) -> T:
+            if not hasattr(of_thread, "kernel"):
+                of_thread.kernel = kernel()
+            return _sum_blocks(of_thread.kernel, chunk, size, n_rows)
+
         if threads == 1 or len(chunks) == 1:
-            return _sum(_sum_blocks(kernel(), chunk, size, n_rows) for chunk in chunks)
+            return _sum(map(sum_chunk, chunks))
         with ThreadPoolExecutor(threads) as pool:
-            return _sum(_in_order(pool, lambda chunk: _sum_blocks(kernel(), chunk, size, n_rows), chunks, 2 * threads))
+            return _sum(_in_order(pool, sum_chunk, chunks, 2 * threads))
 
 
 def _sum_blocks(kernel: Callable[[int, slice], T], blocks: range, size: int, n_rows: int) -> T:

@@ -4,13 +4,11 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vbsvm.arrays import Array
 from vbsvm.laws import ScaleLaw
 from vbsvm.layout.dense import CoefficientLaw, DenseGaussian, DensePoint
 from vbsvm.priors.base import Prior
-
-Array = NDArray[np.float64]
 
 
 @final

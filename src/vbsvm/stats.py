@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Self, final
 
-import numpy as np
-from numpy.typing import NDArray
+from vbsvm.arrays import Array
 
 
 @final
@@ -19,11 +18,11 @@ class Stats:
     point has none.
     """
 
-    gram: NDArray[np.float64]
-    cross: NDArray[np.float64]
+    gram: Array
+    cross: Array
     row_bound: float
     constant: float
-    curvature: NDArray[np.float64] | None
+    curvature: Array | None
 
     def __add__(self, other: Self) -> "Stats":
         """Add the sums of two sets of rows."""

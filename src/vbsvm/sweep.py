@@ -8,6 +8,7 @@ conditional is updated from the moments of the others. ``resolve`` decides the r
 import numpy as np
 
 from vbsvm import hinge
+from vbsvm.arrays import Array
 from vbsvm.design.rows import Rows, Source
 from vbsvm.layout import dense
 from vbsvm.layout.dense import CoefficientLaw
@@ -19,7 +20,7 @@ from vbsvm.stats import Stats
 def sweep(spec: Spec, state: State, source: Source, resolve: Reading) -> tuple[State, Stats]:
     """Pass over the rows once and update everything else; the stats belong to the state that went in."""
     stats = pass_rows(state, source, resolve)
-    return update_priors(spec, update_coefficients(spec, state, stats, resolve), resolve), stats
+    return update(spec, state, stats, resolve), stats
 
 
 def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature: bool = False) -> Stats:
@@ -30,7 +31,7 @@ def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature:
 def row_stats(rows: Rows, law: CoefficientLaw, resolve: Reading, with_curvature: bool) -> Stats:
     """Sums of one block: G = Σ w c cᵀ, r = Σ y (s + w) c, and the row term (Algorithm 2, lines 2 and 3)."""
     C, y, s = rows.design, rows.signs, rows.weights
-    with np.errstate(all="ignore"):  # a bold candidate may overflow: its bound is then not finite, and it is refused
+    with np.errstate(all="ignore"):  # for the climb's bold candidates; a thread does not inherit the climb's own
         f, v = law.row_moments(C, rows.scratch)
         h = 1.0 - y * f
         slack, root, w = hinge.weigh(h, v, s, resolve, "rows", rows.index)
@@ -46,10 +47,15 @@ def row_stats(rows: Rows, law: CoefficientLaw, resolve: Reading, with_curvature:
         )
 
 
-def _gram(C: dense.Array, w: dense.Array, scratch: dense.Array) -> dense.Array:
+def _gram(C: Array, w: Array, scratch: Array) -> Array:
     """CᵀWC as AᵀA with A = W^½C: NumPy then does half the multiplications, and the result is symmetric."""
     np.multiply(C, np.sqrt(w)[:, None], out=scratch)
     return scratch.T @ scratch
+
+
+def update(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
+    """Everything but the rows, in the paper's order (Algorithm 2, lines 2 to 4)."""
+    return update_priors(spec, update_coefficients(spec, state, stats, resolve), resolve)
 
 
 def update_coefficients(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:

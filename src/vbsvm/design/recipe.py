@@ -10,9 +10,8 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
+from vbsvm.arrays import Array
 from vbsvm.rowblocks import fold
-
-Array = NDArray[np.float64]
 
 
 @final
@@ -78,6 +77,11 @@ class Recipe:
         inputs *= 1.0 / self.scale
         return design
 
+    def reach(self, ranges: Range) -> Array:
+        """Largest magnitude of each design column; infinite where the way there overflows."""
+        with np.errstate(over="ignore"):
+            return np.maximum(np.abs(ranges.low - self.centre), np.abs(ranges.high - self.centre)) / self.scale
+
     def work_space(self, n_rows: int) -> Array:
         """Room for design rows, column by column: with few columns, loops along them would be too short to be fast."""
         return np.empty((self.n_columns, n_rows)).T
@@ -114,8 +118,9 @@ def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
 def learn_recipe(X: NDArray[np.floating], weights: Array, ranges: Range, intercept: bool, standardize: bool) -> Recipe:
     """Learn centre and scale: weighted mean and standard deviation (total weight in the denominator).
 
-    Without an intercept nothing is centred, so that the hyperplane goes through the user's origin. A column that is
-    constant up to rounding has nothing to scale by; beside an intercept it is centred and so gets a coefficient of 0.
+    Without an intercept nothing is centred, so that the hyperplane goes through the user's origin; a constant column is
+    then left as it is. Beside an intercept, a column that is constant up to rounding has nothing to tell: its scale is
+    infinite, its design column 0, and so are its coefficient and what it adds to any score.
     """
     n_inputs = X.shape[1]
     centre, scale = np.zeros(n_inputs), np.ones(n_inputs)
@@ -124,7 +129,7 @@ def learn_recipe(X: NDArray[np.floating], weights: Array, ranges: Range, interce
         moments = _moments(X, weights, unit)
         spread = np.sqrt(moments.squares / moments.weight) * unit
         varies = (ranges.high / unit - ranges.low / unit > 8 * np.finfo(X.dtype).eps) & (spread > 0)
-        scale = np.where(varies, spread, 1.0)
+        scale = np.where(varies, spread, np.inf if intercept else 1.0)
         if intercept:
             centre = np.where(varies, moments.mean * unit, ranges.low)
     return Recipe(centre, scale, intercept)

@@ -4,12 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, Self, final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from vbsvm.arrays import Array
 from vbsvm.stats import Stats
-
-Array = NDArray[np.float64]
 
 
 @final
@@ -29,7 +25,7 @@ class Source(Protocol):
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
+        """Number of rows that count."""
         ...
 
     def fold(self, kernel: Callable[[Rows], Stats]) -> Stats:

@@ -1,7 +1,7 @@
 """Where to go next: candidates for the next state, the boldest first, the paper's own update last.
 
-``fit.variational`` tries them in order and takes the first that does not lower the bound. The paper's update never
-lowers it, so the climb is monotone whatever the bolder ones do.
+``fit.variational`` tries them in order and takes the first that does not lower the bound. In exact arithmetic the
+paper's update never lowers it, so the climb goes on whatever the bolder ones do.
 """
 
 from collections.abc import Iterator
@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from typing import Protocol, final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from vbsvm.arrays import Array
 from vbsvm.layout import dense
 from vbsvm.readings import expect
 from vbsvm.spec import Spec, State
 from vbsvm.stats import Stats
-from vbsvm.sweep import update_coefficients, update_priors
-
-Array = NDArray[np.float64]
+from vbsvm.sweep import update, update_priors
 
 
 @final
@@ -42,7 +40,7 @@ class Strategy(Protocol):
 
 def paper_step(spec: Spec, at: Visited) -> State:
     """The paper's updates, to the letter."""
-    return update_priors(spec, update_coefficients(spec, at.state, at.stats, expect), expect)
+    return update(spec, at.state, at.stats, expect)
 
 
 def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:

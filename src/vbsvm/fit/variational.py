@@ -1,18 +1,20 @@
 """Variational Bayes: climb the bound until it stands still, one pass over the data a step."""
 
 import math
+import numbers
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import islice
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vbsvm import bound
+from vbsvm.arrays import Array
 from vbsvm.design.rows import Source
 from vbsvm.fit.accelerate import Accelerated, Plain, Strategy, Visited
-from vbsvm.parameters import Parameters, require_positive
+from vbsvm.parameters import Parameters, require_flag, require_positive
 from vbsvm.readings import expect
 from vbsvm.rowblocks import single_threaded_blas
 from vbsvm.spec import Spec, State
@@ -26,15 +28,24 @@ ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
 @final
+class Ending(Enum):
+    """Why a climb ended."""
+
+    CONVERGED = "the bound stood still"
+    OUT_OF_PASSES = "no pass was left"
+    ROUNDING = "rounding errors outweighed every step"
+    INTERRUPTED = "it was interrupted"
+
+
+@final
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
     """Where a climb ended: the state, the accepted bounds on the way, passes made, and why it ended."""
 
     state: State
-    bounds: NDArray[np.float64]
+    bounds: Array
     passes: int
-    converged: bool
-    interrupted: bool
+    ending: Ending
 
 
 @final
@@ -49,8 +60,8 @@ class Variational(Parameters):
     max_iter : int, default 2000
         Most passes over the data; steps that were tried and refused count.
     accelerate : bool, default True
-        Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in a fifth to a
-        fiftieth of the passes. False is the paper's sweep to the letter.
+        Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes, up
+        to fifty times. False is the paper's sweep to the letter.
     """
 
     tol: float = 1e-6
@@ -60,63 +71,90 @@ class Variational(Parameters):
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
         require_positive("Variational", tol=self.tol)
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, int) or self.max_iter < 2:
-            raise ValueError(f"Variational: max_iter must be a whole number of at least 2; got {self.max_iter!r}.")
+        require_flag("Variational", accelerate=self.accelerate)
+        whole = isinstance(self.max_iter, numbers.Integral) and not isinstance(self.max_iter, bool)
+        if not whole or not 2 <= self.max_iter <= 10**9:
+            raise ValueError(f"Variational: max_iter must be a whole number from 2 to 10**9; got {self.max_iter!r}.")
 
     def run(self, spec: Spec, source: Source) -> Outcome:
-        """Fit the model to the rows.
-
-        A large table is started from the fit of a twentieth of its rows. Their weights are not raised to match: the law
-        is then as wide as the start is uncertain, and a Newton step sees the curvature at that distance. (With raised
-        weights the rows' kinks are too sharp for Newton: twice the passes.)
-        """
+        """Fit the model to the rows."""
         # Where the solves are large, they have use for several BLAS threads; the passes see to their own.
         with single_threaded_blas() if spec.n_columns < THREADED_SOLVE else nullcontext():
-            if self.accelerate and source.n_rows >= PILOT_ROWS and (thinned := source.thin(PILOT_STEP)) is not None:
-                pilot = self._climb(spec, thinned, spec.start(), max(self.tol, PILOT_TOL))
-                if pilot.interrupted:
-                    raise KeyboardInterrupt
-                full = self._climb(spec, source, pilot.state, self.tol)
-                return replace(full, passes=full.passes + math.ceil(pilot.passes / PILOT_STEP))
-            return self._climb(spec, source, spec.start(), self.tol)
+            if self.accelerate and source.n_rows >= PILOT_ROWS and (part := source.thin(PILOT_STEP)) is not None:
+                return self._climb_from_part(spec, source, part)
+            return self._climb(spec, source, spec.start(), self.tol, self.max_iter)
 
-    def _climb(self, spec: Spec, source: Source, start: State, tol: float) -> Outcome:
+    def _climb_from_part(self, spec: Spec, source: Source, part: Source) -> Outcome:
+        """Start from the fit of a part of the rows.
+
+        Their weights are not raised to match: the law is then as wide as the start is uncertain, and a Newton step sees
+        the curvature at that distance. (With raised weights the kinks are too sharp for Newton: twice the passes.)
+        """
+        pilot = self._climb(spec, part, spec.start(), max(self.tol, PILOT_TOL), self.max_iter)
+        cost = math.ceil(pilot.passes / PILOT_STEP)
+        interrupted = pilot.ending is Ending.INTERRUPTED
+        full = self._climb(spec, source, pilot.state, self.tol, 1 if interrupted else max(1, self.max_iter - cost))
+        ending = Ending.INTERRUPTED if interrupted else full.ending
+        return replace(full, passes=full.passes + cost, ending=ending)
+
+    def _climb(self, spec: Spec, source: Source, start: State, tol: float, max_passes: int) -> Outcome:
         strategy = Accelerated() if self.accelerate else Plain()
         at = _visit(spec, source, start, strategy)
         bounds = [at.bound] if math.isfinite(at.bound) else []
-        passes, small_steps, interrupted = 1, 0, False
+        passes, small_steps, ending = 1, 0, Ending.OUT_OF_PASSES
         try:
-            while passes < self.max_iter and small_steps < 2:
-                rounding = ROUNDING * abs(at.bound) if bounds else 0.0
-                for candidate in islice(strategy.candidates(spec, at), self.max_iter - passes):
-                    tried = _visit(spec, source, candidate, strategy)
-                    passes += 1
-                    gain = tried.bound - at.bound
-                    if gain >= 0:
-                        at = tried
-                        bounds.append(at.bound)
-                        small_steps = small_steps + 1 if gain < max(tol, rounding) else 0
-                        break
-                    if gain >= -rounding:
-                        small_steps = 2
-                        break
-                else:
-                    # Refused to the last: either no pass is left, or rounding hides what the paper's update gains.
-                    small_steps = 2 if passes < self.max_iter else 0
+            while passes < max_passes and ending is Ending.OUT_OF_PASSES:
+                reached, tried = _step(spec, source, at, strategy, max_passes - passes)
+                passes += tried
+                gain = reached.bound - at.bound
+                noise = max(tol, _rounding(at.bound))
+                if gain >= 0:
+                    at = reached
+                    bounds.append(at.bound)
+                    small_steps = small_steps + 1 if gain < noise else 0
+                    if small_steps == 2:
+                        ending = Ending.CONVERGED
+                elif passes < max_passes:
+                    ending = Ending.CONVERGED if gain >= -noise else Ending.ROUNDING
         except KeyboardInterrupt:
             if not bounds:
                 raise
-            interrupted = True
+            ending = Ending.INTERRUPTED
+        except FloatingPointError:
+            if not bounds:
+                raise
+            ending = Ending.ROUNDING
         if not bounds:
             raise FloatingPointError(
-                "The bound is not a finite number after the first pass: the inputs are too large for floating point. "
+                "The bound is not a finite number after the first step: the inputs are too large for floating point. "
                 "Standardise them (standardize=True) or rescale the largest columns."
             )
-        return Outcome(at.state, np.array(bounds), passes, small_steps >= 2, interrupted)
+        trace = np.array(bounds)
+        trace.flags.writeable = False
+        return Outcome(at.state, trace, passes, ending)
+
+
+def _step(spec: Spec, source: Source, at: Visited, strategy: Strategy, passes_left: int) -> tuple[Visited, int]:
+    """First candidate that does not lower the bound, or else the one that lowers it least; and the passes it took."""
+    best, tried = None, 0
+    with np.errstate(all="ignore"):  # a bold candidate may overflow: its bound is then not finite, and it is refused
+        for candidate in islice(strategy.candidates(spec, at), passes_left):
+            reached = _visit(spec, source, candidate, strategy)
+            tried += 1
+            if best is None or math.isnan(best.bound) or reached.bound > best.bound:
+                best = reached
+            if reached.bound >= at.bound - _rounding(at.bound):
+                return reached, tried
+    assert best is not None  # every strategy yields the paper's update at least
+    return best, tried
 
 
 def _visit(spec: Spec, source: Source, state: State, strategy: Strategy) -> Visited:
     """Pass over the rows from this state: that gives its exact bound, and what the next step needs."""
     stats = pass_rows(state, source, expect, with_curvature=strategy.needs_curvature)
-    with np.errstate(all="ignore"):  # as in the pass: what is not finite is refused
-        return Visited(state, stats, bound.total(spec, state, stats.row_bound))
+    return Visited(state, stats, bound.total(spec, state, stats.row_bound))
+
+
+def _rounding(value: float) -> float:
+    """How much of a bound of this size is rounding; nothing at a start, whose bound is minus infinity."""
+    return ROUNDING * abs(value) if math.isfinite(value) else 0.0

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
-Array = NDArray[np.float64]
+from vbsvm.arrays import Array
+
 LOG_2PI = math.log(2 * math.pi)
+
 
 _potrf, _trtri, _posv = get_lapack_funcs(("potrf", "trtri", "posv"), dtype=np.float64)
 
@@ -138,8 +140,7 @@ class DenseGaussian:
         size = len(self.mean)
         flat, diagonal = _triangle(size)
         triangle = numbers[size:].copy()
-        with np.errstate(over="ignore"):  # a law that is too wide gets no finite bound, and is refused for that
-            triangle[diagonal] = np.exp(triangle[diagonal])
+        triangle[diagonal] = np.exp(triangle[diagonal])
         root = np.zeros(size * size)
         root[flat] = triangle
         return DenseGaussian(numbers[:size], root.reshape(size, size))
@@ -174,7 +175,7 @@ def _cholesky(precision: Array) -> Array:
     """Lower Cholesky factor.
 
     Linearly dependent columns under a wide prior can leave a matrix that is positive on paper only. Then the diagonal
-    is raised by the rounding error that the gram's own sums carry, which no result can depend on.
+    is raised, first by the rounding error that the gram's own sums carry, at most by a millionth.
     """
     lower, info = _potrf(precision, lower=1, clean=1)
     widening = 4 * len(precision) * np.finfo(np.float64).eps

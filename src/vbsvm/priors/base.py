@@ -4,18 +4,16 @@ A prior sees the rows through nothing but the second moments of its own coeffici
 nothing but its expected precision. A new prior is a new file with a frozen dataclass that answers these questions.
 """
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from vbsvm.arrays import Array
 from vbsvm.laws import ScaleLaw
 from vbsvm.parameters import Parameters
 
 
 @dataclass(frozen=True)
-class Prior(Parameters):
+class Prior(Parameters, ABC):
     """A prior N(0, σ² I) of one block of coefficients, with a law of σ²."""
 
     @abstractmethod
@@ -23,11 +21,11 @@ class Prior(Parameters):
         """Law of σ² before the first sweep."""
 
     @abstractmethod
-    def conditional(self, squares: NDArray[np.float64]) -> ScaleLaw:
+    def conditional(self, squares: Array) -> ScaleLaw:
         """Full conditional of σ² given the second moments of the block's coefficients."""
 
     @abstractmethod
-    def bound(self, scale: ScaleLaw, squares: NDArray[np.float64]) -> float:
+    def bound(self, scale: ScaleLaw, squares: Array) -> float:
         """E log p(coefficients, σ²) − E log q(σ²), all constants included, at any law of σ² that can occur."""
 
     def precision(self, scale: ScaleLaw) -> float:

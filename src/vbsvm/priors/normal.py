@@ -4,9 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from vbsvm.arrays import Array
 from vbsvm.laws import Point, ScaleLaw
 from vbsvm.parameters import require_positive
 from vbsvm.priors.base import Prior
@@ -33,10 +31,10 @@ class Normal(Prior):
         """Give the known variance."""
         return Point(self.variance)
 
-    def conditional(self, squares: NDArray[np.float64]) -> Point:
+    def conditional(self, squares: Array) -> Point:
         """Give the known variance, whatever the coefficients are."""
         return Point(self.variance)
 
-    def bound(self, scale: ScaleLaw, squares: NDArray[np.float64]) -> float:
+    def bound(self, scale: ScaleLaw, squares: Array) -> float:
         """−½p log(2πσ²) − E‖β‖²/(2σ²)."""
         return -0.5 * len(squares) * math.log(2 * math.pi * self.variance) - float(squares.sum()) / (2 * self.variance)

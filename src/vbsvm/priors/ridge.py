@@ -4,9 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-import numpy as np
-from numpy.typing import NDArray
-
+from vbsvm.arrays import Array
 from vbsvm.laws import InverseGamma, Point, ScaleLaw
 from vbsvm.parameters import require_positive
 from vbsvm.priors.base import Prior
@@ -34,11 +32,11 @@ class Ridge(Prior):
         """E[σ⁻²] = 1, the paper's start."""
         return Point(1.0)
 
-    def conditional(self, squares: NDArray[np.float64]) -> InverseGamma:
+    def conditional(self, squares: Array) -> InverseGamma:
         """IG(A + m/2, B + ½E‖u‖²) (Algorithm 2, line 4)."""
         return InverseGamma(self.shape + 0.5 * len(squares), self.rate + 0.5 * float(squares.sum()))
 
-    def bound(self, scale: ScaleLaw, squares: NDArray[np.float64]) -> float:
+    def bound(self, scale: ScaleLaw, squares: Array) -> float:
         """E log p(u | σ²) + E log p(σ²) − E log q(σ²); E log σ² cancels, as q's shape is always A + m/2."""
         if not isinstance(scale, InverseGamma):
             return -math.inf

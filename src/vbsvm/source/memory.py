@@ -7,12 +7,11 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from vbsvm.arrays import Array
 from vbsvm.design.recipe import Recipe, weighted_rows
 from vbsvm.design.rows import Rows
 from vbsvm.rowblocks import block_rows, fold
 from vbsvm.stats import Stats
-
-Array = NDArray[np.float64]
 
 
 @final
@@ -27,14 +26,14 @@ class Memory:
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
-        return len(self.X)
+        """Number of rows that count."""
+        return int(np.count_nonzero(self.weights))
 
     def fold(self, kernel: Callable[[Rows], Stats]) -> Stats:
         """Sum the kernel over row blocks, in threads where there is enough to do."""
-        n_rows, n_columns = self.n_rows, self.recipe.n_columns
+        n_rows, n_columns = len(self.X), self.recipe.n_columns
 
-        def for_a_chunk() -> Callable[[int, slice], Stats]:
+        def for_a_thread() -> Callable[[int, slice], Stats]:
             size = min(n_rows, block_rows(n_columns))
             design, scratch = self.recipe.work_space(size), self.recipe.work_space(size)
 
@@ -45,11 +44,15 @@ class Memory:
 
             return for_a_block
 
-        return fold(n_rows, n_columns, for_a_chunk)
+        return fold(n_rows, n_columns, for_a_thread)
 
     def thin(self, step: int) -> "Memory | None":
-        """Every ``step``-th row, as views of the same arrays; None where that leaves out one of the classes."""
-        signs, weights = self.signs[::step], self.weights[::step]
-        if not np.bincount(signs > 0, weights=weights, minlength=2).all():
+        """Every ``step``-th row that counts, or None where that leaves out one of the classes.
+
+        Views of the same arrays where all rows count.
+        """
+        kept = slice(None, None, step) if self.weights.all() else np.flatnonzero(self.weights)[::step]
+        signs = self.signs[kept]
+        if signs.min() == signs.max():
             return None
-        return Memory(self.X[::step], signs, weights, self.recipe)
+        return Memory(self.X[kept], signs, self.weights[kept], self.recipe)
