@@ -17,7 +17,6 @@ from threadpoolctl import ThreadpoolController
 
 BLOCK_CELLS = 2**17
 CHUNKS = 64
-THREADED_CELLS = 100_000
 
 
 class Addable(Protocol):
@@ -45,8 +44,8 @@ def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice]
     size = block_rows(n_columns)
     n_blocks = -(-n_rows // size)
     with single_threaded_blas() as threads:
-        if n_rows * n_columns < THREADED_CELLS:
-            return _sum_blocks(kernel(), range(n_blocks), size, n_rows)
+        if n_blocks == 1:
+            return kernel()(0, slice(0, n_rows))
         blocks_a_chunk = -(-n_blocks // CHUNKS)
         chunks = [range(i, min(i + blocks_a_chunk, n_blocks)) for i in range(0, n_blocks, blocks_a_chunk)]
         of_thread = threading.local()
@@ -56,7 +55,7 @@ def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice]
                 of_thread.kernel = kernel()
             return _sum_blocks(of_thread.kernel, chunk, size, n_rows)
 
-        if threads == 1 or len(chunks) == 1:
+        if threads == 1:
             return _sum(map(sum_chunk, chunks))
         with ThreadPoolExecutor(threads) as pool:
             return _sum(_in_order(pool, sum_chunk, chunks, 2 * threads))
