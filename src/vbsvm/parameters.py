@@ -1,13 +1,12 @@
 """What priors and inferences have in common: frozen settings that a grid search can name and replace."""
 
 import numbers
-from abc import ABC
 from dataclasses import dataclass, fields
 from typing import Any
 
 
 @dataclass(frozen=True)
-class Parameters(ABC):  # noqa: B024
+class Parameters:
     """Base of every frozen settings object: scikit-learn reads its fields by ``get_params``."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
