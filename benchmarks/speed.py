@@ -12,6 +12,7 @@ from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import VBSVC
 from vbsvm.design.recipe import column_ranges, learn_recipe
 from vbsvm.layout import dense
+from vbsvm.layout.base import PointLaw
 from vbsvm.readings import expect
 from vbsvm.source.memory import Memory
 from vbsvm.spec import State
@@ -79,8 +80,8 @@ def _pass_ready(X: np.ndarray, y: np.ndarray) -> tuple[Memory, State]:
     weights = np.broadcast_to(1.0, len(X))
     recipe = learn_recipe(X, weights, column_ranges(X, weights), intercept=False, standardize=True)
     source = Memory(X, y.astype(np.float64), weights, recipe)
-    stats = pass_rows(State(dense.DensePoint(np.zeros(X.shape[1])), ()), source, expect)
-    return source, State(dense.conditional(stats.gram, stats.cross, np.ones(X.shape[1])), ())
+    stats = pass_rows(State(PointLaw(np.zeros(X.shape[1])), ()), source, expect)
+    return source, State(stats.gram.conditional(stats.cross, np.ones(X.shape[1])), ())
 
 
 def peak_memory(rounds: int, n: int = 1_000_000, d: int = 50) -> None:

@@ -12,7 +12,7 @@ from models import random_state, source_of, spec_of, visit
 from reference import Quadrature, algorithm_2, log_evidence_1d, paper_bound_2, simulate
 from vbsvm import Normal, Ridge, Variational, bound, sweep
 from vbsvm.laws import InverseGamma
-from vbsvm.layout.dense import DenseGaussian
+from vbsvm.layout.dense import DenseGaussian, DenseGram
 from vbsvm.readings import expect
 from vbsvm.spec import State
 
@@ -66,9 +66,7 @@ def test_a_planted_mistake_is_seen_by_that_test(mistake, monkeypatch):
     optimum = Variational(tol=1e-12).run(spec, source).state
     assert rises_of_single_updates(spec, source, optimum).min() > -1e-11
     if mistake == "cross":
-        monkeypatch.setattr(
-            sweep.dense, "conditional", lambda G, r, L, right=sweep.dense.conditional: right(G, 0.9 * r, L)
-        )
+        monkeypatch.setattr(DenseGram, "conditional", lambda G, r, L, right=DenseGram.conditional: right(G, 0.9 * r, L))
     elif mistake == "rate":
         monkeypatch.setattr(Ridge, "conditional", lambda self, q: InverseGamma(3.5, self.rate + 0.55 * q.sum()))
     else:

@@ -33,7 +33,7 @@ def stats_of(X, y, s):
 
 def assert_same(one, other, rtol):
     for name in ("gram", "cross", "row_bound", "constant", "curvature"):
-        a, b = getattr(one, name), getattr(other, name)
+        a, b = (getattr(x, "matrix", x) for x in (getattr(one, name), getattr(other, name)))
         np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * np.abs(a).max(), err_msg=name)
 
 
@@ -47,12 +47,12 @@ def test_the_sums_are_those_of_the_formulas(data):
     f, v = C @ law.mean, np.einsum("ij,jk,ik->i", C, law.covariance, C)
     chi = (1 - y * f) ** 2 + v
     w = s / np.sqrt(chi)
-    np.testing.assert_allclose(found.gram, C.T @ (w[:, None] * C), rtol=1e-9, atol=1e-9 * w.sum())
+    np.testing.assert_allclose(found.gram.matrix, C.T @ (w[:, None] * C), rtol=1e-9, atol=1e-9 * w.sum())
     np.testing.assert_allclose(found.cross, C.T @ (y * (s + w)), rtol=1e-9, atol=1e-9 * w.sum())
     np.testing.assert_allclose(found.row_bound, np.sum(s * (y * f - 1 - np.sqrt(chi))), rtol=1e-11)
     np.testing.assert_allclose(found.constant, np.sum(s + s * np.sqrt(chi) / 2 + w / 2), rtol=1e-11)
     np.testing.assert_allclose(
-        found.curvature, C.T @ ((s * v * chi**-1.5)[:, None] * C), rtol=1e-8, atol=1e-8 * w.sum()
+        found.curvature.matrix, C.T @ ((s * v * chi**-1.5)[:, None] * C), rtol=1e-8, atol=1e-8 * w.sum()
     )
 
 

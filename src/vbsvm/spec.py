@@ -1,13 +1,13 @@
 """What is fitted (``Spec``), and what is known so far (``State``)."""
 
 from dataclasses import dataclass
-from typing import final
+from typing import cast, final
 
 import numpy as np
 
 from vbsvm.arrays import Array
 from vbsvm.laws import ScaleLaw
-from vbsvm.layout.dense import CoefficientLaw, DenseGaussian, DensePoint
+from vbsvm.layout.base import CoefficientLaw, GaussianLaw, PointLaw
 from vbsvm.priors.base import Prior
 
 
@@ -42,7 +42,7 @@ class Spec:
 
     def start(self) -> "State":
         """The paper's start, w = 1: a point at θ = 0, where every slack χ is 1, with E[σ⁻²] = 1."""
-        return State(DensePoint(np.zeros(self.n_columns)), tuple(block.prior.start() for block in self.blocks))
+        return State(PointLaw(np.zeros(self.n_columns)), tuple(block.prior.start() for block in self.blocks))
 
 
 @final
@@ -53,16 +53,19 @@ class State:
     coefficients: CoefficientLaw
     scales: tuple[ScaleLaw, ...]
 
+    @property
+    def _gaussian(self) -> GaussianLaw:
+        assert not isinstance(self.coefficients, PointLaw)  # a point is a start or a draw, and is never packed
+        return cast(GaussianLaw, self.coefficients)
+
     def pack(self) -> Array:
         """Give unconstrained numbers that determine a variational state; any numbers are a valid state."""
-        assert isinstance(self.coefficients, DenseGaussian)
-        return np.concatenate([self.coefficients.pack(), [x for scale in self.scales for x in scale.pack()]])
+        return np.concatenate([self._gaussian.pack(), [x for scale in self.scales for x in scale.pack()]])
 
     def unpack(self, numbers: Array) -> "State":
         """Make the state of this shape that has these numbers."""
-        assert isinstance(self.coefficients, DenseGaussian)
-        at = self.coefficients.packed_size
-        coefficients = self.coefficients.unpack(numbers[:at])
+        at = self._gaussian.packed_size
+        coefficients = self._gaussian.unpack(numbers[:at])
         scales = []
         for scale in self.scales:
             length = len(scale.pack())

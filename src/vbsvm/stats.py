@@ -1,7 +1,7 @@
 """What a pass over the rows sends back to the coefficients: sums, and nothing of the size of the data."""
 
 from dataclasses import dataclass
-from typing import Self, final
+from typing import Any, Self, final
 
 from vbsvm.arrays import Array
 
@@ -18,11 +18,11 @@ class Stats:
     point has none.
     """
 
-    gram: Array
+    gram: Any
     cross: Array
     row_bound: float
     constant: float
-    curvature: Array | None
+    curvature: Any
 
     def __add__(self, other: Self) -> "Stats":
         """Add the sums of two sets of rows."""

@@ -8,10 +8,7 @@ conditional is updated from the moments of the others. ``resolve`` decides the r
 import numpy as np
 
 from vbsvm import hinge
-from vbsvm.arrays import Array
-from vbsvm.design.rows import Rows, Source
-from vbsvm.layout import dense
-from vbsvm.layout.dense import CoefficientLaw
+from vbsvm.layout.base import CoefficientLaw, Rows, Source
 from vbsvm.readings import Reading
 from vbsvm.spec import Spec, State
 from vbsvm.stats import Stats
@@ -30,27 +27,21 @@ def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature:
 
 def row_stats(rows: Rows, law: CoefficientLaw, resolve: Reading, with_curvature: bool) -> Stats:
     """Sums of one block: G = Σ w c cᵀ, r = Σ y (s + w) c, and the row term (Algorithm 2, lines 2 and 3)."""
-    C, y, s = rows.design, rows.signs, rows.weights
+    y, s = rows.signs, rows.weights
     with np.errstate(all="ignore"):  # for the climb's bold candidates; a thread does not inherit the climb's own
-        f, v = law.row_moments(C, rows.scratch)
+        f, v = law.row_moments(rows)
         h = 1.0 - y * f
         slack, root, w = hinge.weigh(h, v, s, resolve, "rows", rows.index)
         curvature = None
         if with_curvature and isinstance(v, np.ndarray):
-            curvature = _gram(C, hinge.curvature(slack, w, v), rows.scratch)
+            curvature = rows.gram(hinge.curvature(slack, w, v))
         return Stats(
-            gram=_gram(C, w, rows.scratch),
-            cross=(y * (s + w)) @ C,
+            gram=rows.gram(w),
+            cross=rows.cross(y * (s + w)),
             row_bound=hinge.row_bound(h, root, s),
             constant=hinge.constant(root, w, s),
             curvature=curvature,
         )
-
-
-def _gram(C: Array, w: Array, scratch: Array) -> Array:
-    """CᵀWC as AᵀA with A = W^½C: NumPy then does half the multiplications, and the result is symmetric."""
-    np.multiply(C, np.sqrt(w)[:, None], out=scratch)
-    return scratch.T @ scratch
 
 
 def update(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
@@ -60,7 +51,7 @@ def update(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
 
 def update_coefficients(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
     """q(β, u), or a draw from it (Algorithm 1, line 2; Algorithm 2, lines 2 and 3; Appendix A)."""
-    law = dense.conditional(stats.gram, stats.cross, spec.precision(state))
+    law = stats.gram.conditional(stats.cross, spec.precision(state))
     return State(resolve(law, "coefficients"), state.scales)
 
 

@@ -11,7 +11,6 @@ from typing import Protocol, final
 import numpy as np
 
 from vbsvm.arrays import Array
-from vbsvm.layout import dense
 from vbsvm.readings import expect
 from vbsvm.spec import Spec, State
 from vbsvm.stats import Stats
@@ -46,6 +45,7 @@ def paper_step(spec: Spec, at: Visited) -> State:
 def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
     """The paper's updates, but with a Newton step for the mean on the bound collapsed over the latent scales.
 
+    The mean moves by (H + Λ)⁻¹ {r − (G + Λ) μ}.
     The paper's update of the mean uses a majorant G of the curvature H, too large by χ/v in each row. H itself is right
     only as long as no row crosses the hinge's kink; ``damping`` leads from H (0) to G (1). None where there is no
     curvature: at a point, or where it is not positive in floating point.
@@ -54,11 +54,11 @@ def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
     if stats.curvature is None:
         return None
     precision = spec.precision(at.state)
-    curvature = stats.curvature + damping * (stats.gram - stats.curvature)
-    mean = dense.newton_mean(law.mean, stats.gram, stats.cross, curvature, precision)
-    if mean is None:
+    gradient = stats.cross - stats.gram.times(law.mean) - precision * law.mean
+    step = stats.curvature.towards(stats.gram, damping).solve(gradient, precision)
+    if step is None:
         return None
-    moved = dense.conditional(stats.gram, stats.cross, precision).at(mean)
+    moved = stats.gram.conditional(stats.cross, precision).at(law.mean + step)
     return update_priors(spec, State(moved, at.state.scales), expect)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from vbsvm import bound
 from vbsvm.arrays import Array
-from vbsvm.design.rows import Source
 from vbsvm.fit.accelerate import Accelerated, Plain, Strategy, Visited
+from vbsvm.layout.base import Source
 from vbsvm.parameters import Parameters, require_flag, require_positive
 from vbsvm.readings import expect
 from vbsvm.rowblocks import single_threaded_blas

@@ -7,13 +7,14 @@ every need: row variances ‖Uᵀc‖² (never negative), second moments, log-de
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol, Self, final
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
 from vbsvm.arrays import Array
+from vbsvm.layout.base import PointLaw
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -21,65 +22,61 @@ LOG_2PI = math.log(2 * math.pi)
 _potrf, _trtri, _posv = get_lapack_funcs(("potrf", "trtri", "posv"), dtype=np.float64)
 
 
-class CoefficientLaw(Protocol):
-    """What rows, priors and the bound ask of the law of the coefficients."""
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class DenseRows:
+    """A block of rows: its place in the data, its design, labels ±1, weights > 0, and work space like the design."""
 
-    @property
-    def mean(self) -> Array:
-        """E[θ]."""
-        ...
+    index: int
+    design: Array
+    signs: Array
+    weights: Array
+    scratch: Array
 
-    @property
-    def squares(self) -> Array:
-        """E[θ²], elementwise."""
-        ...
+    def scores(self, theta: Array) -> Array:
+        """Cθ."""
+        return self.design @ theta
 
-    @property
-    def entropy(self) -> float:
-        """Differential entropy."""
-        ...
+    def gram(self, w: Array) -> "DenseGram":
+        """CᵀWC as AᵀA with A = W^½C: NumPy then does half the multiplications, and the result is symmetric."""
+        np.multiply(self.design, np.sqrt(w)[:, None], out=self.scratch)
+        return DenseGram(self.scratch.T @ self.scratch)
 
-    def row_moments(self, design: Array, scratch: Array) -> tuple[Array, Array | float]:
-        """Mean and variance of each row's score cᵀθ; ``scratch`` has the shape of ``design`` and is overwritten."""
-        ...
-
-    def quadratic(self, gram: Array) -> float:
-        """E[θᵀ gram θ]."""
-        ...
-
-    def draw(self, rng: np.random.Generator) -> "DensePoint":
-        """Replace the law by a point drawn from it."""
-        ...
+    def cross(self, u: Array) -> Array:
+        """Cᵀu."""
+        return u @ self.design
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class DensePoint:
-    """Coefficients without spread: the start of variational Bayes, and every state of Gibbs."""
+class DenseGram:
+    """CᵀWC as one matrix."""
 
-    mean: Array
+    matrix: Array
 
-    @property
-    def squares(self) -> Array:
-        """θ²."""
-        return np.square(self.mean)
+    def __add__(self, other: Self) -> "DenseGram":
+        """Add the sums of two sets of rows."""
+        return DenseGram(self.matrix + other.matrix)
 
-    @property
-    def entropy(self) -> float:
-        """Minus infinity, so that the bound of a start is below every other."""
-        return -math.inf
+    def towards(self, other: Self, share: float) -> "DenseGram":
+        """Move a share of the way to another gram."""
+        return DenseGram(self.matrix + share * (other.matrix - self.matrix)) if share else self
 
-    def row_moments(self, design: Array, scratch: Array) -> tuple[Array, float]:
-        """A point's scores have no variance: the quadratic form is skipped."""
-        return design @ self.mean, 0.0
+    def times(self, theta: Array) -> Array:
+        """CᵀWCθ."""
+        return self.matrix @ theta
 
-    def quadratic(self, gram: Array) -> float:
-        """θᵀ gram θ."""
-        return float(self.mean @ gram @ self.mean)
+    def conditional(self, cross: Array, precision: Array) -> "DenseGaussian":
+        """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
+        lower = _cholesky(_plus_diagonal(self.matrix, precision))
+        inverse, _ = _trtri(lower, lower=1, overwrite_c=1)
+        root = inverse.T
+        return DenseGaussian(root @ (cross @ root), root)
 
-    def draw(self, rng: np.random.Generator) -> Self:
-        """Return itself."""
-        return self
+    def solve(self, right: Array, precision: Array) -> Array | None:
+        """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        _, solution, info = _posv(_plus_diagonal(self.matrix, precision), right, lower=1, overwrite_a=1)
+        return solution if info == 0 else None
 
 
 @final
@@ -105,18 +102,22 @@ class DenseGaussian:
         """½P(1 + log 2π) + ½ log|Σ|."""
         return 0.5 * len(self.mean) * (1 + LOG_2PI) + float(np.log(self.root.diagonal()).sum())
 
-    def row_moments(self, design: Array, scratch: Array) -> tuple[Array, Array]:
+    def row_moments(self, rows: DenseRows) -> tuple[Array, Array]:
         """Give f = Cμ and v = dg(CΣCᵀ) (Algorithm 2, line 3)."""
+        return rows.design @ self.mean, self.variances(rows.design, rows.scratch)
+
+    def variances(self, design: Array, scratch: Array) -> Array:
+        """dg(CΣCᵀ); ``scratch`` has the shape of ``design`` and is overwritten."""
         _times_upper_triangle(design, self.root, scratch)
-        return design @ self.mean, np.einsum("ij,ij->i", scratch, scratch)
+        return np.einsum("ij,ij->i", scratch, scratch)
 
-    def quadratic(self, gram: Array) -> float:
+    def quadratic(self, gram: DenseGram) -> float:
         """⟨gram, Ω⟩."""
-        return float(self.mean @ gram @ self.mean) + float(np.vdot(gram @ self.root, self.root))
+        return float(self.mean @ gram.times(self.mean)) + float(np.vdot(gram.matrix @ self.root, self.root))
 
-    def draw(self, rng: np.random.Generator) -> DensePoint:
+    def draw(self, rng: np.random.Generator) -> PointLaw:
         """Draw μ + U z."""
-        return DensePoint(self.mean + self.root @ rng.standard_normal(len(self.mean)))
+        return PointLaw(self.mean + self.root @ rng.standard_normal(len(self.mean)))
 
     def at(self, mean: Array) -> "DenseGaussian":
         """Move the law to another mean."""
@@ -144,24 +145,6 @@ class DenseGaussian:
         root = np.zeros(size * size)
         root[flat] = triangle
         return DenseGaussian(numbers[:size], root.reshape(size, size))
-
-
-def conditional(gram: Array, cross: Array, precision: Array) -> DenseGaussian:
-    """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
-    lower = _cholesky(_plus_diagonal(gram, precision))
-    inverse, _ = _trtri(lower, lower=1, overwrite_c=1)
-    root = inverse.T
-    return DenseGaussian(root @ (cross @ root), root)
-
-
-def newton_mean(mean: Array, gram: Array, cross: Array, curvature: Array, precision: Array) -> Array | None:
-    """μ + (H + Λ)⁻¹ {r − (G + Λ) μ}: the Newton step of the mean on the bound collapsed over the latent scales.
-
-    H is the curvature where the paper's update has the majorant G. None where H + Λ is not positive in floating point.
-    """
-    gradient = cross - gram @ mean - precision * mean
-    _, step, info = _posv(_plus_diagonal(curvature, precision), gradient, lower=1, overwrite_a=1)
-    return mean + step if info == 0 else None
 
 
 def _plus_diagonal(gram: Array, diagonal: Array) -> Array:

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
 from vbsvm.design.recipe import Recipe, weighted_rows
-from vbsvm.design.rows import Rows
+from vbsvm.layout.dense import DenseRows
 from vbsvm.rowblocks import block_rows, fold
 from vbsvm.stats import Stats
 
@@ -29,7 +29,7 @@ class Memory:
         """Number of rows that count."""
         return int(np.count_nonzero(self.weights))
 
-    def fold(self, kernel: Callable[[Rows], Stats]) -> Stats:
+    def fold(self, kernel: Callable[[Any], Stats]) -> Stats:
         """Sum the kernel over row blocks, in threads where there is enough to do."""
         n_rows, n_columns = len(self.X), self.recipe.n_columns
 
@@ -40,7 +40,7 @@ class Memory:
             def for_a_block(index: int, where: slice) -> Stats:
                 raw, weights, kept = weighted_rows(self.X, self.weights, where)
                 rows = self.recipe.encode(raw, design)
-                return kernel(Rows(index, rows, self.signs[where][kept], weights, scratch[: len(rows)]))
+                return kernel(DenseRows(index, rows, self.signs[where][kept], weights, scratch[: len(rows)]))
 
             return for_a_block
 

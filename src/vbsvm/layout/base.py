@@ -1,0 +1,170 @@
+"""What a layout is: its rows, its gram and its law of the coefficients, each with a few verbs.
+
+Rows ask a law for the moments of their scores, and form the sums that its update needs. A gram adds, solves, and hands
+out the next law. The two sides meet in nothing else, so that a layout that knows more of the design (a grouping factor,
+say) is a sibling with the same verbs, and its results equal the dense ones.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, final
+
+import numpy as np
+
+from vbsvm.arrays import Array
+from vbsvm.stats import Stats
+
+
+class Rows(Protocol):
+    """A block of rows: its place in the data, labels ±1 and weights > 0."""
+
+    @property
+    def index(self) -> int:
+        """Place of the block in the data."""
+        ...
+
+    @property
+    def signs(self) -> Array:
+        """Labels ±1."""
+        ...
+
+    @property
+    def weights(self) -> Array:
+        """Sample weights, above 0."""
+        ...
+
+    def scores(self, theta: Array) -> Array:
+        """Cθ."""
+        ...
+
+    def gram(self, w: Array) -> "Gram":
+        """CᵀWC."""
+        ...
+
+    def cross(self, u: Array) -> Array:
+        """Cᵀu."""
+        ...
+
+
+class Gram(Protocol):
+    """CᵀWC over any set of rows."""
+
+    def __add__(self, other: Any, /) -> Any:
+        """Add the sums of two sets of rows."""
+        ...
+
+    def towards(self, other: Any, share: float) -> Any:
+        """Move a share of the way to another gram."""
+        ...
+
+    def times(self, theta: Array) -> Array:
+        """CᵀWCθ."""
+        ...
+
+    def conditional(self, cross: Array, precision: Array) -> "GaussianLaw":
+        """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
+        ...
+
+    def solve(self, right: Array, precision: Array) -> Array | None:
+        """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        ...
+
+
+class CoefficientLaw(Protocol):
+    """What rows, priors and the bound ask of the law of the coefficients."""
+
+    @property
+    def mean(self) -> Array:
+        """E[θ]."""
+        ...
+
+    @property
+    def squares(self) -> Array:
+        """E[θ²], elementwise."""
+        ...
+
+    @property
+    def entropy(self) -> float:
+        """Differential entropy."""
+        ...
+
+    def row_moments(self, rows: Any) -> tuple[Array, Array | float]:
+        """Mean and variance of each row's score cᵀθ."""
+        ...
+
+    def quadratic(self, gram: Any) -> float:
+        """E[θᵀ gram θ]."""
+        ...
+
+    def draw(self, rng: np.random.Generator) -> "PointLaw":
+        """Replace the law by a point drawn from it."""
+        ...
+
+
+class GaussianLaw(CoefficientLaw, Protocol):
+    """A law with spread: what the variational climb needs beyond the sweep."""
+
+    @property
+    def packed_size(self) -> int:
+        """Length of the packed vector."""
+        ...
+
+    def at(self, mean: Array) -> Self:
+        """Move the law to another mean."""
+        ...
+
+    def pack(self) -> Array:
+        """Unconstrained numbers that determine the law; any numbers are a valid law."""
+        ...
+
+    def unpack(self, numbers: Array) -> Self:
+        """Make the law that packs to these numbers."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class PointLaw:
+    """Coefficients without spread, in any layout: the start of variational Bayes, and every state of Gibbs."""
+
+    mean: Array
+
+    @property
+    def squares(self) -> Array:
+        """θ²."""
+        return np.square(self.mean)
+
+    @property
+    def entropy(self) -> float:
+        """Minus infinity, so that the bound of a start is below every other."""
+        return -math.inf
+
+    def row_moments(self, rows: Rows) -> tuple[Array, float]:
+        """A point's scores have no variance: the quadratic form is skipped."""
+        return rows.scores(self.mean), 0.0
+
+    def quadratic(self, gram: Gram) -> float:
+        """θᵀ gram θ."""
+        return float(self.mean @ gram.times(self.mean))
+
+    def draw(self, rng: np.random.Generator) -> Self:
+        """Return itself."""
+        return self
+
+
+class Source(Protocol):
+    """Where rows come from: memory now; files and other machines answer the same calls."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows that count."""
+        ...
+
+    def fold(self, kernel: Callable[[Any], Stats]) -> Stats:
+        """Sum the kernel over all row blocks: the only pass over the data."""
+        ...
+
+    def thin(self, step: int) -> Self | None:
+        """Every ``step``-th row, or None where that is too little to learn from."""
+        ...
