@@ -24,7 +24,10 @@ PILOT_ROWS = 20_000
 PILOT_STEP = 20
 PILOT_TOL = 0.1
 THREADED_SOLVE = 512
+# What rounding can do to a bound, relatively: a step that gains less is small. Sums over many rows carry more, so that
+# near the optimum even the paper's update may seem to lower it by as much as the second figure.
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
+AT_REST = 1e-11
 
 
 @final
@@ -115,7 +118,8 @@ class Variational(Parameters):
                     if small_steps == 2:
                         ending = Ending.CONVERGED
                 elif passes < max_passes:
-                    ending = Ending.CONVERGED if gain >= -noise else Ending.ROUNDING
+                    at_rest = gain >= -max(tol, AT_REST * abs(at.bound))
+                    ending = Ending.CONVERGED if at_rest else Ending.ROUNDING
         except KeyboardInterrupt:
             if not bounds:
                 raise
