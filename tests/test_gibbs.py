@@ -6,7 +6,7 @@ from scipy import stats
 
 from models import source_of, spec_of
 from reference import Quadrature
-from vbsvm import Normal, Ridge, rowblocks, sweep
+from vbsvm import Normal, Ridge, Variational, rowblocks, sweep
 from vbsvm.laws import InverseGamma, Latent, Point
 from vbsvm.layout.dense import DenseGaussian
 from vbsvm.readings import Draw
@@ -118,3 +118,18 @@ def test_another_seed_chain_or_sweep_gives_other_draws():
     keys = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
     assert len({Draw(*key)(law, "scale", site).value for key in keys for site in (0, 1)}) == 8
     assert Draw(3, 2, 1)(law, "scale", 0) == Draw(3, 2, 1)(law, "scale", 0)
+
+
+def test_mean_field_spreads_are_about_half_of_the_samplers():
+    """What the README says of them, on data that are not separable."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(300, 5))
+    y = np.where(X @ [1, 0.5, 0, 0, -0.5] + rng.logistic(size=300) > 0, 1.0, -1.0)
+    spec, source = spec_of(5, Ridge(2.0, 1.5)), source_of(X, y)
+    state, draws = spec.start(), []
+    for k in range(3000):
+        state, _ = sweep.sweep(spec, state, source, Draw(0, 0, k))
+        draws.append(state.coefficients.mean)
+    law = Variational().run(spec, source).state.coefficients
+    ratios = np.sqrt(np.diagonal(law.covariance)) / np.std(draws[300:], axis=0)
+    assert ((ratios > 0.35) & (ratios < 0.75)).all()

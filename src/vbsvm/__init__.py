@@ -1,4 +1,4 @@
-"""Support vector machines that tune themselves and say how sure they are."""
+"""Linear support vector machines that tune themselves, by variational Bayes."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

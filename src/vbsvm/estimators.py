@@ -64,9 +64,9 @@ class VBSVC(ClassifierMixin, BaseEstimator):
     penalty_ : ndarray of shape (k,)
         Expected penalty α = 1/(4σ²) of the standardised inputs.
     elbo_ : float
-        Lower bound on the log evidence, summed over the k models.
+        Lower bound on the log evidence of the pseudo-likelihood, summed over the k models.
     elbo_trace_ : list of k ndarrays
-        The accepted bounds, pass by pass.
+        The accepted bounds, step by step.
     n_iter_ : int
         Passes over the data, refused steps included; the largest of the k models.
     converged_ : bool

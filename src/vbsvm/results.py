@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 INTERCEPT = "(intercept)"
-SPREAD_NOTE = "mean-field spreads: too small, often by half"
+SPREAD_NOTE = "mean field: too narrow"
 
 
 @final
@@ -97,7 +97,7 @@ class Fit:
                 "sd": sd,
                 "lower": mean - half_width,
                 "upper": mean + half_width,
-                "probability_positive": ndtr(np.divide(mean, sd, out=np.zeros_like(sd), where=sd > 0)),
+                "p_positive": ndtr(np.divide(mean, sd, out=np.zeros_like(sd), where=sd > 0)),
             },
             index=pd.Index(names),
         )

@@ -63,8 +63,8 @@ class Variational(Parameters):
     max_iter : int, default 2000
         Most passes over the data; steps that were tried and refused count.
     accelerate : bool, default True
-        Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes, up
-        to fifty times. False is the paper's sweep to the letter.
+        Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes,
+        often a tenth. False is the paper's sweep to the letter; it creeps, and needs a smaller ``tol``.
     """
 
     tol: float = 1e-6

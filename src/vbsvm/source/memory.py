@@ -1,7 +1,7 @@
 """Rows of an array in memory, or of a memory-mapped one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -9,9 +9,20 @@ from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
 from vbsvm.design.recipe import Recipe, weighted_rows
+from vbsvm.layout.arrow import ArrowRows
 from vbsvm.layout.dense import DenseRows
 from vbsvm.rowblocks import block_rows, fold
 from vbsvm.stats import Stats
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Grouping:
+    """The group of each row, by number, and which design columns multiply the groups' effects."""
+
+    index: NDArray[np.intp]
+    n_groups: int
+    slopes: tuple[int, ...]
 
 
 @final
@@ -23,6 +34,7 @@ class Memory:
     signs: Array
     weights: Array
     recipe: Recipe
+    grouping: Grouping | None = None
 
     @property
     def n_rows(self) -> int:
@@ -39,8 +51,12 @@ class Memory:
 
             def for_a_block(index: int, where: slice) -> Stats:
                 raw, weights, kept = weighted_rows(self.X, self.weights, where)
-                rows = self.recipe.encode(raw, design)
-                return kernel(DenseRows(index, rows, self.signs[where][kept], weights, scratch[: len(rows)]))
+                encoded = self.recipe.encode(raw, design)
+                rows = DenseRows(index, encoded, self.signs[where][kept], weights, scratch[: len(encoded)])
+                if self.grouping is None:
+                    return kernel(rows)
+                by = self.grouping
+                return kernel(ArrowRows(rows, by.index[where][kept], by.slopes, by.n_groups))
 
             return for_a_block
 
@@ -55,4 +71,5 @@ class Memory:
         signs = self.signs[kept]
         if signs.min() == signs.max():
             return None
-        return Memory(self.X[kept], signs, self.weights[kept], self.recipe)
+        grouping = self.grouping and replace(self.grouping, index=self.grouping.index[kept])
+        return Memory(self.X[kept], signs, self.weights[kept], self.recipe, grouping)

@@ -1,0 +1,135 @@
+"""The arrow layout equals the dense one on the same design with one-hot columns written out."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models import spec_of
+from vbsvm import Normal, Ridge, Variational, bound, sweep
+from vbsvm.design.recipe import Recipe
+from vbsvm.fit.accelerate import newton_step
+from vbsvm.readings import Draw, expect
+from vbsvm.source.memory import Grouping, Memory
+from vbsvm.spec import Block, Spec
+
+
+def dense_twin(memory):
+    """The same rows with the groups' columns written out: group by group, slope by slope."""
+    C = memory.recipe.encode(memory.X, memory.recipe.work_space(len(memory.X)))
+    by = memory.grouping
+    Z = np.zeros((len(C), by.n_groups, len(by.slopes)))
+    Z[np.arange(len(C)), by.index] = C[:, by.slopes]
+    full = np.column_stack([C, Z.reshape(len(C), -1)])
+    recipe = Recipe(np.zeros(full.shape[1]), np.ones(full.shape[1]), intercept=False)
+    return Memory(full, memory.signs, memory.weights, recipe)
+
+
+@st.composite
+def grouped_problems(draw):
+    """Unbalanced groups, groups of one row, groups without rows, slopes, weights."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, p, m = draw(st.integers(4, 60)), draw(st.integers(1, 5)), draw(st.integers(1, 15))
+    X = rng.normal(size=(n, p))
+    index = rng.integers(0, m, size=n) if draw(st.booleans()) else rng.geometric(0.4, size=n).clip(max=m) - 1
+    slopes = draw(st.sampled_from([(0,), (1,), (0, 1), tuple(range(p + 1))]))
+    s = draw(st.sampled_from([np.ones(n), rng.gamma(1.0, size=n) + 1e-2]))
+    y = np.where(X[:, 0] + rng.normal(size=m)[index] + rng.normal(size=n) > 0, 1.0, -1.0)
+    recipe = Recipe(np.zeros(p), np.ones(p), intercept=True)
+    memory = Memory(X, y, s, recipe, Grouping(index.astype(np.intp), m, slopes))
+    fixed = spec_of(p, draw(st.sampled_from([Normal(1e2), Ridge()])), intercept_prior=Normal(1e2))
+    end = p + 1 + m * len(slopes)
+    return Spec((*fixed.blocks, Block("groups", slice(p + 1, end), Ridge(0.5, 0.5)))), memory
+
+
+@settings(max_examples=80, deadline=None)
+@given(grouped_problems())
+def test_arrow_equals_dense(problem):
+    spec, arrow = problem
+    dense = dense_twin(arrow)
+    one = other = spec.start()
+    for _ in range(4):
+        one, arrow_stats = sweep.sweep(spec, one, arrow, expect)
+        other, dense_stats = sweep.sweep(spec, other, dense, expect)
+        np.testing.assert_allclose(arrow_stats.cross, dense_stats.cross, rtol=1e-10, atol=1e-10)
+        law, twin = one.coefficients, other.coefficients
+        scale = 1e-10 * (1 + np.abs(twin.mean).max())
+        np.testing.assert_allclose(law.mean, twin.mean, rtol=1e-10, atol=scale)
+        np.testing.assert_allclose(law.squares, twin.squares, rtol=1e-9, atol=scale)
+        assert law.entropy == pytest.approx(twin.entropy, rel=1e-10, abs=1e-10)
+        assert law.quadratic(arrow_stats.gram) == pytest.approx(twin.quadratic(dense_stats.gram), rel=1e-9)
+    stats = sweep.pass_rows(one, arrow, expect, with_curvature=True)
+    twin_stats = sweep.pass_rows(other, dense, expect, with_curvature=True)
+    ours = bound.total(spec, one, stats.row_bound)
+    assert ours == pytest.approx(bound.total(spec, other, twin_stats.row_bound), rel=1e-10)
+    assert bound.held_row_term(one, stats) == pytest.approx(stats.row_bound, rel=1e-9)
+    gradient = np.linspace(-1, 1, spec.n_columns)
+    step = stats.curvature.towards(stats.gram, 0.3).solve(gradient, spec.precision(one))
+    twin_step = twin_stats.curvature.towards(twin_stats.gram, 0.3).solve(gradient, spec.precision(other))
+    np.testing.assert_allclose(step, twin_step, rtol=1e-8, atol=1e-9 * np.abs(twin_step).max())
+
+
+@settings(max_examples=30, deadline=None)
+@given(grouped_problems())
+def test_packing_and_unpacking_is_the_identity(problem):
+    spec, arrow = problem
+    state, _ = sweep.sweep(spec, spec.start(), arrow, expect)
+    again = state.unpack(state.pack())
+    for name in ("mean", "squares", "entropy"):
+        np.testing.assert_allclose(getattr(again.coefficients, name), getattr(state.coefficients, name), rtol=1e-12)
+
+
+@pytest.mark.parametrize("accelerate", [True, False])
+def test_the_climb_ends_at_the_dense_optimum(accelerate):
+    rng = np.random.default_rng(3)
+    n, m = 400, 25
+    index = rng.integers(0, m, size=n)
+    X = rng.normal(size=(n, 3))
+    y = np.where(X[:, 0] + 2 * rng.normal(size=m)[index] + rng.logistic(size=n) > 0, 1.0, -1.0)
+    arrow = Memory(X, y, np.ones(n), Recipe(np.zeros(3), np.ones(3), intercept=True), Grouping(index, m, (0,)))
+    spec = Spec((*spec_of(3, Normal(1e8)).blocks, Block("groups", slice(4, 4 + m), Ridge())))
+    inference = Variational(tol=1e-10, max_iter=20_000, accelerate=accelerate)
+    one, other = inference.run(spec, arrow), inference.run(spec, dense_twin(arrow))
+    assert one.bounds[-1] == pytest.approx(other.bounds[-1], abs=1e-8)
+    np.testing.assert_allclose(one.state.coefficients.mean, other.state.coefficients.mean, atol=1e-5)
+    if accelerate:
+        assert one.passes < 60
+
+
+def test_a_newton_step_is_the_dense_one():
+    rng = np.random.default_rng(0)
+    index = rng.integers(0, 6, size=80)
+    X, y = rng.normal(size=(80, 2)), rng.choice([-1.0, 1.0], size=80)
+    arrow = Memory(X, y, np.ones(80), Recipe(np.zeros(2), np.ones(2), intercept=True), Grouping(index, 6, (0, 2)))
+    spec = Spec((*spec_of(2).blocks, Block("groups", slice(3, 15), Ridge())))
+    states = []
+    for source in (arrow, dense_twin(arrow)):
+        state, _ = sweep.sweep(spec, spec.start(), source, expect)
+        stats = sweep.pass_rows(state, source, expect, with_curvature=True)
+        states.append(newton_step(spec, _Visit(state, stats), 0.0))
+    np.testing.assert_allclose(states[0].coefficients.mean, states[1].coefficients.mean, rtol=1e-8)
+
+
+class _Visit:
+    def __init__(self, state, stats):
+        self.state, self.stats = state, stats
+
+
+def test_draws_have_the_laws_mean_and_covariance():
+    rng = np.random.default_rng(1)
+    index = rng.integers(0, 3, size=30)
+    X, y = rng.normal(size=(30, 1)), rng.choice([-1.0, 1.0], size=30)
+    arrow = Memory(X, y, np.ones(30), Recipe(np.zeros(1), np.ones(1), intercept=True), Grouping(index, 3, (0, 1)))
+    spec = Spec((*spec_of(1).blocks, Block("groups", slice(2, 8), Ridge(2.0, 2.0))))
+    law = sweep.sweep(spec, spec.start(), arrow, expect)[0].coefficients
+    twin = sweep.sweep(spec, spec.start(), dense_twin(arrow), expect)[0].coefficients
+    draws = np.array([Draw(0, 0, k)(law, "coefficients").mean for k in range(20_000)])
+    z = (draws.mean(axis=0) - twin.mean) / np.sqrt(np.diagonal(twin.covariance) / 20_000)
+    assert np.abs(z).max() < 4.5
+    spread = np.cov(draws.T) - twin.covariance
+    assert np.abs(spread).max() < 0.05 * np.abs(twin.covariance).max()
+    unlinked = replace(law, link=np.zeros_like(law.link))  # groups that forget the core would be seen
+    wrong = np.cov(np.array([Draw(0, 0, k)(unlinked, "coefficients").mean for k in range(20_000)]).T)
+    assert np.abs(wrong - twin.covariance).max() > 0.05 * np.abs(twin.covariance).max()
