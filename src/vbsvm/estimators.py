@@ -13,12 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from vbsvm import intake
 from vbsvm.arrays import Array
+from vbsvm.design.levels import Levels
 from vbsvm.design.recipe import Recipe, column_ranges, learn_recipe
 from vbsvm.fit.variational import Ending, Variational
 from vbsvm.parameters import require_flag
 from vbsvm.priors import Normal, Prior, Ridge
 from vbsvm.results import Fit
-from vbsvm.source.memory import Memory
+from vbsvm.source.memory import Grouping, Memory
 from vbsvm.spec import Block, Spec
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         is inferred. ``Normal(1 / (4 * alpha))`` holds the penalty at alpha.
     inference : Variational, default None
         How the model is fitted. None is ``Variational()``.
+    group : str or int, default None
+        Column of X that says which group a row belongs to (a name for data frames, a number for arrays). Each group
+        gets a random intercept; their variance is inferred. The column may hold text. A group that was not seen in fit
+        gets the population's score.
     standardize : bool, default True
         Scale the inputs to mean 0 and standard deviation 1 inside the fit. Coefficients are reported for the inputs as
         they came. Priors and ``penalty_`` speak of the standardised inputs.
@@ -73,8 +78,10 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         Whether all of the models converged.
     fit_ : tuple of k Fit
         The fitted models themselves.
+    random_effects_ : DataFrame
+        With ``group``: mean and mean-field standard deviation of each group's effect on the score.
     n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        As everywhere in scikit-learn; the group's column counts here, and not in ``coef_``.
 
     Examples
     --------
@@ -95,12 +102,14 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         prior: Prior | None = None,
         inference: Variational | None = None,
         *,
+        group: str | int | None = None,
         standardize: bool = True,
         fit_intercept: bool = True,
         class_weight: dict[Any, float] | str | None = None,
     ) -> None:
         self.prior = prior
         self.inference = inference
+        self.group = group
         self.standardize = standardize
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
@@ -174,7 +183,9 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         prior, inference = self._prior(), self._inference()
         require_flag("VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept)
         intake.require_labels(y)
-        table, labels = intake.read_table(self, X, y=y)
+        if self.group is not None and not self.fit_intercept:
+            raise ValueError("group gives random intercepts around a common one: it needs fit_intercept=True.")
+        table, labels, members = intake.read_data(self, X, y, self.group)
         intake.require_moderate_width(table)
         weights = intake.read_weights(sample_weight, len(table))
         names = intake.column_names(self)
@@ -186,11 +197,15 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         intake.require_representable(ranges, recipe, names)
 
         weights = intake.with_class_weights(weights, self.class_weight, self.classes_, codes)
-        spec = _spec(prior, recipe)
+        grouping = levels = None
+        if members is not None:
+            levels = Levels.learn(members[weights > 0])
+            grouping = Grouping(levels.encode(members), len(levels), slopes=(0,))
+        spec = _spec(prior, recipe, 0 if levels is None else len(levels))
         fits = []
         for positive in range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_)):
-            source = Memory(table, np.where(codes == positive, 1.0, -1.0), weights, recipe)
-            fits.append(Fit(spec, recipe, inference.run(spec, source), names))
+            source = Memory(table, np.where(codes == positive, 1.0, -1.0), weights, recipe, grouping)
+            fits.append(Fit(spec, recipe, inference.run(spec, source), names, levels))
             if fits[-1].outcome.ending is Ending.INTERRUPTED and positive < len(self.classes_) - 1:
                 raise KeyboardInterrupt
         return tuple(fits)
@@ -210,8 +225,8 @@ class VBSVC(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: ArrayLike) -> Array:
         """Mean score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes)."""
         check_is_fitted(self)
-        table = intake.read_table(self, X, reset=False)
-        scores = np.stack([fit.decision_function(table) for fit in self.fit_], axis=1)
+        table, members = intake.read_table(self, X, self.group, reset=False)
+        scores = np.stack([fit.decision_function(table, members) for fit in self.fit_], axis=1)
         intake.require_finite_scores(table, scores, intake.column_names(self))
         return scores[:, 0] if len(self.fit_) == 1 else scores
 
@@ -239,11 +254,12 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         the table says so in its corner. Do not report the interval as a credible interval.
         """
         frames = [fit.summary(level) for fit in self._fits]
-        if len(frames) == 1:
-            return frames[0]
+        return frames[0] if len(frames) == 1 else self._by_class(frames)
+
+    def _by_class(self, frames: "list[pd.DataFrame]") -> "pd.DataFrame":
         import pandas as pd
 
-        joined = pd.concat(frames, keys=self.classes_, names=["class", None])
+        joined = pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name])
         joined.columns.name, joined.attrs = frames[0].columns.name, frames[0].attrs
         return joined
 
@@ -283,6 +299,14 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         return np.array([fit.penalty for fit in self._fits])
 
     @property
+    def random_effects_(self) -> "pd.DataFrame":
+        """Mean and standard deviation of each group's effect; with several classes, the class is the first level."""
+        if self.group is None:
+            raise AttributeError("random_effects_ is there when group= names a column of X.")
+        frames = [fit.random_effects() for fit in self._fits]
+        return frames[0] if len(frames) == 1 else self._by_class(frames)
+
+    @property
     def elbo_(self) -> float:
         """Lower bound on the log evidence, summed over the models."""
         return float(sum(fit.outcome.bounds[-1] for fit in self._fits))
@@ -303,7 +327,10 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         return all(fit.outcome.ending is Ending.CONVERGED for fit in self._fits)
 
 
-def _spec(prior: Prior, recipe: Recipe) -> Spec:
-    """Example 1 of the paper: an intercept that is not penalised, and inputs that are."""
+def _spec(prior: Prior, recipe: Recipe, n_groups: int) -> Spec:
+    """Examples 1 and 2 of the paper: an intercept that is not penalised, inputs, and random intercepts of groups."""
     inputs = Block("inputs", slice(int(recipe.intercept), recipe.n_columns), prior)
-    return Spec((Block("intercept", slice(0, 1), INTERCEPT_PRIOR), inputs) if recipe.intercept else (inputs,))
+    blocks = (Block("intercept", slice(0, 1), INTERCEPT_PRIOR), inputs) if recipe.intercept else (inputs,)
+    if n_groups:
+        blocks = (*blocks, Block("group", slice(recipe.n_columns, recipe.n_columns + n_groups), Ridge()))
+    return Spec(blocks)

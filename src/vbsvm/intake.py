@@ -3,7 +3,9 @@
 Nothing below this layer checks input again.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,11 +13,12 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from vbsvm.arrays import Array
 from vbsvm.design.recipe import Range, Recipe
 
+FLOATS = [np.float64, np.float32]
 # Beyond these sizes a square, a count, or the square of a coefficient leaves the range of floating point.
 LARGEST_INPUT = 1e120
 LARGEST_WEIGHT = 1e50
@@ -24,11 +27,57 @@ SMALLEST_SCALE = 1e-152
 MOST_COLUMNS = 10_000
 
 
-def read_table(estimator: BaseEstimator, X: Any, **options: Any) -> Any:
-    """Give X as a float array without copying one that already is; options go to ``validate_data``."""
+def read_data(
+    estimator: BaseEstimator, X: Any, y: Any, group: str | int | None
+) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
+    """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
+    if group is None:
+        with _naming_the_column(X):
+            table, labels = validate_data(estimator, X, y, ensure_all_finite=False, dtype=FLOATS)
+        return table, cast(NDArray[Any], labels), None
+    table, members = read_table(estimator, X, group, reset=True)
+    labels = column_or_1d(y, warn=True)
+    check_consistent_length(table, labels)
+    return table, labels, members
+
+
+def read_table(
+    estimator: BaseEstimator, X: Any, group: str | int | None, *, reset: bool
+) -> tuple[Any, NDArray[Any] | None]:
+    """Give inputs as a float array, not copied if they are one, and the group of each row (None without groups).
+
+    The group's column is taken out before the numeric check: it may hold text.
+    """
+    if group is None:
+        with _naming_the_column(X):
+            return validate_data(estimator, X, reset=reset, ensure_all_finite=False, dtype=FLOATS), None
+    X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
+    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    inputs, members = _take_out(X, group)
+    missing = _missing(members)
+    if missing.any():
+        raise ValueError(f"The group of row {int(np.argmax(missing))} is missing in column {group!r}. Drop such rows.")
+    with _naming_the_column(inputs):
+        options: dict[str, Any] = {"dtype": FLOATS, "ensure_all_finite": False, "input_name": "X"}
+        return check_array(inputs, **options), members
+
+
+def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
+    if hasattr(X, "columns"):
+        if group not in list(X.columns):
+            raise ValueError(f"group={group!r} is not a column of X; its columns are {list(X.columns)}.")
+        return X[[name for name in X.columns if name != group]], np.asarray(X[group])
+    if X.ndim != 2 or not isinstance(group, int) or not -X.shape[1] <= group < X.shape[1]:
+        raise ValueError(f"group={group!r} is not a column number of X, which has the shape {X.shape}.")
+    return np.delete(X, group, axis=1), X[:, group]
+
+
+@contextmanager
+def _naming_the_column(X: Any) -> Iterator[None]:
+    """Refuse dates, and name the column where text can't be read as numbers."""
     _refuse_dates(X)
     try:
-        return validate_data(estimator, X, dtype=[np.float64, np.float32], ensure_all_finite=False, **options)
+        yield
     except ValueError as error:
         text = _text_column(X) if "could not convert" in str(error) or "Unable to parse" in str(error) else None
         if text is None:
@@ -51,17 +100,21 @@ def require_moderate_width(X: NDArray[np.floating]) -> None:
 def require_labels(y: Any) -> None:
     """Refuse a missing label, naming its row."""
     labels = np.asarray(y)
-    if labels.ndim != 1 or labels.dtype.kind not in "fO":
+    if labels.ndim != 1:
         return
-    if labels.dtype.kind == "f":
-        missing = np.isnan(labels)
-    else:
-        import pandas as pd
-
-        missing = pd.isna(labels)
+    missing = _missing(labels)
     if missing.any():
         row = int(np.argmax(missing))
         raise ValueError(f"y contains NaN or None: the label of row {row} is missing. Drop such rows.")
+
+
+def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which labels are NaN, None or NA."""
+    if labels.dtype.kind == "O":
+        import pandas as pd
+
+        return pd.isna(labels)
+    return np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(len(labels), dtype=bool)
 
 
 def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -149,9 +202,14 @@ def require_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...])
 
 
 def column_names(estimator: Any) -> tuple[str, ...]:
-    """Feature names of a data frame, or x0, x1, … for an array."""
+    """Feature names of a data frame, or x0, x1, … for an array; without the group."""
     names = getattr(estimator, "feature_names_in_", None)
-    return tuple(f"x{i}" for i in range(estimator.n_features_in_)) if names is None else tuple(map(str, names))
+    if names is None:
+        names = [f"x{i}" for i in range(estimator.n_features_in_)]
+        group = None if estimator.group is None else names[estimator.group]
+    else:
+        group = estimator.group
+    return tuple(str(name) for name in names if group is None or name != group)
 
 
 def _describe_non_finite(value: float, row: int, column: str, n_others: int) -> str:

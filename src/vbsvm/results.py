@@ -1,15 +1,17 @@
 """What a fit knows: one two-class model, its coefficients on the user's scale, and how it was reached."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from vbsvm.arrays import Array
+from vbsvm.design.levels import UNSEEN, Levels
 from vbsvm.design.recipe import Recipe
 from vbsvm.fit.variational import Outcome
+from vbsvm.layout.arrow import ArrowGaussian
 from vbsvm.layout.dense import DenseGaussian
 from vbsvm.rowblocks import block_rows, single_threaded_blas
 from vbsvm.spec import Spec
@@ -30,11 +32,14 @@ class Fit:
     recipe: Recipe
     outcome: Outcome
     names: tuple[str, ...]
+    levels: Levels | None = None
 
     @property
     def law(self) -> DenseGaussian:
-        """Law of the coefficients of the design's (standardised) columns."""
+        """Law of the coefficients of the design's (standardised) columns, group effects aside."""
         law = self.outcome.state.coefficients
+        if isinstance(law, ArrowGaussian):
+            return law.core
         assert isinstance(law, DenseGaussian)
         return law
 
@@ -68,16 +73,32 @@ class Fit:
     @property
     def penalty(self) -> float:
         """E[α] = E[σ⁻²]/4 of the inputs' prior, for the standardised columns: the paper's penalty parameter."""
-        return 0.25 * self.outcome.state.scales[-1].inverse_mean
+        return 0.25 * self.outcome.state.scales[int(self.recipe.intercept)].inverse_mean
 
-    def decision_function(self, X: NDArray[np.floating]) -> Array:
-        """Mean score of each row, from standardised blocks as in fitting."""
+    def random_effects(self) -> "pd.DataFrame":
+        """Mean and standard deviation of each group's effect on the score."""
+        import pandas as pd
+
+        law = self.outcome.state.coefficients
+        assert isinstance(law, ArrowGaussian)
+        assert self.levels is not None
+        effects = {"mean": law.effects[:, 0], "sd": np.sqrt(law.effect_variances[:, 0])}
+        frame = pd.DataFrame(effects, index=pd.Index(self.levels.values, name="group"))
+        frame.columns.name = SPREAD_NOTE
+        return frame
+
+    def decision_function(self, X: NDArray[np.floating], labels: NDArray[Any] | None = None) -> Array:
+        """Mean score of each row, from standardised blocks as in fitting; a group not seen in fit adds nothing."""
         scores, size = np.empty(len(X)), block_rows(self.recipe.n_columns)
         buffer = self.recipe.work_space(min(size, len(X)))
         with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():  # the caller looks at the scores
             for begin in range(0, len(X), size):
                 raw = X[begin : begin + size]
                 scores[begin : begin + size] = self.recipe.encode(raw, buffer) @ self.law.mean
+        law = self.outcome.state.coefficients
+        if self.levels is not None and labels is not None and isinstance(law, ArrowGaussian):
+            groups = self.levels.encode(labels)
+            scores += np.where(groups == UNSEEN, 0.0, law.effects[groups, 0])
         return scores
 
     def summary(self, level: float = 0.95) -> "pd.DataFrame":

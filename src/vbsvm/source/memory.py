@@ -1,7 +1,7 @@
 """Rows of an array in memory, or of a memory-mapped one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -63,13 +63,14 @@ class Memory:
         return fold(n_rows, n_columns, for_a_thread)
 
     def thin(self, step: int) -> "Memory | None":
-        """Every ``step``-th row that counts, or None where that leaves out one of the classes.
+        """Every ``step``-th row that counts, or None where that leaves out a class or tears groups apart.
 
         Views of the same arrays where all rows count.
         """
+        if self.grouping is not None:
+            return None
         kept = slice(None, None, step) if self.weights.all() else np.flatnonzero(self.weights)[::step]
         signs = self.signs[kept]
         if signs.min() == signs.max():
             return None
-        grouping = self.grouping and replace(self.grouping, index=self.grouping.index[kept])
-        return Memory(self.X[kept], signs, self.weights[kept], self.recipe, grouping)
+        return Memory(self.X[kept], signs, self.weights[kept], self.recipe)

@@ -1,0 +1,150 @@
+"""VBSVC(group=…): random intercepts (the paper's Example 2), and the group's column as a part of X."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_score, cross_validate
+
+from reference import algorithm_2_grouped
+from vbsvm import VBSVC, Normal, Variational
+from vbsvm.datasets import load_toenail
+
+TIGHT = Variational(tol=1e-10)
+
+
+@pytest.fixture(scope="module")
+def toenail():
+    """The paper's three columns, standardised, the product once more; and patients."""
+    data = load_toenail()
+    visit = (data["visit"] - data["visit"].mean()) / data["visit"].std(ddof=0)
+    treated = (data["treatment"] == "terbinafine").astype(float)
+    treated = (treated - treated.mean()) / treated.std(ddof=0)
+    X = pd.DataFrame({"visit": visit, "treated": treated, "both": visit * treated, "patient": data["patientID"]})
+    return X, data["outcome"]
+
+
+def test_the_data_are_those_of_the_paper():
+    data = load_toenail()
+    assert data.shape == (1908, 5)
+    assert data["patientID"].nunique() == 294
+    assert set(data["outcome"]) == {"none or mild", "moderate or severe"}
+
+
+def test_it_is_algorithm_2_with_random_intercepts(toenail):
+    X, y = toenail
+    kept = X["patient"] < 100
+    X, y = X[kept].reset_index(drop=True), y[kept]
+    columns = X[["visit", "treated", "both"]].to_numpy()
+    standardised = (columns - columns.mean(0)) / columns.std(0)
+    _, groups = np.unique(X["patient"], return_inverse=True)
+    mu, _, bound = algorithm_2_grouped(standardised, groups, np.where(y == "none or mild", 1.0, -1.0))
+    clf = VBSVC(Normal(1e8), TIGHT, group="patient").fit(X, y)
+    np.testing.assert_allclose(clf.coef_[0] * columns.std(0), mu[1:4], atol=1e-5)
+    np.testing.assert_allclose(clf.random_effects_["mean"], mu[4:], atol=1e-5)
+    assert clf.elbo_ == pytest.approx(bound, abs=1e-7)
+
+
+def test_it_beats_the_pooled_svm_where_patients_occur_on_both_sides(toenail):
+    X, y = toenail
+    folds = ShuffleSplit(5, test_size=0.25, random_state=0)
+    mixed = cross_val_score(VBSVC(group="patient"), X, y, cv=folds, scoring="balanced_accuracy")
+    pooled = cross_val_score(VBSVC(), X.drop(columns="patient"), y, cv=folds, scoring="balanced_accuracy")
+    assert mixed.mean() > pooled.mean() + 0.2
+
+
+def test_the_column_is_carried_by_cross_validation_and_counts_in_the_features(toenail):
+    X, y = toenail
+    found = cross_validate(VBSVC(group="patient"), X, y, cv=GroupKFold(3), groups=X["patient"])
+    assert np.isfinite(found["test_score"]).all()  # unseen patients get the population's score
+    clf = clone(VBSVC(group="patient")).fit(X, y)
+    assert clf.n_features_in_ == 4
+    assert clf.feature_names_in_.tolist() == list(X.columns)
+    assert clf.coef_.shape == (1, 3)
+    assert clf.summary().index.tolist() == ["(intercept)", "visit", "treated", "both"]
+    assert clf.random_effects_.shape == (294, 2)
+    assert "mean field: too narrow" in str(clf.random_effects_)
+
+
+def test_names_numbers_and_text_give_the_same_fit(toenail):
+    X, y = toenail
+    expected = VBSVC(group="patient").fit(X, y)
+    as_text = X.assign(patient="p" + X["patient"].astype(str).str.zfill(3))
+    shuffled = X[["patient", "visit", "treated", "both"]]
+    for table, group in [
+        (as_text, "patient"),
+        (pl.from_pandas(as_text), "patient"),
+        (X.to_numpy(), 3),
+        (X.to_numpy(), -1),
+        (as_text.to_numpy(dtype=object), 3),
+        (shuffled.to_numpy().tolist(), 0),
+    ]:
+        clf = VBSVC(group=group).fit(table, y)
+        np.testing.assert_allclose(clf.coef_, expected.coef_, rtol=1e-6)
+        np.testing.assert_allclose(clf.decision_function(table), expected.decision_function(X), rtol=1e-6, atol=1e-8)
+
+
+def test_an_unseen_group_gets_the_population_score(toenail):
+    X, y = toenail
+    clf = VBSVC(group="patient").fit(X, y)
+    stranger = X.head(3).assign(patient=[-5, 10**6, 5])  # patient 5 does not occur either
+    population = X.head(3)[["visit", "treated", "both"]].to_numpy() @ clf.coef_[0] + clf.intercept_[0]
+    np.testing.assert_allclose(clf.decision_function(stranger), population, rtol=1e-8)
+    known = clf.decision_function(X.head(3)) - population
+    np.testing.assert_allclose(known, clf.random_effects_["mean"].loc[1], rtol=1e-8)
+
+
+def test_one_group_for_all_rows_is_the_intercept():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 2))
+    y = X[:, 0] + rng.normal(size=150) > 0
+    grouped = VBSVC(group=2, inference=TIGHT).fit(np.column_stack([X, np.ones(150)]), y)
+    alone = VBSVC(inference=TIGHT).fit(X, y)
+    np.testing.assert_allclose(
+        grouped.decision_function(np.column_stack([X, np.ones(150)])), alone.decision_function(X), atol=1e-4
+    )
+
+
+def test_weights_are_repetition_with_groups_too():
+    rng = np.random.default_rng(1)
+    X = np.column_stack([rng.normal(size=(120, 2)), rng.integers(0, 12, size=120)])
+    y = X[:, 0] + rng.normal(size=12)[X[:, 2].astype(int)] + rng.logistic(size=120) > 0
+    s = rng.integers(0, 3, size=120)
+    weighted, repeated = VBSVC(group=2).fit(X, y, s), VBSVC(group=2).fit(np.repeat(X, s, axis=0), np.repeat(y, s))
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-8)
+    np.testing.assert_allclose(weighted.random_effects_, repeated.random_effects_, rtol=1e-7, atol=1e-10)
+    assert weighted.elbo_ == pytest.approx(repeated.elbo_, rel=1e-10)
+
+
+def test_several_classes_have_effects_each():
+    rng = np.random.default_rng(2)
+    X = np.column_stack([rng.normal(size=(200, 2)), rng.integers(0, 8, size=200)])
+    y = np.digitize(X[:, 0] + 0.5 * rng.normal(size=8)[X[:, 2].astype(int)], [-0.5, 0.5])
+    clf = VBSVC(group=2).fit(X, y)
+    assert clf.random_effects_.index.nlevels == 2
+    assert balanced_accuracy_score(y, clf.predict(X)) > 0.7
+
+
+@pytest.mark.parametrize(
+    ("settings", "change", "message"),
+    [
+        ({"group": "clinic"}, lambda X: X, r"group='clinic' is not a column of X; its columns are \['visit'"),
+        ({"group": 9}, lambda X: X.to_numpy(), "group=9 is not a column number"),
+        ({"group": "patient"}, lambda X: X.to_numpy(), "group='patient' is not a column number"),
+        ({"group": "patient"}, lambda X: X.assign(patient=[None, *X["patient"][1:]]), "group of row 0 is missing"),
+        ({"group": "patient"}, lambda X: X.assign(visit="x"), "Column 'visit' is not numeric"),
+        ({"group": "patient"}, lambda X: X.assign(visit=[np.nan, *X["visit"][1:]]), "NaN in column 'visit'"),
+        ({"group": "patient", "fit_intercept": False}, lambda X: X, "needs fit_intercept=True"),
+    ],
+)
+def test_what_is_wrong_with_a_group_is_said(toenail, settings, change, message):
+    X, y = toenail
+    with pytest.raises(ValueError, match=message):
+        VBSVC(**settings).fit(change(X), y)
+
+
+def test_without_a_group_there_are_no_effects(toenail):
+    X, y = toenail
+    assert not hasattr(VBSVC().fit(X, y), "random_effects_")
