@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.base import clone
 from sklearn.metrics import balanced_accuracy_score
@@ -76,6 +77,7 @@ def test_names_numbers_and_text_give_the_same_fit(toenail):
     for table, group in [
         (as_text, "patient"),
         (pl.from_pandas(as_text), "patient"),
+        (pa.Table.from_pandas(as_text), "patient"),
         (X.to_numpy(), 3),
         (X.to_numpy(), -1),
         (as_text.to_numpy(dtype=object), 3),

@@ -51,6 +51,8 @@ def read_table(
     if group is None:
         with _naming_the_column(X):
             return validate_data(estimator, X, reset=reset, ensure_all_finite=False, dtype=FLOATS), None
+    if hasattr(X, "to_pandas") and hasattr(X, "column_names"):  # an arrow table
+        X = X.to_pandas()
     X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     inputs, members = _take_out(X, group)
