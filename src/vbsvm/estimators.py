@@ -156,28 +156,26 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             vars(self).update(before)
             raise
         self.fit_ = fits
-        endings = [fit.outcome.ending for fit in fits]
-        if Ending.INTERRUPTED in endings:
+        if any(fit.outcome.ending is Ending.INTERRUPTED for fit in fits):
             raise KeyboardInterrupt
-        if Ending.OUT_OF_PASSES in endings:
+        if not self.converged_:
+            warnings.warn(self._why_not_converged(), ConvergenceWarning, stacklevel=2)
+        return self
+
+    def _why_not_converged(self) -> str:
+        if any(fit.outcome.ending is Ending.OUT_OF_PASSES for fit in self.fit_):
             inference = self._inference()
-            warnings.warn(
+            return (
                 f"VBSVC stopped after {self.n_iter_} passes, before the bound stood still to tol={inference.tol:g}: "
                 "the coefficients may still move. Allow more passes with "
-                f"inference=Variational(max_iter={10 * inference.max_iter}), or accept the result with a larger tol.",
-                ConvergenceWarning,
-                stacklevel=2,
+                f"inference=Variational(max_iter={10 * inference.max_iter}), or accept the result with a larger tol."
             )
-        elif Ending.ROUNDING in endings:
-            warnings.warn(
-                "VBSVC stopped because rounding errors outweighed every further step: the coefficients are not at the "
-                "optimum. Columns are large beside their spread, or depend on each other linearly under a nearly flat "
-                "prior: centre and scale them (standardize=True and fit_intercept=True do), drop the dependent ones, "
-                "or take Ridge().",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-        return self
+        return (
+            "VBSVC stopped because rounding errors outweighed every further step: the coefficients are not at the "
+            "optimum. Columns are large beside their spread, or depend on each other linearly under a nearly flat "
+            "prior: centre and scale them (standardize=True and fit_intercept=True do), drop the dependent ones, "
+            "or take Ridge()."
+        )
 
     def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Fit, ...]:
         prior, inference = self._prior(), self._inference()
