@@ -5,6 +5,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_score, cross_validate
@@ -80,6 +81,7 @@ def test_names_numbers_and_text_give_the_same_fit(toenail):
         (pa.Table.from_pandas(as_text), "patient"),
         (X.to_numpy(), 3),
         (X.to_numpy(), -1),
+        (X.to_numpy(), np.int64(3)),
         (as_text.to_numpy(dtype=object), 3),
         (shuffled.to_numpy().tolist(), 0),
     ]:
@@ -138,6 +140,14 @@ def test_several_classes_have_effects_each():
         ({"group": "patient"}, lambda X: X.assign(patient=[None, *X["patient"][1:]]), "group of row 0 is missing"),
         ({"group": "patient"}, lambda X: X.assign(visit="x"), "Column 'visit' is not numeric"),
         ({"group": "patient"}, lambda X: X.assign(visit=[np.nan, *X["visit"][1:]]), "NaN in column 'visit'"),
+        ({"group": True}, lambda X: X.to_numpy(), "group=True is not a column number"),
+        ({"group": 0}, lambda X: X.to_numpy()[:, 0], "group=0 is not a column number"),
+        ({"group": "patient"}, lambda X: X[["patient"]], "no column besides the group"),
+        (
+            {"group": "patient"},
+            lambda X: X.assign(patient=["a", *X["patient"][1:]]),
+            r"mixes text and numbers \(rows 0 and 1\)",
+        ),
         ({"group": "patient", "fit_intercept": False}, lambda X: X, "needs fit_intercept=True"),
     ],
 )
@@ -145,6 +155,17 @@ def test_what_is_wrong_with_a_group_is_said(toenail, settings, change, message):
     X, y = toenail
     with pytest.raises(ValueError, match=message):
         VBSVC(**settings).fit(change(X), y)
+
+
+def test_groups_of_another_kind_than_in_fit_are_refused(toenail):
+    X, y = toenail
+    as_text = X.assign(patient=X["patient"].astype(str))
+    with pytest.raises(ValueError, match="groups were numbers in fit"):
+        VBSVC(group="patient").fit(X, y).predict(as_text)
+    with pytest.raises(ValueError, match="groups were text in fit"):
+        VBSVC(group="patient").fit(as_text, y).predict(X)
+    with pytest.raises(TypeError, match="Sparse data"):
+        VBSVC(group=0).fit(sp.csr_array(X.to_numpy()), y)
 
 
 def test_without_a_group_there_are_no_effects(toenail):

@@ -141,7 +141,8 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
-            Inputs. A float32 or float64 array of any order is read in place and never copied.
+            Inputs. A float32 or float64 array of any order is read in place and never copied; with ``group``, the other
+            columns of an array are copied once.
         y : array-like of shape (n_samples,)
             Labels: text, numbers or booleans. The second of two classes in sorted order is the positive one.
         sample_weight : array-like of shape (n_samples,), default None

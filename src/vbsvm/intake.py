@@ -3,12 +3,14 @@
 Nothing below this layer checks input again.
 """
 
+import numbers
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.class_weight import compute_class_weight
@@ -53,12 +55,21 @@ def read_table(
             return validate_data(estimator, X, reset=reset, ensure_all_finite=False, dtype=FLOATS), None
     if hasattr(X, "to_pandas") and hasattr(X, "column_names"):  # an arrow table
         X = X.to_pandas()
+    if issparse(X):
+        raise TypeError("Sparse data was passed, but dense data is required: use X.toarray().")
     X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
     validate_data(estimator, X, reset=reset, skip_check_array=True)
     inputs, members = _take_out(X, group)
     missing = _missing(members)
     if missing.any():
         raise ValueError(f"The group of row {int(np.argmax(missing))} is missing in column {group!r}. Drop such rows.")
+    if inputs.shape[1] == 0:
+        raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
+    if members.dtype.kind == "O":
+        text = np.array([isinstance(label, str) for label in members])
+        if text.any() and not text.all():
+            row = int(np.argmax(text != text[0]))
+            raise ValueError(f"Column {group!r} mixes text and numbers (rows 0 and {row}): make its groups one kind.")
     with _naming_the_column(inputs):
         options: dict[str, Any] = {"dtype": FLOATS, "ensure_all_finite": False, "input_name": "X"}
         return check_array(inputs, **options), members
@@ -69,9 +80,10 @@ def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
         if group not in list(X.columns):
             raise ValueError(f"group={group!r} is not a column of X; its columns are {list(X.columns)}.")
         return X[[name for name in X.columns if name != group]], np.asarray(X[group])
-    if X.ndim != 2 or not isinstance(group, int) or not -X.shape[1] <= group < X.shape[1]:
+    number = isinstance(group, numbers.Integral) and not isinstance(group, bool)
+    if X.ndim != 2 or not number or not -X.shape[1] <= group < X.shape[1]:
         raise ValueError(f"group={group!r} is not a column number of X, which has the shape {X.shape}.")
-    return np.delete(X, group, axis=1), X[:, group]
+    return np.delete(X, int(group), axis=1), X[:, int(group)]
 
 
 @contextmanager

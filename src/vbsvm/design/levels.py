@@ -27,5 +27,8 @@ class Levels:
 
     def encode(self, labels: NDArray[Any]) -> NDArray[np.intp]:
         """Number of each label's group, or ``UNSEEN``."""
+        if len(labels) and isinstance(labels[0], str) != isinstance(self.values[0], str):
+            seen = "text" if isinstance(self.values[0], str) else "numbers"
+            raise ValueError(f"The groups were {seen} in fit, and {labels[0]!r} is not: give them as they were.")
         places = np.minimum(np.searchsorted(self.values, labels), len(self.values) - 1)
         return np.where(self.values[places] == labels, places, UNSEEN)
