@@ -6,6 +6,7 @@ from vbsvm import bound
 from vbsvm.design.recipe import Recipe
 from vbsvm.fit.accelerate import Visited
 from vbsvm.laws import InverseGamma
+from vbsvm.layout.base import PointLaw
 from vbsvm.layout.dense import DenseGaussian
 from vbsvm.priors import Normal, Ridge
 from vbsvm.readings import expect
@@ -21,10 +22,10 @@ def source_of(X, y, s=None, intercept=True):
 
 
 def spec_of(n_inputs, prior=None, intercept=True, intercept_prior=None):
-    inputs = Block("inputs", slice(int(intercept), int(intercept) + n_inputs), prior or Ridge())
+    inputs = Block("inputs", (slice(int(intercept), int(intercept) + n_inputs),), prior or Ridge())
     if not intercept:
         return Spec((inputs,))
-    return Spec((Block("intercept", slice(0, 1), intercept_prior or Normal(1e8)), inputs))
+    return Spec((Block("intercept", (slice(0, 1),), intercept_prior or Normal(1e8)), inputs))
 
 
 def random_state(spec, rng, spread=1.0):
@@ -34,7 +35,7 @@ def random_state(spec, rng, spread=1.0):
     root[np.diag_indices(size)] = np.exp(rng.normal(size=size)) * spread
     scales = []
     for block in spec.blocks:
-        fresh = block.prior.conditional(np.ones(block.columns.stop - block.columns.start))
+        fresh = block.prior.update(block.prior.start(1), block.moments(PointLaw(np.ones(size))), expect)
         moved = isinstance(fresh, InverseGamma)
         scales.append(InverseGamma(fresh.shape, fresh.rate * np.exp(rng.normal())) if moved else fresh)
     return State(DenseGaussian(rng.normal(size=size), root), tuple(scales))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import spec_of
-from vbsvm import Normal, Ridge, Variational, bound, sweep
+from vbsvm import Covariance, InverseWishart, Normal, Ridge, Variational, bound, sweep
 from vbsvm.design.recipe import Recipe
 from vbsvm.fit.accelerate import newton_step
 from vbsvm.readings import Draw, expect
@@ -19,29 +19,49 @@ from vbsvm.spec import Block, Spec
 def dense_twin(memory):
     """The same rows with the groups' columns written out: group by group, slope by slope."""
     C = memory.recipe.encode(memory.X, memory.recipe.work_space(len(memory.X)))
-    by = memory.grouping
-    Z = np.zeros((len(C), by.n_groups, len(by.slopes)))
-    Z[np.arange(len(C)), by.index] = C[:, by.slopes]
-    full = np.column_stack([C, Z.reshape(len(C), -1)])
+    parts = [C[:, : C.shape[1] - memory.n_carried]]
+    for by in memory.groupings:
+        Z = np.zeros((len(C), by.n_groups, len(by.slopes)))
+        Z[np.arange(len(C)), by.index] = C[:, by.slopes]
+        parts.append(Z.reshape(len(C), -1))
+    full = np.column_stack(parts)
     recipe = Recipe(np.zeros(full.shape[1]), np.ones(full.shape[1]), intercept=False)
     return Memory(full, memory.signs, memory.weights, recipe)
 
 
+def effects_blocks(begin, grouping, prior):
+    """One block for all effects of a group, or under Ridge one for each of them."""
+    q = len(grouping.slopes)
+    strides = tuple(slice(begin + j, begin + grouping.size, q) for j in range(q))
+    if isinstance(prior, Ridge):
+        return [Block(f"effect {j} from {begin}", (stride,), prior) for j, stride in enumerate(strides)]
+    return [Block(f"effects from {begin}", strides, prior)]
+
+
 @st.composite
 def grouped_problems(draw):
-    """Unbalanced groups, groups of one row, groups without rows, slopes, weights."""
+    """Unbalanced groups, groups of one row, groups without rows, slopes, crossed factors, carried columns, weights."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    n, p, m = draw(st.integers(4, 60)), draw(st.integers(1, 5)), draw(st.integers(1, 15))
+    n, p = draw(st.integers(4, 60)), draw(st.integers(1, 5))
+    n_carried = draw(st.integers(0, 1)) if p > 1 else 0
     X = rng.normal(size=(n, p))
-    index = rng.integers(0, m, size=n) if draw(st.booleans()) else rng.geometric(0.4, size=n).clip(max=m) - 1
-    slopes = draw(st.sampled_from([(0,), (1,), (0, 1), tuple(range(p + 1))]))
+    groupings = []
+    for m in draw(st.lists(st.integers(1, 15), min_size=1, max_size=3)):
+        index = rng.integers(0, m, size=n) if draw(st.booleans()) else rng.geometric(0.4, size=n).clip(max=m) - 1
+        slopes = draw(st.sampled_from([(0,), (p,), (0, p), tuple(range(p + 1))]))
+        groupings.append(Grouping(index.astype(np.intp), m, slopes))
     s = draw(st.sampled_from([np.ones(n), rng.gamma(1.0, size=n) + 1e-2]))
-    y = np.where(X[:, 0] + rng.normal(size=m)[index] + rng.normal(size=n) > 0, 1.0, -1.0)
+    y = np.where(X[:, 0] + rng.normal(size=15)[groupings[0].index] + rng.normal(size=n) > 0, 1.0, -1.0)
     recipe = Recipe(np.zeros(p), np.ones(p), intercept=True)
-    memory = Memory(X, y, s, recipe, Grouping(index.astype(np.intp), m, slopes))
-    fixed = spec_of(p, draw(st.sampled_from([Normal(1e2), Ridge()])), intercept_prior=Normal(1e2))
-    end = p + 1 + m * len(slopes)
-    return Spec((*fixed.blocks, Block("groups", slice(p + 1, end), Ridge(0.5, 0.5)))), memory
+    memory = Memory(X, y, s, recipe, tuple(groupings), n_carried)
+    blocks = [
+        *spec_of(p - n_carried, draw(st.sampled_from([Normal(1e2), Ridge()])), intercept_prior=Normal(1e2)).blocks
+    ]
+    for grouping in groupings:
+        prior = draw(st.sampled_from([Ridge(0.5, 0.5), InverseWishart(0.5), Covariance(2.0)]))
+        begin = blocks[-1].columns[-1].stop
+        blocks += effects_blocks(begin, grouping, prior)
+    return Spec(tuple(blocks)), memory
 
 
 @settings(max_examples=80, deadline=None)
@@ -88,8 +108,8 @@ def test_the_climb_ends_at_the_dense_optimum(accelerate):
     index = rng.integers(0, m, size=n)
     X = rng.normal(size=(n, 3))
     y = np.where(X[:, 0] + 2 * rng.normal(size=m)[index] + rng.logistic(size=n) > 0, 1.0, -1.0)
-    arrow = Memory(X, y, np.ones(n), Recipe(np.zeros(3), np.ones(3), intercept=True), Grouping(index, m, (0,)))
-    spec = Spec((*spec_of(3, Normal(1e8)).blocks, Block("groups", slice(4, 4 + m), Ridge())))
+    arrow = Memory(X, y, np.ones(n), Recipe(np.zeros(3), np.ones(3), intercept=True), (Grouping(index, m, (0,)),))
+    spec = Spec((*spec_of(3, Normal(1e8)).blocks, Block("groups", (slice(4, 4 + m),), Ridge())))
     inference = Variational(tol=1e-10, max_iter=20_000, accelerate=accelerate)
     one, other = inference.run(spec, arrow), inference.run(spec, dense_twin(arrow))
     assert one.bounds[-1] == pytest.approx(other.bounds[-1], abs=1e-8)
@@ -102,8 +122,8 @@ def test_a_newton_step_is_the_dense_one():
     rng = np.random.default_rng(0)
     index = rng.integers(0, 6, size=80)
     X, y = rng.normal(size=(80, 2)), rng.choice([-1.0, 1.0], size=80)
-    arrow = Memory(X, y, np.ones(80), Recipe(np.zeros(2), np.ones(2), intercept=True), Grouping(index, 6, (0, 2)))
-    spec = Spec((*spec_of(2).blocks, Block("groups", slice(3, 15), Ridge())))
+    arrow = Memory(X, y, np.ones(80), Recipe(np.zeros(2), np.ones(2), intercept=True), (Grouping(index, 6, (0, 2)),))
+    spec = Spec((*spec_of(2).blocks, Block("groups", (slice(3, 15),), Ridge())))
     states = []
     for source in (arrow, dense_twin(arrow)):
         state, _ = sweep.sweep(spec, spec.start(), source, expect)
@@ -121,8 +141,8 @@ def test_draws_have_the_laws_mean_and_covariance():
     rng = np.random.default_rng(1)
     index = rng.integers(0, 3, size=30)
     X, y = rng.normal(size=(30, 1)), rng.choice([-1.0, 1.0], size=30)
-    arrow = Memory(X, y, np.ones(30), Recipe(np.zeros(1), np.ones(1), intercept=True), Grouping(index, 3, (0, 1)))
-    spec = Spec((*spec_of(1).blocks, Block("groups", slice(2, 8), Ridge(2.0, 2.0))))
+    arrow = Memory(X, y, np.ones(30), Recipe(np.zeros(1), np.ones(1), intercept=True), (Grouping(index, 3, (0, 1)),))
+    spec = Spec((*spec_of(1).blocks, Block("groups", (slice(2, 8, 2), slice(3, 8, 2)), Covariance(1.0))))
     law = sweep.sweep(spec, spec.start(), arrow, expect)[0].coefficients
     twin = sweep.sweep(spec, spec.start(), dense_twin(arrow), expect)[0].coefficients
     draws = np.array([Draw(0, 0, k)(law, "coefficients").mean for k in range(20_000)])

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from reference import simulate
 from vbsvm import VBSVC, Normal, Ridge, Variational
+from vbsvm.layout.base import Precision
 from vbsvm.layout.dense import DenseGram
 from vbsvm.priors import Prior
 
@@ -311,6 +312,8 @@ def test_a_climb_that_rounding_ends_does_not_call_itself_converged(X_of, setting
 
 def test_a_matrix_that_cannot_be_solved_gives_words_and_no_linalg_error():
     with pytest.raises(FloatingPointError, match="not positive definite in floating point"):
-        DenseGram(np.full((2, 2), -1.0)).conditional(np.ones(2), np.zeros(2))
-    law = DenseGram(np.full((3, 3), 1e8)).conditional(np.full(3, 1e8), np.full(3, 1e-9))  # singular but for rounding
+        DenseGram(np.full((2, 2), -1.0)).conditional(np.ones(2), Precision(np.zeros(2)))
+    law = DenseGram(np.full((3, 3), 1e8)).conditional(
+        np.full(3, 1e8), Precision(np.full(3, 1e-9))
+    )  # singular but for rounding
     np.testing.assert_allclose(law.mean.sum(), 1.0, rtol=1e-6)

@@ -68,7 +68,7 @@ def test_a_planted_mistake_is_seen_by_that_test(mistake, monkeypatch):
     if mistake == "cross":
         monkeypatch.setattr(DenseGram, "conditional", lambda G, r, L, right=DenseGram.conditional: right(G, 0.9 * r, L))
     elif mistake == "rate":
-        monkeypatch.setattr(Ridge, "conditional", lambda self, q: InverseGamma(3.5, self.rate + 0.55 * q.sum()))
+        monkeypatch.setattr(Ridge, "conditional", lambda self, q: InverseGamma(3.5, self.rate + 0.55 * q.total))
     else:
         monkeypatch.setattr(sweep.hinge, "weigh", _weights_to_the_wrong_power)
     assert rises_of_single_updates(spec, source, optimum).min() < -1e-9

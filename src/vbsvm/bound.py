@@ -12,10 +12,9 @@ def terms(spec: Spec, state: State, row_term: float) -> dict[str, float]:
 
     ``row_term`` is ``stats.row_bound`` of a pass that *started* from this state, or ``held_row_term`` between passes.
     """
-    squares = state.coefficients.squares
     named = {ROWS: row_term, COEFFICIENTS: state.coefficients.entropy}
     for block, scale in zip(spec.blocks, state.scales, strict=True):
-        named[f"prior of {block.name}"] = block.prior.bound(scale, squares[block.columns])
+        named[f"prior of {block.name}"] = block.prior.bound(scale, block.moments(state.coefficients))
     return named
 
 

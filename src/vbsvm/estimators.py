@@ -196,14 +196,14 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         intake.require_representable(ranges, recipe, names)
 
         weights = intake.with_class_weights(weights, self.class_weight, self.classes_, codes)
-        grouping = levels = None
+        groupings, levels = (), None
         if members is not None:
             levels = Levels.learn(members[weights > 0])
-            grouping = Grouping(levels.encode(members), len(levels), slopes=(0,))
+            groupings = (Grouping(levels.encode(members), len(levels), slopes=(0,)),)
         spec = _spec(prior, recipe, 0 if levels is None else len(levels))
         fits = []
         for positive in range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_)):
-            source = Memory(table, np.where(codes == positive, 1.0, -1.0), weights, recipe, grouping)
+            source = Memory(table, np.where(codes == positive, 1.0, -1.0), weights, recipe, groupings)
             fits.append(Fit(spec, recipe, inference.run(spec, source), names, levels))
             if fits[-1].outcome.ending is Ending.INTERRUPTED and positive < len(self.classes_) - 1:
                 raise KeyboardInterrupt
@@ -328,8 +328,9 @@ class VBSVC(ClassifierMixin, BaseEstimator):
 
 def _spec(prior: Prior, recipe: Recipe, n_groups: int) -> Spec:
     """Examples 1 and 2 of the paper: an intercept that is not penalised, inputs, and random intercepts of groups."""
-    inputs = Block("inputs", slice(int(recipe.intercept), recipe.n_columns), prior)
-    blocks = (Block("intercept", slice(0, 1), INTERCEPT_PRIOR), inputs) if recipe.intercept else (inputs,)
+    inputs = Block("inputs", (slice(int(recipe.intercept), recipe.n_columns),), prior)
+    blocks = (Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR), inputs) if recipe.intercept else (inputs,)
     if n_groups:
-        blocks = (*blocks, Block("group", slice(recipe.n_columns, recipe.n_columns + n_groups), Ridge()))
+        effects = slice(recipe.n_columns, recipe.n_columns + n_groups)
+        blocks = (*blocks, Block("group", (effects,), Ridge()))
     return Spec(blocks)

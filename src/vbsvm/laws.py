@@ -6,7 +6,7 @@ keeps a ``Point``, a law without spread. Both answer the same questions, so no u
 
 import math
 from dataclasses import dataclass
-from typing import Protocol, Self, final
+from typing import Any, Protocol, Self, final
 
 import numpy as np
 
@@ -14,15 +14,11 @@ from vbsvm.arrays import Array
 
 
 class ScaleLaw(Protocol):
-    """What a prior's updates and its bound ask of the law of a variance."""
+    """What is known of a block's variance, or of its covariance matrix."""
 
     @property
-    def inverse_mean(self) -> float:
-        """E[1/x]."""
-        ...
-
-    def draw(self, rng: np.random.Generator) -> "ScaleLaw":
-        """Replace the law by a point drawn from it."""
+    def inverse_mean(self) -> Any:
+        """E[1/x], or the mean of the inverse matrix."""
         ...
 
     def pack(self) -> list[float]:
@@ -83,6 +79,62 @@ class InverseGamma:
     def unpack(self, numbers: Array) -> "InverseGamma":
         """Make the law with this log rate, kept within what floating point holds."""
         return InverseGamma(self.shape, math.exp(min(max(numbers[0], -600.0), 600.0)))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixPoint:
+    """A covariance matrix without spread."""
+
+    value: Array
+
+    @property
+    def inverse_mean(self) -> Array:
+        """The inverse."""
+        return np.asarray(np.linalg.inv(self.value), dtype=np.float64)
+
+    def pack(self) -> list[float]:
+        """Give no numbers: nothing here may move."""
+        return []
+
+    def unpack(self, numbers: Array) -> Self:
+        """Return itself."""
+        return self
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class InverseWishart:
+    """IW(scale, degrees) of q × q matrices, density proportional to |x|^(−(degrees+q+1)/2) exp{−½tr(scale x⁻¹)}."""
+
+    scale: Array
+    degrees: float
+
+    @property
+    def inverse_mean(self) -> Array:
+        """E[x⁻¹]."""
+        return np.asarray(self.degrees * np.linalg.inv(self.scale), dtype=np.float64)
+
+    def draw(self, rng: np.random.Generator) -> MatrixPoint:
+        """Draw x = L A⁻ᵀA⁻¹ Lᵀ with scale = L Lᵀ and Bartlett's triangular A, for which A Aᵀ is Wishart."""
+        q = len(self.scale)
+        A = np.tril(rng.standard_normal((q, q)), -1)
+        A[np.diag_indices(q)] = np.sqrt(rng.chisquare(self.degrees - np.arange(q)))
+        half = np.linalg.cholesky(self.scale) @ np.linalg.inv(A).T
+        return MatrixPoint(half @ half.T)
+
+    def pack(self) -> list[float]:
+        """Give the Cholesky factor of the scale, its diagonal as logs; the degrees never move."""
+        lower = np.linalg.cholesky(self.scale)
+        lower[np.diag_indices(len(lower))] = np.log(lower.diagonal())
+        return list(lower[np.tril_indices(len(lower))])
+
+    def unpack(self, numbers: Array) -> "InverseWishart":
+        """Make the law with this Cholesky factor, kept within what floating point holds."""
+        lower = np.zeros_like(self.scale)
+        lower[np.tril_indices(len(lower))] = numbers
+        lower[np.diag_indices(len(lower))] = np.exp(np.clip(lower.diagonal(), -300.0, 300.0))
+        return InverseWishart(lower @ lower.T, self.degrees)
 
 
 @final

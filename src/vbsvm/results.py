@@ -82,7 +82,7 @@ class Fit:
         law = self.outcome.state.coefficients
         assert isinstance(law, ArrowGaussian)
         assert self.levels is not None
-        effects = {"mean": law.effects[:, 0], "sd": np.sqrt(law.effect_variances[:, 0])}
+        effects = {"mean": law.effects[:, 0], "sd": np.sqrt(law.effect_covariances[:, 0, 0])}
         frame = pd.DataFrame(effects, index=pd.Index(self.levels.values, name="group"))
         frame.columns.name = SPREAD_NOTE
         return frame

@@ -36,12 +36,11 @@ def block_rows(n_columns: int) -> int:
     return max(BLOCK_CELLS // n_columns, n_columns)
 
 
-def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice], T]]) -> T:
-    """Sum ``kernel()(index, rows)`` over all row blocks.
+def fold(n_rows: int, size: int, kernel: Callable[[], Callable[[int, slice], T]]) -> T:
+    """Sum ``kernel()(index, rows)`` over all blocks of ``size`` rows.
 
     ``kernel`` is called once in each thread and may allocate the work space that its blocks share.
     """
-    size = block_rows(n_columns)
     n_blocks = -(-n_rows // size)
     with single_threaded_blas() as threads:
         if n_blocks == 1:

@@ -7,42 +7,53 @@ import numpy as np
 
 from vbsvm.arrays import Array
 from vbsvm.laws import ScaleLaw
-from vbsvm.layout.base import CoefficientLaw, GaussianLaw, PointLaw
+from vbsvm.layout.base import CoefficientLaw, GaussianLaw, Moments, PointLaw, Precision
 from vbsvm.priors.base import Prior
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Neighbouring columns of the design that share a prior."""
+    """Coefficients that share a prior: neighbours, or one stride for each of the effects that a group has."""
 
     name: str
-    columns: slice
+    columns: tuple[slice, ...]
     prior: Prior
+
+    def moments(self, law: CoefficientLaw) -> Moments:
+        """Second moments of these coefficients."""
+        return Moments(law, self.columns)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The model: its blocks, which cover the design's columns in order."""
+    """The model: its blocks, which together cover all coefficients."""
 
     blocks: tuple[Block, ...]
 
     @property
     def n_columns(self) -> int:
         """Number of coefficients."""
-        return self.blocks[-1].columns.stop
+        return max(columns.stop for block in self.blocks for columns in block.columns)
 
-    def precision(self, state: "State") -> Array:
-        """Diagonal of Λ, the expected prior precision (Algorithm 2, line 2)."""
-        diagonal = np.empty(self.n_columns)
+    def precision(self, state: "State") -> Precision:
+        """Λ, the expected prior precision (Algorithm 2, line 2)."""
+        diagonal, couplings = np.empty(len(state.coefficients.mean)), []
         for block, scale in zip(self.blocks, state.scales, strict=True):
-            diagonal[block.columns] = block.prior.precision(scale)
-        return diagonal
+            precision = block.prior.precision(scale)
+            if not isinstance(precision, np.ndarray):
+                precision = np.diag(np.full(len(block.columns), precision))
+            for j, left in enumerate(block.columns):
+                diagonal[left] = precision[j, j]
+                couplings += [(left, right, float(precision[j, k])) for k, right in enumerate(block.columns[:j])]
+        return Precision(diagonal, tuple(coupling for coupling in couplings if coupling[2]))
 
     def start(self) -> "State":
         """The paper's start, w = 1: a point at θ = 0, where every slack χ is 1, with E[σ⁻²] = 1."""
-        return State(PointLaw(np.zeros(self.n_columns)), tuple(block.prior.start() for block in self.blocks))
+        return State(
+            PointLaw(np.zeros(self.n_columns)), tuple(block.prior.start(len(block.columns)) for block in self.blocks)
+        )
 
 
 @final

@@ -5,10 +5,13 @@ conditional is updated from the moments of the others. ``resolve`` decides the r
 (variational Bayes), or replace it by a draw (Gibbs).
 """
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from vbsvm import hinge
-from vbsvm.layout.base import CoefficientLaw, Rows, Source
+from vbsvm.layout.base import Message, Rows, Source
 from vbsvm.readings import Reading
 from vbsvm.spec import Spec, State
 from vbsvm.stats import Stats
@@ -22,14 +25,15 @@ def sweep(spec: Spec, state: State, source: Source, resolve: Reading) -> tuple[S
 
 def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature: bool = False) -> Stats:
     """Refresh the rows' latent scales and sum what the coefficients need of them."""
-    return source.fold(lambda rows: row_stats(rows, state.coefficients, resolve, with_curvature))
+    message = state.coefficients.message()
+    return source.fold(lambda rows: row_stats(rows, message, resolve, with_curvature))
 
 
-def row_stats(rows: Rows, law: CoefficientLaw, resolve: Reading, with_curvature: bool) -> Stats:
+def row_stats(rows: Rows, message: Message, resolve: Reading, with_curvature: bool) -> Stats:
     """Sums of one block: G = Σ w c cᵀ, r = Σ y (s + w) c, and the row term (Algorithm 2, lines 2 and 3)."""
     y, s = rows.signs, rows.weights
     with np.errstate(all="ignore"):  # for the climb's bold candidates; a thread does not inherit the climb's own
-        f, v = law.row_moments(rows)
+        f, v = message.row_moments(rows)
         h = 1.0 - y * f
         slack, root, w = hinge.weigh(h, v, s, resolve, "rows", rows.index)
         curvature = None
@@ -57,8 +61,13 @@ def update_coefficients(spec: Spec, state: State, stats: Stats, resolve: Reading
 
 def update_priors(spec: Spec, state: State, resolve: Reading) -> State:
     """q(σ²) of each block, or a draw from it (Algorithm 2, line 4; Appendix A)."""
-    squares = state.coefficients.squares
+    law = state.coefficients
     scales = (
-        resolve(block.prior.conditional(squares[block.columns]), "scale", i) for i, block in enumerate(spec.blocks)
+        block.prior.update(scale, block.moments(law), partial(_at_site, resolve, i))
+        for i, (block, scale) in enumerate(zip(spec.blocks, state.scales, strict=True))
     )
-    return State(state.coefficients, tuple(scales))
+    return State(law, tuple(scales))
+
+
+def _at_site(resolve: Reading, block: int, law: Any, *site: str | int) -> Any:
+    return resolve(law, "scale", block, *site)

@@ -54,7 +54,7 @@ def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
     if stats.curvature is None:
         return None
     precision = spec.precision(at.state)
-    gradient = stats.cross - stats.gram.times(law.mean) - precision * law.mean
+    gradient = stats.cross - stats.gram.times(law.mean) - precision.times(law.mean)
     step = stats.curvature.towards(stats.gram, damping).solve(gradient, precision)
     if step is None:
         return None

@@ -1,125 +1,165 @@
 """The arrow layout: a dense core, and one grouping factor whose effects meet each other only through the core.
 
-Row i of group g has the score c_iᵀx + z_iᵀu_g, where z_i are some of the core's own columns (the intercept, slopes).
-The precision of (x, u_1, …, u_m) is an arrow: D_g on the tail's diagonal, B_g beside it. With E_g = D_g⁻¹B_g the core's
-law is dense with precision A − Σ B_gᵀE_g, and u_g given x has the variance D_g⁻¹. Nothing of m × m is formed.
+Row i of group g has the score c_iᵀx + z_iᵀu_g. The core x holds the dense columns and all other grouping factors. The
+precision of (x, u_1, …, u_m) is an arrow: D_g on the tail's diagonal, B_g beside it. With E_g = D_g⁻¹B_g the core's law
+is dense with precision A − Σ B_gᵀE_g, and u_g given x has the variance D_g⁻¹. Nothing of m × m is formed.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
-from vbsvm.layout.base import PointLaw
+from vbsvm.layout.base import PointLaw, Precision
 from vbsvm.layout.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows
+from vbsvm.layout.factors import Factor
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrowRows:
-    """A block of core rows, the group of each row, and which core columns multiply the group's effects."""
+    """A block of rows: dense columns, the core's other factors, and the factor that is the arrow's tail.
 
-    core: DenseRows
-    groups: NDArray[np.intp]
-    slopes: tuple[int, ...]
-    n_groups: int
+    Coefficients come in this order: dense columns, then each factor's effects, level by level.
+    """
+
+    dense: DenseRows
+    factors: tuple[Factor, ...]
+    tail: Factor
 
     @property
     def index(self) -> int:
         """Place of the block in the data."""
-        return self.core.index
+        return self.dense.index
 
     @property
     def signs(self) -> Array:
         """Labels ±1."""
-        return self.core.signs
+        return self.dense.signs
 
     @property
     def weights(self) -> Array:
         """Sample weights, above 0."""
-        return self.core.weights
+        return self.dense.weights
 
     def scores(self, theta: Array) -> Array:
         """Cx + zᵀu_g."""
-        x, u = _split(theta, self.core.design.shape[1], len(self.slopes))
-        return self.core.scores(x) + np.einsum("iq,iq->i", self.core.design[:, self.slopes], u[self.groups])
-
-    def gram(self, w: Array) -> "ArrowGram":
-        """A = CᵀWC and B_g = Z_gᵀW_gC_g; D_g is in B_g, as Z is part of C."""
-        C = self.core.design
-        border = np.empty((len(self.slopes), C.shape[1], self.n_groups))
-        for q, slope in enumerate(self.slopes):
-            wz = w * C[:, slope]
-            for p in range(C.shape[1]):
-                border[q, p] = self._sum_by_group(wz * C[:, p])
-        return ArrowGram(self.core.gram(w), border.transpose(2, 0, 1), self.slopes)
+        begin = self.dense.design.shape[1]
+        total = self.dense.scores(theta[:begin])
+        for factor in (*self.factors, self.tail):
+            total += factor.scores(theta[begin : begin + factor.size].reshape(factor.shape))
+            begin += factor.size
+        return total
 
     def cross(self, u: Array) -> Array:
         """Cᵀu and Z_gᵀu_g."""
-        tail = [self._sum_by_group(u * self.core.design[:, slope]) for slope in self.slopes]
-        return np.concatenate([self.core.cross(u), np.stack(tail, axis=1).ravel()])
+        factors = (factor.cross(u).ravel() for factor in (*self.factors, self.tail))
+        return np.concatenate([self.dense.cross(u), *factors])
 
-    def _sum_by_group(self, values: Array) -> Array:
-        return np.bincount(self.groups, weights=values, minlength=self.n_groups).astype(np.float64, copy=False)
+    def gram(self, w: Array) -> "ArrowGram":
+        """A = CᵀWC of the core, B_g = Z_gᵀW_gC_g, and Z_gᵀW_gZ_g."""
+        C, tail = self.dense.design, self.tail
+        shapes = tuple(factor.shape for factor in self.factors)
+        corner = tail.with_columns(w, tail.z)
+        if not shapes:
+            return ArrowGram(self.dense.gram(w), tail.with_columns(w, C), corner, shapes)
+        dense, *places = _places(C.shape[1], shapes)
+        n_core = places[-1].stop
+        A, border = np.empty((n_core, n_core)), np.empty((*tail.shape, n_core))
+        A[dense, dense] = self.dense.gram(w).matrix
+        border[:, :, dense] = tail.with_columns(w, C)
+        for k, (factor, here) in enumerate(zip(self.factors, places, strict=True)):
+            A[here, dense] = factor.with_columns(w, C).reshape(factor.size, -1)
+            A[dense, here] = A[here, dense].T
+            border[:, :, here] = tail.with_factor(w, factor).reshape(*tail.shape, factor.size)
+            for other, there in zip(self.factors[: k + 1], places, strict=False):
+                A[here, there] = factor.with_factor(w, other).reshape(factor.size, other.size)
+                A[there, here] = A[here, there].T
+        return ArrowGram(DenseGram(A), border, corner, shapes)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrowGram:
-    """The core's gram A (p × p), and the border B (m × q × p); D_g are the border's columns of the slopes."""
+    """The core's gram A (p × p), the border B (m × q × p), and the corner Z_gᵀW_gZ_g (m × q × q).
+
+    ``shapes`` are levels and effects of the core's factors.
+    """
 
     core: DenseGram
     border: Array
-    slopes: tuple[int, ...]
-
-    @property
-    def corner(self) -> Array:
-        """Z_gᵀW_gZ_g, m × q × q."""
-        return self.border[:, :, self.slopes]
+    corner: Array
+    shapes: tuple[tuple[int, int], ...]
 
     def __add__(self, other: Self) -> "ArrowGram":
         """Add the sums of two sets of rows."""
-        return ArrowGram(self.core + other.core, self.border + other.border, self.slopes)
+        border, corner = self.border + other.border, self.corner + other.corner
+        return ArrowGram(self.core + other.core, border, corner, self.shapes)
 
     def towards(self, other: Self, share: float) -> "ArrowGram":
         """Move a share of the way to another gram."""
         if not share:
             return self
         border = self.border + share * (other.border - self.border)
-        return ArrowGram(self.core.towards(other.core, share), border, self.slopes)
+        corner = self.corner + share * (other.corner - self.corner)
+        return ArrowGram(self.core.towards(other.core, share), border, corner, self.shapes)
 
     def times(self, theta: Array) -> Array:
         """Multiply by [x; u]."""
-        x, u = _split(theta, self.border.shape[2], len(self.slopes))
-        head = self.core.times(x) + np.einsum("gqp,gq->p", self.border, u)
-        return np.concatenate([head, (self.border @ x + np.einsum("gqr,gr->gq", self.corner, u)).ravel()])
+        x, u = self._split(theta)
+        head = self.core.times(x) + u.ravel() @ self._flat_border
+        tail = self._flat_border @ x + np.einsum("gqr,gr->gq", self.corner, u).ravel()
+        return np.concatenate([head, tail])
 
-    def conditional(self, cross: Array, precision: Array) -> "ArrowGaussian":
+    def conditional(self, cross: Array, precision: Precision) -> "ArrowGaussian":
         """The law of [x; u]: D_g is eliminated first, then the core is dense (Algorithm 2, lines 2 and 3)."""
-        n_core, q = self.border.shape[2], len(self.slopes)
-        r_x, r_u = _split(cross, n_core, q)
-        own, of_groups = _split(precision, n_core, q)
-        D = self.corner + of_groups[:, :, None] * np.eye(q)
-        root = _inverse_root(D)
+        n_core = self.border.shape[2]
+        r_x, r_u = self._split(cross)
+        own, of_groups = self._split_precision(precision)
+        root = _inverse_root(self.corner + of_groups)
         half = root.transpose(0, 2, 1) @ self.border
-        link = root @ half
         tail = half.reshape(-1, n_core)
-        core = DenseGram(self.core.matrix - tail.T @ tail).conditional(r_x - np.einsum("gqp,gq->p", link, r_u), own)
-        alone = np.einsum("gqr,gsr,gs->gq", root, root, r_u)
-        return ArrowGaussian(core, alone - link @ core.mean, root, link, self.slopes)
+        reduced = np.einsum("grq,gr->gq", root, r_u)  # D_g = R⁻ᵀR⁻¹, so this is half of D_g⁻¹r_g
+        core = DenseGram(self.core.matrix - tail.T @ tail).conditional(r_x - reduced.ravel() @ tail, own)
+        effects = np.einsum("gqr,gr->gq", root, reduced - (tail @ core.mean).reshape(reduced.shape))
+        return ArrowGaussian(core, effects, root, root @ half, self.shapes)
 
-    def solve(self, right: Array, precision: Array) -> Array | None:
+    def solve(self, right: Array, precision: Precision) -> Array | None:
         """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
         try:
             return self.conditional(right, precision).mean
-        except FloatingPointError:
+        except (FloatingPointError, np.linalg.LinAlgError):
             return None
+
+    @property
+    def _flat_border(self) -> Array:
+        return self.border.reshape(-1, self.border.shape[2])
+
+    def _split(self, theta: Array) -> tuple[Array, Array]:
+        n_core, q = self.border.shape[2], self.border.shape[1]
+        return theta[:n_core], theta[n_core:].reshape(-1, q)
+
+    def _split_precision(self, precision: Precision) -> tuple[Precision, Array]:
+        """Λ of the core, and of each group's effects (m × q × q)."""
+        n_core, q = self.border.shape[2], self.border.shape[1]
+        own, diagonals = self._split(precision.diagonal)
+        of_groups = diagonals[:, :, None] * np.eye(q)
+        of_core = []
+        for left, right, value in precision.couplings:
+            if left.start < n_core:
+                of_core.append((left, right, value))
+            else:
+                j, k = left.start - n_core, right.start - n_core
+                of_groups[:, j, k] = of_groups[:, k, j] = value
+        return Precision(own, tuple(of_core)), of_groups
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ArrowGaussian:
     """The law of the core, and u_g | x ~ N(effects_g − link_g (x − E x), root_g root_gᵀ)."""
 
@@ -127,23 +167,34 @@ class ArrowGaussian:
     effects: Array
     root: Array
     link: Array
-    slopes: tuple[int, ...]
+    shapes: tuple[tuple[int, int], ...]
 
-    @property
+    @cached_property
     def mean(self) -> Array:
         """E[x] and then E[u_g], group by group."""
         return np.concatenate([self.core.mean, self.effects.ravel()])
 
-    @property
-    def effect_variances(self) -> Array:
-        """Diagonals of Var(u_g) = D_g⁻¹ + E_gΣE_gᵀ, m × q."""
-        through_core = self.link @ self.core.root
-        return np.einsum("gqr,gqr->gq", self.root, self.root) + np.einsum("gqp,gqp->gq", through_core, through_core)
+    @cached_property
+    def effect_covariances(self) -> Array:
+        """Var(u_g) = D_g⁻¹ + E_gΣE_gᵀ, m × q × q."""
+        own, through_core = self.root, self.link @ self.core.root
+        if own.shape[1] == 1:
+            return np.square(own) + np.einsum("gqp,gqp->g", through_core, through_core)[:, None, None]
+        return own @ own.transpose(0, 2, 1) + through_core @ through_core.transpose(0, 2, 1)
 
-    @property
+    @cached_property
     def squares(self) -> Array:
         """E[θ²], elementwise."""
-        return np.concatenate([self.core.squares, (self.effect_variances + np.square(self.effects)).ravel()])
+        of_groups = np.einsum("gqq->gq", self.effect_covariances) + np.square(self.effects)
+        return np.concatenate([self.core.squares, of_groups.ravel()])
+
+    def products(self, left: slice, right: slice) -> float:
+        """Σ E[θ_j θ_k] over the pairs of two strides, both in the core or both in the tail."""
+        n_core = len(self.core.mean)
+        if left.start < n_core:
+            return self.core.products(left, right)
+        j, k = left.start - n_core, right.start - n_core
+        return float(self.effects[:, j] @ self.effects[:, k]) + float(self.effect_covariances[:, j, k].sum())
 
     @property
     def entropy(self) -> float:
@@ -151,21 +202,28 @@ class ArrowGaussian:
         diagonals = np.einsum("gqq->gq", self.root)
         return self.core.entropy + 0.5 * self.effects.size * (1 + LOG_2PI) + float(np.log(diagonals).sum())
 
-    def row_moments(self, rows: ArrowRows) -> tuple[Array, Array]:
-        """f = cᵀμ + zᵀu_g and v = zᵀD_g⁻¹z + tᵀΣt with t = c − E_gᵀz."""
-        C, g = rows.core.design, rows.groups
-        z = C[:, self.slopes]
-        t = C - np.einsum("iq,iqp->ip", z, self.link[g])
-        own = np.einsum("iq,iqr->ir", z, self.root[g])
-        v = self.core.variances(t, rows.core.scratch) + np.einsum("ir,ir->i", own, own)
-        return C @ self.core.mean + np.einsum("iq,iq->i", z, self.effects[g]), v
+    def message(self) -> "ArrowMessage":
+        """Means, variances and covariances, ready to be looked up by level."""
+        n_dense = len(self.core.mean) - sum(m * q for m, q in self.shapes)
+        dense, *places = _places(n_dense, self.shapes)
+        Sigma, with_core = self.core.covariance, -(self.link @ self.core.covariance)
+        factors, pairs = [], {}
+        for k, (here, (m, q)) in enumerate(zip(places, self.shapes, strict=True)):
+            own = np.einsum("gqgr->gqr", Sigma[here, here].reshape(m, q, m, q))
+            factors.append(
+                FactorMessage(self.core.mean[here].reshape(m, q), Sigma[here, dense].reshape(m, q, n_dense), own)
+            )
+            for j, (there, shape) in enumerate(zip(places[:k], self.shapes, strict=False)):
+                pairs[k, j] = Sigma[here, there].reshape(m, q, *shape)
+            pairs[len(places), k] = with_core[:, :, here].reshape(*self.effects.shape, m, q)
+        factors.append(FactorMessage(self.effects, with_core[:, :, dense], self.effect_covariances))
+        return ArrowMessage(self.core.marginal(n_dense), tuple(factors), pairs)
 
     def quadratic(self, gram: ArrowGram) -> float:
-        """⟨gram, Ω⟩, from Cov(u_g, x) = −E_gΣ and Var(u_g) = D_g⁻¹ + E_gΣE_gᵀ."""
+        """⟨gram, Ω⟩, from Cov(u_g, x) = −E_gΣ."""
         Sigma = self.core.covariance
-        through = self.link @ Sigma
-        of_groups = self.root @ self.root.transpose(0, 2, 1) + through @ self.link.transpose(0, 2, 1)
-        spread = np.vdot(gram.core.matrix, Sigma) - 2 * np.vdot(gram.border, through) + np.vdot(gram.corner, of_groups)
+        spread = np.vdot(gram.core.matrix, Sigma) - 2 * np.vdot(gram.border, self.link @ Sigma)
+        spread += np.vdot(gram.corner, self.effect_covariances)
         return float(self.mean @ gram.times(self.mean)) + float(spread)
 
     def draw(self, rng: np.random.Generator) -> PointLaw:
@@ -176,19 +234,21 @@ class ArrowGaussian:
 
     def at(self, mean: Array) -> "ArrowGaussian":
         """Move the law to another mean."""
-        x, u = _split(mean, len(self.core.mean), len(self.slopes))
-        return ArrowGaussian(self.core.at(x), u, self.root, self.link, self.slopes)
+        n_core = len(self.core.mean)
+        effects = mean[n_core:].reshape(self.effects.shape)
+        return ArrowGaussian(self.core.at(mean[:n_core]), effects, self.root, self.link, self.shapes)
 
     @property
     def packed_size(self) -> int:
         """Length of the packed vector."""
-        q = len(self.slopes)
-        return self.core.packed_size + len(self.effects) * (q + q * (q + 1) // 2 + q * len(self.core.mean))
+        m, q = self.effects.shape
+        return self.core.packed_size + m * (q + q * (q + 1) // 2) + self.link.size
 
     def pack(self) -> Array:
         """The packed core, effects, the triangles of the groups' roots with logs on the diagonal, and the links."""
-        triangles = self.root[:, *np.triu_indices(len(self.slopes))]
-        diagonal = _diagonal(len(self.slopes))
+        q = self.effects.shape[1]
+        triangles = self.root[:, *np.triu_indices(q)]
+        diagonal = _diagonal(q)
         triangles[:, diagonal] = np.log(triangles[:, diagonal])
         return np.concatenate([self.core.pack(), self.effects.ravel(), triangles.ravel(), self.link.ravel()])
 
@@ -202,13 +262,55 @@ class ArrowGaussian:
         triangles[:, diagonal] = np.exp(triangles[:, diagonal])
         root = np.zeros_like(self.root)
         root[:, *np.triu_indices(q)] = triangles
-        return ArrowGaussian(
-            self.core.unpack(core), effects.reshape(m, q), root, link.reshape(self.link.shape), self.slopes
-        )
+        link = link.reshape(self.link.shape)
+        return ArrowGaussian(self.core.unpack(core), effects.reshape(m, q), root, link, self.shapes)
 
 
-def _split(theta: Array, n_core: int, q: int) -> tuple[Array, Array]:
-    return theta[:n_core], theta[n_core:].reshape(-1, q)
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class FactorMessage:
+    """Of each level of a factor: mean effects, covariances with the dense columns' coefficients, and variances."""
+
+    effects: Array
+    with_dense: Array
+    variances: Array
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrowMessage:
+    """Law of the dense columns' coefficients, of each factor's effects, and covariances of pairs of factors."""
+
+    dense: DenseGaussian
+    factors: tuple[FactorMessage, ...]
+    pairs: dict[tuple[int, int], Array]
+
+    def row_moments(self, rows: ArrowRows) -> tuple[Array, Array]:
+        """f = Σ c_aᵀμ_a and v = Σ c_aᵀΣ_ab c_b over the parts a, b of a row: dense columns and each factor."""
+        f, v = self.dense.row_moments(rows.dense)
+        factors = (*rows.factors, rows.tail)
+        for factor, law in zip(factors, self.factors, strict=True):
+            f += factor.scores(law.effects)
+            v += factor.scores_of_rows(2 * _each_times(factor.of_rows(law.with_dense), rows.dense.design))
+            v += factor.scores_of_rows(_each_times(factor.of_rows(law.variances), factor.z))
+        for (k, j), covariances in self.pairs.items():
+            one, other = factors[k], factors[j]
+            looked_up = covariances[one.levels, :, other.levels]
+            v += 2 * one.scores_of_rows(_each_times(looked_up, other.z))
+        return f, np.maximum(v, 0.0, out=v)
+
+
+def _each_times(matrices: Array, vectors: Array) -> Array:
+    """Product of each row's matrix (q × p) and vector (p)."""
+    if matrices.shape[1] == 1:
+        return np.einsum("ip,ip->i", matrices[:, 0], vectors)[:, None]
+    return np.einsum("iqp,ip->iq", matrices, vectors)
+
+
+def _places(n_dense: int, shapes: tuple[tuple[int, int], ...]) -> list[slice]:
+    """Where the dense columns' coefficients and those of each factor stand in the core."""
+    ends = [0, *accumulate((m * q for m, q in shapes), initial=n_dense)]
+    return [slice(begin, end) for begin, end in pairwise(ends)]
 
 
 def _inverse_root(D: Array) -> Array:

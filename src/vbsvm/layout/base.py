@@ -62,12 +62,40 @@ class Gram(Protocol):
         """CᵀWCθ."""
         ...
 
-    def conditional(self, cross: Array, precision: Array) -> "GaussianLaw":
+    def conditional(self, cross: Array, precision: "Precision") -> "GaussianLaw":
         """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
         ...
 
-    def solve(self, right: Array, precision: Array) -> Array | None:
+    def solve(self, right: Array, precision: "Precision") -> Array | None:
         """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Precision:
+    """Λ, the expected prior precision: a diagonal, and couplings of effects that vary together.
+
+    A coupling (j, k, value) says Λ = value where an element of the stride j meets its partner in the stride k.
+    """
+
+    diagonal: Array
+    couplings: tuple[tuple[slice, slice, float], ...] = ()
+
+    def times(self, theta: Array) -> Array:
+        """Λθ."""
+        product = self.diagonal * theta
+        for left, right, value in self.couplings:
+            product[left] += value * theta[right]
+            product[right] += value * theta[left]
+        return product
+
+
+class Message(Protocol):
+    """What rows ask of the law of the coefficients."""
+
+    def row_moments(self, rows: Any) -> tuple[Array, Array | float]:
+        """Mean and variance of each row's score cᵀθ."""
         ...
 
 
@@ -89,8 +117,12 @@ class CoefficientLaw(Protocol):
         """Differential entropy."""
         ...
 
-    def row_moments(self, rows: Any) -> tuple[Array, Array | float]:
-        """Mean and variance of each row's score cᵀθ."""
+    def products(self, left: slice, right: slice) -> float:
+        """Σ E[θ_j θ_k] over the pairs of two strides of equal length."""
+        ...
+
+    def message(self) -> "Message":
+        """What a pass over the rows takes along; made once for all row blocks."""
         ...
 
     def quadratic(self, gram: Any) -> float:
@@ -140,6 +172,14 @@ class PointLaw:
         """Minus infinity, so that the bound of a start is below every other."""
         return -math.inf
 
+    def products(self, left: slice, right: slice) -> float:
+        """Σ θ_j θ_k."""
+        return float(self.mean[left] @ self.mean[right])
+
+    def message(self) -> Self:
+        """Itself."""
+        return self
+
     def row_moments(self, rows: Rows) -> tuple[Array, float]:
         """A point's scores have no variance: the quadratic form is skipped."""
         return rows.scores(self.mean), 0.0
@@ -151,6 +191,50 @@ class PointLaw:
     def draw(self, rng: np.random.Generator) -> Self:
         """Return itself."""
         return self
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """Second moments of one block's coefficients: all that a prior may know of the data.
+
+    ``columns`` is one stride for each effect of a group, and a single one where coefficients stand for themselves.
+    """
+
+    law: CoefficientLaw
+    columns: tuple[slice, ...]
+
+    @property
+    def squares(self) -> Array:
+        """E[θ²], elementwise."""
+        return np.concatenate([self.law.squares[columns] for columns in self.columns])
+
+    @property
+    def total(self) -> float:
+        """E‖θ‖²."""
+        squares = self.law.squares
+        return float(sum(squares[columns].sum() for columns in self.columns))
+
+    @property
+    def n_groups(self) -> int:
+        """Number of coefficients of each effect."""
+        first = self.columns[0]
+        return len(range(first.start, first.stop, first.step or 1))
+
+    @property
+    def size(self) -> int:
+        """Number of coefficients."""
+        return self.n_groups * len(self.columns)
+
+    @property
+    def outer(self) -> Array:
+        """Σ_g E[u_g u_gᵀ], the summed second moments of the groups' effects."""
+        q = len(self.columns)
+        outer = np.empty((q, q))
+        for j in range(q):
+            for k in range(j + 1):
+                outer[j, k] = outer[k, j] = self.law.products(self.columns[j], self.columns[k])
+        return outer
 
 
 class Source(Protocol):

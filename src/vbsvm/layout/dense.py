@@ -6,7 +6,7 @@ every need: row variances ‖Uᵀc‖² (never negative), second moments, log-de
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Self, final
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
 from vbsvm.arrays import Array
-from vbsvm.layout.base import PointLaw
+from vbsvm.layout.base import PointLaw, Precision
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -66,36 +66,52 @@ class DenseGram:
         """CᵀWCθ."""
         return self.matrix @ theta
 
-    def conditional(self, cross: Array, precision: Array) -> "DenseGaussian":
+    def conditional(self, cross: Array, precision: Precision) -> "DenseGaussian":
         """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
-        lower = _cholesky(_plus_diagonal(self.matrix, precision))
+        lower = _cholesky(_plus(self.matrix, precision))
         inverse, _ = _trtri(lower, lower=1, overwrite_c=1)
         root = inverse.T
         return DenseGaussian(root @ (cross @ root), root)
 
-    def solve(self, right: Array, precision: Array) -> Array | None:
+    def solve(self, right: Array, precision: Precision) -> Array | None:
         """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
-        _, solution, info = _posv(_plus_diagonal(self.matrix, precision), right, lower=1, overwrite_a=1)
+        _, solution, info = _posv(_plus(self.matrix, precision), right, lower=1, overwrite_a=1)
         return solution if info == 0 else None
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class DenseGaussian:
     """N(mean, root rootᵀ)."""
 
     mean: Array
     root: Array
 
-    @property
+    @cached_property
     def squares(self) -> Array:
         """Diagonal of Ω = Σ + μμᵀ."""
         return np.einsum("ij,ij->i", self.root, self.root) + np.square(self.mean)
 
-    @property
+    @cached_property
     def covariance(self) -> Array:
         """Σ."""
         return self.root @ self.root.T
+
+    def marginal(self, n: int) -> "DenseGaussian":
+        """Law of the first n coefficients."""
+        if n == len(self.mean):
+            return self
+        # A triangular root of Σ's corner: R from QR of the reversed rows, reversed back to be upper triangular.
+        R = np.asarray(np.linalg.qr(self.root[:n][::-1].T, mode="r"))
+        return DenseGaussian(self.mean[:n], R.T[::-1, ::-1])
+
+    def products(self, left: slice, right: slice) -> float:
+        """Σ E[θ_j θ_k] over the pairs of two strides."""
+        return float(self.mean[left] @ self.mean[right]) + float(np.vdot(self.root[left], self.root[right]))
+
+    def message(self) -> Self:
+        """Itself: rows need the mean and the root."""
+        return self
 
     @property
     def entropy(self) -> float:
@@ -147,10 +163,14 @@ class DenseGaussian:
         return DenseGaussian(numbers[:size], root.reshape(size, size))
 
 
-def _plus_diagonal(gram: Array, diagonal: Array) -> Array:
-    """gram + diag(diagonal), in the order that LAPACK takes without a copy (the matrix is symmetric)."""
+def _plus(gram: Array, precision: Precision) -> Array:
+    """gram + Λ, in the order that LAPACK takes without a copy (the matrix is symmetric)."""
     total = gram.copy()
-    total.ravel()[:: len(diagonal) + 1] += diagonal
+    total.ravel()[:: len(total) + 1] += precision.diagonal
+    for left, right, value in precision.couplings:
+        rows, columns = np.r_[left], np.r_[right]
+        total[rows, columns] += value
+        total[columns, rows] += value
     return total.T
 
 

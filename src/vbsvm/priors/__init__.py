@@ -1,7 +1,8 @@
 """Priors of a block of coefficients; ``base`` says what a prior is."""
 
 from vbsvm.priors.base import Prior
+from vbsvm.priors.covariance import Covariance, InverseWishart
 from vbsvm.priors.normal import Normal
 from vbsvm.priors.ridge import Ridge
 
-__all__ = ["Normal", "Prior", "Ridge"]
+__all__ = ["Covariance", "InverseWishart", "Normal", "Prior", "Ridge"]

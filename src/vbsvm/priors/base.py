@@ -6,28 +6,35 @@ nothing but its expected precision. A new prior is a new file with a frozen data
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 from vbsvm.arrays import Array
 from vbsvm.laws import ScaleLaw
+from vbsvm.layout.base import Moments
 from vbsvm.parameters import Parameters
+from vbsvm.readings import Reading
 
 
 @dataclass(frozen=True)
 class Prior(Parameters, ABC):
-    """A prior N(0, σ² I) of one block of coefficients, with a law of σ²."""
+    """A Gaussian prior of one block of coefficients, given a scale that has a law of its own.
+
+    The scale is a variance σ² that the block's coefficients share, or the covariance matrix of q effects that each
+    group has; ``width`` is this q, and 1 elsewhere.
+    """
 
     @abstractmethod
-    def start(self) -> ScaleLaw:
-        """Law of σ² before the first sweep."""
+    def start(self, width: int) -> ScaleLaw:
+        """Law of the scale before the first sweep."""
 
     @abstractmethod
-    def conditional(self, squares: Array) -> ScaleLaw:
-        """Full conditional of σ² given the second moments of the block's coefficients."""
+    def update(self, scale: Any, moments: Moments, resolve: Reading) -> ScaleLaw:
+        """Resolve the full conditional of the scale, given the second moments of the block's coefficients."""
 
     @abstractmethod
-    def bound(self, scale: ScaleLaw, squares: Array) -> float:
-        """E log p(coefficients, σ²) − E log q(σ²), all constants included, at any law of σ² that can occur."""
+    def bound(self, scale: Any, moments: Moments) -> float:
+        """E log p(coefficients, scale) − E log q(scale), all constants included, at any law of it that can occur."""
 
-    def precision(self, scale: ScaleLaw) -> float:
-        """E[σ⁻²], the diagonal of the block's expected prior precision Λ."""
+    def precision(self, scale: ScaleLaw) -> float | Array:
+        """E[σ⁻²], or the mean of the inverse covariance: the block's part of the expected prior precision Λ."""
         return scale.inverse_mean

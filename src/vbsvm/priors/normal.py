@@ -4,10 +4,11 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from vbsvm.arrays import Array
-from vbsvm.laws import Point, ScaleLaw
+from vbsvm.laws import Point
+from vbsvm.layout.base import Moments
 from vbsvm.parameters import require_positive
 from vbsvm.priors.base import Prior
+from vbsvm.readings import Reading
 
 
 @final
@@ -27,14 +28,14 @@ class Normal(Prior):
         """Refuse a variance that is not positive."""
         require_positive("Normal", variance=self.variance)
 
-    def start(self) -> Point:
+    def start(self, width: int) -> Point:
         """Give the known variance."""
         return Point(self.variance)
 
-    def conditional(self, squares: Array) -> Point:
+    def update(self, scale: Point, moments: Moments, resolve: Reading) -> Point:
         """Give the known variance, whatever the coefficients are."""
-        return Point(self.variance)
+        return scale
 
-    def bound(self, scale: ScaleLaw, squares: Array) -> float:
+    def bound(self, scale: Point, moments: Moments) -> float:
         """−½p log(2πσ²) − E‖β‖²/(2σ²)."""
-        return -0.5 * len(squares) * math.log(2 * math.pi * self.variance) - float(squares.sum()) / (2 * self.variance)
+        return -0.5 * moments.size * math.log(2 * math.pi * self.variance) - moments.total / (2 * self.variance)

@@ -4,10 +4,11 @@ import math
 from dataclasses import dataclass
 from typing import final
 
-from vbsvm.arrays import Array
-from vbsvm.laws import InverseGamma, Point, ScaleLaw
+from vbsvm.laws import InverseGamma, Point
+from vbsvm.layout.base import Moments
 from vbsvm.parameters import require_positive
 from vbsvm.priors.base import Prior
+from vbsvm.readings import Reading
 
 
 @final
@@ -28,19 +29,23 @@ class Ridge(Prior):
         """Refuse a shape or rate that is not positive."""
         require_positive("Ridge", shape=self.shape, rate=self.rate)
 
-    def start(self) -> Point:
+    def start(self, width: int) -> Point:
         """E[σ⁻²] = 1, the paper's start."""
         return Point(1.0)
 
-    def conditional(self, squares: Array) -> InverseGamma:
+    def conditional(self, moments: Moments) -> InverseGamma:
         """IG(A + m/2, B + ½E‖u‖²) (Algorithm 2, line 4)."""
-        return InverseGamma(self.shape + 0.5 * len(squares), self.rate + 0.5 * float(squares.sum()))
+        return InverseGamma(self.shape + 0.5 * moments.size, self.rate + 0.5 * moments.total)
 
-    def bound(self, scale: ScaleLaw, squares: Array) -> float:
+    def update(self, scale: InverseGamma | Point, moments: Moments, resolve: Reading) -> InverseGamma | Point:
+        """q(σ²), or a draw from it."""
+        return resolve(self.conditional(moments))
+
+    def bound(self, scale: InverseGamma | Point, moments: Moments) -> float:
         """E log p(u | σ²) + E log p(σ²) − E log q(σ²); E log σ² cancels, as q's shape is always A + m/2."""
         if not isinstance(scale, InverseGamma):
             return -math.inf
         a, b = scale.shape, scale.rate
-        surplus = a - scale.inverse_mean * (self.rate + 0.5 * float(squares.sum()))
+        surplus = a - scale.inverse_mean * (self.rate + 0.5 * moments.total)
         prior = self.shape * math.log(self.rate) - math.lgamma(self.shape)
-        return -0.5 * len(squares) * math.log(2 * math.pi) + prior + math.lgamma(a) - a * math.log(b) + surplus
+        return -0.5 * moments.size * math.log(2 * math.pi) + prior + math.lgamma(a) - a * math.log(b) + surplus

@@ -11,6 +11,7 @@ from vbsvm.arrays import Array
 from vbsvm.design.recipe import Recipe, weighted_rows
 from vbsvm.layout.arrow import ArrowRows
 from vbsvm.layout.dense import DenseRows
+from vbsvm.layout.factors import Factor
 from vbsvm.rowblocks import block_rows, fold
 from vbsvm.stats import Stats
 
@@ -24,17 +25,31 @@ class Grouping:
     n_groups: int
     slopes: tuple[int, ...]
 
+    @property
+    def size(self) -> int:
+        """Number of effects."""
+        return self.n_groups * len(self.slopes)
+
+    def factor(self, where: slice, kept: Any, design: Array) -> Factor:
+        """The factor in a block of rows."""
+        return Factor(self.index[where][kept], self.n_groups, design[:, self.slopes])
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Memory:
-    """An array, its labels ±1 and its weights; the array is read in blocks and never copied as a whole."""
+    """An array, its labels ±1 and its weights; the array is read in blocks and never copied as a whole.
+
+    The last of the groupings is the arrow's tail. The last ``n_carried`` columns of the design have no coefficients of
+    their own: only groups' effects multiply them.
+    """
 
     X: NDArray[np.floating]
     signs: Array
     weights: Array
     recipe: Recipe
-    grouping: Grouping | None = None
+    groupings: tuple[Grouping, ...] = ()
+    n_carried: int = 0
 
     @property
     def n_rows(self) -> int:
@@ -43,31 +58,41 @@ class Memory:
 
     def fold(self, kernel: Callable[[Any], Stats]) -> Stats:
         """Sum the kernel over row blocks, in threads where there is enough to do."""
-        n_rows, n_columns = len(self.X), self.recipe.n_columns
+        n_rows, n_fixed = len(self.X), self.recipe.n_columns - self.n_carried
+        size = self._block_rows()
 
         def for_a_thread() -> Callable[[int, slice], Stats]:
-            size = min(n_rows, block_rows(n_columns))
-            design, scratch = self.recipe.work_space(size), self.recipe.work_space(size)
+            design, scratch = self.recipe.work_space(min(n_rows, size)), self.recipe.work_space(min(n_rows, size))
 
             def for_a_block(index: int, where: slice) -> Stats:
                 raw, weights, kept = weighted_rows(self.X, self.weights, where)
                 encoded = self.recipe.encode(raw, design)
-                rows = DenseRows(index, encoded, self.signs[where][kept], weights, scratch[: len(encoded)])
-                if self.grouping is None:
+                fixed, room = encoded[:, :n_fixed], scratch[: len(encoded), :n_fixed]
+                rows = DenseRows(index, fixed, self.signs[where][kept], weights, room)
+                if not self.groupings:
                     return kernel(rows)
-                by = self.grouping
-                return kernel(ArrowRows(rows, by.index[where][kept], by.slopes, by.n_groups))
+                *factors, tail = (grouping.factor(where, kept, encoded) for grouping in self.groupings)
+                return kernel(ArrowRows(rows, tuple(factors), tail))
 
             return for_a_block
 
-        return fold(n_rows, n_columns, for_a_thread)
+        return fold(n_rows, size, for_a_thread)
+
+    def _block_rows(self) -> int:
+        """Rows in a block: with groups so many that adding two blocks' sums costs little beside forming them."""
+        n_columns = self.recipe.n_columns
+        if not self.groupings:
+            return block_rows(n_columns)
+        n_core = n_columns + sum(grouping.size for grouping in self.groupings[:-1])
+        cells = n_core * (n_core + self.groupings[-1].size)
+        return max(block_rows(n_columns), cells // n_columns)
 
     def thin(self, step: int) -> "Memory | None":
         """Every ``step``-th row that counts, or None where that leaves out a class or tears groups apart.
 
         Views of the same arrays where all rows count.
         """
-        if self.grouping is not None:
+        if self.groupings:
             return None
         kept = slice(None, None, step) if self.weights.all() else np.flatnonzero(self.weights)[::step]
         signs = self.signs[kept]

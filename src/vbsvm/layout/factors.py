@@ -1,0 +1,71 @@
+"""A grouping factor in a block of rows: the level of every row.
+
+A factor multiplies some of the row's own columns z (the intercept, slopes) by the effects u of the row's level. It is
+kept as an index, and its one-hot columns are never written out: what would be a product with them is a sum by level.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.arrays import Array
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Factor:
+    """The level of each row, and the columns z (rows × q) that multiply the level's effects."""
+
+    levels: NDArray[np.intp]
+    n_levels: int
+    z: Array
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Levels, and effects of each."""
+        return self.n_levels, self.z.shape[1]
+
+    @property
+    def size(self) -> int:
+        """Number of coefficients."""
+        return self.n_levels * self.z.shape[1]
+
+    def of_rows(self, by_level: Array) -> Array:
+        """Look up each row's level in an array whose first axis are the levels."""
+        return np.take(by_level, self.levels, axis=0)
+
+    def scores(self, effects: Array) -> Array:
+        """zᵀu of each row's level."""
+        return self.scores_of_rows(self.of_rows(effects))
+
+    def scores_of_rows(self, effects: Array) -> Array:
+        """zᵀu with effects u given row by row."""
+        return self.z[:, 0] * effects[:, 0] if self.z.shape[1] == 1 else np.einsum("iq,iq->i", self.z, effects)
+
+    def cross(self, u: Array) -> Array:
+        """Zᵀu by level, levels × q."""
+        return np.stack([self._sum(u * z) for z in self.z.T], axis=1)
+
+    def with_columns(self, w: Array, columns: Array) -> Array:
+        """ZᵀWC by level, levels × q × columns."""
+        sums = np.empty((self.z.shape[1], columns.shape[1], self.n_levels))
+        for j, z in enumerate(self.z.T):
+            wz = w * z
+            for k, column in enumerate(columns.T):
+                sums[j, k] = self._sum(wz * column)
+        return sums.transpose(2, 0, 1)
+
+    def with_factor(self, w: Array, other: "Factor") -> Array:
+        """ZᵀWZ′ of two factors, levels × q × levels′ × q′."""
+        sums = np.empty((*self.shape[1:], *other.shape[1:], self.n_levels * other.n_levels))
+        pairs = self.levels * other.n_levels + other.levels
+        for j, z in enumerate(self.z.T):
+            wz = w * z
+            for k, z_other in enumerate(other.z.T):
+                sums[j, k] = np.bincount(pairs, wz * z_other, minlength=sums.shape[2])
+        return sums.reshape(*sums.shape[:2], self.n_levels, other.n_levels).transpose(2, 0, 3, 1)
+
+    def _sum(self, values: Array) -> Array:
+        return np.bincount(self.levels, values, minlength=self.n_levels).astype(np.float64, copy=False)
