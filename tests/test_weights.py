@@ -69,7 +69,7 @@ def test_the_scale_of_weights_matters_and_a_number_is_taken_for_all(data):
 def test_class_weights_do_not_enter_the_scales(data):
     X, y, _ = data
     weighted = VBSVC(class_weight={-1.0: 9.0}).fit(X, y)
-    np.testing.assert_array_equal(weighted.fit_[0].recipe.scale, VBSVC().fit(X, y).fit_[0].recipe.scale)
+    np.testing.assert_array_equal(weighted.fit_[0].plan.recipe.scale, VBSVC().fit(X, y).fit_[0].plan.recipe.scale)
 
 
 def test_blocks_without_a_counted_row_are_passed_over():

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vbsvm.estimators import VBSVC
     from vbsvm.fit.variational import Variational
+    from vbsvm.model import Model
     from vbsvm.priors import Covariance, InverseWishart, Normal, Ridge
 
 __version__ = "0.1.0"
-__all__ = ["VBSVC", "Covariance", "InverseWishart", "Normal", "Ridge", "Variational", "__version__"]
+__all__ = ["VBSVC", "Covariance", "InverseWishart", "Model", "Normal", "Ridge", "Variational", "__version__"]
 
 _HOMES = {
     "VBSVC": "vbsvm.estimators",
     "Covariance": "vbsvm.priors",
     "InverseWishart": "vbsvm.priors",
+    "Model": "vbsvm.model",
     "Normal": "vbsvm.priors",
     "Ridge": "vbsvm.priors",
     "Variational": "vbsvm.fit.variational",

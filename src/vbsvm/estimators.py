@@ -11,14 +11,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from vbsvm import intake
+from vbsvm import hinge, intake
 from vbsvm.arrays import Array
 from vbsvm.design.levels import Levels
-from vbsvm.design.recipe import Recipe, column_ranges, learn_recipe
+from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
+from vbsvm.design.recipe import column_ranges, learn_recipe
 from vbsvm.fit.variational import Ending, Variational
 from vbsvm.parameters import require_flag
 from vbsvm.priors import Normal, Prior, Ridge
-from vbsvm.results import Fit
+from vbsvm.results import INPUTS, Fit
 from vbsvm.source.memory import Grouping, Memory
 from vbsvm.spec import Block, Spec
 
@@ -160,23 +161,9 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         if any(fit.outcome.ending is Ending.INTERRUPTED for fit in fits):
             raise KeyboardInterrupt
         if not self.converged_:
-            warnings.warn(self._why_not_converged(), ConvergenceWarning, stacklevel=2)
+            worst = next(fit.outcome for fit in fits if not fit.converged)
+            warnings.warn(intake.why_not_converged("VBSVC", worst, self._inference()), ConvergenceWarning, stacklevel=2)
         return self
-
-    def _why_not_converged(self) -> str:
-        if any(fit.outcome.ending is Ending.OUT_OF_PASSES for fit in self.fit_):
-            inference = self._inference()
-            return (
-                f"VBSVC stopped after {self.n_iter_} passes, before the bound stood still to tol={inference.tol:g}: "
-                "the coefficients may still move. Allow more passes with "
-                f"inference=Variational(max_iter={10 * inference.max_iter}), or accept the result with a larger tol."
-            )
-        return (
-            "VBSVC stopped because rounding errors outweighed every further step: the coefficients are not at the "
-            "optimum. Columns are large beside their spread, or depend on each other linearly under a nearly flat "
-            "prior: centre and scale them (standardize=True and fit_intercept=True do), drop the dependent ones, "
-            "or take Ridge()."
-        )
 
     def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Fit, ...]:
         prior, inference = self._prior(), self._inference()
@@ -196,23 +183,31 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         intake.require_representable(ranges, recipe, names)
 
         weights = intake.with_class_weights(weights, self.class_weight, self.classes_, codes)
-        groupings, levels = (), None
+        factors, groupings = (), ()
         if members is not None:
-            levels = Levels.learn(members[weights > 0])
-            groupings = (Grouping(levels.encode(members), len(levels), slopes=(0,)),)
-        spec = _spec(prior, recipe, 0 if levels is None else len(levels))
+            levels, _ = Levels.learn([members[weights > 0]])
+            factors = (FactorPlan((str(self.group),), levels, (INTERCEPT,), slopes=(0,)),)
+            groupings = (Grouping(levels.encode([members]), len(levels), slopes=(0,)),)
+        plan = Plan(recipe, names, len(names), factors)
+        spec = _spec(prior, plan)
         fits = []
         for positive in range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_)):
             source = Memory(table, np.where(codes == positive, 1.0, -1.0), weights, recipe, groupings)
-            fits.append(Fit(spec, recipe, inference.run(spec, source), names, levels))
+            fits.append(Fit(spec, plan, inference.run(spec, source), self._of_two(positive)))
             if fits[-1].outcome.ending is Ending.INTERRUPTED and positive < len(self.classes_) - 1:
                 raise KeyboardInterrupt
         return tuple(fits)
+
+    def _of_two(self, positive: int) -> NDArray[Any]:
+        """Labels of a model's two classes; None stands for the rest."""
+        return self.classes_ if len(self.classes_) == 2 else np.array([None, self.classes_[positive]], dtype=object)
 
     def _prior(self) -> Prior:
         prior = Ridge() if self.prior is None else self.prior
         if not isinstance(prior, Prior):
             raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
+        if prior.of_groups:
+            raise TypeError(f"{prior!r} is a prior of groups' effects in a Model; inputs take Ridge() or Normal(1.0).")
         return prior
 
     def _inference(self) -> Variational:
@@ -225,7 +220,9 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         """Mean score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes)."""
         check_is_fitted(self)
         table, members = intake.read_table(self, X, self.group, reset=False)
-        scores = np.stack([fit.decision_function(table, members) for fit in self.fit_], axis=1)
+        levels = () if members is None else (self.fit_[0].plan.factors[0].levels.encode([members]),)
+        encoded = Encoded(table, levels)
+        scores = np.stack([fit.decision_function(encoded) for fit in self.fit_], axis=1)
         intake.require_finite_scores(table, scores, intake.column_names(self))
         return scores[:, 0] if len(self.fit_) == 1 else scores
 
@@ -241,7 +238,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         odds against the rest.
         """
         scores = self.decision_function(X)
-        log_odds = 2.0 * (scores + np.clip(scores, -1.0, 1.0))
+        log_odds = hinge.log_odds(scores)
         if scores.ndim == 1:
             return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
         return softmax(log_odds, axis=1)
@@ -326,11 +323,11 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         return all(fit.outcome.ending is Ending.CONVERGED for fit in self._fits)
 
 
-def _spec(prior: Prior, recipe: Recipe, n_groups: int) -> Spec:
+def _spec(prior: Prior, plan: Plan) -> Spec:
     """Examples 1 and 2 of the paper: an intercept that is not penalised, inputs, and random intercepts of groups."""
-    inputs = Block("inputs", (slice(int(recipe.intercept), recipe.n_columns),), prior)
-    blocks = (Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR), inputs) if recipe.intercept else (inputs,)
-    if n_groups:
-        effects = slice(recipe.n_columns, recipe.n_columns + n_groups)
-        blocks = (*blocks, Block("group", (effects,), Ridge()))
-    return Spec(blocks)
+    intercept = int(plan.recipe.intercept)
+    blocks = [Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR)] if intercept else []
+    blocks.append(Block(INPUTS, (slice(intercept, plan.n_fixed),), prior))
+    for begin, factor in zip(plan.first_effects(), plan.factors, strict=True):
+        blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), Ridge()))
+    return Spec(tuple(blocks))

@@ -31,6 +31,11 @@ def constant(root: Array, w: Array, s: Array) -> float:
     return float(s.sum()) + 0.5 * float(s @ root) + 0.5 * float(w.sum())
 
 
+def log_odds(f: Array) -> Array:
+    """Log odds of y = 1 by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}."""
+    return 2.0 * (f + np.clip(f, -1.0, 1.0))
+
+
 def curvature(slack: Array, w: Array, v: Array) -> Array:
     """Minus the second derivative of the collapsed row term −s (h + √χ) in f: s v χ^(−3/2) = w v/χ."""
     return w * (v / slack)

@@ -18,7 +18,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from vbsvm.arrays import Array
+from vbsvm.design.plan import Plan
 from vbsvm.design.recipe import Range, Recipe
+from vbsvm.fit.variational import Ending, Outcome, Variational
 
 FLOATS = [np.float64, np.float32]
 # Beyond these sizes a square, a count, or the square of a coefficient leaves the range of floating point.
@@ -27,6 +29,7 @@ LARGEST_WEIGHT = 1e50
 SMALLEST_SCALE = 1e-152
 # The model holds several matrices of columns × columns: at this size a few gigabytes, and hours.
 MOST_COLUMNS = 10_000
+MOST_CELLS = 10**8
 
 
 def read_data(
@@ -171,6 +174,72 @@ def with_class_weights(
                 raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")
         weights = _require_counts(weights * factors[codes])
     return weights
+
+
+def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], Array]:
+    """Give the labels of the two classes, the positive one last, and ±1 for each row."""
+    levels = np.array(sorted(column.unique().tolist(), key=lambda level: (isinstance(level, str), level)), dtype=object)
+    if column.dtype.kind == "f" and len(levels) > 2 and not all(float(level).is_integer() for level in levels):
+        raise ValueError(f"The outcome {name!r} holds continuous numbers; a class is needed, such as {name} > 0.")
+    if positive is None:
+        if len(levels) > 2:
+            shown = ", ".join(repr(level) for level in levels[:6]) + (", …" if len(levels) > 6 else "")
+            raise ValueError(
+                f"The outcome {name!r} has {len(levels)} levels ({shown}). Say which is set against the rest, as in "
+                f"positive={levels[0]!r}; VBSVC fits all of them at once."
+            )
+        positive = levels[-1]
+    elif positive not in levels.tolist():
+        raise ValueError(f"positive={positive!r} is not a level of the outcome {name!r}: {levels.tolist()[:12]}.")
+    is_positive = (column == positive).to_numpy(dtype=bool)
+    others = [level for level in levels if level != positive]
+    return _labels(others[0] if len(others) == 1 else f"not {positive}", positive), np.where(is_positive, 1.0, -1.0)
+
+
+def _labels(negative: Any, positive: Any) -> NDArray[Any]:
+    """Both labels in an array of their own kind, or of objects where they are of two kinds."""
+    if type(negative) is type(positive) and not isinstance(negative, str):
+        return np.array([negative, positive])
+    return np.array([negative, positive], dtype=object)
+
+
+def require_both_signs(signs: Array, outcome: str) -> None:
+    """Refuse an outcome of one class only."""
+    if len(signs) == 0 or signs.min() == signs.max():
+        raise ValueError(
+            f"The outcome {outcome!r} holds one class only in the rows of positive weight; two are needed."
+        )
+
+
+def require_moderate_core(plan: Plan) -> None:
+    """Refuse a model whose matrices would take many gigabytes."""
+    n_core = plan.n_fixed + sum(factor.size for factor in plan.factors[:-1])
+    tail = plan.factors[-1].size if plan.factors else 0
+    if n_core > MOST_COLUMNS or n_core * (n_core + tail) > MOST_CELLS:
+        sizes = ", ".join(f"{factor.name} {factor.size}" for factor in plan.factors)
+        raise ValueError(
+            f"The model has {plan.n_fixed} columns and effects of groups ({sizes}): matrices of {n_core} by "
+            f"{n_core + tail} would be formed, more than fits. Only the largest factor is free: drop a smaller one, "
+            "or merge its levels."
+        )
+
+
+def why_not_converged(what: str, outcome: Outcome, inference: Variational) -> str:
+    """Say why a climb ended before the bound stood still, and what to do."""
+    if outcome.ending is Ending.INTERRUPTED:
+        return f"{what} was interrupted after {outcome.passes} passes: the coefficients may still move."
+    if outcome.ending is Ending.OUT_OF_PASSES:
+        return (
+            f"{what} stopped after {outcome.passes} passes, before the bound stood still to tol={inference.tol:g}: "
+            "the coefficients may still move. Allow more passes with "
+            f"inference=Variational(max_iter={10 * inference.max_iter}), or accept the result with a larger tol."
+        )
+    return (
+        f"{what} stopped because rounding errors outweighed every further step: the coefficients are not at the "
+        "optimum. Columns are large beside their spread, or depend on each other linearly under a nearly flat "
+        "prior: centre and scale them (standardize=True and an intercept do), drop the dependent ones, "
+        "or take Ridge()."
+    )
 
 
 def _require_counts(weights: Array) -> Array:

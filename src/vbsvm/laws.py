@@ -21,6 +21,11 @@ class ScaleLaw(Protocol):
         """E[1/x], or the mean of the inverse matrix."""
         ...
 
+    @property
+    def mean(self) -> Any:
+        """E[x]; infinite where the law has no mean."""
+        ...
+
     def pack(self) -> list[float]:
         """Give unconstrained numbers that determine the law within its family."""
         ...
@@ -36,6 +41,11 @@ class Point:
     """A law without spread at a known or drawn value; it has nothing to pack."""
 
     value: float
+
+    @property
+    def mean(self) -> float:
+        """The value."""
+        return self.value
 
     @property
     def inverse_mean(self) -> float:
@@ -68,6 +78,11 @@ class InverseGamma:
         """E[1/x]."""
         return self.shape / self.rate
 
+    @property
+    def mean(self) -> float:
+        """E[x]."""
+        return self.rate / (self.shape - 1) if self.shape > 1 else math.inf
+
     def draw(self, rng: np.random.Generator) -> Point:
         """Draw x as rate over a Gamma(shape, 1) variable."""
         return Point(self.rate / rng.gamma(self.shape))
@@ -87,6 +102,11 @@ class MatrixPoint:
     """A covariance matrix without spread."""
 
     value: Array
+
+    @property
+    def mean(self) -> Array:
+        """The matrix."""
+        return self.value
 
     @property
     def inverse_mean(self) -> Array:
@@ -114,6 +134,12 @@ class InverseWishart:
     def inverse_mean(self) -> Array:
         """E[x⁻¹]."""
         return np.asarray(self.degrees * np.linalg.inv(self.scale), dtype=np.float64)
+
+    @property
+    def mean(self) -> Array:
+        """E[x]."""
+        surplus = self.degrees - len(self.scale) - 1
+        return self.scale / surplus if surplus > 0 else np.full_like(self.scale, np.inf)
 
     def draw(self, rng: np.random.Generator) -> MatrixPoint:
         """Draw x = L A⁻ᵀA⁻¹ Lᵀ with scale = L Lᵀ and Bartlett's triangular A, for which A Aᵀ is Wishart."""

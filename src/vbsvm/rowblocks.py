@@ -33,7 +33,7 @@ A = TypeVar("A")
 
 def block_rows(n_columns: int) -> int:
     """Rows in a block; in wide data so many that adding two grams costs little beside forming one."""
-    return max(BLOCK_CELLS // n_columns, n_columns)
+    return max(BLOCK_CELLS // max(n_columns, 1), n_columns)
 
 
 def fold(n_rows: int, size: int, kernel: Callable[[], Callable[[int, slice], T]]) -> T:

@@ -20,6 +20,11 @@ class Block:
     columns: tuple[slice, ...]
     prior: Prior
 
+    @property
+    def size(self) -> int:
+        """Number of coefficients."""
+        return sum(len(range(columns.start, columns.stop, columns.step or 1)) for columns in self.columns)
+
     def moments(self, law: CoefficientLaw) -> Moments:
         """Second moments of these coefficients."""
         return Moments(law, self.columns)

@@ -1,5 +1,6 @@
 """The levels of a grouping factor: learned once, then every label has a number."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -12,23 +13,48 @@ UNSEEN = -1
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
-    """Sorted labels of the groups seen in fit."""
+    """Sorted labels of each column of the factor, and which combinations of them occurred."""
 
-    values: NDArray[Any]
+    parts: tuple[NDArray[Any], ...]
+    seen: NDArray[np.intp]
 
     @staticmethod
-    def learn(labels: NDArray[Any]) -> "Levels":
-        """Take the labels that occur."""
-        return Levels(np.unique(labels))
+    def learn(columns: Sequence[NDArray[Any]]) -> tuple["Levels", NDArray[np.intp]]:
+        """Take the levels that occur; also give the number of each row's."""
+        pairs = [np.unique(labels, return_inverse=True) for labels in columns]
+        parts = tuple(values for values, _ in pairs)
+        seen, numbers = np.unique(_combine(parts, [codes for _, codes in pairs]), return_inverse=True)
+        return Levels(parts, seen), numbers
 
     def __len__(self) -> int:
-        """Number of groups."""
-        return len(self.values)
+        """Number of levels."""
+        return len(self.seen)
 
-    def encode(self, labels: NDArray[Any]) -> NDArray[np.intp]:
-        """Number of each label's group, or ``UNSEEN``."""
-        if len(labels) and isinstance(labels[0], str) != isinstance(self.values[0], str):
-            seen = "text" if isinstance(self.values[0], str) else "numbers"
-            raise ValueError(f"The groups were {seen} in fit, and {labels[0]!r} is not: give them as they were.")
-        places = np.minimum(np.searchsorted(self.values, labels), len(self.values) - 1)
-        return np.where(self.values[places] == labels, places, UNSEEN)
+    @property
+    def labels(self) -> list[Any]:
+        """Label of each level; a tuple where the factor has several columns."""
+        if len(self.parts) == 1:
+            return list(self.parts[0])
+        numbers = np.unravel_index(self.seen, [len(values) for values in self.parts])
+        columns = (values[codes] for values, codes in zip(self.parts, numbers, strict=True))
+        return list(zip(*columns, strict=True))
+
+    def encode(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
+        """Number of each row's level, or ``UNSEEN``."""
+        coded = [_places(values, labels) for values, labels in zip(self.parts, columns, strict=True)]
+        known = np.all([codes != UNSEEN for codes in coded], axis=0)
+        numbers = _places(self.seen, _combine(self.parts, [np.maximum(codes, 0) for codes in coded]))
+        return np.where(known, numbers, UNSEEN)
+
+
+def _combine(parts: Sequence[NDArray[Any]], codes: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
+    return np.ravel_multi_index(tuple(codes), [len(values) for values in parts])
+
+
+def _places(values: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
+    """Place of each label among the sorted values, or ``UNSEEN``."""
+    if len(labels) and isinstance(labels[0], str) != isinstance(values[0], str):
+        seen = "text" if isinstance(values[0], str) else "numbers"
+        raise ValueError(f"The groups were {seen} in fit, and {labels[0]!r} is not: give them as they were.")
+    places = np.minimum(np.searchsorted(values, labels), len(values) - 1)
+    return np.where(values[places] == labels, places, UNSEEN)

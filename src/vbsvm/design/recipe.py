@@ -86,11 +86,6 @@ class Recipe:
         """Room for design rows, column by column: with few columns, loops along them would be too short to be fast."""
         return np.empty((self.n_columns, n_rows)).T
 
-    def intercept_row(self) -> Array:
-        """Give t such that tᵀθ is the intercept on the user's scale: 1, and −centre/scale for the inputs."""
-        shift = -self.centre / self.scale
-        return np.concatenate([[1.0], shift]) if self.intercept else shift
-
 
 def weighted_rows(
     X: NDArray[np.floating], weights: Array, rows: slice
@@ -115,9 +110,17 @@ def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
     return fold(X.shape[0], block_rows(X.shape[1]), lambda: kernel)
 
 
-def learn_recipe(X: NDArray[np.floating], weights: Array, ranges: Range, intercept: bool, standardize: bool) -> Recipe:
+def learn_recipe(
+    X: NDArray[np.floating],
+    weights: Array,
+    ranges: Range,
+    intercept: bool,
+    standardize: bool,
+    centred: NDArray[np.bool_] | None = None,
+) -> Recipe:
     """Learn centre and scale: weighted mean and standard deviation (total weight in the denominator).
 
+    ``centred`` says which columns are; all or none by default, as there is an intercept or not.
     Without an intercept nothing is centred, so that the hyperplane goes through the user's origin; a constant column is
     then left as it is. Beside an intercept, a column that is constant up to rounding has nothing to tell: its scale is
     infinite, its design column 0, and so are its coefficient and what it adds to any score.
@@ -129,9 +132,9 @@ def learn_recipe(X: NDArray[np.floating], weights: Array, ranges: Range, interce
         moments = _moments(X, weights, unit)
         spread = np.sqrt(moments.squares / moments.weight) * unit
         varies = (ranges.high / unit - ranges.low / unit > 8 * np.finfo(X.dtype).eps) & (spread > 0)
-        scale = np.where(varies, spread, np.inf if intercept else 1.0)
-        if intercept:
-            centre = np.where(varies, moments.mean * unit, ranges.low)
+        moved = np.full(n_inputs, intercept) if centred is None else centred
+        scale = np.where(varies, spread, np.where(moved, np.inf, 1.0))
+        centre = np.where(moved, np.where(varies, moments.mean * unit, ranges.low), 0.0)
     return Recipe(centre, scale, intercept)
 
 

@@ -224,7 +224,7 @@ class Moments:
     @property
     def size(self) -> int:
         """Number of coefficients."""
-        return self.n_groups * len(self.columns)
+        return sum(len(range(columns.start, columns.stop, columns.step or 1)) for columns in self.columns)
 
     @property
     def outer(self) -> Array:

@@ -6,7 +6,7 @@ nothing but its expected precision. A new prior is a new file with a frozen data
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from vbsvm.arrays import Array
 from vbsvm.laws import ScaleLaw
@@ -22,6 +22,9 @@ class Prior(Parameters, ABC):
     The scale is a variance σ² that the block's coefficients share, or the covariance matrix of q effects that each
     group has; ``width`` is this q, and 1 elsewhere.
     """
+
+    of_groups: ClassVar[bool] = False
+    """Whether the scale is the covariance matrix of a group's effects, so that other blocks have no use for it."""
 
     @abstractmethod
     def start(self, width: int) -> ScaleLaw:

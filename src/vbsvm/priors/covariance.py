@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class InverseWishart(Prior):
     nu : float, default None
         Degrees of freedom, above q − 1 for q effects. None is q + 1: every correlation is then uniform.
     """
+
+    of_groups: ClassVar[bool] = True
 
     psi: float = 0.01
     nu: float | None = None
@@ -79,6 +81,11 @@ class HuangWandLaw:
         """E[Σ⁻¹]."""
         return self.covariance.inverse_mean
 
+    @property
+    def mean(self) -> Array:
+        """E[Σ]."""
+        return self.covariance.mean
+
     def pack(self) -> list[float]:
         """Give the numbers of the covariance, then those of the auxiliary scales."""
         return [*self.covariance.pack(), *(x for law in self.auxiliary for x in law.pack())]
@@ -106,6 +113,8 @@ class Covariance(Prior):
     degrees : float, default 2
         Degrees of freedom of that law.
     """
+
+    of_groups: ClassVar[bool] = True
 
     scale: float = 1e5
     degrees: float = 2.0

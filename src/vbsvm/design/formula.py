@@ -1,0 +1,273 @@
+"""From a formula and a data frame to a table of numbers and the levels of its rows.
+
+Levels, knots and the state of transforms are learned once, over all of the data, and reapplied to new data.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from formulaic import ModelSpec, model_matrix
+from formulaic.errors import FormulaicError
+from numpy.typing import NDArray
+
+from vbsvm.arrays import Array
+from vbsvm.design import frames
+from vbsvm.design.basis import Spline
+from vbsvm.design.levels import Levels
+from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
+from vbsvm.design.recipe import column_ranges, learn_recipe
+from vbsvm.design.syntax import FormulaError, GroupTerm, Parts, SplineTerm, columns_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Beside formulaic's own; the names that a formula may call are listed in ``design.syntax``.
+_CONTEXT = {"sqrt": np.sqrt, "log1p": np.log1p, "expm1": np.expm1, "abs": np.abs, "sin": np.sin, "cos": np.cos}
+_CONTEXT["tanh"] = np.tanh
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Matrix:
+    """A part of the formula that formulaic encodes."""
+
+    spec: ModelSpec
+
+    @staticmethod
+    def learn(formula: str, frame: "pd.DataFrame") -> tuple["Matrix", Array]:
+        """Learn contrasts and the state of transforms."""
+        encoded = _formulaic(lambda: model_matrix(formula, frame, context=_CONTEXT, output="numpy", na_action="ignore"))
+        return Matrix(encoded.model_spec), np.asarray(encoded, dtype=np.float64)
+
+    def encode(self, frame: "pd.DataFrame") -> Array:
+        """Apply what was learned."""
+        for expression, (_, state) in self.spec.encoder_state.items():
+            if "categories" in state:
+                _require_known(frame, str(expression), state["categories"])
+        return np.asarray(_formulaic(lambda: self.spec.get_model_matrix(frame, context=_CONTEXT)), dtype=np.float64)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return [INTERCEPT if name == "Intercept" else name for name in self.spec.column_names]
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether the first column is the intercept."""
+        return self.names[:1] == [INTERCEPT]
+
+    @property
+    def terms(self) -> dict[str, slice]:
+        """Columns of each term but the intercept."""
+        return {str(term): place for term, place in self.spec.term_slices.items() if str(term) != "1"}
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """A spline term: the values that it is a curve of, its basis, and whether it brings the straight line along."""
+
+    term: SplineTerm
+    values: Matrix
+    spline: Spline
+    with_line: bool
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Effects:
+    """The effects of one group term, and where they stand among the effects of its factor."""
+
+    term: GroupTerm
+    matrix: Matrix
+    factor: int
+    places: tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Reader:
+    """How new data become the table and the levels that the model knows."""
+
+    parts: Parts
+    fixed: Matrix
+    curves: tuple[Curve, ...]
+    effects: tuple[Effects, ...]
+    carried: tuple[tuple[int, int], ...]
+    plan: Plan
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that new data must have."""
+        return tuple(name for name in self.parts.columns if name != self.parts.outcome)
+
+    def read(self, data: Any) -> Encoded:
+        """Encode new data: a frame of any kind."""
+        frame = frames.take(data, self.columns)
+        fixed = self.fixed.encode(frame)[:, int(self.fixed.has_intercept) :]
+        values = [curve.values.encode(frame) for curve in self.curves]
+        matrices = {k: self.effects[k].matrix.encode(frame) for k, _ in self.carried}
+        carried = [matrices[k][:, [j]] for k, j in self.carried]
+        levels = (factor.levels.encode(_labels(frame, factor.columns)) for factor in self.plan.factors)
+        table = _table([fixed, *_lines(self.curves, values), *_bends(self.curves, values), *carried])
+        _require_finite(table, self.plan.names)
+        return Encoded(table, tuple(levels))
+
+
+def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
+    """Learn how the formula's columns are encoded, and encode the data."""
+    fixed, F = Matrix.learn(parts.fixed, frame)
+    intercept = fixed.has_intercept
+    names, pieces = fixed.names[int(intercept) :], [F[:, int(intercept) :]]
+    pairs = [_learn_curve(term, frame, names) for term in parts.splines]
+    curves, values = tuple(curve for curve, _ in pairs), [of_curve for _, of_curve in pairs]
+    names = names + [f"{curve.term} line" for curve in curves if curve.with_line]
+    n_shown = len(names)
+    pieces += [*_lines(curves, values), *_bends(curves, values)]
+    names = names + [f"{curve.term} bend {j + 1}" for curve in curves for j in range(curve.spline.n_columns)]
+    n_fixed = len(names)
+
+    factors, effects, levels, learned = _learn_factors(parts.groups, frame)
+    shared = {name: j + int(intercept) for j, name in enumerate(names[: len(names)])}
+    carried: dict[tuple[str, bool], tuple[int, int]] = {}
+    planned = []
+    for k, (columns, labels, effect_names) in enumerate(factors):
+        centred = standardize and INTERCEPT in effect_names
+        slopes = []
+        for place, name in enumerate(effect_names):
+            if name == INTERCEPT and intercept:
+                slopes.append(0)
+            elif name in shared and centred == (standardize and intercept):
+                slopes.append(shared[name])
+            else:
+                key = (name, centred and name != INTERCEPT)
+                carried.setdefault(key, _where(effects, k, place))
+                slopes.append(n_fixed + int(intercept) + list(carried).index(key))
+        planned.append(FactorPlan(columns, labels, tuple(effect_names), tuple(slopes)))
+    pieces += [learned[i][:, [j]] for i, j in carried.values()]
+    table = _table(pieces)
+    names = tuple(names + [name for name, _ in carried])
+    _require_finite(table, names)
+
+    centred = np.array([intercept] * n_fixed + [key[1] for key in carried], dtype=bool)
+    recipe = learn_recipe(table, weights, column_ranges(table, weights), intercept, standardize, centred)
+    recipe.scale[n_shown:n_fixed] = 1.0  # a spline has a scale of its own
+    plan = Plan(recipe, names, n_shown, tuple(planned), len(carried))
+    reader = Reader(parts, fixed, curves, tuple(effects), tuple(carried.values()), plan)
+    return reader, Encoded(table, tuple(levels))
+
+
+def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", names: list[str]) -> tuple[Curve, Array]:
+    matrix, values = Matrix.learn(f"0 + {term.expression}", frame)
+    if values.shape[1] != 1 or any("categories" in state for _, state in matrix.spec.encoder_state.values()):
+        raise FormulaError(f"{term} needs one column of numbers.")
+    _require_finite(values, tuple(matrix.names))
+    try:
+        spline = Spline.learn(values[:, 0], term.size)
+    except ValueError as error:
+        raise FormulaError(f"{term}: {error} Take the column itself, or C(…) of it.") from error
+    return Curve(term, matrix, spline, matrix.names[0] not in names), values
+
+
+def _learn_factors(
+    groups: tuple[GroupTerm, ...], frame: "pd.DataFrame"
+) -> tuple[list[tuple[tuple[str, ...], Levels, list[str]]], list[Effects], list[NDArray[np.intp]], list[Array]]:
+    """Terms of the same groups make one factor; the factor with the most effects comes last."""
+    by_columns: dict[frozenset[str], list[GroupTerm]] = {}
+    for term in groups:
+        by_columns.setdefault(frozenset(term.columns), []).append(term)
+    found = []
+    for terms in by_columns.values():
+        names: list[str] = []
+        members = []
+        for term in terms:
+            matrix, values = Matrix.learn(term.effects, frame)
+            if not matrix.names:
+                raise FormulaError(f"{term} has no effects.")
+            for name in matrix.names:
+                if name in names:
+                    raise FormulaError(f"The effect {name} of {':'.join(term.columns)} occurs in two terms; keep one.")
+            members.append((term, matrix, values, tuple(range(len(names), len(names) + len(matrix.names)))))
+            names += matrix.names
+        levels, numbers = Levels.learn(_labels(frame, terms[0].columns))
+        found.append((terms[0].columns, levels, names, numbers, members))
+    found.sort(key=lambda factor: len(factor[1]) * len(factor[2]))
+    effects, learned = [], []
+    for k, (*_, members) in enumerate(found):
+        for term, matrix, values, places in members:
+            effects.append(Effects(term, matrix, k, places))
+            learned.append(values)
+    return [factor[:3] for factor in found], effects, [factor[3] for factor in found], learned
+
+
+def _where(effects: list[Effects], factor: int, place: int) -> tuple[int, int]:
+    """Which column of which effects' matrix is this effect of the factor."""
+    for i, of_term in enumerate(effects):
+        if of_term.factor == factor and place in of_term.places:
+            return i, of_term.places.index(place)
+    raise AssertionError("every effect of a factor belongs to a term")
+
+
+def _lines(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
+    return [of_curve for curve, of_curve in zip(curves, values, strict=True) if curve.with_line]
+
+
+def _bends(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
+    return [curve.spline.encode(of_curve[:, 0]) for curve, of_curve in zip(curves, values, strict=True)]
+
+
+def _table(pieces: list[Array]) -> Array:
+    """Pieces side by side, stored by columns as the passes read them."""
+    table = np.empty((sum(piece.shape[1] for piece in pieces), len(pieces[0]))).T
+    return np.concatenate(pieces, axis=1, out=table)
+
+
+def _labels(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any]]:
+    """Labels of a factor's columns: numbers, or text."""
+    found = []
+    for name in columns:
+        labels = frame[name].to_numpy()
+        if labels.dtype.kind not in "biuf":
+            text = np.array([isinstance(label, str) for label in labels], dtype=bool)
+            if text.any() and not text.all():
+                row = int(np.argmax(text != text[0]))
+                raise ValueError(
+                    f"Column {name!r} mixes text and numbers (rows 0 and {row}): make its groups one kind."
+                )
+            labels = labels.astype(object if text.all() else np.float64)
+        found.append(labels)
+    return found
+
+
+def _require_known(frame: "pd.DataFrame", expression: str, categories: list[Any]) -> None:
+    """Refuse a category that was not there in fit: formulaic would take it for the first one."""
+    name = expression if expression in frame.columns else columns_of(expression, list(frame.columns))[0]
+    unknown = ~frame[name].isin(categories).to_numpy()
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        known = ", ".join(repr(str(category)) for category in categories[:12])
+        raise ValueError(
+            f"Column {name!r} holds {str(frame[name].iloc[row])!r} in row {row}, a category that was not there in fit; "
+            f"there were {known}. A random effect, (1 | {name}), would take new levels."
+        )
+
+
+def _require_finite(table: Array, names: tuple[str, ...]) -> None:
+    """Refuse a transform that gives no finite number, such as the log of zero."""
+    for name, column in zip(names, table.T, strict=True):
+        if not np.isfinite(column.sum()) and not np.isfinite(column).all():
+            row = int(np.argmin(np.isfinite(column)))
+            raise ValueError(f"{name} is {column[row]} in row {row}: change the transform, or leave the row out.")
+
+
+def _formulaic(call: Callable[[], Any]) -> Any:
+    """Call formulaic; hand on its warnings as what they are here, errors in words."""
+    try:
+        with warnings.catch_warnings(), np.errstate(all="ignore"):  # what is not finite is named by its row later
+            warnings.simplefilter("ignore", RuntimeWarning)
+            return call()
+    except FormulaicError as error:
+        raise FormulaError(f"The formula can't be applied to the data: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,77 @@
+"""What the columns and factors of a design mean; shared by everything that fits and predicts."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.design.levels import UNSEEN, Levels
+from vbsvm.design.recipe import Recipe
+
+INTERCEPT = "(intercept)"
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class FactorPlan:
+    """A grouping factor: its columns, its levels, and which design columns multiply the effects of a level."""
+
+    columns: tuple[str, ...]
+    levels: Levels
+    effects: tuple[str, ...]
+    slopes: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """Names of its columns."""
+        return ":".join(self.columns)
+
+    @property
+    def size(self) -> int:
+        """Number of effects of all levels."""
+        return len(self.levels) * len(self.slopes)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """How a table and the levels of its rows become a design.
+
+    The design's columns are the intercept (if the recipe has one) and the table's columns, named here. The first
+    ``n_shown`` of these are the fixed effects that users see, then come the splines' columns, and the last
+    ``n_carried`` have no coefficients: only factors multiply them. The last of the factors is the arrow's tail.
+    """
+
+    recipe: Recipe
+    names: tuple[str, ...]
+    n_shown: int
+    factors: tuple[FactorPlan, ...] = ()
+    n_carried: int = 0
+
+    @property
+    def n_fixed(self) -> int:
+        """Design columns that have coefficients."""
+        return self.recipe.n_columns - self.n_carried
+
+    def first_effects(self) -> list[int]:
+        """Where each factor's effects begin among the coefficients."""
+        sizes = [factor.size for factor in self.factors]
+        return [self.n_fixed + sum(sizes[:k]) for k in range(len(sizes))]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """A table of numbers, and the level of each row in each factor (``UNSEEN`` where it was not there in fit)."""
+
+    table: NDArray[np.floating]
+    levels: tuple[NDArray[np.intp], ...] = ()
+
+    def first_unseen(self) -> tuple[int, int] | None:
+        """Factor and row of the first level that was not seen in fit."""
+        for factor, levels in enumerate(self.levels):
+            rows = np.flatnonzero(levels == UNSEEN)
+            if len(rows):
+                return factor, int(rows[0])
+        return None

@@ -1,0 +1,362 @@
+"""Read a formula: split it into its parts, and refuse whatever is not on the list before anything is evaluated.
+
+``outcome ~ fixed + s(x) + (effects | group)``. The fixed part and the effects are left to formulaic, which evaluates
+Python; so every factor in them is first read as a syntax tree, and only columns, numbers, strings, arithmetic and the
+functions listed here may stand in it. A formula can't run code.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+from formulaic import Formula
+from formulaic.errors import FormulaicError
+from formulaic.formula import SimpleFormula
+from formulaic.parser.types import Factor
+
+FUNCTIONS = frozenset(
+    [
+        "C",
+        "I",
+        "abs",
+        "bs",
+        "cc",
+        "center",
+        "cos",
+        "cr",
+        "cs",
+        "exp",
+        "exp2",
+        "exp10",
+        "expm1",
+        "log",
+        "log1p",
+        "log2",
+        "log10",
+        "poly",
+        "scale",
+        "sin",
+        "sqrt",
+        "standardize",
+        "tanh",
+    ]
+)
+CONTRASTS = frozenset(["treatment", "sum", "helmert", "diff", "poly", "sas"])
+# A basis of a billion columns is a typing error, or worse.
+LARGEST_SETTING = 1000
+SPLINE_SIZE = 20
+
+_ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Mod, ast.FloorDiv, ast.BitAnd, ast.BitOr)
+_LITERALS = (ast.List, ast.Tuple)
+_BACKTICKS = re.compile(r"`([^`]*)`")
+_OPENING, _CLOSING = "([{", ")]}"
+
+
+class FormulaError(ValueError):
+    """A formula that can't be read, or that may not be."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class GroupTerm:
+    """``(effects | columns)``: effects that vary together over the groups. ``written`` is the term as it was given."""
+
+    effects: str
+    columns: tuple[str, ...]
+    written: str
+
+    def __str__(self) -> str:
+        """The term in its normal form; the key of its prior."""
+        return f"({self.effects} | {':'.join(self.columns)})"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SplineTerm:
+    """``s(x, k=20)``: a smooth curve."""
+
+    expression: str
+    size: int
+
+    def __str__(self) -> str:
+        """The term in its normal form; the key of its prior."""
+        return f"s({self.expression})" if self.size == SPLINE_SIZE else f"s({self.expression}, k={self.size})"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A formula, read."""
+
+    text: str
+    outcome: str
+    fixed: str
+    splines: tuple[SplineTerm, ...]
+    groups: tuple[GroupTerm, ...]
+    columns: tuple[str, ...]
+
+
+def read(formula: str, data_columns: list[str]) -> Parts:
+    """Split a formula into its parts and check every one of them against the columns and the list."""
+    if not isinstance(formula, str):
+        raise TypeError(f"The formula must be text such as 'y ~ x + (1 | g)'; got {formula!r}.")
+    sides = _split(formula, "~")
+    if len(sides) != 2:
+        raise FormulaError(f"A formula has one ~ between the outcome and the rest: {formula!r} has {len(sides) - 1}.")
+    outcome = _column(sides[0][1], data_columns, "the outcome, left of ~,")
+    fixed, splines, groups = [], [], []
+    for sign, term in _split(sides[1][1], "+-"):
+        if _is_bar(term):
+            _require_plus(sign, term)
+            groups += _read_bar(term, data_columns)
+        elif re.match(r"s\s*\(", term) and _closes_at_end(term):
+            _require_plus(sign, term)
+            splines.append(_read_spline(term, data_columns))
+        else:
+            fixed.append((sign, term))
+    fixed = _expand_dot(fixed, data_columns, {outcome, *(name for group in groups for name in group.columns)})
+    fixed_text = " ".join(f"{sign} {term}" for sign, term in fixed).removeprefix("+ ")
+    fixed_text = fixed_text or "1"
+    used = [outcome, *_require_allowed(fixed_text, data_columns)]
+    for group in groups:
+        used += [*_require_allowed(group.effects, data_columns), *group.columns]
+    for spline in splines:
+        used += _require_allowed(spline.expression, data_columns)
+    _require_once([str(spline) for spline in splines])
+    if outcome in used[1:]:
+        raise FormulaError(f"The outcome {outcome!r} also stands on the right of ~.")
+    return Parts(
+        " ".join(formula.split()), outcome, fixed_text, tuple(splines), tuple(groups), tuple(dict.fromkeys(used))
+    )
+
+
+def normal_form(term: str) -> str:
+    """A term without blanks, interactions in the order of the alphabet: how priors' keys are compared."""
+    bare = re.sub(r"\s+", "", term)
+    return bare if bare.startswith("(") else ":".join(sorted(text for _, text in _split(bare, ":")))
+
+
+def _walk(text: str) -> Iterator[tuple[int, str, int]]:
+    """Yield place, character and depth of nesting; what stands in quotes or backticks has the depth 1 at least."""
+    depth, quote = 0, ""
+    for i, char in enumerate(text):
+        if quote:
+            yield i, char, depth + 1
+            quote = "" if char == quote else quote
+            continue
+        if char in "\"'`":
+            quote = char
+            yield i, char, depth + 1
+            continue
+        depth -= char in _CLOSING
+        if depth < 0:
+            raise FormulaError(f"A bracket is closed that was never opened, in {text!r}.")
+        yield i, char, depth
+        depth += char in _OPENING
+    if depth or quote:
+        raise FormulaError(f"A {'quote' if quote else 'bracket'} is not closed in {text!r}.")
+
+
+def _split(text: str, separators: str) -> list[tuple[str, str]]:
+    """Parts of a text between separators outside of brackets, each with the separator before it (+ for the first)."""
+    parts, begin, before = [], 0, separators[0]
+    for i, char, depth in _walk(text):
+        if depth == 0 and char in separators:
+            parts.append((before, text[begin:i].strip()))
+            begin, before = i + 1, char
+    parts.append((before, text[begin:].strip()))
+    if "+" in separators:
+        if not parts[0][1] and len(parts) > 1:
+            parts = parts[1:]
+        if any(not term for _, term in parts):
+            raise FormulaError(f"A term is missing beside + or - in {text.strip()!r}.")
+    return parts
+
+
+def _closes_at_end(term: str) -> bool:
+    """Whether the bracket that opens first closes at the very end."""
+    return term.endswith(")") and [i for i, char, depth in _walk(term) if char == ")" and depth == 0] == [len(term) - 1]
+
+
+def _is_bar(term: str) -> bool:
+    """Whether a term is (effects | group); a bar anywhere else is refused."""
+    bars = [depth for _, char, depth in _walk(term) if char == "|"]
+    if not bars:
+        return False
+    if term.startswith("(") and _closes_at_end(term) and set(bars) == {1}:
+        return True
+    if not re.match(r"[A-Za-z_]+\s*\(", term):
+        raise FormulaError(f"(effects | group) must stand alone, joined to the rest by +; {term!r} is not.")
+    return False
+
+
+def _require_plus(sign: str, term: str) -> None:
+    if sign == "-":
+        raise FormulaError(f"{term!r} can't be taken away: leave it out.")
+
+
+def _read_bar(term: str, data_columns: list[str]) -> list[GroupTerm]:
+    """(effects | group); a/b is a and a:b, and with two bars each effect is a term of its own."""
+    left, right = (part for _, part in _split(term[1:-1].replace("||", "|"), "|"))
+    if not left or not right:
+        raise FormulaError(f"{term!r} needs effects left of the bar and a group right of it, such as (1 | group).")
+    nested = [text for _, text in _split(right, "/")]
+    chains = [[text for _, text in _split(step, ":")] for step in nested]
+    names = [[_column(name, data_columns, f"the group in {term!r}") for name in chain] for chain in chains]
+    levels = [tuple(name for chain in names[: i + 1] for name in chain) for i in range(len(names))]
+    for columns in levels:
+        if len(set(columns)) < len(columns):
+            raise FormulaError(f"{term!r} names a column twice.")
+    effects = [" ".join(left.split())]
+    if "||" in term:
+        effects = ["1" if str(one) == "1" else f"0 + {one}" for one in _parsed(left)]
+    return [GroupTerm(of_term, columns, term) for columns in levels for of_term in effects]
+
+
+def _read_spline(term: str, data_columns: list[str]) -> SplineTerm:
+    inner = [text for _, text in _split(term[term.index("(") + 1 : -1], ",")]
+    size = SPLINE_SIZE
+    for setting in inner[1:]:
+        found = re.fullmatch(r"k\s*=\s*(\d+)", setting)
+        if not found or not 4 <= int(found[1]) <= LARGEST_SETTING:
+            raise FormulaError(f"{term!r}: s(x) takes one setting, k from 4 to {LARGEST_SETTING}, as in s(x, k=20).")
+        size = int(found[1])
+    if not inner[0]:
+        raise FormulaError(f"{term!r} needs a column, as in s(age).")
+    if not re.fullmatch(r"[A-Za-z_]\w*|`[^`]+`|[A-Za-z_]\w*\s*\(.*\)", inner[0]):
+        raise FormulaError(f"{term!r}: write I({inner[0]}) for arithmetic in a spline.")
+    return SplineTerm(inner[0], size)
+
+
+def _expand_dot(fixed: list[tuple[str, str]], data_columns: list[str], taken: set[str]) -> list[tuple[str, str]]:
+    """Replace . by all columns that are neither the outcome nor a group."""
+    expanded = []
+    for sign, term in fixed:
+        expanded += (
+            [(sign, f"`{name}`") for name in data_columns if name not in taken] if term == "." else [(sign, term)]
+        )
+    return expanded
+
+
+def _column(name: str, data_columns: list[str], what: str) -> str:
+    bare = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
+    if bare not in data_columns:
+        raise FormulaError(f"{what} must be a column; {bare!r} is none of {_listed(data_columns)}.")
+    return bare
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:12]))
+    return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def _require_once(terms: list[str]) -> None:
+    for term in terms:
+        if terms.count(term) > 1:
+            raise FormulaError(f"{term} occurs twice.")
+
+
+def _require_allowed(text: str, data_columns: list[str]) -> list[str]:
+    """Refuse a formula in which anything but columns, numbers and listed functions occurs; give the columns."""
+    used = []
+    for factor in (factor for term in _parsed(text) for factor in term.factors):
+        # What formulaic only looks up is a column, whatever its name; all else it would evaluate.
+        looked_up = factor.eval_method is Factor.EvalMethod.LOOKUP
+        used += (
+            [_column(factor.expr, data_columns, f"each name in {text!r}")]
+            if looked_up
+            else columns_of(factor.expr, data_columns)
+        )
+    return used
+
+
+def _parsed(text: str) -> SimpleFormula:
+    """Terms of a formula without ~; nothing is evaluated."""
+    try:
+        parsed = Formula.from_spec(text)
+    except (FormulaicError, SyntaxError) as error:
+        raise FormulaError(f"{text!r} can't be read: {str(error).splitlines()[0]}") from error
+    if not isinstance(parsed, SimpleFormula):
+        raise FormulaError(f"{text!r} has several parts; one is expected.")
+    return parsed
+
+
+def columns_of(expression: str, data_columns: list[str]) -> list[str]:
+    """Check one factor as a syntax tree; give the columns that occur in it."""
+    quoted: dict[str, str] = {}
+
+    def placeholder(found: re.Match[str]) -> str:
+        name = f"_column_{len(quoted)}_"
+        quoted[name] = found[1]
+        return name
+
+    try:
+        tree = ast.parse(_BACKTICKS.sub(placeholder, expression).strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise FormulaError(
+            f"{expression!r} is neither a column nor an expression. Put backticks around names with blanks or signs. "
+            f"Columns: {_listed(data_columns)}."
+        ) from error
+    return list(_check(tree.body, expression, quoted, data_columns))
+
+
+def _check(node: ast.AST, whole: str, quoted: dict[str, str], data_columns: list[str]) -> Iterator[str]:
+    """Walk the syntax tree, yield columns, and raise at the first thing that is not on the list."""
+
+    def inner(*nodes: ast.AST) -> Iterator[str]:
+        for child in nodes:
+            yield from _check(child, whole, quoted, data_columns)
+
+    match node:
+        case ast.Constant(value=bool() | int() | float() | str() | None):
+            pass
+        case ast.Name(id=name):
+            yield _column(
+                quoted.get(name, name), data_columns, f"{name!r} in {whole!r}" if name not in quoted else whole
+            )
+        case ast.Call(func=ast.Name(id=function), args=args, keywords=keywords) if function in FUNCTIONS:
+            if function in data_columns:
+                raise FormulaError(f"The column {function!r} hides the function of that name in {whole!r}: rename it.")
+            if function == "C" and not (args and isinstance(args[0], ast.Name)):
+                raise FormulaError(f"C(…) in {whole!r} takes a column.")
+            _require_small_settings(keywords, args[1:], whole)
+            yield from inner(*args, *(keyword.value for keyword in keywords if keyword.arg is not None))
+            if any(keyword.arg is None for keyword in keywords):
+                raise FormulaError(f"** in the call {whole!r} is not allowed.")
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="contr"), attr=name), args=args, keywords=keywords) if (
+            name in CONTRASTS and all(keyword.arg is not None for keyword in keywords)
+        ):
+            yield from inner(*args, *(keyword.value for keyword in keywords))
+        case ast.Call(func=ast.Name(id="s")):
+            raise FormulaError(f"s(…) must stand alone, joined to the rest by +; in {whole!r} it does not.")
+        case ast.Call(func=function):
+            called = ast.unparse(function)
+            raise FormulaError(f"{called!r} in {whole!r} is not a known function: {', '.join(sorted(FUNCTIONS))}, s.")
+        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _ARITHMETIC):
+            found = [*inner(left, right)]
+            texts = [side for side in (left, right) if isinstance(side, ast.Constant) and isinstance(side.value, str)]
+            if texts or (isinstance(op, ast.Pow) and not [*inner(left)]):
+                raise FormulaError(f"{ast.unparse(node)!r} in {whole!r} does not calculate with columns.")
+            yield from found
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
+            yield from inner(operand)
+        case ast.Compare(left=left, comparators=others, ops=ops) if not any(
+            isinstance(op, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for op in ops
+        ):
+            yield from inner(left, *others)
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            yield from inner(*elements)
+        case _:
+            raise FormulaError(
+                f"{ast.unparse(node)!r} in {whole!r} is not allowed: a formula takes columns, numbers, arithmetic and "
+                f"the functions {', '.join(sorted(FUNCTIONS))}, s. Add a column to the data for anything else."
+            )
+
+
+def _require_small_settings(keywords: list[ast.keyword], rest: list[ast.expr], whole: str) -> None:
+    for node in [*(keyword.value for keyword in keywords), *rest]:
+        too_large = isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value > LARGEST_SETTING
+        if too_large:
+            raise FormulaError(f"{ast.unparse(node)} in {whole!r} is too large; settings go up to {LARGEST_SETTING}.")

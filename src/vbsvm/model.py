@@ -1,0 +1,231 @@
+"""A model by formula: fixed effects, random effects of groups, and splines."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from vbsvm import intake
+from vbsvm.design import formula as formulas
+from vbsvm.design import frames, syntax
+from vbsvm.design.plan import INTERCEPT
+from vbsvm.fit.variational import Ending, Variational
+from vbsvm.parameters import require_flag
+from vbsvm.priors import Covariance, Normal, Prior, Ridge
+from vbsvm.results import Fit
+from vbsvm.source.memory import Grouping, Memory
+from vbsvm.spec import Block, Spec
+
+FIXED = "fixed"
+FIXED_PRIOR = Normal(1e8)
+
+
+@final
+class Model:
+    """A support vector machine by formula, with random effects and splines; nothing to tune.
+
+    Parameters
+    ----------
+    formula : str
+        For example ``"outcome ~ visit * treatment + s(age) + (1 + visit | patient)"``: numeric and categorical columns,
+        interactions, transforms such as ``log(x)``, ``poly(x, 2)`` or ``C(x)``; penalised splines ``s(x)``; effects of
+        groups ``(1 | g)``, ``(x | g)`` (correlated), ``(x || g)`` (not), nested ``(1 | a/b)``, crossed by a sum.
+    data : pandas or polars DataFrame, arrow table, or dict of columns
+        One row for each observation. The outcome may be text, bool or two numbers.
+    priors : dict, default None
+        Priors by term, such as ``{"(1 | g)": Ridge(2, 1), "s(age)": Normal(1e-4), "fixed": Ridge()}``. ``print(model)``
+        shows the keys. "fixed" stands for all fixed effects but the intercept that have no prior of their own; they
+        share it. By default fixed effects are Normal(1e8), terms with one effect Ridge(), with several Covariance().
+    standardize : bool, default True
+        Scale the columns to mean 0 and standard deviation 1 inside the fit. Coefficients are reported for the columns
+        as they came; priors speak of the scaled ones.
+    positive : label, default None
+        The level of the outcome that a positive score speaks for. None is the second in sorted order. With more than
+        two levels it is this one against the rest.
+    weights : str or array-like, default None
+        A column of the data, or one number a row: a weight of k counts as k equal rows.
+
+    Examples
+    --------
+    >>> from vbsvm import Model
+    >>> from vbsvm.datasets import load_toenail
+    >>> fit = Model("outcome ~ visit * treatment + (1 | patientID)", load_toenail()).fit()
+    >>> fit.random_effects().shape
+    (294, 2)
+    """
+
+    def __init__(
+        self,
+        formula: str,
+        data: Any,
+        priors: Mapping[str, Prior] | None = None,
+        *,
+        standardize: bool = True,
+        positive: Any = None,
+        weights: str | ArrayLike | None = None,
+    ) -> None:
+        require_flag("Model", standardize=standardize)
+        parts = syntax.read(formula, frames.names_of(data))
+        frame = frames.take(data, parts.columns)
+        self.formula = parts.text
+        self.classes, signs = intake.read_outcome(parts.outcome, frame[parts.outcome], positive)
+        counts = _read_weights(weights, data, len(frame))
+        if not counts.all():
+            kept = np.flatnonzero(counts)
+            frame, signs, counts = frame.take(kept).reset_index(drop=True), signs[kept], counts[kept]
+        intake.require_both_signs(signs, parts.outcome)
+        self._reader, encoded = formulas.learn(parts, frame, counts, bool(standardize))
+        plan = self._reader.plan
+        self.spec = Spec(tuple(_blocks(self._reader, dict(priors or {}))))
+        intake.require_moderate_core(plan)
+        groupings = tuple(
+            Grouping(levels, len(factor.levels), factor.slopes)
+            for factor, levels in zip(plan.factors, encoded.levels, strict=True)
+        )
+        self._source = Memory(encoded.table, signs, counts, plan.recipe, groupings, plan.n_carried)
+
+    def fit(self, inference: Variational | None = None) -> Fit:
+        """Fit the model; ``inference`` is ``Variational()`` unless it is given."""
+        inference = Variational() if inference is None else inference
+        if not isinstance(inference, Variational):
+            raise TypeError(f"inference must be an object such as Variational(), or None; got {inference!r}.")
+        outcome = inference.run(self.spec, self._source)
+        if outcome.ending is not Ending.CONVERGED:
+            warnings.warn(intake.why_not_converged("Model.fit", outcome, inference), ConvergenceWarning, stacklevel=2)
+        return Fit(self.spec, self._reader.plan, outcome, self.classes, self._reader)
+
+    def __repr__(self) -> str:
+        """The formula and the number of rows."""
+        return f"<Model {self.formula}: {self._source.n_rows} rows>"
+
+    def __str__(self) -> str:
+        """Formula, rows and classes, blocks with their sizes and priors, groups, and the keys of ``priors``."""
+        n_rows, n_positive = self._source.n_rows, int((self._source.signs > 0).sum())
+        negative, positive = (str(label) for label in self.classes)
+        lines = [
+            self.formula,
+            f"{n_rows} rows: {n_positive} of {positive} (+1), {n_rows - n_positive} of {negative} (−1)",
+            "",
+        ]
+        rows = [("block", "coefficients", "prior")]
+        rows += [(block.name, str(block.size), repr(block.prior)) for block in self.spec.blocks]
+        widths = [max(len(row[i]) for row in rows) for i in range(2)]
+        lines += [f"  {name:<{widths[0]}}  {size:>{widths[1]}}  {prior}" for name, size, prior in rows]
+        for grouping, factor in zip(self._source.groupings, self._reader.plan.factors, strict=True):
+            counts = np.bincount(grouping.index)
+            lines.append(f"{len(factor.levels)} groups in {factor.name}, of {counts.min()} to {counts.max()} rows")
+        return "\n".join([*lines, f"keys of priors: {', '.join(map(repr, _keys(self._reader)))}"])
+
+
+def _fixed_terms(reader: formulas.Reader) -> dict[str, slice]:
+    """Design columns of the intercept, of each fixed term, and of each spline's line."""
+    terms = {INTERCEPT: slice(0, 1)} if reader.fixed.has_intercept else {}
+    terms |= reader.fixed.terms
+    begin = len(reader.fixed.names)
+    for curve in reader.curves:
+        if curve.with_line:
+            terms[f"{curve.term} line"] = slice(begin, begin + 1)
+            begin += 1
+    return terms
+
+
+def _keys(reader: formulas.Reader) -> list[str]:
+    """What ``priors`` may name."""
+    groups = [str(effects.term) for effects in reader.effects]
+    return [FIXED, *_fixed_terms(reader), *(str(curve.term) for curve in reader.curves), *groups]
+
+
+def _blocks(reader: formulas.Reader, priors: Mapping[str, Prior]) -> list[Block]:
+    """One block for each term with a prior of its own, and one for all other fixed effects (Example 2)."""
+    given = _Given(priors)
+    blocks = [*_fixed_blocks(reader, given), *_spline_blocks(reader, given)]
+    for block in blocks:
+        if block.prior.of_groups:
+            raise ValueError(f"priors: {type(block.prior).__name__} is for effects of groups, not for {block.name!r}.")
+    blocks += _group_blocks(reader, given)
+    given.require_all_taken(_keys(reader))
+    return blocks
+
+
+def _fixed_blocks(reader: formulas.Reader, given: "_Given") -> list[Block]:
+    own, flat, shared = [], [], []
+    of_all = given.take(FIXED)
+    for name, columns in _fixed_terms(reader).items():
+        prior = given.take(name)
+        if prior is not None:
+            own.append(Block(name, (columns,), prior))
+        else:
+            (flat if of_all is None or name == INTERCEPT else shared).append(columns)
+    if of_all is not None:
+        if not shared:
+            raise ValueError("priors: 'fixed' is given, and no fixed effect is left for it.")
+        own.insert(0, Block(FIXED, _joined(shared), of_all))
+    return [Block("fixed effects", _joined(flat), FIXED_PRIOR), *own] if flat else own
+
+
+def _spline_blocks(reader: formulas.Reader, given: "_Given") -> list[Block]:
+    blocks, begin = [], reader.plan.n_shown + int(reader.plan.recipe.intercept)
+    for curve in reader.curves:
+        end = begin + curve.spline.n_columns
+        blocks.append(Block(str(curve.term), (slice(begin, end),), given.take(str(curve.term)) or Ridge()))
+        begin = end
+    return blocks
+
+
+def _group_blocks(reader: formulas.Reader, given: "_Given") -> list[Block]:
+    blocks = []
+    for effects in reader.effects:
+        first, factor = reader.plan.first_effects()[effects.factor], reader.plan.factors[effects.factor]
+        stop, q = first + factor.size, len(factor.slopes)
+        columns = tuple(slice(first + place, stop, q) for place in effects.places)
+        prior = given.take(str(effects.term), effects.term.written)
+        default = Ridge() if len(columns) == 1 else Covariance()
+        blocks.append(Block(str(effects.term), columns, default if prior is None else prior))
+    return blocks
+
+
+def _joined(columns: list[slice]) -> tuple[slice, ...]:
+    """Neighbouring slices made one."""
+    joined: list[slice] = []
+    for one in sorted(columns, key=lambda one: one.start):
+        if joined and joined[-1].stop == one.start:
+            joined[-1] = slice(joined[-1].start, one.stop)
+        else:
+            joined.append(one)
+    return tuple(joined)
+
+
+@final
+class _Given:
+    """The user's priors by term, in any way of writing it; knows which have been taken."""
+
+    def __init__(self, priors: Mapping[str, Prior]) -> None:
+        self._priors, self._taken = {}, set()
+        for key, prior in priors.items():
+            if not isinstance(prior, Prior):
+                raise TypeError(f"priors: {key!r} must be an object such as Ridge() or Normal(1.0); got {prior!r}.")
+            self._priors[syntax.normal_form(key)] = (key, prior)
+
+    def take(self, *names: str) -> Prior | None:
+        """The prior that was given for a term by one of its names."""
+        for name in names:
+            found = self._priors.get(syntax.normal_form(name))
+            if found is not None:
+                self._taken.add(found[0])
+                return found[1]
+        return None
+
+    def require_all_taken(self, keys: list[str]) -> None:
+        """Refuse a prior for a term that is not there."""
+        for key, _ in self._priors.values():
+            if key not in self._taken:
+                raise ValueError(f"priors: there is no term {key!r}; there are {', '.join(map(repr, keys))}.")
+
+
+def _read_weights(weights: str | ArrayLike | None, data: Any, n_rows: int) -> NDArray[np.float64]:
+    if isinstance(weights, str):
+        weights = frames.take(data, [weights])[weights].to_numpy()
+    return intake.read_weights(weights, n_rows)
