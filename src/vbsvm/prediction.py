@@ -74,5 +74,5 @@ def _seen_and_new(plan: FactorPlan, levels: Any, design: Array) -> tuple[Factor,
     """The factor with z = 0 in rows of new levels, so that they add nothing; and z of those rows alone."""
     z, new = design[:, plan.slopes], levels == UNSEEN
     if not new.any():
-        return Factor(levels, len(plan.levels), z), np.zeros_like(z)
-    return Factor(np.where(new, 0, levels), len(plan.levels), z * ~new[:, None]), z * new[:, None]
+        return Factor(levels, len(plan.levels), z, plan.slopes), np.zeros_like(z)
+    return Factor(np.where(new, 0, levels), len(plan.levels), z * ~new[:, None], plan.slopes), z * new[:, None]

@@ -47,9 +47,10 @@ class Spec:
         diagonal, couplings = np.empty(len(state.coefficients.mean)), []
         for block, scale in zip(self.blocks, state.scales, strict=True):
             precision = block.prior.precision(scale)
-            if not isinstance(precision, np.ndarray):
-                precision = np.diag(np.full(len(block.columns), precision))
             for j, left in enumerate(block.columns):
+                if not isinstance(precision, np.ndarray):
+                    diagonal[left] = precision
+                    continue
                 diagonal[left] = precision[j, j]
                 couplings += [(left, right, float(precision[j, k])) for k, right in enumerate(block.columns[:j])]
         return Precision(diagonal, tuple(coupling for coupling in couplings if coupling[2]))

@@ -36,6 +36,8 @@ def take(data: Any, columns: Sequence[str]) -> "pd.DataFrame":
         if name not in names:
             raise ValueError(f"The data have no column {name!r}; they have {', '.join(map(repr, names[:12]))}.")
     frame = pd.DataFrame({name: _column(data, name) for name in columns}, columns=list(columns))
+    if not columns and names:
+        frame = pd.DataFrame(index=range(len(_column(data, names[0]))))
     if len(frame) == 0:
         raise ValueError("The data have no rows.")
     for name in columns:

@@ -209,7 +209,7 @@ def _read_bar(term: str, data_columns: list[str]) -> list[GroupTerm]:
     for columns in levels:
         if len(set(columns)) < len(columns):
             raise FormulaError(f"{term!r} names a column twice.")
-    effects = [" ".join(left.split())]
+    effects = [re.sub(r"\s*\+\s*", " + ", " ".join(left.split()))]
     if "||" in term:
         effects = ["1" if str(one) == "1" else f"0 + {one}" for one in _parsed(left)]
     return [GroupTerm(of_term, columns, term) for columns in levels for of_term in effects]

@@ -53,13 +53,17 @@ def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
     stats, law = at.stats, at.state.coefficients
     if stats.curvature is None:
         return None
-    precision = spec.precision(at.state)
-    gradient = stats.cross - stats.gram.times(law.mean) - precision.times(law.mean)
-    step = stats.curvature.towards(stats.gram, damping).solve(gradient, precision)
-    if step is None:
-        return None
-    moved = stats.gram.conditional(stats.cross, precision).at(law.mean + step)
-    return update_priors(spec, State(moved, at.state.scales), expect)
+    curvature = stats.curvature.towards(stats.gram, damping)
+    residual = stats.cross - stats.gram.times(law.mean)
+    state = at.state
+    for _ in range(max(block.prior.rounds for block in spec.blocks)):
+        precision = spec.precision(state)
+        step = curvature.solve(residual - precision.times(law.mean), precision)
+        if step is None:
+            return None
+        moved = stats.gram.conditional(stats.cross, precision).at(law.mean + step)
+        state = update_priors(spec, State(moved, state.scales), expect)
+    return state
 
 
 @final

@@ -28,6 +28,7 @@ THREADED_SOLVE = 512
 # near the optimum even the paper's update may seem to lower it by as much as the second figure.
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 AT_REST = 1e-11
+FALLING = 0.2
 
 
 @final
@@ -59,7 +60,8 @@ class Variational(Parameters):
     Parameters
     ----------
     tol : float, default 1e-6
-        Stop when two accepted steps in a row raise the bound by less than this (in nats), or by less than rounding.
+        Stop when two accepted steps in a row raise the bound by less than this (in nats), or by less than rounding;
+        one step is enough where gains fell to a fifth and less from step to step.
     max_iter : int, default 2000
         Most passes over the data; steps that were tried and refused count.
     accelerate : bool, default True
@@ -104,7 +106,8 @@ class Variational(Parameters):
         strategy = Accelerated() if self.accelerate else Plain()
         at = _visit(spec, source, start, strategy)
         bounds = [at.bound] if math.isfinite(at.bound) else []
-        passes, small_steps, ending = 1, 0, Ending.OUT_OF_PASSES
+        gains: list[float] = []
+        passes, ending = 1, Ending.OUT_OF_PASSES
         try:
             while passes < max_passes and ending is Ending.OUT_OF_PASSES:
                 reached, tried = _step(spec, source, at, strategy, max_passes - passes)
@@ -114,8 +117,8 @@ class Variational(Parameters):
                 if gain >= 0:
                     at = reached
                     bounds.append(at.bound)
-                    small_steps = small_steps + 1 if gain < noise else 0
-                    if small_steps == 2:
+                    gains.append(gain)
+                    if _stands_still(gains, noise):
                         ending = Ending.CONVERGED
                 elif passes < max_passes:
                     at_rest = gain >= -max(tol, AT_REST * abs(at.bound))
@@ -151,6 +154,15 @@ def _step(spec: Spec, source: Source, at: Visited, strategy: Strategy, passes_le
                 return reached, tried
     assert best is not None  # every strategy yields the paper's update at least
     return best, tried
+
+
+def _stands_still(gains: list[float], noise: float) -> bool:
+    """Whether two steps in a row gained next to nothing; or one, after gains that fell to a fifth and less."""
+    small = [gain < noise for gain in gains[-2:]]
+    if not small or not small[-1]:
+        return False
+    falling = len(gains) > 2 and gains[-1] < FALLING * gains[-2] and gains[-2] < FALLING * gains[-3]
+    return len(small) == 2 and (all(small) or falling)
 
 
 def _visit(spec: Spec, source: Source, state: State, strategy: Strategy) -> Visited:

@@ -11,11 +11,10 @@ from itertools import accumulate, pairwise
 from typing import Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
 from vbsvm.layout.base import PointLaw, Precision
-from vbsvm.layout.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows
+from vbsvm.layout.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows, upper_triangle
 from vbsvm.layout.factors import Factor
 
 
@@ -64,14 +63,16 @@ class ArrowRows:
         """A = CᵀWC of the core, B_g = Z_gᵀW_gC_g, and Z_gᵀW_gZ_g."""
         C, tail = self.dense.design, self.tail
         shapes = tuple(factor.shape for factor in self.factors)
-        corner = tail.with_columns(w, tail.z)
+        border = tail.with_columns(w, C)
+        own = max(tail.slopes) < C.shape[1]  # then Z is a part of C, and its sums are there already
+        corner = border[:, :, tail.slopes] if own else tail.with_columns(w, tail.z)
         if not shapes:
-            return ArrowGram(self.dense.gram(w), tail.with_columns(w, C), corner, shapes)
+            return ArrowGram(self.dense.gram(w), border, corner, shapes)
         dense, *places = _places(C.shape[1], shapes)
         n_core = places[-1].stop
-        A, border = np.empty((n_core, n_core)), np.empty((*tail.shape, n_core))
+        A, with_dense, border = np.empty((n_core, n_core)), border, np.empty((*tail.shape, n_core))
         A[dense, dense] = self.dense.gram(w).matrix
-        border[:, :, dense] = tail.with_columns(w, C)
+        border[:, :, dense] = with_dense
         for k, (factor, here) in enumerate(zip(self.factors, places, strict=True)):
             A[here, dense] = factor.with_columns(w, C).reshape(factor.size, -1)
             A[dense, here] = A[here, dense].T
@@ -111,33 +112,44 @@ class ArrowGram:
     def times(self, theta: Array) -> Array:
         """Multiply by [x; u]."""
         x, u = self._split(theta)
-        head = self.core.times(x) + u.ravel() @ self._flat_border
-        tail = self._flat_border @ x + np.einsum("gqr,gr->gq", self.corner, u).ravel()
+        border = _flat(self.border)
+        head = self.core.times(x) + u.ravel() @ border
+        tail = border @ x + _times(self.corner, u[:, :, None]).ravel()
         return np.concatenate([head, tail])
 
     def conditional(self, cross: Array, precision: Precision) -> "ArrowGaussian":
         """The law of [x; u]: D_g is eliminated first, then the core is dense (Algorithm 2, lines 2 and 3)."""
-        n_core = self.border.shape[2]
-        r_x, r_u = self._split(cross)
-        own, of_groups = self._split_precision(precision)
-        root = _inverse_root(self.corner + of_groups)
-        half = root.transpose(0, 2, 1) @ self.border
-        tail = half.reshape(-1, n_core)
-        reduced = np.einsum("grq,gr->gq", root, r_u)  # D_g = R⁻ᵀR⁻¹, so this is half of D_g⁻¹r_g
-        core = DenseGram(self.core.matrix - tail.T @ tail).conditional(r_x - reduced.ravel() @ tail, own)
-        effects = np.einsum("gqr,gr->gq", root, reduced - (tail @ core.mean).reshape(reduced.shape))
-        return ArrowGaussian(core, effects, root, root @ half, self.shapes)
+        own, root, half = self._eliminate(precision)
+        r_x, reduced = self._reduce(cross, root, half)
+        core = self._without_groups(half).conditional(r_x, own)
+        return ArrowGaussian(core, _effects(root, half, reduced, core.mean), root, _times(root, half), self.shapes)
 
     def solve(self, right: Array, precision: Precision) -> Array | None:
         """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
         try:
-            return self.conditional(right, precision).mean
-        except (FloatingPointError, np.linalg.LinAlgError):
+            own, root, half = self._eliminate(precision)
+        except np.linalg.LinAlgError:
             return None
+        r_x, reduced = self._reduce(right, root, half)
+        x = self._without_groups(half).solve(r_x, own)
+        return None if x is None else np.concatenate([x, _effects(root, half, reduced, x).ravel()])
 
-    @property
-    def _flat_border(self) -> Array:
-        return self.border.reshape(-1, self.border.shape[2])
+    def _eliminate(self, precision: Precision) -> tuple[Precision, Array, Array]:
+        """Λ of the core, roots R_g of D_g⁻¹ = R_gR_gᵀ, and R_gᵀB_g."""
+        own, of_groups = self._split_precision(precision)
+        root = _inverse_root(self.corner + of_groups)
+        return own, root, _times(root.transpose(0, 2, 1), self.border)
+
+    def _reduce(self, right: Array, root: Array, half: Array) -> tuple[Array, Array]:
+        """Right side of the core, r_x − Σ E_gᵀr_g, and R_gᵀr_g."""
+        r_x, r_u = self._split(right)
+        reduced = _times(root.transpose(0, 2, 1), r_u[:, :, None])[:, :, 0]
+        return r_x - reduced.ravel() @ _flat(half), reduced
+
+    def _without_groups(self, half: Array) -> DenseGram:
+        """A − Σ B_gᵀE_g."""
+        tail = _flat(half)
+        return DenseGram(self.core.matrix - tail.T @ tail)
 
     def _split(self, theta: Array) -> tuple[Array, Array]:
         n_core, q = self.border.shape[2], self.border.shape[1]
@@ -147,7 +159,7 @@ class ArrowGram:
         """Λ of the core, and of each group's effects (m × q × q)."""
         n_core, q = self.border.shape[2], self.border.shape[1]
         own, diagonals = self._split(precision.diagonal)
-        of_groups = diagonals[:, :, None] * np.eye(q)
+        of_groups = diagonals[:, :, None] if q == 1 else diagonals[:, :, None] * np.eye(q)
         of_core = []
         for left, right, value in precision.couplings:
             if left.start < n_core:
@@ -177,7 +189,7 @@ class ArrowGaussian:
     @cached_property
     def effect_covariances(self) -> Array:
         """Var(u_g) = D_g⁻¹ + E_gΣE_gᵀ, m × q × q."""
-        own, through_core = self.root, self.link @ self.core.root
+        own, through_core = self.root, (_flat(self.link) @ self.core.root).reshape(self.link.shape)
         if own.shape[1] == 1:
             return np.square(own) + np.einsum("gqp,gqp->g", through_core, through_core)[:, None, None]
         return own @ own.transpose(0, 2, 1) + through_core @ through_core.transpose(0, 2, 1)
@@ -206,7 +218,8 @@ class ArrowGaussian:
         """Means, variances and covariances, ready to be looked up by level."""
         n_dense = len(self.core.mean) - sum(m * q for m, q in self.shapes)
         dense, *places = _places(n_dense, self.shapes)
-        Sigma, with_core = self.core.covariance, -(self.link @ self.core.covariance)
+        Sigma = self.core.covariance
+        with_core = -(_flat(self.link) @ Sigma).reshape(self.link.shape)
         factors, pairs = [], {}
         for k, (here, (m, q)) in enumerate(zip(places, self.shapes, strict=True)):
             own = np.einsum("gqgr->gqr", Sigma[here, here].reshape(m, q, m, q))
@@ -246,24 +259,25 @@ class ArrowGaussian:
 
     def pack(self) -> Array:
         """The packed core, effects, the triangles of the groups' roots with logs on the diagonal, and the links."""
-        q = self.effects.shape[1]
-        triangles = self.root[:, *np.triu_indices(q)]
-        diagonal = _diagonal(q)
+        m, q = self.effects.shape
+        flat, diagonal = upper_triangle(q)
+        triangles = self.root.reshape(m, q * q)[:, flat]
         triangles[:, diagonal] = np.log(triangles[:, diagonal])
         return np.concatenate([self.core.pack(), self.effects.ravel(), triangles.ravel(), self.link.ravel()])
 
     def unpack(self, numbers: Array) -> "ArrowGaussian":
         """Make the law that packs to these numbers."""
         m, q = self.effects.shape
-        ends = np.cumsum([self.core.packed_size, m * q, m * q * (q + 1) // 2])
-        core, effects, triangles, link = np.split(numbers, ends)
-        triangles = triangles.reshape(m, -1).copy()
-        diagonal = _diagonal(q)
+        flat, diagonal = upper_triangle(q)
+        at_effects = self.core.packed_size
+        at_triangles = at_effects + m * q
+        at_link = at_triangles + m * len(flat)
+        triangles = numbers[at_triangles:at_link].reshape(m, -1).copy()
         triangles[:, diagonal] = np.exp(triangles[:, diagonal])
-        root = np.zeros_like(self.root)
-        root[:, *np.triu_indices(q)] = triangles
-        link = link.reshape(self.link.shape)
-        return ArrowGaussian(self.core.unpack(core), effects.reshape(m, q), root, link, self.shapes)
+        root = np.zeros((m, q * q))
+        root[:, flat] = triangles
+        effects, link = numbers[at_effects:at_triangles].reshape(m, q), numbers[at_link:].reshape(self.link.shape)
+        return ArrowGaussian(self.core.unpack(numbers[:at_effects]), effects, root.reshape(m, q, q), link, self.shapes)
 
 
 @final
@@ -291,8 +305,12 @@ class ArrowMessage:
         factors = (*rows.factors, rows.tail)
         for factor, law in zip(factors, self.factors, strict=True):
             f += factor.scores(law.effects)
-            v += factor.scores_of_rows(2 * _each_times(factor.of_rows(law.with_dense), rows.dense.design))
-            v += factor.scores_of_rows(_each_times(factor.of_rows(law.variances), factor.z))
+            with_dense = 2 * law.with_dense
+            if max(factor.slopes) < with_dense.shape[2]:  # then zᵀVz is another product with dense columns
+                with_dense[:, :, factor.slopes] += law.variances
+            else:
+                v += factor.scores_of_rows(_each_times(factor.of_rows(law.variances), factor.z))
+            v += factor.scores_of_rows(_each_times(factor.of_rows(with_dense), rows.dense.design))
         for (k, j), covariances in self.pairs.items():
             one, other = factors[k], factors[j]
             looked_up = covariances[one.levels, :, other.levels]
@@ -313,14 +331,25 @@ def _places(n_dense: int, shapes: tuple[tuple[int, int], ...]) -> list[slice]:
     return [slice(begin, end) for begin, end in pairwise(ends)]
 
 
+def _flat(blocks: Array) -> Array:
+    """The groups' blocks, one below the other."""
+    m, q, n_core = blocks.shape
+    return blocks.reshape(m * q, n_core)
+
+
+def _times(left: Array, right: Array) -> Array:
+    """Product of each group's matrices; with one effect these are numbers, and plain multiplication is quicker."""
+    return left * right if left.shape[1] == 1 else left @ right
+
+
+def _effects(root: Array, half: Array, reduced: Array, x: Array) -> Array:
+    """u_g = D_g⁻¹(r_g − B_gx)."""
+    rest = reduced - (_flat(half) @ x).reshape(reduced.shape)
+    return _times(root, rest[:, :, None])[:, :, 0]
+
+
 def _inverse_root(D: Array) -> Array:
     """R_g, upper triangular, with D_g⁻¹ = R_gR_gᵀ."""
     if D.shape[1] == 1:
         return np.sqrt(1.0 / D)
     return np.linalg.inv(np.linalg.cholesky(D)).transpose(0, 2, 1).astype(np.float64, copy=False)
-
-
-def _diagonal(q: int) -> NDArray[np.intp]:
-    """Positions of the diagonal within the packed upper triangle."""
-    rows, columns = np.triu_indices(q)
-    return np.flatnonzero(rows == columns)

@@ -68,6 +68,8 @@ class DenseGram:
 
     def conditional(self, cross: Array, precision: Precision) -> "DenseGaussian":
         """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
+        if not len(cross):  # a model may have random effects alone; LAPACK takes no empty matrix
+            return DenseGaussian(cross, self.matrix)
         lower = _cholesky(_plus(self.matrix, precision))
         inverse, _ = _trtri(lower, lower=1, overwrite_c=1)
         root = inverse.T
@@ -141,7 +143,7 @@ class DenseGaussian:
 
     def pack(self) -> Array:
         """Mean and the upper triangle of the root, its diagonal as logs: every vector is a valid law."""
-        flat, diagonal = _triangle(len(self.mean))
+        flat, diagonal = upper_triangle(len(self.mean))
         triangle = self.root.ravel()[flat]
         triangle[diagonal] = np.log(triangle[diagonal])
         return np.concatenate([self.mean, triangle])
@@ -155,7 +157,7 @@ class DenseGaussian:
     def unpack(self, numbers: Array) -> "DenseGaussian":
         """Make the law that packs to these numbers."""
         size = len(self.mean)
-        flat, diagonal = _triangle(size)
+        flat, diagonal = upper_triangle(size)
         triangle = numbers[size:].copy()
         triangle[diagonal] = np.exp(triangle[diagonal])
         root = np.zeros(size * size)
@@ -210,7 +212,7 @@ def _times_upper_triangle(left: Array, upper: Array, out: Array) -> None:
 
 
 @lru_cache(maxsize=16)
-def _triangle(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def upper_triangle(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Flat positions of the upper triangle, and of the diagonal within them."""
     rows, columns = np.triu_indices(size)
     return rows * size + columns, np.flatnonzero(rows == columns)

@@ -16,11 +16,15 @@ from vbsvm.arrays import Array
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Factor:
-    """The level of each row, and the columns z (rows × q) that multiply the level's effects."""
+    """The level of each row, and the columns z (rows × q) that multiply the level's effects.
+
+    ``slopes`` says which of the design's columns these are.
+    """
 
     levels: NDArray[np.intp]
     n_levels: int
     z: Array
+    slopes: tuple[int, ...]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -46,7 +50,10 @@ class Factor:
 
     def cross(self, u: Array) -> Array:
         """Zᵀu by level, levels × q."""
-        return np.stack([self._sum(u * z) for z in self.z.T], axis=1)
+        sums = np.empty((self.z.shape[1], self.n_levels))
+        for j, z in enumerate(self.z.T):
+            sums[j] = self._sum(u * z)
+        return sums.T
 
     def with_columns(self, w: Array, columns: Array) -> Array:
         """ZᵀWC by level, levels × q × columns."""

@@ -26,6 +26,9 @@ class Prior(Parameters, ABC):
     of_groups: ClassVar[bool] = False
     """Whether the scale is the covariance matrix of a group's effects, so that other blocks have no use for it."""
 
+    rounds: ClassVar[int] = 1
+    """How often a Newton step updates coefficients and scale against each other before the next pass over the rows."""
+
     @abstractmethod
     def start(self, width: int) -> ScaleLaw:
         """Law of the scale before the first sweep."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -12,7 +13,7 @@ from vbsvm.design.recipe import Recipe, weighted_rows
 from vbsvm.layout.arrow import ArrowRows
 from vbsvm.layout.dense import DenseRows
 from vbsvm.layout.factors import Factor
-from vbsvm.rowblocks import block_rows, fold
+from vbsvm.rowblocks import block_rows, fold, single_threaded_blas
 from vbsvm.stats import Stats
 
 
@@ -32,11 +33,11 @@ class Grouping:
 
     def factor(self, where: slice, kept: Any, design: Array) -> Factor:
         """The factor in a block of rows."""
-        return Factor(self.index[where][kept], self.n_groups, design[:, self.slopes])
+        return Factor(self.index[where][kept], self.n_groups, design[:, self.slopes], self.slopes)
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Memory:
     """An array, its labels ±1 and its weights; the array is read in blocks and never copied as a whole.
 
@@ -58,25 +59,38 @@ class Memory:
 
     def fold(self, kernel: Callable[[Any], Stats]) -> Stats:
         """Sum the kernel over row blocks, in threads where there is enough to do."""
-        n_rows, n_fixed = len(self.X), self.recipe.n_columns - self.n_carried
-        size = self._block_rows()
+        n_rows, size = len(self.X), self._block_rows()
+        if n_rows <= size:
+            with single_threaded_blas():
+                return kernel(self._only_block)
 
         def for_a_thread() -> Callable[[int, slice], Stats]:
-            design, scratch = self.recipe.work_space(min(n_rows, size)), self.recipe.work_space(min(n_rows, size))
-
-            def for_a_block(index: int, where: slice) -> Stats:
-                raw, weights, kept = weighted_rows(self.X, self.weights, where)
-                encoded = self.recipe.encode(raw, design)
-                fixed, room = encoded[:, :n_fixed], scratch[: len(encoded), :n_fixed]
-                rows = DenseRows(index, fixed, self.signs[where][kept], weights, room)
-                if not self.groupings:
-                    return kernel(rows)
-                *factors, tail = (grouping.factor(where, kept, encoded) for grouping in self.groupings)
-                return kernel(ArrowRows(rows, tuple(factors), tail))
-
-            return for_a_block
+            rows_of = self._encoder(size)
+            return lambda index, where: kernel(rows_of(index, where))
 
         return fold(n_rows, size, for_a_thread)
+
+    @cached_property
+    def _only_block(self) -> Any:
+        """All rows of a small table: encoded once, as they need no more room than one block's work space."""
+        return self._encoder(len(self.X))(0, slice(0, len(self.X)))
+
+    def _encoder(self, size: int) -> Callable[[int, slice], Any]:
+        """Give a function that encodes a block of rows into work space of its own."""
+        design, scratch = self.recipe.work_space(size), self.recipe.work_space(size)
+        n_fixed = self.recipe.n_columns - self.n_carried
+
+        def rows_of(index: int, where: slice) -> Any:
+            raw, weights, kept = weighted_rows(self.X, self.weights, where)
+            encoded = self.recipe.encode(raw, design)
+            room = scratch[: len(encoded), :n_fixed]
+            rows = DenseRows(index, encoded[:, :n_fixed], self.signs[where][kept], weights, room)
+            if not self.groupings:
+                return rows
+            *factors, tail = (grouping.factor(where, kept, encoded) for grouping in self.groupings)
+            return ArrowRows(rows, tuple(factors), tail)
+
+        return rows_of
 
     def _block_rows(self) -> int:
         """Rows in a block: with groups so many that adding two blocks' sums costs little beside forming them."""
