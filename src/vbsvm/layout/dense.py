@@ -77,6 +77,8 @@ class DenseGram:
 
     def solve(self, right: Array, precision: Precision) -> Array | None:
         """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        if not len(right):
+            return right
         _, solution, info = _posv(_plus(self.matrix, precision), right, lower=1, overwrite_a=1)
         return solution if info == 0 else None
 

@@ -1,0 +1,305 @@
+"""Formulas: what they take, what they refuse before anything is evaluated, and what is learned once."""
+
+from contextlib import suppress
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.interpolate import BSpline
+
+from vbsvm.design import formula as formulas
+from vbsvm.design import frames, syntax
+from vbsvm.design.basis import Spline
+from vbsvm.design.levels import UNSEEN, Levels
+from vbsvm.design.plan import INTERCEPT
+from vbsvm.design.syntax import FormulaError
+
+COLUMNS = ["y", "x", "z", "g", "h", "my col", "age"]
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "y": rng.random(60) < 0.5,
+            "x": rng.normal(size=60) * 3 + 100,
+            "z": rng.gamma(1.0, size=60),
+            "g": rng.integers(0, 6, size=60),
+            "h": rng.choice(["a", "b", "c"], size=60),
+            "my col": rng.normal(size=60),
+        }
+    )
+
+
+def learn(text, frame, standardize=True):
+    parts = syntax.read(text, list(frame.columns))
+    return formulas.learn(parts, frames.take(frame, parts.columns), np.ones(len(frame)), standardize)
+
+
+@pytest.mark.parametrize(
+    ("text", "fixed", "splines", "groups"),
+    [
+        ("y ~ x*z + (1|g)", "x*z", [], ["(1 | g)"]),
+        ("y~x+(x|g)+(1+z||h) - 1", "x - 1", [], ["(x | g)", "(1 | h)", "(0 + z | h)"]),
+        ("y ~ s(age) + s(x, k=8) + log(`my col`)", "log(`my col`)", ["s(age)", "s(x, k=8)"], []),
+        ("y ~ (1 | g/h)", "1", [], ["(1 | g)", "(1 | g:h)"]),
+        ("y ~ 0 + x + (0+x|g:h)", "0 + x", [], ["(0 + x | g:h)"]),
+        ("y ~ (x + z)**2 + (x*z || g)", "(x + z)**2", [], ["(1 | g)", "(0 + x | g)", "(0 + z | g)", "(0 + x:z | g)"]),
+        ("y ~ -1 + x", "- 1 + x", [], []),
+        ("y ~ . + (1|g/h)", "`x` + `z` + `my col` + `age`", [], ["(1 | g)", "(1 | g:h)"]),
+        ("y ~ C(h, contr.treatment('b')) + I(x | z)", "C(h, contr.treatment('b')) + I(x | z)", [], []),
+        ("y ~ s(I(x / 2)) + I(x > 3)", "I(x > 3)", ["s(I(x / 2))"], []),
+    ],
+)
+def test_a_formula_is_split_into_its_parts(text, fixed, splines, groups):
+    parts = syntax.read(text, COLUMNS)
+    assert parts.outcome == "y"
+    assert parts.fixed == fixed
+    assert [str(term) for term in parts.splines] == splines
+    assert [str(term) for term in parts.groups] == groups
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "{__import__('os').system('touch HIT')}",
+        "__import__('os').system('touch HIT')",
+        'eval(\'open("HIT", "w")\')',
+        'exec(\'open("HIT", "w")\')',
+        "open('HIT', 'w')",
+        "log(open('HIT', 'w'))",
+        "x.__class__",
+        "I(x.__class__.__mro__)",
+        "I([c for c in x])",
+        "I((lambda: x)())",
+        "I(x if open('HIT', 'w') else z)",
+        'I(f\'{open("HIT", "w")}\')',
+        "I((q := open('HIT', 'w')))",
+        "np.log(x)",
+        "x.to_csv('HIT')",
+        "I(x.to_csv)",
+        "log(x)(open('HIT', 'w'))",
+        "C(x)[0]",
+        "log(*x)",
+        "log(**x)",
+        "I(9 ** 9 ** 9)",
+        "I('a' * 10)",
+        "bs(x, df=100000000)",
+        "poly(x, 100000000)",
+        "lag(x)",
+        "Q('x')",
+        "hashed(x)",
+        "I(await_ or x)",
+        "I(x in z)",
+        "I(x and z)",
+        "I({1: x})",
+        "I(x[0])",
+        "I(x @ z)",
+        "`__import__('os')`",
+        "C(open('HIT', 'w'))",
+        "C(x, contr.__class__())",
+        "s(open('HIT', 'w'))",
+        "s(__import__('os').system('touch HIT'))",
+    ],
+)
+@pytest.mark.parametrize("place", ["y ~ {}", "y ~ x + {} + (1 | g)", "y ~ x:{}", "y ~ (1 + {} | g)", "y ~ ({} || g)"])
+def test_a_formula_runs_no_code(attack, place, frame, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FormulaError):
+        learn(place.format(attack), frame)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_column_with_the_name_of_code_is_a_column_in_backticks_and_code_without(frame, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = "open('HIT', 'w')"
+    frame[code] = frame["x"]
+    for text in (f"y ~ {code}", f"y ~ x + {{{code}}}", f"y ~ {code} + `{code}`", f"y ~ `{code}` + {code}"):
+        with suppress(FormulaError):
+            learn(text, frame)
+        assert list(tmp_path.iterdir()) == []
+    _, encoded = learn(f"y ~ `{code}`", frame)
+    np.testing.assert_array_equal(encoded.table[:, 0], frame["x"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_of_the_callers_scope_are_not_seen(frame):
+    elsewhere = frame["x"]
+    with pytest.raises(FormulaError, match="'elsewhere' is none of 'y', 'x'"):
+        learn("y ~ elsewhere", frame)
+    assert len(elsewhere) == 60
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("y", "one ~"),
+        ("y ~ x ~ z", "one ~"),
+        ("~ x", "the outcome, left of ~, must be a column; '' is none of"),
+        ("log(y) ~ x", "the outcome, left of ~, must be a column; 'log\\(y\\)'"),
+        ("y | z ~ x", "the outcome, left of ~"),
+        ("y ~ x +", "A term is missing"),
+        ("y ~ x + (1 | g", "A bracket is not closed"),
+        ("y ~ x) + z", "A bracket is closed that was never opened"),
+        ("y ~ 'x", "A quote is not closed"),
+        ("y ~ (1 | g)*x", r"\(effects \| group\) must stand alone"),
+        ("y ~ x:(1 | g)", r"\(effects \| group\) must stand alone"),
+        ("y ~ x - (1 | g)", "can't be taken away"),
+        ("y ~ x - s(z)", "can't be taken away"),
+        ("y ~ (1 | nope)", r"the group in '\(1 \| nope\)' must be a column; 'nope' is none of"),
+        ("y ~ ( | g)", "needs effects left of the bar"),
+        ("y ~ (1 | )", "needs effects left of the bar"),
+        ("y ~ (1 | g/g)", "names a column twice"),
+        ("y ~ nope", "'nope' is none of"),
+        ("y ~ log(nope)", "'nope' is none of"),
+        ("y ~ x:s(z)", "must stand alone"),
+        ("y ~ s()", "needs a column"),
+        ("y ~ s(x, k=2)", "k from 4 to 1000"),
+        ("y ~ s(x, df=5)", "takes one setting"),
+        ("y ~ s(x/2)", r"write I\(x/2\)"),
+        ("y ~ s(x) + s(x)", "occurs twice"),
+        ("y ~ y + x", "also stands on the right"),
+        ("y ~ my col", "'my col' can't be read"),
+        ("y ~ C(x + 1)", "takes a column"),
+    ],
+)
+def test_what_is_wrong_with_a_formula_is_said(text, message, frame):
+    with pytest.raises(FormulaError, match=message):
+        syntax.read(text, list(frame.columns))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("y ~ (0 | g)", "has no effects"),
+        ("y ~ (1 | g) + (x | g)", r"The effect \(intercept\) of g occurs in two terms"),
+        ("y ~ s(h)", "needs one column of numbers"),
+        ("y ~ log(x - 100)", r"log\(x - 100\) is (nan|-inf) in row"),
+        ("y ~ s(I(g > 2))", "at least 4 distinct values; there are 2"),
+    ],
+)
+def test_what_does_not_fit_the_data_is_said(text, message, frame):
+    with pytest.raises(ValueError, match=message):
+        learn(text, frame)
+
+
+def test_a_formula_that_is_no_text_and_data_that_are_no_frame_are_refused(frame):
+    with pytest.raises(TypeError, match="must be text"):
+        syntax.read(3, ["y"])
+    with pytest.raises(TypeError, match="must be a data frame"):
+        frames.names_of(np.ones((3, 2)))
+    with pytest.raises(ValueError, match="two columns of the name 'x'"):
+        frames.names_of(pd.concat([frame, frame[["x"]]], axis=1))
+    with pytest.raises(FormulaError, match="hides the function"):
+        learn("y ~ log(x)", frame.assign(log=1.0))
+
+
+def test_transforms_levels_and_knots_are_learned_once(frame):
+    text = "y ~ scale(x) + poly(x, 2) + h + s(z) + center(x):h + (scale(z) | g) + (1 | h)"
+    reader, encoded = learn(text, frame)
+    part = frame.iloc[10:13].drop(columns="y")
+    again = reader.read(part)
+    np.testing.assert_allclose(again.table, encoded.table[10:13], atol=1e-10)
+    for one, other in zip(again.levels, encoded.levels, strict=True):
+        np.testing.assert_array_equal(one, other[10:13])
+
+
+def test_an_unknown_category_is_refused_and_an_unknown_group_is_not(frame):
+    reader, _ = learn("y ~ x + h + (1 | g)", frame)
+    new = frame.head(3).assign(g=[0, 77, 1])
+    np.testing.assert_array_equal(reader.read(new).levels[0] == UNSEEN, [False, True, False])
+    with pytest.raises(ValueError, match="Column 'h' holds 'q' in row 1, a category that was not there in fit"):
+        reader.read(new.assign(h=["a", "q", "b"]))
+    reader, _ = learn("y ~ C(g)", frame)
+    with pytest.raises(ValueError, match="Column 'g' holds '77' in row 1"):
+        reader.read(new)
+
+
+def test_missing_values_and_columns_are_named_with_their_rows(frame):
+    reader, _ = learn("y ~ x + h + (1 | g)", frame)
+    for name in ("x", "h", "g"):
+        holes = frame.astype({name: object})
+        holes.loc[[3, 7], name] = None
+        with pytest.raises(ValueError, match=f"Column '{name}' has no value in rows 3, 7"):
+            reader.read(holes)
+        with pytest.raises(ValueError, match=f"Column '{name}' has no value in rows 3, 7"):
+            learn("y ~ x + h + (1 | g)", holes)
+    with pytest.raises(ValueError, match="no column 'x'; they have 'y', 'z'"):
+        reader.read(frame.drop(columns="x"))
+    with pytest.raises(ValueError, match="holds dates or times"):
+        learn("y ~ x", frame.assign(x=pd.Timestamp("2020-01-01")))
+    with pytest.raises(ValueError, match="no rows"):
+        reader.read(frame.head(0))
+    with pytest.raises(ValueError, match=r"mixes text and numbers \(rows 0 and 1\)"):
+        learn("y ~ (1 | g)", frame.assign(g=["a", *frame["g"][1:]]))
+
+
+def test_slopes_share_the_columns_of_the_fixed_effects_or_bring_their_own(frame):
+    shared, _ = learn("y ~ x + (x | g)", frame)
+    assert shared.plan.n_carried == 0
+    assert shared.plan.factors[0].slopes == (0, 1)
+    own, encoded = learn("y ~ z + (x | g)", frame)
+    assert own.plan.n_carried == 1
+    assert own.plan.factors[0].slopes == (0, 2)
+    np.testing.assert_array_equal(encoded.table[:, 1], frame["x"])
+    assert own.plan.recipe.centre[1] == pytest.approx(frame["x"].mean())
+    through_origin, _ = learn("y ~ x + (0 + x | g)", frame)  # not centred, so another column than the fixed effect's
+    assert through_origin.plan.n_carried == 1
+    assert through_origin.plan.recipe.centre[1] == 0
+    without_intercept, _ = learn("y ~ 0 + x + (x | g)", frame)
+    assert without_intercept.plan.factors[0].effects == (INTERCEPT, "x")
+    assert without_intercept.plan.names == ("x", INTERCEPT, "x")
+    raw, _ = learn("y ~ x + (0 + x | g)", frame, standardize=False)
+    assert raw.plan.n_carried == 0
+    np.testing.assert_array_equal(raw.plan.recipe.scale, 1.0)
+
+
+def test_the_largest_factor_comes_last_and_terms_of_the_same_groups_are_one(frame):
+    reader, _ = learn("y ~ (1 | g) + (1 | h) + (0 + x | g)", frame)
+    assert [factor.name for factor in reader.plan.factors] == ["h", "g"]
+    assert reader.plan.factors[1].effects == (INTERCEPT, "x")
+
+
+def test_levels_of_several_columns_are_the_combinations_that_occur():
+    a, b = np.array(["u", "v", "u", "u"], dtype=object), np.array([2, 1, 1, 2])
+    levels, numbers = Levels.learn([a, b])
+    assert levels.labels == [("u", 1), ("u", 2), ("v", 1)]
+    np.testing.assert_array_equal(numbers, [1, 2, 0, 1])
+    new = [np.array(["v", "v", "w", "u"], dtype=object), np.array([1, 2, 1, 9])]
+    np.testing.assert_array_equal(levels.encode(new), [2, UNSEEN, UNSEEN, UNSEEN])
+
+
+def test_a_splines_ridge_is_the_bending_of_its_curve():
+    x = np.random.default_rng(1).gamma(2.0, size=200)
+    spline = Spline.learn(x, 12)
+    u = np.random.default_rng(2).normal(size=spline.n_columns)
+    curve = BSpline(spline.knots, spline.rotation @ u, 3)
+    t = np.linspace(0, 1, 200_001)
+    middle = 0.5 * (t[1:] + t[:-1])
+    bending = np.square(curve.derivative(2)(middle)).sum() * (t[1] - t[0])
+    scale = np.sqrt(np.square(spline.encode(np.unique(x))).sum(axis=1).mean())
+    assert scale == pytest.approx(1.0)
+    twice = Spline.learn(x, 12).rotation @ (2 * u)
+    bending_twice = np.square(BSpline(spline.knots, twice, 3).derivative(2)(middle)).sum() * (t[1] - t[0])
+    assert bending_twice == pytest.approx(4 * bending)
+    # ∫ f″² is the same multiple of ‖u‖² whatever u is.
+    other = np.random.default_rng(3).normal(size=spline.n_columns)
+    other_curve = BSpline(spline.knots, spline.rotation @ other, 3)
+    other_bending = np.square(other_curve.derivative(2)(middle)).sum() * (t[1] - t[0])
+    assert other_bending / (other @ other) == pytest.approx(bending / (u @ u), rel=1e-6)
+
+
+def test_splines_and_the_line_span_smooth_curves_and_go_on_straight():
+    x = np.linspace(-3, 5, 400)
+    spline = Spline.learn(x, 20)
+    basis = np.column_stack([np.ones(400), x, spline.encode(x)])
+    wanted = np.sin(x)
+    found = basis @ np.linalg.lstsq(basis, wanted, rcond=None)[0]
+    assert np.abs(found - wanted).max() < 2e-3
+    beyond = spline.encode(np.array([5.0, 6.0, 7.0, -3.0, -4.0, -5.0]))
+    np.testing.assert_allclose(beyond[1] - beyond[0], beyond[2] - beyond[1], atol=1e-10)
+    np.testing.assert_allclose(beyond[4] - beyond[3], beyond[5] - beyond[4], atol=1e-10)
+    inside = spline.encode(np.array([5.0 - 1e-6, 5.0]))
+    np.testing.assert_allclose((inside[1] - inside[0]) / 1e-6, beyond[1] - beyond[0], atol=1e-3)
+    assert Spline.learn(np.array([1.0, 2.0, 3.0, 4.0, 4.0]), 20).n_columns == 2
