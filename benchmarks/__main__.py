@@ -1,22 +1,24 @@
-"""Run the benchmarks: ``python -m benchmarks [speed|passes|nine_cells] [--quick]``."""
+"""Run the benchmarks: ``python -m benchmarks [speed|passes|groups|nine_cells] [--quick]``."""
 
 import argparse
 import sys
 
-from benchmarks import nine_cells, passes, speed
+from benchmarks import groups, nine_cells, passes, speed
 
-BENCHMARKS = {"speed": speed.main, "passes": passes.main, "nine_cells": nine_cells.main}
+BENCHMARKS = {"speed": speed.main, "passes": passes.main, "groups": groups.main, "nine_cells": nine_cells.main}
 
 
 def main(arguments: list[str]) -> None:
-    """Run one benchmark with its own options, or all of them: then the nine cells are always quick."""
+    """Run one benchmark with its own options, or all of them: then the groups and the nine cells are always quick."""
     if arguments and arguments[0] in BENCHMARKS:
         BENCHMARKS[arguments[0]](arguments[1:])
         return
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks", epilog="A benchmark's own options: python -m benchmarks speed --help."
     )
-    parser.add_argument("benchmark", nargs="?", choices=list(BENCHMARKS), help="default: all, nine_cells with --quick")
+    parser.add_argument(
+        "benchmark", nargs="?", choices=list(BENCHMARKS), help="default: all, groups and nine_cells with --quick"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds and data sets")
     options = parser.parse_args(arguments)
     quick = ["--quick"] if options.quick else []
@@ -25,6 +27,7 @@ def main(arguments: list[str]) -> None:
         return
     speed.main(quick)
     passes.main(quick)
+    groups.main(["--quick"])
     nine_cells.main(["--quick"])
 
 

@@ -1,4 +1,4 @@
-"""Peak memory of a fit beyond its data; run in a process of its own, as ``python -m benchmarks.peak_memory n d``."""
+"""Peak memory of a fit beyond its data, in a process of its own: ``python -m benchmarks.peak_memory columns n d``."""
 
 import re
 import subprocess
@@ -13,35 +13,45 @@ STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 ROOT = Path(__file__).parent.parent
 
 
-def measure_in_new_process(n: int, d: int) -> int:
-    """Bytes that fitting n rows of d columns takes beyond X and y, at its peak."""
-    command = [sys.executable, "-m", "benchmarks.peak_memory", str(n), str(d)]
+def measure_in_new_process(what: str, n: int, d: int) -> int:
+    """Bytes that fitting n rows of d columns, or in d groups, takes beyond the data at its peak."""
+    command = [sys.executable, "-m", "benchmarks.peak_memory", what, str(n), str(d)]
     return int(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
-def _measure(n: int, d: int) -> int:
+def _of_groups(n: int, m: int) -> int:
+    from benchmarks.groups import simulate
+    from vbsvm import Model
+
+    model = Model("y ~ x + z + (1 | g)", simulate(n, m))
+    before = peak_from_here()
+    model.fit()
+    return peak() - before
+
+
+def _of_columns(n: int, d: int) -> int:
     rng = np.random.default_rng(1)
     X, y, u = np.empty((n, d)), np.empty(n, dtype=np.int64), rng.standard_normal(d)
     for begin in range(0, n, 10_000):
         rows = X[begin : begin + 10_000]
         rng.standard_normal(out=rows)
         y[begin : begin + 10_000] = np.where(rows @ u + rng.logistic(size=len(rows)) > 0, 1, -1)
-    before = _peak_from_here()
+    before = peak_from_here()
     VBSVC().fit(X, y)
-    return _peak() - before
+    return peak() - before
 
 
-def _peak_from_here() -> int:
+def peak_from_here() -> int:
     """Set the high-water mark to the present size where the system allows that, and give it."""
     if CLEAR.exists():
         try:
             CLEAR.write_text("5")
         except OSError:
             print("The high-water mark can't be reset; it is taken as it stands.", file=sys.stderr)
-    return _peak()
+    return peak()
 
 
-def _peak() -> int:
+def peak() -> int:
     """Largest resident size so far, in bytes."""
     if STATUS.exists() and (found := re.search(r"VmHWM:\s*(\d+) kB", STATUS.read_text())):
         return 1024 * int(found[1])
@@ -52,4 +62,5 @@ def _peak() -> int:
 
 
 if __name__ == "__main__":
-    print(_measure(int(sys.argv[1]), int(sys.argv[2])))
+    measure = {"columns": _of_columns, "groups": _of_groups}[sys.argv[1]]
+    print(measure(int(sys.argv[2]), int(sys.argv[3])))

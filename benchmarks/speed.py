@@ -12,7 +12,7 @@ from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import VBSVC
 from vbsvm.design.recipe import column_ranges, learn_recipe
 from vbsvm.layout import dense
-from vbsvm.layout.base import PointLaw
+from vbsvm.layout.base import PointLaw, Precision
 from vbsvm.readings import expect
 from vbsvm.source.memory import Memory
 from vbsvm.spec import State
@@ -81,12 +81,12 @@ def _pass_ready(X: np.ndarray, y: np.ndarray) -> tuple[Memory, State]:
     recipe = learn_recipe(X, weights, column_ranges(X, weights), intercept=False, standardize=True)
     source = Memory(X, y.astype(np.float64), weights, recipe)
     stats = pass_rows(State(PointLaw(np.zeros(X.shape[1])), ()), source, expect)
-    return source, State(stats.gram.conditional(stats.cross, np.ones(X.shape[1])), ())
+    return source, State(stats.gram.conditional(stats.cross, Precision(np.ones(X.shape[1]))), ())
 
 
 def peak_memory(rounds: int, n: int = 1_000_000, d: int = 50) -> None:
     """Measure what a fit needs beyond its data; once, as it hardly varies."""
-    used, limit = measure_in_new_process(n, d), MEMORY_LIMIT + MEMORY_PER_ROW * n
+    used, limit = measure_in_new_process("columns", n, d), MEMORY_LIMIT + MEMORY_PER_ROW * n
     print(f"\nPeak memory of a fit beyond X and y, {n} x {d}")
     print(f"{used / 1e6:.1f} MB, {'within' if used <= limit else 'BEYOND'} the limit of {limit / 1e6:.1f} MB")
 

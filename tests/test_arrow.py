@@ -96,7 +96,7 @@ def test_arrow_equals_dense(problem):
 def test_packing_and_unpacking_is_the_identity(problem):
     spec, arrow = problem
     state, _ = sweep.sweep(spec, spec.start(), arrow, expect)
-    again = state.unpack(state.pack())
+    again = state.unpack(state.packed)
     for name in ("mean", "squares", "entropy"):
         np.testing.assert_allclose(getattr(again.coefficients, name), getattr(state.coefficients, name), rtol=1e-12)
 

@@ -182,7 +182,7 @@ def test_a_start_has_the_bound_minus_infinity():
 def test_packing_and_unpacking_is_the_identity():
     spec = spec_of(5)
     state = random_state(spec, np.random.default_rng(0))
-    again = state.unpack(state.pack())
+    again = state.unpack(state.packed)
     assert isinstance(again, State)
     assert isinstance(again.coefficients, DenseGaussian)
     np.testing.assert_allclose(again.coefficients.root, state.coefficients.root, rtol=1e-14)

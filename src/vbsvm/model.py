@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from vbsvm import intake
+from vbsvm.arrays import Array
 from vbsvm.design import formula as formulas
 from vbsvm.design import frames, syntax
-from vbsvm.design.plan import INTERCEPT
+from vbsvm.design.plan import INTERCEPT, Encoded, Plan
 from vbsvm.fit.variational import Ending, Variational
 from vbsvm.parameters import require_flag
 from vbsvm.priors import Covariance, Normal, Prior, Ridge
@@ -81,11 +82,7 @@ class Model:
         plan = self._reader.plan
         self.spec = Spec(tuple(_blocks(self._reader, dict(priors or {}))))
         intake.require_moderate_core(plan)
-        groupings = tuple(
-            Grouping(levels, len(factor.levels), factor.slopes)
-            for factor, levels in zip(plan.factors, encoded.levels, strict=True)
-        )
-        self._source = Memory(encoded.table, signs, counts, plan.recipe, groupings, plan.n_carried)
+        self._source = _source(plan, encoded, signs, counts)
 
     def fit(self, inference: Variational | None = None) -> Fit:
         """Fit the model; ``inference`` is ``Variational()`` unless it is given."""
@@ -118,6 +115,20 @@ class Model:
             counts = np.bincount(grouping.index)
             lines.append(f"{len(factor.levels)} groups in {factor.name}, of {counts.min()} to {counts.max()} rows")
         return "\n".join([*lines, f"keys of priors: {', '.join(map(repr, _keys(self._reader)))}"])
+
+
+def _source(plan: Plan, encoded: Encoded, signs: Array, counts: Array) -> Memory:
+    """Rows in the order of the largest factor's levels, so that a pass finds what it looks up side by side."""
+    table, all_levels = encoded.table, encoded.levels
+    if all_levels and (all_levels[-1][1:] < all_levels[-1][:-1]).any():
+        order = np.argsort(all_levels[-1], kind="stable")
+        table, signs, counts = table.T[:, order].T, signs[order], counts[order]
+        all_levels = tuple(levels[order] for levels in all_levels)
+    groupings = tuple(
+        Grouping(levels, len(factor.levels), factor.slopes)
+        for factor, levels in zip(plan.factors, all_levels, strict=True)
+    )
+    return Memory(table, signs, counts, plan.recipe, groupings, plan.n_carried)
 
 
 def _fixed_terms(reader: formulas.Reader) -> dict[str, slice]:
@@ -225,7 +236,7 @@ class _Given:
                 raise ValueError(f"priors: there is no term {key!r}; there are {', '.join(map(repr, keys))}.")
 
 
-def _read_weights(weights: str | ArrayLike | None, data: Any, n_rows: int) -> NDArray[np.float64]:
+def _read_weights(weights: str | ArrayLike | None, data: Any, n_rows: int) -> Array:
     if isinstance(weights, str):
         weights = frames.take(data, [weights])[weights].to_numpy()
     return intake.read_weights(weights, n_rows)

@@ -1,6 +1,7 @@
 """What is fitted (``Spec``), and what is known so far (``State``)."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast, final
 
 import numpy as np
@@ -63,7 +64,7 @@ class Spec:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class State:
     """The law of the coefficients, and for each block the law of its prior's scale."""
 
@@ -75,8 +76,9 @@ class State:
         assert not isinstance(self.coefficients, PointLaw)  # a point is a start or a draw, and is never packed
         return cast(GaussianLaw, self.coefficients)
 
-    def pack(self) -> Array:
-        """Give unconstrained numbers that determine a variational state; any numbers are a valid state."""
+    @cached_property
+    def packed(self) -> Array:
+        """Unconstrained numbers that determine a variational state; any numbers are a valid state."""
         return np.concatenate([self._gaussian.pack(), [x for scale in self.scales for x in scale.pack()]])
 
     def unpack(self, numbers: Array) -> "State":
@@ -88,4 +90,6 @@ class State:
             length = len(scale.pack())
             scales.append(scale.unpack(numbers[at : at + length]))
             at += length
-        return State(coefficients, tuple(scales))
+        state = State(coefficients, tuple(scales))
+        vars(state)["packed"] = numbers
+        return state

@@ -97,7 +97,7 @@ class Accelerated:
         newton = newton_step(spec, at, damping)
         if newton is not None:
             self._damping = damping / 2 if damping > 0.02 else 0.0
-            extrapolated = self._anderson.propose(at.state.pack(), newton.pack())
+            extrapolated = self._anderson.propose(at.state.packed, newton.packed)
             if extrapolated is not None:
                 yield newton.unpack(extrapolated)
                 self._anderson.refused()

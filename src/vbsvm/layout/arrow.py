@@ -64,8 +64,8 @@ class ArrowRows:
         C, tail = self.dense.design, self.tail
         shapes = tuple(factor.shape for factor in self.factors)
         border = tail.with_columns(w, C)
-        own = max(tail.slopes) < C.shape[1]  # then Z is a part of C, and its sums are there already
-        corner = border[:, :, tail.slopes] if own else tail.with_columns(w, tail.z)
+        own = tail.within(C.shape[1])  # then Z is a part of C, and its sums are there already
+        corner = tail.with_columns(w, tail.z) if own is None else border[:, :, own]
         if not shapes:
             return ArrowGram(self.dense.gram(w), border, corner, shapes)
         dense, *places = _places(C.shape[1], shapes)
@@ -305,11 +305,11 @@ class ArrowMessage:
         factors = (*rows.factors, rows.tail)
         for factor, law in zip(factors, self.factors, strict=True):
             f += factor.scores(law.effects)
-            with_dense = 2 * law.with_dense
-            if max(factor.slopes) < with_dense.shape[2]:  # then zᵀVz is another product with dense columns
-                with_dense[:, :, factor.slopes] += law.variances
-            else:
+            with_dense, own = 2 * law.with_dense, factor.within(law.with_dense.shape[2])
+            if own is None:
                 v += factor.scores_of_rows(_each_times(factor.of_rows(law.variances), factor.z))
+            else:  # z is one of the dense columns, so that zᵀVz is another product with them
+                with_dense[:, :, own] += law.variances
             v += factor.scores_of_rows(_each_times(factor.of_rows(with_dense), rows.dense.design))
         for (k, j), covariances in self.pairs.items():
             one, other = factors[k], factors[j]

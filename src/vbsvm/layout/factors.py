@@ -36,6 +36,13 @@ class Factor:
         """Number of coefficients."""
         return self.n_levels * self.z.shape[1]
 
+    def within(self, n_columns: int) -> slice | list[int] | None:
+        """Where z stands among the first columns of the design, or None where it does not; a slice is quicker."""
+        first, last = self.slopes[0], self.slopes[-1]
+        if max(self.slopes) >= n_columns:
+            return None
+        return slice(first, last + 1) if self.slopes == tuple(range(first, last + 1)) else list(self.slopes)
+
     def of_rows(self, by_level: Array) -> Array:
         """Look up each row's level in an array whose first axis are the levels."""
         return np.take(by_level, self.levels, axis=0)
