@@ -382,7 +382,7 @@ class TestTables:
             "of yes (+1)",
             "s(z)",
             "(x | g)",
-            "Covariance(scale=100000.0",
+            "Covariance(scale=100000, degrees=2)",
         ):
             assert part in shown
         assert "20 groups in g, of " in shown

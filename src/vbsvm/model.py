@@ -108,13 +108,21 @@ class Model:
             "",
         ]
         rows = [("block", "coefficients", "prior")]
-        rows += [(block.name, str(block.size), repr(block.prior)) for block in self.spec.blocks]
+        rows += [(block.name, str(block.size), _written(block.prior)) for block in self.spec.blocks]
         widths = [max(len(row[i]) for row in rows) for i in range(2)]
         lines += [f"  {name:<{widths[0]}}  {size:>{widths[1]}}  {prior}" for name, size, prior in rows]
         for grouping, factor in zip(self._source.groupings, self._reader.plan.factors, strict=True):
             counts = np.bincount(grouping.index)
             lines.append(f"{len(factor.levels)} groups in {factor.name}, of {counts.min()} to {counts.max()} rows")
         return "\n".join([*lines, f"keys of priors: {', '.join(map(repr, _keys(self._reader)))}"])
+
+
+def _written(prior: Prior) -> str:
+    """A prior with its numbers as people write them."""
+    settings = (
+        f"{name}={f'{value:g}' if isinstance(value, float) else value}" for name, value in prior.get_params().items()
+    )
+    return f"{type(prior).__name__}({', '.join(settings)})"
 
 
 def _source(plan: Plan, encoded: Encoded, signs: Array, counts: Array) -> Memory:
