@@ -17,6 +17,8 @@ from threadpoolctl import ThreadpoolController
 
 BLOCK_CELLS = 2**17
 CHUNKS = 64
+# In narrower tables a block's operations are so short that threads do nothing but wait for Python's lock.
+THREADED_COLUMNS = 24
 
 
 class Addable(Protocol):
@@ -36,11 +38,12 @@ def block_rows(n_columns: int) -> int:
     return max(BLOCK_CELLS // max(n_columns, 1), n_columns)
 
 
-def fold(n_rows: int, size: int, kernel: Callable[[], Callable[[int, slice], T]]) -> T:
-    """Sum ``kernel()(index, rows)`` over all blocks of ``size`` rows.
+def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice], T]], size: int | None = None) -> T:
+    """Sum ``kernel()(index, rows)`` over all blocks of ``size`` rows, which is ``block_rows`` unless given.
 
     ``kernel`` is called once in each thread and may allocate the work space that its blocks share.
     """
+    size = block_rows(n_columns) if size is None else size
     n_blocks = -(-n_rows // size)
     with single_threaded_blas() as threads:
         if n_blocks == 1:
@@ -54,7 +57,7 @@ def fold(n_rows: int, size: int, kernel: Callable[[], Callable[[int, slice], T]]
                 of_thread.kernel = kernel()
             return _sum_blocks(of_thread.kernel, chunk, size, n_rows)
 
-        if threads == 1:
+        if threads == 1 or n_columns < THREADED_COLUMNS:
             return _sum(map(sum_chunk, chunks))
         with ThreadPoolExecutor(threads) as pool:
             return _sum(_in_order(pool, sum_chunk, chunks, 2 * threads))

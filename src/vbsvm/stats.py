@@ -1,17 +1,21 @@
 """What a pass over the rows sends back to the coefficients: sums, and nothing of the size of the data."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self, final
+
+import numpy as np
 
 from vbsvm.arrays import Array
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Stats:
     """Sums over rows, additive over any split of the data.
 
-    ``gram`` and ``cross`` are G and r of the coefficients' update. ``row_bound`` is the row term of the bound at the
+    ``gram`` and ``cross`` are G and r of the coefficients' update; a layout may collect r in a form of its own, which
+    adds, and is made an array by ``total``. ``row_bound`` is the row term of the bound at the
     state whose message went into the pass, with the latent scales refreshed. ``constant`` is κ: with the weights of
     this pass held, the row term at any other law of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant. ``curvature``
     is minus the second derivative of the collapsed row term in the mean, for Newton steps; a pass that starts from a
@@ -19,10 +23,15 @@ class Stats:
     """
 
     gram: Any
-    cross: Array
+    cross_sums: Any
     row_bound: float
     constant: float
     curvature: Any
+
+    @cached_property
+    def cross(self) -> Array:
+        """r = Σ y (s + w) c."""
+        return self.cross_sums if isinstance(self.cross_sums, np.ndarray) else self.cross_sums.total()
 
     def __add__(self, other: Self) -> "Stats":
         """Add the sums of two sets of rows."""
@@ -31,7 +40,7 @@ class Stats:
             curvature = self.curvature + other.curvature
         return Stats(
             self.gram + other.gram,
-            self.cross + other.cross,
+            self.cross_sums + other.cross_sums,
             self.row_bound + other.row_bound,
             self.constant + other.constant,
             curvature,

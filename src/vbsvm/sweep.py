@@ -41,7 +41,7 @@ def row_stats(rows: Rows, message: Message, resolve: Reading, with_curvature: bo
             curvature = rows.gram(hinge.curvature(slack, w, v))
         return Stats(
             gram=rows.gram(w),
-            cross=rows.cross(y * (s + w)),
+            cross_sums=rows.cross(y * (s + w)),
             row_bound=hinge.row_bound(h, root, s),
             constant=hinge.constant(root, w, s),
             curvature=curvature,

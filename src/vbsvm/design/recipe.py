@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
-from vbsvm.rowblocks import block_rows, fold
+from vbsvm.rowblocks import fold
 
 
 @final
@@ -107,7 +107,7 @@ def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
             block.min(axis=0, initial=np.inf).astype(np.float64), block.max(axis=0, initial=-np.inf).astype(np.float64)
         )
 
-    return fold(X.shape[0], block_rows(X.shape[1]), lambda: kernel)
+    return fold(X.shape[0], X.shape[1], lambda: kernel)
 
 
 def learn_recipe(
@@ -148,4 +148,4 @@ def _moments(X: NDArray[np.floating], weights: Array, unit: Array) -> Moments:
         block -= mean
         return Moments(weight, mean, s @ np.square(block, out=block))
 
-    return fold(X.shape[0], block_rows(X.shape[1]), lambda: kernel)
+    return fold(X.shape[0], X.shape[1], lambda: kernel)

@@ -54,20 +54,24 @@ class ArrowRows:
             begin += factor.size
         return total
 
-    def cross(self, u: Array) -> Array:
+    def cross(self, u: Array) -> "ArrowCross":
         """Cᵀu and Z_gᵀu_g."""
-        factors = (factor.cross(u).ravel() for factor in (*self.factors, self.tail))
-        return np.concatenate([self.dense.cross(u), *factors])
+        core = np.concatenate([self.dense.cross(u), *(factor.cross(u).ravel() for factor in self.factors)])
+        first, tail = self.tail.window
+        return ArrowCross(core, ByGroup(((first, tail.cross(u)),), self.tail.n_levels))
 
     def gram(self, w: Array) -> "ArrowGram":
         """A = CᵀWC of the core, B_g = Z_gᵀW_gC_g, and Z_gᵀW_gZ_g."""
-        C, tail = self.dense.design, self.tail
+        C, (first, tail) = self.dense.design, self.tail.window
+        n_groups = self.tail.n_levels
         shapes = tuple(factor.shape for factor in self.factors)
         border = tail.with_columns(w, C)
         own = tail.within(C.shape[1])  # then Z is a part of C, and its sums are there already
         corner = tail.with_columns(w, tail.z) if own is None else border[:, :, own]
         if not shapes:
-            return ArrowGram(self.dense.gram(w), border, corner, shapes)
+            return ArrowGram(
+                self.dense.gram(w), ByGroup(((first, border),), n_groups), ByGroup(((first, corner),), n_groups), shapes
+            )
         dense, *places = _places(C.shape[1], shapes)
         n_core = places[-1].stop
         A, with_dense, border = np.empty((n_core, n_core)), border, np.empty((*tail.shape, n_core))
@@ -80,11 +84,52 @@ class ArrowRows:
             for other, there in zip(self.factors[: k + 1], places, strict=False):
                 A[here, there] = factor.with_factor(w, other).reshape(factor.size, other.size)
                 A[there, here] = A[here, there].T
-        return ArrowGram(DenseGram(A), border, corner, shapes)
+        return ArrowGram(
+            DenseGram(A), ByGroup(((first, border),), n_groups), ByGroup(((first, corner),), n_groups), shapes
+        )
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
+class ByGroup:
+    """Sums by group, as pieces that each cover a run of groups: a block of sorted rows knows a few groups only."""
+
+    pieces: tuple[tuple[int, Array], ...]
+    n_groups: int
+
+    def __add__(self, other: Self) -> "ByGroup":
+        """Collect the pieces; they are added when they are needed."""
+        return ByGroup(self.pieces + other.pieces, self.n_groups)
+
+    def total(self) -> Array:
+        """Sums of all groups, the pieces added in their order."""
+        if len(self.pieces) == 1 and len(self.pieces[0][1]) == self.n_groups:
+            return self.pieces[0][1]
+        total = np.zeros((self.n_groups, *self.pieces[0][1].shape[1:]))
+        for first, piece in self.pieces:
+            total[first : first + len(piece)] += piece
+        return total
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrowCross:
+    """Cᵀu of the core, and Z_gᵀu_g."""
+
+    core: Array
+    tail: ByGroup
+
+    def __add__(self, other: Self) -> "ArrowCross":
+        """Add the sums of two sets of rows."""
+        return ArrowCross(self.core + other.core, self.tail + other.tail)
+
+    def total(self) -> Array:
+        """One array: the core, then the groups."""
+        return np.concatenate([self.core, self.tail.total().ravel()])
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class ArrowGram:
     """The core's gram A (p × p), the border B (m × q × p), and the corner Z_gᵀW_gZ_g (m × q × q).
 
@@ -92,13 +137,23 @@ class ArrowGram:
     """
 
     core: DenseGram
-    border: Array
-    corner: Array
+    border_sums: ByGroup
+    corner_sums: ByGroup
     shapes: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def border(self) -> Array:
+        """B_g, m × q × p."""
+        return self.border_sums.total()
+
+    @cached_property
+    def corner(self) -> Array:
+        """Z_gᵀW_gZ_g, m × q × q."""
+        return self.corner_sums.total()
 
     def __add__(self, other: Self) -> "ArrowGram":
         """Add the sums of two sets of rows."""
-        border, corner = self.border + other.border, self.corner + other.corner
+        border, corner = self.border_sums + other.border_sums, self.corner_sums + other.corner_sums
         return ArrowGram(self.core + other.core, border, corner, self.shapes)
 
     def towards(self, other: Self, share: float) -> "ArrowGram":
@@ -107,7 +162,10 @@ class ArrowGram:
             return self
         border = self.border + share * (other.border - self.border)
         corner = self.corner + share * (other.corner - self.corner)
-        return ArrowGram(self.core.towards(other.core, share), border, corner, self.shapes)
+        m = len(border)
+        return ArrowGram(
+            self.core.towards(other.core, share), ByGroup(((0, border),), m), ByGroup(((0, corner),), m), self.shapes
+        )
 
     def times(self, theta: Array) -> Array:
         """Multiply by [x; u]."""
@@ -289,6 +347,11 @@ class FactorMessage:
     with_dense: Array
     variances: Array
 
+    def window(self, first: int, n_levels: int) -> "FactorMessage":
+        """The same of a run of levels."""
+        run = slice(first, first + n_levels)
+        return FactorMessage(self.effects[run], self.with_dense[run], self.variances[run])
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -303,7 +366,9 @@ class ArrowMessage:
         """f = Σ c_aᵀμ_a and v = Σ c_aᵀΣ_ab c_b over the parts a, b of a row: dense columns and each factor."""
         f, v = self.dense.row_moments(rows.dense)
         factors = (*rows.factors, rows.tail)
-        for factor, law in zip(factors, self.factors, strict=True):
+        for whole, of_all in zip(factors, self.factors, strict=True):
+            first, factor = whole.window
+            law = of_all.window(first, factor.n_levels)
             f += factor.scores(law.effects)
             with_dense, own = 2 * law.with_dense, factor.within(law.with_dense.shape[2])
             if own is None:

@@ -42,8 +42,8 @@ class Rows(Protocol):
         """CᵀWC."""
         ...
 
-    def cross(self, u: Array) -> Array:
-        """Cᵀu."""
+    def cross(self, u: Array) -> Any:
+        """Cᵀu, as an array or as sums that add and have a ``total``."""
         ...
 
 

@@ -5,6 +5,7 @@ kept as an index, and its one-hot columns are never written out: what would be a
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -14,7 +15,7 @@ from vbsvm.arrays import Array
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Factor:
     """The level of each row, and the columns z (rows × q) that multiply the level's effects.
 
@@ -35,6 +36,14 @@ class Factor:
     def size(self) -> int:
         """Number of coefficients."""
         return self.n_levels * self.z.shape[1]
+
+    @cached_property
+    def window(self) -> tuple[int, "Factor"]:
+        """The run of levels that occur here: its first, and the factor with levels counted from there."""
+        first, last = int(self.levels.min()), int(self.levels.max())
+        if last - first + 1 == self.n_levels:
+            return 0, self
+        return first, Factor(self.levels - first, last - first + 1, self.z, self.slopes)
 
     def within(self, n_columns: int) -> slice | list[int] | None:
         """Where z stands among the first columns of the design, or None where it does not; a slice is quicker."""

@@ -18,7 +18,7 @@ from vbsvm.stats import Stats
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Grouping:
     """The group of each row, by number, and which design columns multiply the groups' effects."""
 
@@ -30,6 +30,11 @@ class Grouping:
     def size(self) -> int:
         """Number of effects."""
         return self.n_groups * len(self.slopes)
+
+    @cached_property
+    def is_sorted(self) -> bool:
+        """Whether the rows lie in the order of their groups, so that a block of them knows a few groups only."""
+        return not (self.index[1:] < self.index[:-1]).any()
 
     def factor(self, where: slice, kept: Any, design: Array) -> Factor:
         """The factor in a block of rows."""
@@ -68,7 +73,7 @@ class Memory:
             rows_of = self._encoder(size)
             return lambda index, where: kernel(rows_of(index, where))
 
-        return fold(n_rows, size, for_a_thread)
+        return fold(n_rows, self.recipe.n_columns, for_a_thread, size)
 
     @cached_property
     def _only_block(self) -> Any:
@@ -97,9 +102,10 @@ class Memory:
         n_columns = self.recipe.n_columns
         if not self.groupings:
             return block_rows(n_columns)
-        n_core = n_columns + sum(grouping.size for grouping in self.groupings[:-1])
-        cells = n_core * (n_core + self.groupings[-1].size)
-        return max(block_rows(n_columns), cells // n_columns)
+        *others, tail = self.groupings
+        n_core = n_columns + sum(grouping.size for grouping in others)
+        in_block = 0 if tail.is_sorted else tail.size
+        return max(block_rows(n_columns), n_core * (n_core + in_block) // n_columns)
 
     def thin(self, step: int) -> "Memory | None":
         """Every ``step``-th row that counts, or None where that leaves out a class or tears groups apart.
