@@ -6,7 +6,7 @@ from vbsvm import bound
 from vbsvm.design.recipe import Recipe
 from vbsvm.fit.accelerate import Visited
 from vbsvm.laws import InverseGamma
-from vbsvm.layout.base import PointLaw
+from vbsvm.layout.base import Moments, PointLaw
 from vbsvm.layout.dense import DenseGaussian
 from vbsvm.priors import Normal, Ridge
 from vbsvm.readings import expect
@@ -35,7 +35,9 @@ def random_state(spec, rng, spread=1.0):
     root[np.diag_indices(size)] = np.exp(rng.normal(size=size)) * spread
     scales = []
     for block in spec.blocks:
-        fresh = block.prior.update(block.prior.start(1), block.moments(PointLaw(np.ones(size))), expect)
+        fresh = block.prior.update(
+            block.prior.start(1, block.size), Moments(PointLaw(np.ones(size)), block.columns), expect
+        )
         moved = isinstance(fresh, InverseGamma)
         scales.append(InverseGamma(fresh.shape, fresh.rate * np.exp(rng.normal())) if moved else fresh)
     return State(DenseGaussian(rng.normal(size=size), root), tuple(scales))

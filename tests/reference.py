@@ -136,3 +136,39 @@ def algorithm_2_grouped(D, groups, y, A=0.01, B=0.01, variance=1e8, max_sweeps=1
         + y @ C @ mu + 0.25 * np.log(chi).sum() + np.log(special.kv(0.5, np.sqrt(chi))).sum()
     )  # fmt: skip
     return mu, tau / 4, bound
+
+
+def algorithm_3(D, y, rho=0.01, A=0.01, B=0.01, variance=1e8, max_sweeps=20_000, stop=1e-10, opened=1.0):
+    """Algorithm 3 for an intercept and m gated inputs, and its bound; swept until the bound rises by less than ``stop``."""
+    n, m = D.shape
+    C = np.column_stack([np.ones(n), D])
+    w, tau, b, gates, bounds = np.ones(n), 1.0, np.ones(m), np.r_[1.0, np.full(m, opened)], [-np.inf]
+    for _ in range(max_sweeps):
+        G, r = C.T @ (w[:, None] * C), C.T @ ((1 + w) * y)
+        Omega_gates = np.outer(gates, gates) + np.diag(gates * (1 - gates))
+        Sigma = np.linalg.inv(G * Omega_gates + np.diag(np.r_[1 / variance, tau * b]))
+        mu = Sigma @ (gates * r)
+        Omega = Sigma + np.outer(mu, mu)
+        b = (tau * np.diagonal(Omega)[1:]) ** -0.5
+        eta = np.empty(m)
+        for k in range(1, m + 1):
+            others = np.arange(m + 1) != k
+            met = (G[k] * gates * Omega[k])[others].sum()
+            eta[k - 1] = special.logit(rho) - 0.5 * G[k, k] * Omega[k, k] + r[k] * mu[k] - met
+            gates[k] = special.expit(eta[k - 1])
+        Omega_gates = np.outer(gates, gates) + np.diag(gates * (1 - gates))
+        chi = 1 - 2 * y * (C @ (gates * mu)) + np.einsum("ij,ij->i", C @ (Omega_gates * Omega), C)
+        w = chi**-0.5
+        Bq = B + 0.5 * b @ np.diagonal(Omega)[1:]
+        tau = (A + m / 2) / Bq
+        inside = gates[1:]
+        bounds.append(
+            (n - m) * math.log(2) - n + (1 + m) / 2 - (n - m) / 2 * math.log(2 * math.pi) + y @ C @ (gates * mu)
+            + 0.25 * np.log(chi).sum() + np.log(special.kv(0.5, np.sqrt(chi))).sum()
+            + 0.5 * np.linalg.slogdet(Sigma)[1] - 0.5 * math.log(variance) - Omega[0, 0] / (2 * variance)
+            - 0.5 * (1 / b).sum() + A * math.log(B) - math.lgamma(A) - (A + m / 2) * math.log(Bq)
+            + math.lgamma(A + m / 2) - special.rel_entr(inside, rho).sum() - special.rel_entr(1 - inside, 1 - rho).sum()
+        )  # fmt: skip
+        if bounds[-1] - bounds[-2] < stop:
+            break
+    return gates[1:], mu, np.array(bounds[1:])

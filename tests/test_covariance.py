@@ -45,7 +45,7 @@ def log_joint(prior, u, Sigma, a):
 )
 def test_the_bound_is_its_monte_carlo_estimate_at_laws_that_are_not_fresh(prior, moments):
     u, rng = moments.law.mean.reshape(30, 3), np.random.default_rng(1)
-    law = prior.start(3)
+    law = prior.start(3, 90)
     for _ in range(2):
         law = prior.update(law, moments, expect)
     law = law.unpack(np.array(law.pack()) + 0.1 * rng.normal(size=len(law.pack())))
@@ -85,7 +85,7 @@ def test_draws_of_the_inverse_wishart_have_its_law():
 
 def test_a_gibbs_update_draws_the_covariance_then_the_auxiliary_scales(moments):
     prior = Covariance(2.0)
-    drawn = prior.update(prior.start(3), moments, Draw(0, 0, 0))
+    drawn = prior.update(prior.start(3, 90), moments, Draw(0, 0, 0))
     assert isinstance(drawn.covariance, laws.MatrixPoint)
     assert all(isinstance(a, laws.Point) for a in drawn.auxiliary)
     assert prior.update(drawn, moments, expect).covariance.scale[0, 1] == pytest.approx(moments.outer[0, 1])
@@ -98,7 +98,7 @@ def test_a_gibbs_update_draws_the_covariance_then_the_auxiliary_scales(moments):
         (lambda: Covariance(degrees=-1), "Covariance: degrees must be a positive number"),
         (lambda: InverseWishart(psi=-1), "InverseWishart: psi must be a positive number"),
         (lambda: InverseWishart(nu=0), "InverseWishart: nu must be a positive number"),
-        (lambda: InverseWishart(nu=1.5).start(3), "nu must be above 2 for 3 effects"),
+        (lambda: InverseWishart(nu=1.5).start(3, 90), "nu must be above 2 for 3 effects"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(make, message):

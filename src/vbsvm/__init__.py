@@ -7,15 +7,28 @@ if TYPE_CHECKING:
     from vbsvm.estimators import VBSVC
     from vbsvm.fit.variational import Variational
     from vbsvm.model import Model
-    from vbsvm.priors import Covariance, InverseWishart, Normal, Ridge
+    from vbsvm.priors import Beta, Covariance, InverseWishart, LaplaceZero, Normal, Ridge
 
 __version__ = "0.1.0"
-__all__ = ["VBSVC", "Covariance", "InverseWishart", "Model", "Normal", "Ridge", "Variational", "__version__"]
+__all__ = [
+    "VBSVC",
+    "Beta",
+    "Covariance",
+    "InverseWishart",
+    "LaplaceZero",
+    "Model",
+    "Normal",
+    "Ridge",
+    "Variational",
+    "__version__",
+]
 
 _HOMES = {
     "VBSVC": "vbsvm.estimators",
+    "Beta": "vbsvm.priors",
     "Covariance": "vbsvm.priors",
     "InverseWishart": "vbsvm.priors",
+    "LaplaceZero": "vbsvm.priors",
     "Model": "vbsvm.model",
     "Normal": "vbsvm.priors",
     "Ridge": "vbsvm.priors",

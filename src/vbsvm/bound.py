@@ -5,6 +5,7 @@ from vbsvm.stats import Stats
 
 ROWS = "rows"
 COEFFICIENTS = "entropy of the coefficients"
+GATES = "entropy of the gates"
 
 
 def terms(spec: Spec, state: State, row_term: float) -> dict[str, float]:
@@ -13,8 +14,10 @@ def terms(spec: Spec, state: State, row_term: float) -> dict[str, float]:
     ``row_term`` is ``stats.row_bound`` of a pass that *started* from this state, or ``held_row_term`` between passes.
     """
     named = {ROWS: row_term, COEFFICIENTS: state.coefficients.entropy}
-    for block, scale in zip(spec.blocks, state.scales, strict=True):
-        named[f"prior of {block.name}"] = block.prior.bound(scale, block.moments(state.coefficients))
+    for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
+        named[f"prior of {block.name}"] = block.prior.bound(scale, moments)
+    if state.gates is not None:
+        named[GATES] = state.gates.entropy
     return named
 
 
@@ -25,5 +28,5 @@ def total(spec: Spec, state: State, row_term: float) -> float:
 
 def held_row_term(state: State, stats: Stats) -> float:
     """Row term at *any* state with the weights of an earlier pass held: rᵀm − ½⟨G, Ω⟩ − κ. It needs no pass."""
-    law = state.coefficients
-    return float(stats.cross @ law.mean) - 0.5 * law.quadratic(stats.gram) - stats.constant
+    law, (gram, cross) = state.coefficients, stats.gated(state.gates)
+    return float(cross @ law.mean) - 0.5 * law.quadratic(gram) - stats.constant

@@ -327,7 +327,8 @@ def _spec(prior: Prior, plan: Plan) -> Spec:
     """Examples 1 and 2 of the paper: an intercept that is not penalised, inputs, and random intercepts of groups."""
     intercept = int(plan.recipe.intercept)
     blocks = [Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR)] if intercept else []
-    blocks.append(Block(INPUTS, (slice(intercept, plan.n_fixed),), prior))
+    columns = slice(intercept, plan.n_fixed)
+    blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.n_fixed - intercept)))
     for begin, factor in zip(plan.first_effects(), plan.factors, strict=True):
         blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), Ridge()))
     return Spec(tuple(blocks))

@@ -9,24 +9,25 @@ from vbsvm.arrays import Array
 from vbsvm.design.levels import UNSEEN
 from vbsvm.design.plan import Encoded, FactorPlan, Plan
 from vbsvm.layout.arrow import ArrowRows
-from vbsvm.layout.base import CoefficientLaw, Message
+from vbsvm.layout.base import Message, PointLaw
 from vbsvm.layout.dense import DenseRows
 from vbsvm.layout.factors import Factor
 from vbsvm.rowblocks import block_rows, single_threaded_blas
 from vbsvm.spec import Spec, State
 
 
-def mean_scores(plan: Plan, law: CoefficientLaw, encoded: Encoded) -> Array:
+def mean_scores(plan: Plan, state: State, encoded: Encoded) -> Array:
     """Mean score of each row; a group that was not seen in fit adds nothing."""
+    effective = PointLaw(state.coefficients.mean).message(state.gates).mean
     scores = np.empty(len(encoded.table))
     for where, rows, _ in _blocks(plan, encoded):
-        scores[where] = rows.scores(law.mean)
+        scores[where] = rows.scores(effective)
     return scores
 
 
 def score_moments(plan: Plan, spec: Spec, state: State, encoded: Encoded) -> tuple[Array, Array]:
     """Mean and variance of each row's score; a group that was not seen in fit adds its prior variance zᵀE[Σ]z."""
-    message: Message = state.coefficients.message()
+    message: Message = state.coefficients.message(state.gates)
     means, variances = np.empty(len(encoded.table)), np.zeros(len(encoded.table))
     of_new = [prior_covariance(plan, spec, state, k) for k in range(len(plan.factors))]
     for where, rows, unseen in _blocks(plan, encoded):

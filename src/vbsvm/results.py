@@ -220,18 +220,18 @@ class Fit:
         """
         encoded = self._read(data, new_groups)
         if not return_std:
-            return prediction.mean_scores(self.plan, self._coefficients, encoded)
+            return prediction.mean_scores(self.plan, self.outcome.state, encoded)
         mean, variance = prediction.score_moments(self.plan, self.spec, self.outcome.state, encoded)
         return mean, np.sqrt(variance)
 
     def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
         """Class of each row: by the sign of its score."""
-        scores = prediction.mean_scores(self.plan, self._coefficients, self._read(data, new_groups))
+        scores = prediction.mean_scores(self.plan, self.outcome.state, self._read(data, new_groups))
         return self.classes[(scores > 0).astype(np.intp)]
 
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Probabilities of the two classes by the normalised pseudo-likelihood; they are not calibrated."""
-        scores = prediction.mean_scores(self.plan, self._coefficients, self._read(data, new_groups))
+        scores = prediction.mean_scores(self.plan, self.outcome.state, self._read(data, new_groups))
         log_odds = hinge.log_odds(scores)
         return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
 

@@ -5,71 +5,107 @@ from functools import cached_property
 from typing import cast, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
+from vbsvm.gates import GateMap, Gates
 from vbsvm.laws import ScaleLaw
 from vbsvm.layout.base import CoefficientLaw, GaussianLaw, Moments, PointLaw, Precision
 from vbsvm.priors.base import Prior
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Block:
     """Coefficients that share a prior: neighbours, or one stride for each of the effects that a group has."""
 
     name: str
     columns: tuple[slice, ...]
     prior: Prior
+    gate_of: NDArray[np.intp] | None = None  # which of the block's gates each coefficient has
 
     @property
     def size(self) -> int:
         """Number of coefficients."""
         return sum(len(range(columns.start, columns.stop, columns.step or 1)) for columns in self.columns)
 
-    def moments(self, law: CoefficientLaw) -> Moments:
-        """Second moments of these coefficients."""
-        return Moments(law, self.columns)
+    @property
+    def n_gates(self) -> int:
+        """Number of gates."""
+        return 0 if self.gate_of is None else int(self.gate_of.max()) + 1
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Spec:
     """The model: its blocks, which together cover all coefficients."""
 
     blocks: tuple[Block, ...]
 
-    @property
+    @cached_property
     def n_columns(self) -> int:
         """Number of coefficients."""
         return max(columns.stop for block in self.blocks for columns in block.columns)
 
+    @cached_property
+    def gate_map(self) -> GateMap | None:
+        """Which gate each coefficient has; None in a model without gates."""
+        gate_of, n_gates = np.full(self.n_columns, -1, dtype=np.intp), 0
+        for block in self.blocks:
+            if block.gate_of is not None:
+                gate_of[block.columns[0]] = n_gates + block.gate_of
+                n_gates += block.n_gates
+        return GateMap(gate_of, n_gates) if n_gates else None
+
     def precision(self, state: "State") -> Precision:
-        """Λ, the expected prior precision (Algorithm 2, line 2)."""
+        """Λ, the expected prior precision (Algorithm 2, line 2; Algorithm 3, line 2)."""
         diagonal, couplings = np.empty(len(state.coefficients.mean)), []
         for block, scale in zip(self.blocks, state.scales, strict=True):
             precision = block.prior.precision(scale)
             for j, left in enumerate(block.columns):
-                if not isinstance(precision, np.ndarray):
+                if not isinstance(precision, np.ndarray) or precision.ndim == 1:
                     diagonal[left] = precision
                     continue
                 diagonal[left] = precision[j, j]
                 couplings += [(left, right, float(precision[j, k])) for k, right in enumerate(block.columns[:j])]
         return Precision(diagonal, tuple(coupling for coupling in couplings if coupling[2]))
 
-    def start(self) -> "State":
-        """The paper's start, w = 1: a point at θ = 0, where every slack χ is 1, with E[σ⁻²] = 1."""
-        return State(
-            PointLaw(np.zeros(self.n_columns)), tuple(block.prior.start(len(block.columns)) for block in self.blocks)
+    def moments(self, state: "State") -> list[Moments]:
+        """What each block's prior may know of the coefficients and of its own gates."""
+        found, begin = [], 0
+        for block in self.blocks:
+            inclusion = None
+            if block.gate_of is not None and state.gates is not None:
+                inclusion = state.gates.inclusion[begin : begin + block.n_gates]
+                begin += block.n_gates
+            found.append(Moments(state.coefficients, block.columns, inclusion))
+        return found
+
+    def prior_log_odds(self, state: "State") -> Array:
+        """Expected prior log odds of all gates."""
+        return np.concatenate(
+            [
+                block.prior.gate_log_odds(scale, block.n_gates)
+                for block, scale in zip(self.blocks, state.scales, strict=True)
+                if block.gate_of is not None
+            ]
         )
+
+    def start(self) -> "State":
+        """The paper's start, w = 1: a point at θ = 0, where every slack χ is 1, with E[σ⁻²] = 1 and open gates."""
+        scales = tuple(block.prior.start(len(block.columns), block.size) for block in self.blocks)
+        gates = None if self.gate_map is None else Gates(np.full(self.gate_map.n_gates, np.inf), self.gate_map)
+        return State(PointLaw(np.zeros(self.n_columns)), scales, gates)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class State:
-    """The law of the coefficients, and for each block the law of its prior's scale."""
+    """The law of the coefficients, for each block the law of its prior's scale, and the laws of the gates."""
 
     coefficients: CoefficientLaw
     scales: tuple[ScaleLaw, ...]
+    gates: Gates | None = None
 
     @property
     def _gaussian(self) -> GaussianLaw:
@@ -79,7 +115,8 @@ class State:
     @cached_property
     def packed(self) -> Array:
         """Unconstrained numbers that determine a variational state; any numbers are a valid state."""
-        return np.concatenate([self._gaussian.pack(), [x for scale in self.scales for x in scale.pack()]])
+        scales = [x for scale in self.scales for x in scale.pack()]
+        return np.concatenate([self._gaussian.pack(), scales, [] if self.gates is None else self.gates.log_odds])
 
     def unpack(self, numbers: Array) -> "State":
         """Make the state of this shape that has these numbers."""
@@ -90,6 +127,7 @@ class State:
             length = len(scale.pack())
             scales.append(scale.unpack(numbers[at : at + length]))
             at += length
-        state = State(coefficients, tuple(scales))
+        gates = None if self.gates is None else self.gates.at(numbers[at:])
+        state = State(coefficients, tuple(scales), gates)
         vars(state)["packed"] = numbers
         return state

@@ -7,6 +7,7 @@ from typing import Any, Self, final
 import numpy as np
 
 from vbsvm.arrays import Array
+from vbsvm.gates import Gates
 
 
 @final
@@ -32,6 +33,12 @@ class Stats:
     def cross(self) -> Array:
         """r = Σ y (s + w) c."""
         return self.cross_sums if isinstance(self.cross_sums, np.ndarray) else self.cross_sums.total()
+
+    def gated(self, gates: Gates | None) -> tuple[Any, Array]:
+        """G ∘ E[γ̃γ̃ᵀ] and γ̃ ∘ r: the sums as the coefficients behind the gates see them."""
+        if gates is None:
+            return self.gram, self.cross
+        return self.gram.gated(gates, self.gram), gates.open * self.cross
 
     def __add__(self, other: Self) -> "Stats":
         """Add the sums of two sets of rows."""

@@ -5,12 +5,14 @@ conditional is updated from the moments of the others. ``resolve`` decides the r
 (variational Bayes), or replace it by a draw (Gibbs).
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from vbsvm import hinge
+from vbsvm.gates import GateScan
 from vbsvm.layout.base import Message, Rows, Source
 from vbsvm.readings import Reading
 from vbsvm.spec import Spec, State
@@ -25,7 +27,7 @@ def sweep(spec: Spec, state: State, source: Source, resolve: Reading) -> tuple[S
 
 def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature: bool = False) -> Stats:
     """Refresh the rows' latent scales and sum what the coefficients need of them."""
-    message = state.coefficients.message()
+    message = state.coefficients.message(state.gates)
     return source.fold(lambda rows: row_stats(rows, message, resolve, with_curvature))
 
 
@@ -49,24 +51,37 @@ def row_stats(rows: Rows, message: Message, resolve: Reading, with_curvature: bo
 
 
 def update(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
-    """Everything but the rows, in the paper's order (Algorithm 2, lines 2 to 4)."""
-    return update_priors(spec, update_coefficients(spec, state, stats, resolve), resolve)
+    """Everything but the rows, in the paper's order (Algorithm 2, lines 2 to 4; Algorithm 3, lines 2 to 8 and 11)."""
+    state = update_coefficients(spec, state, stats, resolve)
+    return update_priors(spec, update_gates(spec, state, stats, resolve), resolve)
 
 
 def update_coefficients(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
-    """q(β, u), or a draw from it (Algorithm 1, line 2; Algorithm 2, lines 2 and 3; Appendix A)."""
-    law = stats.gram.conditional(stats.cross, spec.precision(state))
-    return State(resolve(law, "coefficients"), state.scales)
+    """q(β, v), or a draw from it (Algorithms 1 and 2, lines 2 and 3; Algorithm 3, lines 2 and 3; Appendices A, B)."""
+    gram, cross = stats.gated(state.gates)
+    law = gram.conditional(cross, spec.precision(state))
+    return replace(state, coefficients=resolve(law, "coefficients"))
+
+
+def update_gates(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
+    """q(γ_k) one after another, or draws (Algorithm 3, lines 6 and 7; Appendix B)."""
+    if state.gates is None:
+        return state
+    law = state.coefficients
+    products, beyond = stats.gram.gate_terms(law)
+    linear = (stats.cross * law.mean)[: len(products)] - beyond
+    scan = GateScan(state.gates, products, linear, spec.prior_log_odds(state))
+    return replace(state, gates=resolve(scan, "gates").result)
 
 
 def update_priors(spec: Spec, state: State, resolve: Reading) -> State:
-    """q(σ²) of each block, or a draw from it (Algorithm 2, line 4; Appendix A)."""
-    law = state.coefficients
+    """q(σ²) of each block, or a draw from it (Algorithm 2, line 4; Algorithm 3, lines 5 and 11; Appendices A, B)."""
+    blocks = zip(spec.blocks, state.scales, spec.moments(state), strict=True)
     scales = (
-        block.prior.update(scale, block.moments(law), partial(_at_site, resolve, i))
-        for i, (block, scale) in enumerate(zip(spec.blocks, state.scales, strict=True))
+        block.prior.update(scale, moments, partial(_at_site, resolve, i))
+        for i, (block, scale, moments) in enumerate(blocks)
     )
-    return State(law, tuple(scales))
+    return replace(state, scales=tuple(scales))
 
 
 def _at_site(resolve: Reading, block: int, law: Any, *site: str | int) -> Any:

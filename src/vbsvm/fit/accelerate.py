@@ -5,7 +5,7 @@ paper's update never lowers it, so the climb goes on whatever the bolder ones do
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, final
 
 import numpy as np
@@ -14,7 +14,7 @@ from vbsvm.arrays import Array
 from vbsvm.readings import expect
 from vbsvm.spec import Spec, State
 from vbsvm.stats import Stats
-from vbsvm.sweep import update, update_priors
+from vbsvm.sweep import update, update_gates, update_priors
 
 
 @final
@@ -53,16 +53,17 @@ def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
     stats, law = at.stats, at.state.coefficients
     if stats.curvature is None:
         return None
-    curvature = stats.curvature.towards(stats.gram, damping)
-    residual = stats.cross - stats.gram.times(law.mean)
+    curvature = stats.curvature.towards(stats.gram, damping).gated(at.state.gates, stats.gram)
+    gram, cross = stats.gated(at.state.gates)
+    residual = cross - gram.times(law.mean)
     state = at.state
     for _ in range(max(block.prior.rounds for block in spec.blocks)):
         precision = spec.precision(state)
         step = curvature.solve(residual - precision.times(law.mean), precision)
         if step is None:
             return None
-        moved = stats.gram.conditional(stats.cross, precision).at(law.mean + step)
-        state = update_priors(spec, State(moved, state.scales), expect)
+        moved = replace(state, coefficients=gram.conditional(cross, precision).at(law.mean + step))
+        state = update_priors(spec, update_gates(spec, moved, stats, expect), expect)
     return state
 
 

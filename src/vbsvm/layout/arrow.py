@@ -5,16 +5,17 @@ precision of (x, u_1, …, u_m) is an arrow: D_g on the tail's diagonal, B_g bes
 is dense with precision A − Σ B_gᵀE_g, and u_g given x has the variance D_g⁻¹. Nothing of m × m is formed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 
 from vbsvm.arrays import Array
+from vbsvm.gates import Gates
 from vbsvm.layout.base import PointLaw, Precision
-from vbsvm.layout.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows, upper_triangle
+from vbsvm.layout.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows, GatedMessage, upper_triangle
 from vbsvm.layout.factors import Factor
 
 
@@ -175,6 +176,19 @@ class ArrowGram:
         tail = border @ x + _times(self.corner, u[:, :, None]).ravel()
         return np.concatenate([head, tail])
 
+    def gated(self, gates: Gates | None, own: Self) -> "ArrowGram":
+        """G ∘ E[γ̃γ̃ᵀ]; only the core has gates."""
+        if gates is None:
+            return self
+        border, m = self.border * gates.open[: self.border.shape[2]], len(self.border)
+        return ArrowGram(
+            self.core.gated(gates, own.core), ByGroup(((0, border),), m), ByGroup(((0, self.corner),), m), self.shapes
+        )
+
+    def gate_terms(self, law: Any) -> tuple[Array, Array]:
+        """G_jk E[θ_j θ_k] over the core, and for each of its coefficients the sum of it over the groups' effects."""
+        return self.core.gate_terms(law)[0], law.meeting(_flat(self.border))
+
     def conditional(self, cross: Array, precision: Precision) -> "ArrowGaussian":
         """The law of [x; u]: D_g is eliminated first, then the core is dense (Algorithm 2, lines 2 and 3)."""
         own, root, half = self._eliminate(precision)
@@ -272,7 +286,16 @@ class ArrowGaussian:
         diagonals = np.einsum("gqq->gq", self.root)
         return self.core.entropy + 0.5 * self.effects.size * (1 + LOG_2PI) + float(np.log(diagonals).sum())
 
-    def message(self) -> "ArrowMessage":
+    def outer(self, n: int) -> Array:
+        """E[xxᵀ] of the first n coefficients of the core."""
+        return self.core.outer(n)
+
+    def meeting(self, border: Array) -> Array:
+        """Σ B E[u x_k] over all effects u of groups, for each coefficient x_k of the core."""
+        together = np.einsum("ik,ik->k", border, _flat(self.link) @ self.core.covariance)
+        return (self.effects.ravel() @ border) * self.core.mean - together
+
+    def message(self, gates: Gates | None) -> "ArrowMessage":
         """Means, variances and covariances, ready to be looked up by level."""
         n_dense = len(self.core.mean) - sum(m * q for m, q in self.shapes)
         dense, *places = _places(n_dense, self.shapes)
@@ -288,7 +311,9 @@ class ArrowGaussian:
                 pairs[k, j] = Sigma[here, there].reshape(m, q, *shape)
             pairs[len(places), k] = with_core[:, :, here].reshape(*self.effects.shape, m, q)
         factors.append(FactorMessage(self.effects, with_core[:, :, dense], self.effect_covariances))
-        return ArrowMessage(self.core.marginal(n_dense), tuple(factors), pairs)
+        if gates is not None:
+            factors = [replace(law, with_dense=law.with_dense * gates.open[:n_dense]) for law in factors]
+        return ArrowMessage(self.core.marginal(n_dense).message(gates), tuple(factors), pairs)
 
     def quadratic(self, gram: ArrowGram) -> float:
         """⟨gram, Ω⟩, from Cov(u_g, x) = −E_gΣ."""
@@ -358,7 +383,7 @@ class FactorMessage:
 class ArrowMessage:
     """Law of the dense columns' coefficients, of each factor's effects, and covariances of pairs of factors."""
 
-    dense: DenseGaussian
+    dense: DenseGaussian | GatedMessage
     factors: tuple[FactorMessage, ...]
     pairs: dict[tuple[int, int], Array]
 

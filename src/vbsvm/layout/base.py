@@ -13,6 +13,7 @@ from typing import Any, Protocol, Self, final
 import numpy as np
 
 from vbsvm.arrays import Array
+from vbsvm.gates import Gates
 from vbsvm.stats import Stats
 
 
@@ -60,6 +61,14 @@ class Gram(Protocol):
 
     def times(self, theta: Array) -> Array:
         """CᵀWCθ."""
+        ...
+
+    def gated(self, gates: Gates | None, own: Any) -> Any:
+        """G ∘ E[γ̃γ̃ᵀ]; the part where a gate meets itself is taken from ``own``."""
+        ...
+
+    def gate_terms(self, law: Any) -> tuple[Array, Array]:
+        """G_jk E[θ_j θ_k] over the core, and for each of its coefficients the sum of it over the others."""
         ...
 
     def conditional(self, cross: Array, precision: "Precision") -> "GaussianLaw":
@@ -121,8 +130,12 @@ class CoefficientLaw(Protocol):
         """Σ E[θ_j θ_k] over the pairs of two strides of equal length."""
         ...
 
-    def message(self) -> "Message":
-        """What a pass over the rows takes along; made once for all row blocks."""
+    def outer(self, n: int) -> Array:
+        """E[θθᵀ] of the first n coefficients."""
+        ...
+
+    def message(self, gates: Gates | None) -> "Message":
+        """What a pass over the rows takes along, with the gates applied; made once for all row blocks."""
         ...
 
     def quadratic(self, gram: Any) -> float:
@@ -176,9 +189,18 @@ class PointLaw:
         """Σ θ_j θ_k."""
         return float(self.mean[left] @ self.mean[right])
 
-    def message(self) -> Self:
-        """Itself."""
-        return self
+    def outer(self, n: int) -> Array:
+        """θθᵀ."""
+        return np.outer(self.mean[:n], self.mean[:n])
+
+    def meeting(self, border: Array) -> Array:
+        """Σ B E[u x_k] over the coefficients u beyond the core, for each coefficient x_k of the core."""
+        n_core = border.shape[1]
+        return (self.mean[n_core:] @ border) * self.mean[:n_core]
+
+    def message(self, gates: Gates | None) -> "PointLaw":
+        """The effective coefficients."""
+        return self if gates is None else PointLaw(gates.open * self.mean)
 
     def row_moments(self, rows: Rows) -> tuple[Array, float]:
         """A point's scores have no variance: the quadratic form is skipped."""
@@ -203,6 +225,7 @@ class Moments:
 
     law: CoefficientLaw
     columns: tuple[slice, ...]
+    inclusion: Array | None = None  # of the block's gates
 
     @property
     def squares(self) -> Array:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
 from vbsvm.arrays import Array
-from vbsvm.layout.base import PointLaw, Precision
+from vbsvm.gates import Gates
+from vbsvm.layout.base import CoefficientLaw, PointLaw, Precision
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -66,6 +67,14 @@ class DenseGram:
         """CᵀWCθ."""
         return self.matrix @ theta
 
+    def gated(self, gates: Gates | None, own: Self) -> "DenseGram":
+        """G ∘ E[γ̃γ̃ᵀ] (Algorithm 3, line 2)."""
+        return self if gates is None else DenseGram(gates.applied_to(self.matrix, own.matrix))
+
+    def gate_terms(self, law: CoefficientLaw) -> tuple[Array, Array]:
+        """G_jk E[θ_j θ_k]; there is nothing beyond the core."""
+        return self.matrix * law.outer(len(self.matrix)), np.zeros(len(self.matrix))
+
     def conditional(self, cross: Array, precision: Precision) -> "DenseGaussian":
         """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
         if not len(cross):  # a model may have random effects alone; LAPACK takes no empty matrix
@@ -113,9 +122,24 @@ class DenseGaussian:
         """Σ E[θ_j θ_k] over the pairs of two strides."""
         return float(self.mean[left] @ self.mean[right]) + float(np.vdot(self.root[left], self.root[right]))
 
-    def message(self) -> Self:
-        """Itself: rows need the mean and the root."""
-        return self
+    def outer(self, n: int) -> Array:
+        """Ω of the first n coefficients."""
+        return self.covariance[:n, :n] + np.outer(self.mean[:n], self.mean[:n])
+
+    def message(self, gates: Gates | None) -> "DenseGaussian | GatedMessage":
+        """Itself, as rows need the mean and the root; or the law of the effective coefficients."""
+        if gates is None:
+            return self
+        opened, n = gates.open[: len(self.mean)], len(self.mean)
+        extra = gates.spread[:n] * self.squares
+        shared = [(k, gates.spread[k[0]] * self._outer_of(k)) for k in gates.map.shared]
+        for k, _ in shared:
+            extra[k] = 0.0
+        return GatedMessage(DenseGaussian(opened * self.mean, opened[:, None] * self.root), extra, shared)
+
+    def _outer_of(self, columns: NDArray[np.intp]) -> Array:
+        root, mean = self.root[columns], self.mean[columns]
+        return root @ root.T + np.outer(mean, mean)
 
     @property
     def entropy(self) -> float:
@@ -165,6 +189,30 @@ class DenseGaussian:
         root = np.zeros(size * size)
         root[flat] = triangle
         return DenseGaussian(numbers[:size], root.reshape(size, size))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class GatedMessage:
+    """Law of γ̃∘v with the gates at their means, and what the gates' own variance adds to a row's.
+
+    ``extra`` is Var γ_k E v_k² of each coefficient with a gate of its own; ``shared`` has Var γ E[vvᵀ] of the
+    coefficients that share a gate.
+    """
+
+    law: DenseGaussian
+    extra: Array
+    shared: list[tuple[NDArray[np.intp], Array]]
+
+    def row_moments(self, rows: DenseRows) -> tuple[Array, Array]:
+        """Give f = Cm and v = dg(C Var(γ∘v) Cᵀ) (Algorithm 3, line 10)."""
+        f, v = self.law.row_moments(rows)
+        np.square(rows.design, out=rows.scratch)
+        v += rows.scratch @ self.extra
+        for columns, outer in self.shared:
+            of_gate = rows.design[:, columns]
+            v += np.einsum("ij,jk,ik->i", of_gate, outer, of_gate)
+        return f, v
 
 
 def _plus(gram: Array, precision: Precision) -> Array:

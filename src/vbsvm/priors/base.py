@@ -8,6 +8,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from vbsvm.arrays import Array
 from vbsvm.laws import ScaleLaw
 from vbsvm.layout.base import Moments
@@ -30,8 +33,8 @@ class Prior(Parameters, ABC):
     """How often a Newton step updates coefficients and scale against each other before the next pass over the rows."""
 
     @abstractmethod
-    def start(self, width: int) -> ScaleLaw:
-        """Law of the scale before the first sweep."""
+    def start(self, width: int, size: int) -> ScaleLaw:
+        """Law of the scale before the first sweep, for ``size`` coefficients in groups of ``width``."""
 
     @abstractmethod
     def update(self, scale: Any, moments: Moments, resolve: Reading) -> ScaleLaw:
@@ -41,6 +44,14 @@ class Prior(Parameters, ABC):
     def bound(self, scale: Any, moments: Moments) -> float:
         """E log p(coefficients, scale) − E log q(scale), all constants included, at any law of it that can occur."""
 
-    def precision(self, scale: ScaleLaw) -> float | Array:
+    def gate_of(self, size: int) -> NDArray[np.intp] | None:
+        """Which gate each of the block's coefficients has; None in a prior without gates."""
+        return None
+
+    def gate_log_odds(self, scale: Any, n_gates: int) -> Array:
+        """Expected prior log odds of the gates; a prior without gates is not asked."""
+        raise NotImplementedError
+
+    def precision(self, scale: Any) -> float | Array:
         """E[σ⁻²], or the mean of the inverse covariance: the block's part of the expected prior precision Λ."""
         return scale.inverse_mean

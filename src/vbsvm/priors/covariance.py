@@ -51,7 +51,7 @@ class InverseWishart(Prior):
             )
         return nu
 
-    def start(self, width: int) -> MatrixPoint:
+    def start(self, width: int, size: int) -> MatrixPoint:
         """E[Σ⁻¹] = I."""
         self._degrees(width)
         return MatrixPoint(np.eye(width))
@@ -128,7 +128,7 @@ class Covariance(Prior):
         """Refuse a scale or degrees that are not positive."""
         require_positive("Covariance", scale=self.scale, degrees=self.degrees)
 
-    def start(self, width: int) -> HuangWandLaw:
+    def start(self, width: int, size: int) -> HuangWandLaw:
         """E[Σ⁻¹] = I and E[1/a] = 1."""
         return HuangWandLaw(MatrixPoint(np.eye(width)), (Point(1.0),) * width)
 

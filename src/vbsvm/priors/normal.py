@@ -28,7 +28,7 @@ class Normal(Prior):
         """Refuse a variance that is not positive."""
         require_positive("Normal", variance=self.variance)
 
-    def start(self, width: int) -> Point:
+    def start(self, width: int, size: int) -> Point:
         """Give the known variance."""
         return Point(self.variance)
 

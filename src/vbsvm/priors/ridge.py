@@ -29,7 +29,7 @@ class Ridge(Prior):
         """Refuse a shape or rate that is not positive."""
         require_positive("Ridge", shape=self.shape, rate=self.rate)
 
-    def start(self, width: int) -> Point:
+    def start(self, width: int, size: int) -> Point:
         """E[σ⁻²] = 1, the paper's start."""
         return Point(1.0)
 

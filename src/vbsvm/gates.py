@@ -1,0 +1,152 @@
+"""Gates: Bernoulli variables that let a coefficient in or leave it out (paper, Section 3.2).
+
+The effective coefficients are γ∘v. A gate may be shared by several coefficients, such as the dummies of one factor.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from vbsvm.arrays import Array
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GateMap:
+    """Which gate each coefficient has (−1 for none); the same throughout a fit."""
+
+    gate_of: NDArray[np.intp]
+    n_gates: int
+
+    @cached_property
+    def members(self) -> list[NDArray[np.intp]]:
+        """Coefficients of each gate."""
+        order = np.argsort(self.gate_of, kind="stable")
+        begins = np.searchsorted(self.gate_of[order], np.arange(self.n_gates + 1))
+        return [order[begins[j] : begins[j + 1]] for j in range(self.n_gates)]
+
+    @cached_property
+    def shared(self) -> list[NDArray[np.intp]]:
+        """Coefficients of each gate that has several."""
+        return [members for members in self.members if len(members) > 1]
+
+    @cached_property
+    def gated(self) -> NDArray[np.bool_]:
+        """Which coefficients have a gate."""
+        return self.gate_of >= 0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Gates:
+    """Laws of the gates, by their log odds; a drawn gate has infinite ones."""
+
+    log_odds: Array
+    map: GateMap
+
+    @cached_property
+    def inclusion(self) -> Array:
+        """E γ of each gate."""
+        return expit(self.log_odds)
+
+    @cached_property
+    def open(self) -> Array:
+        """γ̃: E γ for each coefficient, 1 where there is no gate."""
+        opened = np.ones(len(self.map.gate_of))
+        opened[self.map.gated] = self.inclusion[self.map.gate_of[self.map.gated]]
+        return opened
+
+    @cached_property
+    def spread(self) -> Array:
+        """Var γ for each coefficient."""
+        return self.open * (1.0 - self.open)
+
+    @property
+    def entropy(self) -> float:
+        """Σ {log(1 + e^η) − η E γ}, each term in the form that does not cancel."""
+        size = np.minimum(np.abs(self.log_odds), 700.0)  # a decided gate has none
+        return float((np.log1p(np.exp(-size)) + size * expit(-size)).sum())
+
+    def at(self, log_odds: Array) -> Self:
+        """The same gates with other log odds."""
+        return type(self)(log_odds, self.map)
+
+    def applied_to(self, matrix: Array, diagonal_of: Array | None = None) -> Array:
+        """matrix ∘ E[γ̃γ̃ᵀ]: γ̃γ̃ᵀ, and the variance of a gate wherever its own coefficients meet.
+
+        ``diagonal_of`` is the matrix of that second part, where it is another one.
+        """
+        own = matrix if diagonal_of is None else diagonal_of
+        n = len(matrix)
+        opened, spread = self.open[:n], self.spread[:n]
+        gated = matrix * opened
+        gated *= opened[:, None]
+        gated.ravel()[:: n + 1] += spread * own.diagonal()
+        for members in self.map.shared:
+            within = spread[members[0]] * own[np.ix_(members, members)]
+            within[np.diag_indices(len(members))] = 0.0
+            gated[np.ix_(members, members)] += within
+        return gated
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GateScan:
+    """Full conditionals of the gates, one after another (Algorithm 3, lines 6 and 7; Appendix B).
+
+    ``products`` is G_jk E[v_j v_k] over the coefficients that have gates and those that they meet, ``linear`` is
+    r_k E v_k less what meets coefficients without gates outside of this matrix.
+    """
+
+    gates: Gates
+    products: Array
+    linear: Array
+    prior_log_odds: Array
+
+    def _scan(self, rng: np.random.Generator | None = None) -> Gates:
+        opened = self.gates.open[: len(self.products)].copy()
+        pull = self.products @ opened
+        log_odds = self.gates.log_odds.copy()
+        for j, members in enumerate(self.gates.map.members):
+            before = opened[members[0]]
+            if len(members) == 1:
+                k = members[0]
+                own = self.products[k, k]
+                met = pull[k] - own * before
+                linear = self.linear[k]
+            else:
+                own = self.products[np.ix_(members, members)].sum()
+                met = pull[members].sum() - own * before
+                linear = self.linear[members].sum()
+            log_odds[j] = self.prior_log_odds[j] - 0.5 * own + linear - met
+            after = expit(log_odds[j])
+            if rng is not None:
+                after = float(rng.random() < after)
+                log_odds[j] = np.inf if after else -np.inf
+            if after != before:
+                opened[members] = after
+                pull += (after - before) * (
+                    self.products[members[0]] if len(members) == 1 else self.products[members].sum(axis=0)
+                )
+        return self.gates.at(log_odds)
+
+    @cached_property
+    def result(self) -> Gates:
+        """Each gate's law in turn, given the laws of the others."""
+        return self._scan()
+
+    def draw(self, rng: np.random.Generator) -> "DrawnGates":
+        """Each gate drawn in turn, given the others."""
+        return DrawnGates(self._scan(rng))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DrawnGates:
+    """Gates without spread."""
+
+    result: Gates
