@@ -139,7 +139,7 @@ def algorithm_2_grouped(D, groups, y, A=0.01, B=0.01, variance=1e8, max_sweeps=1
 
 
 def algorithm_3(D, y, rho=0.01, A=0.01, B=0.01, variance=1e8, max_sweeps=20_000, stop=1e-10, opened=1.0):
-    """Algorithm 3 for an intercept and m gated inputs, and its bound; swept until the bound rises by less than ``stop``."""
+    """Algorithm 3 for an intercept and m gated inputs; swept until the bound rises by less than ``stop``."""
     n, m = D.shape
     C = np.column_stack([np.ones(n), D])
     w, tau, b, gates, bounds = np.ones(n), 1.0, np.ones(m), np.r_[1.0, np.full(m, opened)], [-np.inf]

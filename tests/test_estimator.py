@@ -109,7 +109,7 @@ def test_the_intercepts_spread_is_that_of_the_score_at_the_origin():
     clf = VBSVC().fit(X, y)
     fit = clf.fit_[0]
     C = fit.plan.recipe.encode(np.zeros((1, 3)), np.empty((1, 4)))
-    np.testing.assert_allclose(clf.intercept_std_[0] ** 2, (C @ fit.law.covariance @ C.T)[0, 0])
+    np.testing.assert_allclose(clf.intercept_std_[0] ** 2, (C @ fit.covariance @ C.T)[0, 0])
     np.testing.assert_allclose(clf.intercept_[0], clf.decision_function(np.zeros((1, 3)))[0])
 
 

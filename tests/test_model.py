@@ -211,7 +211,7 @@ def test_a_new_group_gets_the_population_score_and_its_own_variance(mixed):
     np.testing.assert_allclose(mean, population, rtol=1e-8)
     z = np.stack([np.ones(6), (known["x"] - mixed["x"].mean()) / mixed["x"].std(ddof=0)], axis=1)
     of_group = fit.outcome.state.scales[-1].mean
-    core = np.einsum("ip,pr,ir->i", z, fit.law.covariance, z)  # fixed effects alone
+    core = np.einsum("ip,pr,ir->i", z, fit.covariance, z)  # fixed effects alone
     np.testing.assert_allclose(sd**2, core + np.einsum("iq,qr,ir->i", z, of_group, z), rtol=1e-8)
     _, known_sd = fit.decision_function(known, return_std=True)
     assert (sd > known_sd).all()

@@ -11,6 +11,7 @@ from vbsvm.arrays import Array
 from vbsvm.design.plan import Plan
 from vbsvm.laws import InverseGamma, InverseWishart, MatrixPoint, Point
 from vbsvm.priors.covariance import HuangWandLaw
+from vbsvm.priors.laplace_zero import LaplaceZeroLaw
 from vbsvm.spec import Block, Spec, State
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def table(plan: Plan, spec: Spec, state: State, level: float) -> "pd.DataFrame":
     rows = []
     for block, scale in zip(spec.blocks, state.scales, strict=True):
         law = scale.covariance if isinstance(scale, HuangWandLaw) else scale
+        law = law.variance if isinstance(law, LaplaceZeroLaw) else law
         if isinstance(law, Point) and block.columns[0].start < plan.n_fixed:
             continue
         effects = list(_effects(plan, block))

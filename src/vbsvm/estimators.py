@@ -18,7 +18,7 @@ from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.recipe import column_ranges, learn_recipe
 from vbsvm.fit.variational import Ending, Variational
 from vbsvm.parameters import require_flag
-from vbsvm.priors import Normal, Prior, Ridge
+from vbsvm.priors import LaplaceZero, Normal, Prior, Ridge
 from vbsvm.results import INPUTS, Fit
 from vbsvm.source.memory import Grouping, Memory
 from vbsvm.spec import Block, Spec
@@ -38,9 +38,9 @@ class VBSVC(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    prior : Ridge or Normal, default None
+    prior : Ridge, Normal or LaplaceZero, default None
         Prior of the coefficients of the standardised inputs. None is ``Ridge()``: their variance, and so the penalty,
-        is inferred. ``Normal(1 / (4 * alpha))`` holds the penalty at alpha.
+        is inferred. ``Normal(1 / (4 * alpha))`` holds the penalty at alpha. ``LaplaceZero()`` selects inputs.
     inference : Variational, default None
         How the model is fitted. None is ``Variational()``.
     group : str or int, default None
@@ -79,6 +79,10 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         Whether all of the models converged.
     fit_ : tuple of k Fit
         The fitted models themselves.
+    inclusion_probability_, sign_probability_ : ndarray of shape (k, n_features)
+        With ``prior=LaplaceZero()``: the probability that an input is in, and that its coefficient is then positive.
+    selected_ : ndarray of bool of shape (k, n_features)
+        With ``prior=LaplaceZero()``: inputs whose inclusion probability is above the prior's threshold.
     random_effects_ : DataFrame
         With ``group``: mean and mean-field standard deviation of each group's effect on the score.
     n_features_in_, feature_names_in_
@@ -295,6 +299,30 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         return np.array([fit.penalty for fit in self._fits])
 
     @property
+    def inclusion_probability_(self) -> Array:
+        """Probability that each input is in, (k, n_features)."""
+        self._require_gates("inclusion_probability_")
+        return np.stack([fit.inclusion_probability for fit in self._fits])
+
+    @property
+    def sign_probability_(self) -> Array:
+        """Probability that the coefficient is positive when the input is in, (k, n_features)."""
+        self._require_gates("sign_probability_")
+        return np.stack([fit.sign_probability for fit in self._fits])
+
+    @property
+    def selected_(self) -> NDArray[np.bool_]:
+        """Whether each input's inclusion probability is above the prior's threshold, (k, n_features)."""
+        self._require_gates("selected_")
+        prior = self._prior()
+        assert isinstance(prior, LaplaceZero)
+        return self.inclusion_probability_ > prior.threshold
+
+    def _require_gates(self, name: str) -> None:
+        if self._fits[0].gates is None:
+            raise AttributeError(f"{name} is there when prior=LaplaceZero().")
+
+    @property
     def random_effects_(self) -> "pd.DataFrame":
         """Mean and standard deviation of each group's effect; with several classes, the class is the first level."""
         if self.group is None:
@@ -328,7 +356,7 @@ def _spec(prior: Prior, plan: Plan) -> Spec:
     intercept = int(plan.recipe.intercept)
     blocks = [Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR)] if intercept else []
     columns = slice(intercept, plan.n_fixed)
-    blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.n_fixed - intercept)))
+    blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.names)))
     for begin, factor in zip(plan.first_effects(), plan.factors, strict=True):
         blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), Ridge()))
     return Spec(tuple(blocks))

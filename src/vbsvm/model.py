@@ -15,7 +15,7 @@ from vbsvm.design import frames, syntax
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
 from vbsvm.fit.variational import Ending, Variational
 from vbsvm.parameters import require_flag
-from vbsvm.priors import Covariance, Normal, Prior, Ridge
+from vbsvm.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
 from vbsvm.results import Fit
 from vbsvm.source.memory import Grouping, Memory
 from vbsvm.spec import Block, Spec
@@ -160,11 +160,14 @@ def _keys(reader: formulas.Reader) -> list[str]:
 def _blocks(reader: formulas.Reader, priors: Mapping[str, Prior]) -> list[Block]:
     """One block for each term with a prior of its own, and one for all other fixed effects (Example 2)."""
     given = _Given(priors)
-    blocks = [*_fixed_blocks(reader, given), *_spline_blocks(reader, given)]
-    for block in blocks:
+    fixed, bends, groups = _fixed_blocks(reader, given), _spline_blocks(reader, given), _group_blocks(reader, given)
+    for block in (*fixed, *bends):
         if block.prior.of_groups:
             raise ValueError(f"priors: {type(block.prior).__name__} is for effects of groups, not for {block.name!r}.")
-    blocks += _group_blocks(reader, given)
+    for block in (*bends, *groups):
+        if isinstance(block.prior, LaplaceZero):
+            raise ValueError(f"priors: LaplaceZero is for fixed effects, not for {block.name!r}.")
+    blocks = [*fixed, *bends, *groups]
     given.require_all_taken(_keys(reader))
     return blocks
 
@@ -175,14 +178,25 @@ def _fixed_blocks(reader: formulas.Reader, given: "_Given") -> list[Block]:
     for name, columns in _fixed_terms(reader).items():
         prior = given.take(name)
         if prior is not None:
-            own.append(Block(name, (columns,), prior))
+            own.append(_block(reader, name, [columns], prior))
         else:
             (flat if of_all is None or name == INTERCEPT else shared).append(columns)
     if of_all is not None:
         if not shared:
             raise ValueError("priors: 'fixed' is given, and no fixed effect is left for it.")
-        own.insert(0, Block(FIXED, _joined(shared), of_all))
+        own.insert(0, _block(reader, FIXED, shared, of_all))
     return [Block("fixed effects", _joined(flat), FIXED_PRIOR), *own] if flat else own
+
+
+def _block(reader: formulas.Reader, name: str, terms: list[slice], prior: Prior) -> Block:
+    """Columns of one or several terms; where the prior has gates, the columns of a term share one."""
+    columns = _joined(terms)
+    of_terms = sorted((k, term) for term, one in enumerate(terms) for k in range(one.start, one.stop))
+    names = [reader.plan.names[k - int(reader.plan.recipe.intercept)] for k, _ in of_terms]
+    gate_of = prior.gate_of(names, [term for _, term in of_terms])
+    if gate_of is not None and len(columns) > 1:
+        raise ValueError(f"priors: {type(prior).__name__} for {name!r} needs terms that stand side by side: {names}.")
+    return Block(name, columns, prior, gate_of)
 
 
 def _spline_blocks(reader: formulas.Reader, given: "_Given") -> list[Block]:

@@ -11,9 +11,8 @@ from vbsvm import components, hinge, prediction
 from vbsvm.arrays import Array
 from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.fit.variational import Ending, Outcome
-from vbsvm.layout.arrow import ArrowGaussian
-from vbsvm.layout.base import CoefficientLaw
-from vbsvm.layout.dense import DenseGaussian
+from vbsvm.gates import Gates
+from vbsvm.layout.base import GaussianLaw
 from vbsvm.spec import Spec
 
 if TYPE_CHECKING:
@@ -52,6 +51,13 @@ class Fit:
             "",
             self.summary().round(4).to_string(),
         ]
+        if self.outcome.others:
+            ends = self.starts()
+            agree = (
+                "agree" if len({count for _, count in ends}) == 1 and ends[0][0] - ends[-1][0] < 0.01 else "disagree"
+            )
+            told = "; ".join(f"bound {bound:.3f}, {count} in" for bound, count in ends)
+            lines.insert(2, f"{len(ends)} starts {agree}: {told}.")
         found = self.variance_components()
         if len(found):
             lines += ["", found.round(4).to_string()]
@@ -68,43 +74,84 @@ class Fit:
         return self.outcome.ending is Ending.CONVERGED
 
     @property
-    def _coefficients(self) -> CoefficientLaw:
-        return self.outcome.state.coefficients
+    def _coefficients(self) -> GaussianLaw:
+        return self.outcome.state.gaussian
 
     @property
-    def law(self) -> DenseGaussian:
-        """Law of the coefficients of the design's (standardised) columns, group effects aside."""
+    def gates(self) -> Gates | None:
+        """Laws of the gates; None in a model without them."""
+        return self.outcome.state.gates
+
+    def _of_fixed(self, values: Array) -> Array:
+        return values[: self.plan.n_fixed]
+
+    @property
+    def _opened(self) -> Array | float:
+        return 1.0 if self.gates is None else self._of_fixed(self.gates.open)
+
+    @property
+    def _mean(self) -> Array:
+        """Means of the effective coefficients of the design's (standardised) columns, group effects aside."""
+        return self._opened * self._of_fixed(self._coefficients.mean)
+
+    @property
+    def _variances(self) -> Array:
+        """Their variances."""
         law = self._coefficients
-        core = law.core if isinstance(law, ArrowGaussian) else law
-        assert isinstance(core, DenseGaussian)
-        return core.marginal(self.plan.n_fixed)
+        within = self._of_fixed(law.variances)
+        return (
+            within
+            if self.gates is None
+            else self._opened * (within + (1 - self._opened) * self._of_fixed(law.mean) ** 2)
+        )
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of the effective coefficients of the design's (standardised) columns."""
+        n = self.plan.n_fixed
+        if self.gates is None:
+            return self._coefficients.covariances(n)
+        return self.gates.applied_to(self._coefficients.outer(n)) - np.outer(self._mean, self._mean)
 
     @property
     def coef(self) -> Array:
-        """Coefficients of the raw columns."""
-        return self._shown(self.law.mean) / self._scale
+        """Effective coefficients of the raw columns."""
+        return self._shown(self._mean) / self._scale
 
     @property
     def coef_std(self) -> Array:
         """Standard deviations of the coefficients of the raw columns."""
-        root = self._shown(self.law.root)
-        return np.sqrt(np.einsum("ij,ij->i", root, root)) / self._scale
+        return np.sqrt(self._shown(self._variances)) / self._scale
 
     @property
     def coef_cov(self) -> Array:
         """Covariance of the coefficients of the raw columns."""
-        root = self._shown(self.law.root) / self._scale[:, None]
-        return root @ root.T
+        begin = int(self.plan.recipe.intercept)
+        shown = slice(begin, begin + self.plan.n_shown)
+        return self.covariance[shown, shown] / np.outer(self._scale, self._scale)
 
     @property
     def intercept(self) -> float:
         """Score of a raw row of zeros, splines at their mean; 0 in a model without intercept."""
-        return float(self._intercept_row() @ self.law.mean)
+        return float(self._intercept_row() @ self._mean)
 
     @property
     def intercept_std(self) -> float:
         """Standard deviation of the intercept."""
-        return float(np.linalg.norm(self._intercept_row() @ self.law.root))
+        t = self._intercept_row()
+        return float(np.sqrt(max(t @ self.covariance @ t, 0.0)))
+
+    @property
+    def inclusion_probability(self) -> Array:
+        """E γ of each column that users see; 1 where there is no gate."""
+        return self._shown(np.broadcast_to(self._opened, self.plan.n_fixed))
+
+    @property
+    def sign_probability(self) -> Array:
+        """P(v > 0) of each column that users see, for the coefficient that it has when it is in."""
+        law = self._coefficients
+        mean, sd = (self._shown(self._of_fixed(x)) for x in (law.mean, np.sqrt(law.variances)))
+        return ndtr(np.divide(mean, sd, out=np.zeros_like(sd), where=sd > 0))
 
     @property
     def penalty(self) -> float:
@@ -133,21 +180,40 @@ class Fit:
 
         _require_level("summary", level)
         mean, sd, names = self.coef, self.coef_std, self.plan.names[: self.plan.n_shown]
+        sign, inclusion = self.sign_probability, self.inclusion_probability
+        lower, upper = (self._quantiles(0.5 + side * 0.5 * level) for side in (-1, 1))
         if self.plan.recipe.intercept:
-            mean, sd = np.r_[self.intercept, mean], np.r_[self.intercept_std, sd]
-            names = (INTERCEPT, *names)
-        half_width = ndtri(0.5 + 0.5 * level) * sd
-        frame = pd.DataFrame(
-            {
-                "coefficient": mean,
-                "sd": sd,
-                "lower": mean - half_width,
-                "upper": mean + half_width,
-                "p_positive": ndtr(np.divide(mean, sd, out=np.zeros_like(sd), where=sd > 0)),
-            },
-            index=pd.Index(names),
-        )
-        return _noted(frame, level)
+            own, spread = self.intercept, self.intercept_std
+            half_width = ndtri(0.5 + 0.5 * level) * spread
+            mean, sd, names = np.r_[own, mean], np.r_[spread, sd], (INTERCEPT, *names)
+            lower, upper = np.r_[own - half_width, lower], np.r_[own + half_width, upper]
+            sign, inclusion = np.r_[ndtr(own / spread) if spread > 0 else 0.5, sign], np.r_[1.0, inclusion]
+        columns = {"coefficient": mean, "sd": sd, "lower": lower, "upper": upper, "p_positive": sign}
+        if self.gates is not None:
+            columns["inclusion"] = inclusion
+        frame = _noted(pd.DataFrame(columns, index=pd.Index(names)), level)
+        if self.outcome.others:
+            frame.attrs["starts"] = self.starts()
+        return frame
+
+    def _quantiles(self, chance: float) -> Array:
+        """Quantile of each coefficient γ v: normal where the gate is open, a point at 0 where it is not."""
+        law, scale = self._coefficients, self._scale
+        mean, sd = (self._shown(self._of_fixed(x)) / scale for x in (law.mean, np.sqrt(law.variances)))
+        opened = np.maximum(self.inclusion_probability, 1e-300)
+        below = opened * ndtr(np.divide(-mean, sd, out=np.zeros_like(sd), where=sd > 0))  # P(γv < 0)
+        within = np.where(chance < below, chance, chance - (1 - opened)) / opened
+        at_zero = (chance >= below) & (chance <= below + 1 - opened)
+        return np.where(at_zero & (opened < 1), 0.0, mean + sd * ndtri(np.clip(within, 0.0, 1.0)))
+
+    def starts(self) -> list[tuple[float, int]]:
+        """Bound and number of open gates at the end of each climb, the highest first; gates have several optima."""
+        ends = [self.outcome, *self.outcome.others]
+        counted = [
+            (float(end.bounds[-1]), 0 if end.state.gates is None else int((end.state.gates.inclusion > 0.5).sum()))
+            for end in ends
+        ]
+        return sorted(counted, reverse=True)
 
     def random_effects(self, factor: str | None = None) -> "pd.DataFrame":
         """Mean and standard deviation of each group's effects on the score.
@@ -179,7 +245,7 @@ class Fit:
         shape = len(plan.levels), len(plan.slopes)
         of_factor, law = slice(begin, begin + plan.size), self._coefficients
         mean = law.mean[of_factor].reshape(shape)
-        sd = np.sqrt(np.maximum(law.squares[of_factor].reshape(shape) - np.square(mean), 0.0))
+        sd = np.sqrt(law.variances[of_factor].reshape(shape))
         units = self._units(plan)
         labels = plan.levels.labels
         if len(plan.columns) > 1:

@@ -6,6 +6,7 @@ from typing import cast, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 
 from vbsvm.arrays import Array
 from vbsvm.gates import GateMap, Gates
@@ -91,11 +92,17 @@ class Spec:
             ]
         )
 
-    def start(self) -> "State":
+    def start(self, opened: float = 1.0) -> "State":
         """The paper's start, w = 1: a point at θ = 0, where every slack χ is 1, with E[σ⁻²] = 1 and open gates."""
         scales = tuple(block.prior.start(len(block.columns), block.size) for block in self.blocks)
-        gates = None if self.gate_map is None else Gates(np.full(self.gate_map.n_gates, np.inf), self.gate_map)
+        gates = None
+        if self.gate_map is not None:
+            gates = Gates(np.full(self.gate_map.n_gates, logit(opened)), self.gate_map)
         return State(PointLaw(np.zeros(self.n_columns)), scales, gates)
+
+    def starts(self) -> "list[State]":
+        """The paper's start, and further ones that a prior asks for."""
+        return [self.start(opened) for opened in (1.0, *(x for block in self.blocks for x in block.prior.starts()))]
 
 
 @final
@@ -108,7 +115,8 @@ class State:
     gates: Gates | None = None
 
     @property
-    def _gaussian(self) -> GaussianLaw:
+    def gaussian(self) -> GaussianLaw:
+        """The law of the coefficients, where it has a spread."""
         assert not isinstance(self.coefficients, PointLaw)  # a point is a start or a draw, and is never packed
         return cast(GaussianLaw, self.coefficients)
 
@@ -116,12 +124,12 @@ class State:
     def packed(self) -> Array:
         """Unconstrained numbers that determine a variational state; any numbers are a valid state."""
         scales = [x for scale in self.scales for x in scale.pack()]
-        return np.concatenate([self._gaussian.pack(), scales, [] if self.gates is None else self.gates.log_odds])
+        return np.concatenate([self.gaussian.pack(), scales, [] if self.gates is None else self.gates.log_odds])
 
     def unpack(self, numbers: Array) -> "State":
         """Make the state of this shape that has these numbers."""
-        at = self._gaussian.packed_size
-        coefficients = self._gaussian.unpack(numbers[:at])
+        at = self.gaussian.packed_size
+        coefficients = self.gaussian.unpack(numbers[:at])
         scales = []
         for scale in self.scales:
             length = len(scale.pack())

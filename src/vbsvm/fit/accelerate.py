@@ -87,13 +87,27 @@ class Accelerated:
     """
 
     needs_curvature = True
+    # Gates have many optima, and a bold step may jump to a worse one. It may leave a gate no further than this from
+    # where the paper's own update takes it: then the climb ends where plain sweeps end, or higher.
+    GATE_REACH = 0.05
 
     def __init__(self) -> None:
         self._damping = 0.0
         self._anderson = Anderson()
 
     def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
-        """Yield Anderson's extrapolation, the Newton step, and the paper's update."""
+        """Yield Anderson's extrapolation, the Newton step, and the paper's update; bold ones only near its gates."""
+        if at.state.gates is None:
+            yield from self._from_bold_to_safe(spec, at)
+            return
+        safe = paper_step(spec, at)
+        for candidate in self._from_bold_to_safe(spec, at):
+            assert candidate.gates is not None
+            assert safe.gates is not None
+            if np.abs(candidate.gates.inclusion - safe.gates.inclusion).max() <= self.GATE_REACH:
+                yield candidate
+
+    def _from_bold_to_safe(self, spec: Spec, at: Visited) -> Iterator[State]:
         damping = self._damping
         newton = newton_step(spec, at, damping)
         if newton is not None:

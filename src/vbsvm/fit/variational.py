@@ -2,6 +2,7 @@
 
 import math
 import numbers
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -44,12 +45,16 @@ class Ending(Enum):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
-    """Where a climb ended: the state, the accepted bounds on the way, passes made, and why it ended."""
+    """Where a climb ended: the state, the accepted bounds on the way, passes made, and why it ended.
+
+    ``others`` are the climbs from other starts, which ended no higher.
+    """
 
     state: State
     bounds: Array
     passes: int
     ending: Ending
+    others: "tuple[Outcome, ...]" = ()
 
 
 @final
@@ -85,9 +90,19 @@ class Variational(Parameters):
         """Fit the model to the rows."""
         # Where the solves are large, they have use for several BLAS threads; the passes see to their own.
         with single_threaded_blas() if spec.n_columns < THREADED_SOLVE else nullcontext():
-            if self.accelerate and source.n_rows >= PILOT_ROWS and (part := source.thin(PILOT_STEP)) is not None:
+            # Gates have many optima: a start on a part of the rows would choose another one.
+            pilot = self.accelerate and spec.gate_map is None and source.n_rows >= PILOT_ROWS
+            if pilot and (part := source.thin(PILOT_STEP)) is not None:
                 return self._climb_from_part(spec, source, part)
-            return self._climb(spec, source, spec.start(), self.tol, self.max_iter)
+            return _highest(self._climb_from_all(spec, source))
+
+    def _climb_from_all(self, spec: Spec, source: Source) -> Iterator[Outcome]:
+        """Climb from every start; an interrupted climb is the last."""
+        for start in spec.starts():
+            outcome = self._climb(spec, source, start, self.tol, self.max_iter)
+            yield outcome
+            if outcome.ending is Ending.INTERRUPTED:
+                return
 
     def _climb_from_part(self, spec: Spec, source: Source, part: Source) -> Outcome:
         """Start from the fit of a part of the rows.
@@ -139,6 +154,15 @@ class Variational(Parameters):
         trace = np.array(bounds)
         trace.flags.writeable = False
         return Outcome(at.state, trace, passes, ending)
+
+
+def _highest(outcomes: Iterator[Outcome]) -> Outcome:
+    """The climb with the highest bound, with all passes that were made; the first of equals."""
+    found = list(outcomes)
+    best = max(range(len(found)), key=lambda k: found[k].bounds[-1])
+    others = tuple(outcome for k, outcome in enumerate(found) if k != best)
+    ending = found[-1].ending if found[-1].ending is Ending.INTERRUPTED else found[best].ending
+    return replace(found[best], passes=sum(outcome.passes for outcome in found), ending=ending, others=others)
 
 
 def _step(spec: Spec, source: Source, at: Visited, strategy: Strategy, passes_left: int) -> tuple[Visited, int]:

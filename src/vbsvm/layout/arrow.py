@@ -267,10 +267,18 @@ class ArrowGaussian:
         return own @ own.transpose(0, 2, 1) + through_core @ through_core.transpose(0, 2, 1)
 
     @cached_property
+    def variances(self) -> Array:
+        """Var(θ), elementwise."""
+        return np.concatenate([self.core.variances, np.einsum("gqq->gq", self.effect_covariances).ravel()])
+
+    @cached_property
     def squares(self) -> Array:
         """E[θ²], elementwise."""
-        of_groups = np.einsum("gqq->gq", self.effect_covariances) + np.square(self.effects)
-        return np.concatenate([self.core.squares, of_groups.ravel()])
+        return self.variances + np.square(self.mean)
+
+    def covariances(self, n: int) -> Array:
+        """Covariance of the first n coefficients of the core."""
+        return self.core.covariances(n)
 
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over the pairs of two strides, both in the core or both in the tail."""

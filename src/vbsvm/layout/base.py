@@ -151,6 +151,15 @@ class GaussianLaw(CoefficientLaw, Protocol):
     """A law with spread: what the variational climb needs beyond the sweep."""
 
     @property
+    def variances(self) -> Array:
+        """Var(θ), elementwise."""
+        ...
+
+    def covariances(self, n: int) -> Array:
+        """Covariance of the first n coefficients."""
+        ...
+
+    @property
     def packed_size(self) -> int:
         """Length of the packed vector."""
         ...

@@ -101,9 +101,18 @@ class DenseGaussian:
     root: Array
 
     @cached_property
+    def variances(self) -> Array:
+        """Diagonal of Σ."""
+        return np.einsum("ij,ij->i", self.root, self.root)
+
+    @cached_property
     def squares(self) -> Array:
         """Diagonal of Ω = Σ + μμᵀ."""
-        return np.einsum("ij,ij->i", self.root, self.root) + np.square(self.mean)
+        return self.variances + np.square(self.mean)
+
+    def covariances(self, n: int) -> Array:
+        """Covariance of the first n coefficients."""
+        return self.root[:n] @ self.root[:n].T
 
     @cached_property
     def covariance(self) -> Array:
@@ -148,12 +157,8 @@ class DenseGaussian:
 
     def row_moments(self, rows: DenseRows) -> tuple[Array, Array]:
         """Give f = Cμ and v = dg(CΣCᵀ) (Algorithm 2, line 3)."""
-        return rows.design @ self.mean, self.variances(rows.design, rows.scratch)
-
-    def variances(self, design: Array, scratch: Array) -> Array:
-        """dg(CΣCᵀ); ``scratch`` has the shape of ``design`` and is overwritten."""
-        _times_upper_triangle(design, self.root, scratch)
-        return np.einsum("ij,ij->i", scratch, scratch)
+        _times_upper_triangle(rows.design, self.root, rows.scratch)
+        return rows.design @ self.mean, np.einsum("ij,ij->i", rows.scratch, rows.scratch)
 
     def quadratic(self, gram: DenseGram) -> float:
         """⟨gram, Ω⟩."""

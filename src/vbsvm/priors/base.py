@@ -5,6 +5,7 @@ nothing but its expected precision. A new prior is a new file with a frozen data
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -44,9 +45,16 @@ class Prior(Parameters, ABC):
     def bound(self, scale: Any, moments: Moments) -> float:
         """E log p(coefficients, scale) − E log q(scale), all constants included, at any law of it that can occur."""
 
-    def gate_of(self, size: int) -> NDArray[np.intp] | None:
-        """Which gate each of the block's coefficients has; None in a prior without gates."""
+    def gate_of(self, names: Sequence[str], terms: Sequence[int] | None = None) -> NDArray[np.intp] | None:
+        """Which gate each of the block's columns has; None in a prior without gates.
+
+        ``terms`` says which columns belong to the same term of a formula.
+        """
         return None
+
+    def starts(self) -> list[float]:
+        """Further starts: how far open the gates are in each."""
+        return []
 
     def gate_log_odds(self, scale: Any, n_gates: int) -> Array:
         """Expected prior log odds of the gates; a prior without gates is not asked."""

@@ -128,6 +128,10 @@ class LaplaceZero(Prior):
         Shape and rate of the inverse-gamma prior of σ²; the paper's A_u and B_u.
     threshold : float, default 0.5
         Inputs with a larger inclusion probability are ``selected_``.
+    restarts : int, default 0
+        Further starts, with gates less open than in the first (½, 0.01, then ever less); the highest bound is kept.
+    groups : sequence of sequences of column names or numbers, default ()
+        Columns that share a gate, such as the dummies of one factor. In a formula the columns of a term do.
     """
 
     rho: float | Sequence[float] | Beta = 0.01
@@ -135,6 +139,8 @@ class LaplaceZero(Prior):
     shape: float = 0.01
     rate: float = 0.01
     threshold: float = 0.5
+    restarts: int = 0
+    groups: Sequence[Sequence[str | int]] = ()
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
@@ -146,16 +152,33 @@ class LaplaceZero(Prior):
             for share in shares:
                 if not isinstance(share, numbers.Real) or isinstance(share, bool) or not 0 < float(share) < 1:
                     raise ValueError(f"LaplaceZero: rho must lie between 0 and 1; got {share!r}.")
+        if not isinstance(self.restarts, numbers.Integral) or isinstance(self.restarts, bool) or self.restarts < 0:
+            raise ValueError(f"LaplaceZero: restarts must be a whole number, 0 or more; got {self.restarts!r}.")
         if not isinstance(self.threshold, numbers.Real) or not 0 < float(self.threshold) < 1:
             raise ValueError(f"LaplaceZero: threshold must lie between 0 and 1; got {self.threshold!r}.")
 
-    def gate_of(self, size: int) -> NDArray[np.intp]:
-        """A gate for each coefficient."""
-        if self.expected_size is not None and not self.expected_size < size:
-            raise ValueError(f"LaplaceZero: expected_size={self.expected_size:g} is not below the {size} inputs.")
-        if self.expected_size is None and not isinstance(self.rho, Beta) and np.size(self.rho) not in (1, size):
-            raise ValueError(f"LaplaceZero: rho has {np.size(self.rho)} numbers; 1 or {size} are needed.")
-        return np.arange(size, dtype=np.intp)
+    def gate_of(self, names: Sequence[str], terms: Sequence[int] | None = None) -> NDArray[np.intp]:
+        """A gate for each column, or for those that share one; numbered in the order of the columns."""
+        owner = np.arange(len(names)) if terms is None else np.asarray(terms)
+        taken: set[int] = set()
+        for group in self.groups:
+            columns = [_place(column, names) for column in group]
+            if not columns or taken & set(columns) or len(set(columns)) < len(columns):
+                raise ValueError(f"LaplaceZero: the group {list(group)} is empty, or names a column twice.")
+            taken |= set(columns)
+            owner[columns] = len(names) + columns[0]
+        _, first, gate_of = np.unique(owner, return_index=True, return_inverse=True)
+        gate_of = np.argsort(np.argsort(first))[gate_of].astype(np.intp)
+        n_gates = len(first)
+        if self.expected_size is not None and not self.expected_size < n_gates:
+            raise ValueError(f"LaplaceZero: expected_size={self.expected_size:g} is not below the {n_gates} gates.")
+        if self.expected_size is None and not isinstance(self.rho, Beta) and np.size(self.rho) not in (1, n_gates):
+            raise ValueError(f"LaplaceZero: rho has {np.size(self.rho)} numbers; 1 or {n_gates} are needed.")
+        return gate_of
+
+    def starts(self) -> list[float]:
+        """Gates at ½, 0.01, 0.001, …"""
+        return [0.5, *(10.0 ** -(k + 2) for k in range(self.restarts))][: self.restarts]
 
     def start(self, width: int, size: int) -> LaplaceZeroLaw:
         """E[σ⁻²] = 1 and E b = 1, the paper's start."""
@@ -212,3 +235,13 @@ class LaplaceZero(Prior):
         log_in = q.log_odds + q.log_out
         surplus = (self.rho.a + inside - q.a) * log_in + (self.rho.b + m - inside - q.b) * q.log_out
         return surplus + float(betaln(q.a, q.b) - betaln(self.rho.a, self.rho.b))
+
+
+def _place(column: str | int, names: Sequence[str]) -> int:
+    """Number of a column that is given by its name or its number."""
+    if isinstance(column, numbers.Integral) and not isinstance(column, bool):
+        if -len(names) <= int(column) < len(names):
+            return int(column) % len(names)
+    elif column in names:
+        return list(names).index(str(column))
+    raise ValueError(f"LaplaceZero: groups name {column!r}, which is not one of the {len(names)} columns.")
