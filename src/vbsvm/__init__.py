@@ -7,14 +7,16 @@ if TYPE_CHECKING:
     from vbsvm.estimators import VBSVC
     from vbsvm.fit.variational import Variational
     from vbsvm.model import Model
-    from vbsvm.priors import Beta, Covariance, InverseWishart, LaplaceZero, Normal, Ridge
+    from vbsvm.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
 
 __version__ = "0.1.0"
 __all__ = [
     "VBSVC",
     "Beta",
     "Covariance",
+    "Factorised",
     "InverseWishart",
+    "Joint",
     "LaplaceZero",
     "Model",
     "Normal",
@@ -27,7 +29,9 @@ _HOMES = {
     "VBSVC": "vbsvm.estimators",
     "Beta": "vbsvm.priors",
     "Covariance": "vbsvm.priors",
+    "Factorised": "vbsvm.priors",
     "InverseWishart": "vbsvm.priors",
+    "Joint": "vbsvm.priors",
     "LaplaceZero": "vbsvm.priors",
     "Model": "vbsvm.model",
     "Normal": "vbsvm.priors",

@@ -194,9 +194,11 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             groupings = (Grouping(levels.encode([members]), len(levels), slopes=(0,)),)
         plan = Plan(recipe, names, len(names), factors)
         spec = _spec(prior, plan)
+        gate_map = spec.gate_map
+        wide = not groupings and intake.is_wide(table) and not spec.joint_gates and not (gate_map and gate_map.shared)
         fits = []
         for positive in range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_)):
-            source = Memory(table, np.where(codes == positive, 1.0, -1.0), weights, recipe, groupings)
+            source = Memory(table, np.where(codes == positive, 1.0, -1.0), weights, recipe, groupings, wide=wide)
             fits.append(Fit(spec, plan, inference.run(spec, source), self._of_two(positive)))
             if fits[-1].outcome.ending is Ending.INTERRUPTED and positive < len(self.classes_) - 1:
                 raise KeyboardInterrupt

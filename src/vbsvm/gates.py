@@ -75,6 +75,10 @@ class Gates:
         """The same gates with other log odds."""
         return type(self)(log_odds, self.map)
 
+    def part(self, columns: NDArray[np.intp]) -> "Gates":
+        """The gates of some columns, each of which has one of its own."""
+        return Gates(self.log_odds[self.map.gate_of[columns]], GateMap(np.arange(len(columns)), len(columns)))
+
     def applied_to(self, matrix: Array, diagonal_of: Array | None = None) -> Array:
         """matrix ∘ E[γ̃γ̃ᵀ]: γ̃γ̃ᵀ, and the variance of a gate wherever its own coefficients meet.
 
@@ -107,7 +111,8 @@ class GateScan:
     linear: Array
     prior_log_odds: Array
 
-    def _scan(self, rng: np.random.Generator | None = None) -> Gates:
+    def scan(self, rng: np.random.Generator | None = None) -> Gates:
+        """Each gate in turn; drawn where there is a generator."""
         opened = self.gates.open[: len(self.products)].copy()
         pull = self.products @ opened
         log_odds = self.gates.log_odds.copy()
@@ -137,11 +142,11 @@ class GateScan:
     @cached_property
     def result(self) -> Gates:
         """Each gate's law in turn, given the laws of the others."""
-        return self._scan()
+        return self.scan()
 
     def draw(self, rng: np.random.Generator) -> "DrawnGates":
         """Each gate drawn in turn, given the others."""
-        return DrawnGates(self._scan(rng))
+        return DrawnGates(self.scan(rng))
 
 
 @final

@@ -105,12 +105,18 @@ def _naming_the_column(X: Any) -> Iterator[None]:
         ) from error
 
 
+def is_wide(X: NDArray[np.floating]) -> bool:
+    """Whether there are so many more columns than rows that matrices of rows × rows are the smaller ones."""
+    return X.shape[1] > 2 * X.shape[0]
+
+
 def require_moderate_width(X: NDArray[np.floating]) -> None:
     """Refuse tables so wide that a fit would take hours and gigabytes."""
-    if X.shape[1] > MOST_COLUMNS:
+    if X.shape[1] > MOST_COLUMNS and not (is_wide(X) and X.size <= MOST_CELLS):
         raise ValueError(
-            f"X has {X.shape[1]} columns; up to {MOST_COLUMNS} are supported, as matrices of columns × columns are "
-            "formed. Reduce them first, for example with sklearn.feature_selection.SelectKBest in a Pipeline."
+            f"X has {X.shape[0]} rows and {X.shape[1]} columns; up to {MOST_COLUMNS} columns are supported, and more "
+            "where they are at least twice the rows. Reduce them first, for example with "
+            "sklearn.feature_selection.SelectKBest in a Pipeline."
         )
 
 

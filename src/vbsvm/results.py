@@ -13,6 +13,7 @@ from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.fit.variational import Ending, Outcome
 from vbsvm.gates import Gates
 from vbsvm.layout.base import GaussianLaw
+from vbsvm.layout.dense import DenseRows
 from vbsvm.spec import Spec
 
 if TYPE_CHECKING:
@@ -138,8 +139,10 @@ class Fit:
     @property
     def intercept_std(self) -> float:
         """Standard deviation of the intercept."""
-        t = self._intercept_row()
-        return float(np.sqrt(max(t @ self.covariance @ t, 0.0)))
+        t = self._intercept_row()[None]
+        rows = DenseRows(0, t, np.ones(1), np.ones(1), np.empty_like(t))
+        _, variance = self._coefficients.fixed(self.plan.n_fixed).message(self.gates).row_moments(rows)
+        return float(np.sqrt(np.asarray(variance)[0]))
 
     @property
     def inclusion_probability(self) -> Array:

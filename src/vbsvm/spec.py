@@ -58,6 +58,11 @@ class Spec:
                 n_gates += block.n_gates
         return GateMap(gate_of, n_gates) if n_gates else None
 
+    @cached_property
+    def joint_gates(self) -> bool:
+        """Whether gates and coefficients have a joint law."""
+        return any(block.gate_of is not None and block.prior.joint for block in self.blocks)
+
     def precision(self, state: "State") -> Precision:
         """Λ, the expected prior precision (Algorithm 2, line 2; Algorithm 3, line 2)."""
         diagonal, couplings = np.empty(len(state.coefficients.mean)), []

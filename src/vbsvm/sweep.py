@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from vbsvm import hinge
-from vbsvm.gates import GateScan
 from vbsvm.layout.base import Message, Rows, Source
+from vbsvm.layout.spike import update_jointly
 from vbsvm.readings import Reading
 from vbsvm.spec import Spec, State
 from vbsvm.stats import Stats
@@ -52,8 +52,19 @@ def row_stats(rows: Rows, message: Message, resolve: Reading, with_curvature: bo
 
 def update(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
     """Everything but the rows, in the paper's order (Algorithm 2, lines 2 to 4; Algorithm 3, lines 2 to 8 and 11)."""
+    if spec.joint_gates:
+        return update_priors(spec, update_coefficients_and_gates(spec, state, stats), resolve)
     state = update_coefficients(spec, state, stats, resolve)
     return update_priors(spec, update_gates(spec, state, stats, resolve), resolve)
+
+
+def update_coefficients_and_gates(spec: Spec, state: State, stats: Stats) -> State:
+    """q(v_k, γ_k) jointly for each input, in variational Bayes only: a sampler has no use for it."""
+    assert state.gates is not None
+    law, gates = update_jointly(
+        stats.gram, stats.cross, spec.precision(state), state.coefficients, state.gates, spec.prior_log_odds(state)
+    )
+    return replace(state, coefficients=law, gates=gates)
 
 
 def update_coefficients(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
@@ -67,10 +78,7 @@ def update_gates(spec: Spec, state: State, stats: Stats, resolve: Reading) -> St
     """q(γ_k) one after another, or draws (Algorithm 3, lines 6 and 7; Appendix B)."""
     if state.gates is None:
         return state
-    law = state.coefficients
-    products, beyond = stats.gram.gate_terms(law)
-    linear = (stats.cross * law.mean)[: len(products)] - beyond
-    scan = GateScan(state.gates, products, linear, spec.prior_log_odds(state))
+    scan = stats.gram.scan(stats.cross, state.coefficients, state.gates, spec.prior_log_odds(state))
     return replace(state, gates=resolve(scan, "gates").result)
 
 

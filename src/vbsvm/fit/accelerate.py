@@ -108,17 +108,28 @@ class Accelerated:
                 yield candidate
 
     def _from_bold_to_safe(self, spec: Spec, at: Visited) -> Iterator[State]:
+        if spec.joint_gates:  # there is no Newton step for them
+            plain = paper_step(spec, at)
+            if at.stats.curvature is not None:
+                yield from self._extrapolated(at, plain)
+            yield plain
+            return
         damping = self._damping
         newton = newton_step(spec, at, damping)
         if newton is not None:
             self._damping = damping / 2 if damping > 0.02 else 0.0
-            extrapolated = self._anderson.propose(at.state.packed, newton.packed)
-            if extrapolated is not None:
-                yield newton.unpack(extrapolated)
-                self._anderson.refused()
+            yield from self._extrapolated(at, newton)
             yield newton
             self._damping = min(1.0, max(0.2, 4 * damping))
         yield paper_step(spec, at)
+
+    def _extrapolated(self, at: Visited, image: State) -> Iterator[State]:
+        if not at.state.gaussian.packed_size:
+            return
+        extrapolated = self._anderson.propose(at.state.packed, image.packed)
+        if extrapolated is not None:
+            yield image.unpack(extrapolated)
+            self._anderson.refused()
 
 
 @final

@@ -13,7 +13,7 @@ from typing import Any, Self, final
 import numpy as np
 
 from vbsvm.arrays import Array
-from vbsvm.gates import Gates
+from vbsvm.gates import Gates, GateScan
 from vbsvm.layout.base import PointLaw, Precision
 from vbsvm.layout.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows, GatedMessage, upper_triangle
 from vbsvm.layout.factors import Factor
@@ -185,9 +185,11 @@ class ArrowGram:
             self.core.gated(gates, own.core), ByGroup(((0, border),), m), ByGroup(((0, self.corner),), m), self.shapes
         )
 
-    def gate_terms(self, law: Any) -> tuple[Array, Array]:
-        """G_jk E[θ_j θ_k] over the core, and for each of its coefficients the sum of it over the groups' effects."""
-        return self.core.gate_terms(law)[0], law.meeting(_flat(self.border))
+    def scan(self, cross: Array, law: Any, gates: Gates, prior_log_odds: Array) -> GateScan:
+        """Full conditionals of the gates; what they meet among the groups' effects counts with the linear part."""
+        A = self.core.matrix
+        linear = (cross * law.mean)[: len(A)] - law.meeting(_flat(self.border))
+        return GateScan(gates, A * law.outer(len(A)), linear, prior_log_odds)
 
     def conditional(self, cross: Array, precision: Precision) -> "ArrowGaussian":
         """The law of [x; u]: D_g is eliminated first, then the core is dense (Algorithm 2, lines 2 and 3)."""
@@ -279,6 +281,10 @@ class ArrowGaussian:
     def covariances(self, n: int) -> Array:
         """Covariance of the first n coefficients of the core."""
         return self.core.covariances(n)
+
+    def fixed(self, n: int) -> DenseGaussian:
+        """Law of the first n coefficients of the core."""
+        return self.core.marginal(n)
 
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over the pairs of two strides, both in the core or both in the tail."""

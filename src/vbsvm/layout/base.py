@@ -67,8 +67,8 @@ class Gram(Protocol):
         """G ∘ E[γ̃γ̃ᵀ]; the part where a gate meets itself is taken from ``own``."""
         ...
 
-    def gate_terms(self, law: Any) -> tuple[Array, Array]:
-        """G_jk E[θ_j θ_k] over the core, and for each of its coefficients the sum of it over the others."""
+    def scan(self, cross: Array, law: Any, gates: Gates, prior_log_odds: Array) -> Any:
+        """Full conditionals of the gates, one after another."""
         ...
 
     def conditional(self, cross: Array, precision: "Precision") -> "GaussianLaw":
@@ -157,6 +157,10 @@ class GaussianLaw(CoefficientLaw, Protocol):
 
     def covariances(self, n: int) -> Array:
         """Covariance of the first n coefficients."""
+        ...
+
+    def fixed(self, n: int) -> "CoefficientLaw":
+        """Law of the first n coefficients, those of dense columns."""
         ...
 
     @property

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
 from vbsvm.arrays import Array
-from vbsvm.gates import Gates
+from vbsvm.gates import Gates, GateScan
 from vbsvm.layout.base import CoefficientLaw, PointLaw, Precision
 
 LOG_2PI = math.log(2 * math.pi)
@@ -71,9 +71,9 @@ class DenseGram:
         """G ∘ E[γ̃γ̃ᵀ] (Algorithm 3, line 2)."""
         return self if gates is None else DenseGram(gates.applied_to(self.matrix, own.matrix))
 
-    def gate_terms(self, law: CoefficientLaw) -> tuple[Array, Array]:
-        """G_jk E[θ_j θ_k]; there is nothing beyond the core."""
-        return self.matrix * law.outer(len(self.matrix)), np.zeros(len(self.matrix))
+    def scan(self, cross: Array, law: CoefficientLaw, gates: Gates, prior_log_odds: Array) -> GateScan:
+        """Full conditionals of the gates, one after another (Algorithm 3, lines 6 and 7)."""
+        return GateScan(gates, self.matrix * law.outer(len(self.matrix)), cross * law.mean, prior_log_odds)
 
     def conditional(self, cross: Array, precision: Precision) -> "DenseGaussian":
         """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
@@ -126,6 +126,10 @@ class DenseGaussian:
         # A triangular root of Σ's corner: R from QR of the reversed rows, reversed back to be upper triangular.
         R = np.asarray(np.linalg.qr(self.root[:n][::-1].T, mode="r"))
         return DenseGaussian(self.mean[:n], R.T[::-1, ::-1])
+
+    def fixed(self, n: int) -> "DenseGaussian":
+        """Law of the first n coefficients."""
+        return self.marginal(n)
 
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over the pairs of two strides."""

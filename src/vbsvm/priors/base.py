@@ -52,6 +52,11 @@ class Prior(Parameters, ABC):
         """
         return None
 
+    @property
+    def joint(self) -> bool:
+        """Whether gates and coefficients have a joint law in variational Bayes."""
+        return False
+
     def starts(self) -> list[float]:
         """Further starts: how far open the gates are in each."""
         return []

@@ -3,7 +3,7 @@
 import math
 import numbers
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self, final
 
 import numpy as np
@@ -112,6 +112,18 @@ class LaplaceZeroLaw:
 
 @final
 @dataclass(frozen=True)
+class Factorised(Parameters):
+    """Gates independent of the coefficients, and one Gaussian for all of these: the paper's Algorithm 3."""
+
+
+@final
+@dataclass(frozen=True)
+class Joint(Parameters):
+    """Each gate and its coefficient have a joint law, and inputs are independent of each other."""
+
+
+@final
+@dataclass(frozen=True)
 class LaplaceZero(Prior):
     """A coefficient is γ v: γ is 1 with probability ρ and else 0, and v has a Laplace law of inferred scale.
 
@@ -141,6 +153,7 @@ class LaplaceZero(Prior):
     threshold: float = 0.5
     restarts: int = 0
     groups: Sequence[Sequence[str | int]] = ()
+    gates: Factorised | Joint = field(default_factory=Factorised)
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
@@ -175,6 +188,11 @@ class LaplaceZero(Prior):
         if self.expected_size is None and not isinstance(self.rho, Beta) and np.size(self.rho) not in (1, n_gates):
             raise ValueError(f"LaplaceZero: rho has {np.size(self.rho)} numbers; 1 or {n_gates} are needed.")
         return gate_of
+
+    @property
+    def joint(self) -> bool:
+        """Whether gates and coefficients have a joint law."""
+        return isinstance(self.gates, Joint)
 
     def starts(self) -> list[float]:
         """Gates at ½, 0.01, 0.001, …"""

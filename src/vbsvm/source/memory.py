@@ -12,6 +12,7 @@ from vbsvm.arrays import Array
 from vbsvm.design.recipe import Recipe, weighted_rows
 from vbsvm.layout.arrow import ArrowRows
 from vbsvm.layout.dense import DenseRows
+from vbsvm.layout.dual import DualRows
 from vbsvm.layout.factors import Factor
 from vbsvm.rowblocks import block_rows, fold, single_threaded_blas
 from vbsvm.stats import Stats
@@ -47,7 +48,7 @@ class Memory:
     """An array, its labels ±1 and its weights; the array is read in blocks and never copied as a whole.
 
     The last of the groupings is the arrow's tail. The last ``n_carried`` columns of the design have no coefficients of
-    their own: only groups' effects multiply them.
+    their own: only groups' effects multiply them. A ``wide`` table has many more columns than rows: the dual layout.
     """
 
     X: NDArray[np.floating]
@@ -56,6 +57,7 @@ class Memory:
     recipe: Recipe
     groupings: tuple[Grouping, ...] = ()
     n_carried: int = 0
+    wide: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -65,7 +67,7 @@ class Memory:
     def fold(self, kernel: Callable[[Any], Stats]) -> Stats:
         """Sum the kernel over row blocks, in threads where there is enough to do."""
         n_rows, size = len(self.X), self._block_rows()
-        if n_rows <= size:
+        if n_rows <= size or self.wide:
             with single_threaded_blas():
                 return kernel(self._only_block)
 
@@ -91,7 +93,7 @@ class Memory:
             room = scratch[: len(encoded), :n_fixed]
             rows = DenseRows(index, encoded[:, :n_fixed], self.signs[where][kept], weights, room)
             if not self.groupings:
-                return rows
+                return DualRows(rows) if self.wide else rows
             *factors, tail = (grouping.factor(where, kept, encoded) for grouping in self.groupings)
             return ArrowRows(rows, tuple(factors), tail)
 
