@@ -362,6 +362,9 @@ class TestPriors:
             ({"x": 3}, TypeError, "'x' must be an object such as Ridge"),
             ({"x": Covariance()}, ValueError, "Covariance is for effects of groups, not for 'x'"),
             ({"fixed": Ridge(), "x": Ridge()}, ValueError, "no fixed effect is left"),
+            ({"x": Ridge(), " x": Ridge()}, ValueError, "' x' is given twice"),
+            ({3: Ridge()}, TypeError, "priors must be a dictionary"),
+            ([Ridge()], TypeError, "priors must be a dictionary"),
         ],
     )
     def test_what_is_wrong_is_said(self, mixed, priors, error, message):
@@ -417,7 +420,7 @@ class TestTables:
         fit = Model("y ~ x + (x | g) + (1 | h:g)", mixed).fit()
         assert fit.random_effects("g").index.names == ["g", "effect"]
         assert fit.random_effects("h:g").index.names == ["h", "g"]
-        assert fit.random_effects().index.names == ["factor", "group"]
+        assert fit.random_effects().index.names == ["factor", "group", "effect"]
         assert len(fit.random_effects()) == 40 + mixed.groupby(["h", "g"]).ngroups
         with pytest.raises(ValueError, match="there is no factor 'z'"):
             fit.random_effects("z")
@@ -475,6 +478,35 @@ def test_other_inferences_and_flags_are_refused(mixed):
         Model("y ~ x", mixed, weights=np.r_[-1.0, np.ones(399)])
     with pytest.raises(TypeError, match="use the estimator's methods"):
         VBSVC().fit(mixed[["x", "z"]], mixed["y"]).fit_[0].predict(mixed)
+
+
+def test_separated_classes_are_told_with_what_to_do(mixed):
+    frame = mixed.assign(y=mixed["x"] > 100)
+    with pytest.warns(ConvergenceWarning, match="separated by the columns"):
+        Model("y ~ x", frame).fit()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Model("y ~ x", frame, {"fixed": Normal(1.0)}).fit().converged
+
+
+def test_rows_of_weight_0_may_hold_anything(mixed):
+    s = np.ones(len(mixed))
+    s[[3, 5]] = 0
+    holes = mixed.astype({"x": object, "y": object})
+    holes.loc[3, "x"], holes.loc[5, "y"] = None, "a third class"
+    expected = Model("y ~ x + (1 | g)", mixed.drop(index=[3, 5])).fit()
+    assert Model("y ~ x + (1 | g)", holes, weights=s).fit().elbo == pytest.approx(expected.elbo, rel=1e-12)
+    s[7] = 1
+    holes.loc[7, "x"] = None
+    with pytest.raises(ValueError, match="Column 'x' has no value in row 7"):
+        Model("y ~ x + (1 | g)", holes, weights=s)
+
+
+def test_a_covariance_that_rounds_to_nothing_ends_in_words(mixed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fit = Model("y ~ x + (x | g)", mixed, {"(x | g)": Covariance(scale=1e-9)}).fit()
+    assert np.isfinite(fit.decision_function(mixed)).all()
 
 
 def test_a_model_too_large_for_memory_is_refused():

@@ -186,7 +186,9 @@ def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], A
     """Give the labels of the two classes, the positive one last, and ±1 for each row."""
     levels = np.array(sorted(column.unique().tolist(), key=lambda level: (isinstance(level, str), level)), dtype=object)
     if column.dtype.kind == "f" and len(levels) > 2 and not all(float(level).is_integer() for level in levels):
-        raise ValueError(f"The outcome {name!r} holds continuous numbers; a class is needed, such as {name} > 0.")
+        raise ValueError(
+            f"The outcome {name!r} holds continuous numbers; a class is needed: add a column such as {name} > 0."
+        )
     if positive is None:
         if len(levels) > 2:
             shown = ", ".join(repr(level) for level in levels[:6]) + (", …" if len(levels) > 6 else "")
@@ -197,6 +199,7 @@ def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], A
         positive = levels[-1]
     elif positive not in levels.tolist():
         raise ValueError(f"positive={positive!r} is not a level of the outcome {name!r}: {levels.tolist()[:12]}.")
+    positive = next(level for level in levels if level == positive)
     is_positive = (column == positive).to_numpy(dtype=bool)
     others = [level for level in levels if level != positive]
     return _labels(others[0] if len(others) == 1 else f"not {positive}", positive), np.where(is_positive, 1.0, -1.0)

@@ -22,6 +22,8 @@ from vbsvm.spec import Block, Spec
 
 FIXED = "fixed"
 FIXED_PRIOR = Normal(1e8)
+# Scores matter up to ±1: standardised columns with coefficients of this size separate the classes.
+LARGEST_EFFECT = 300.0
 
 
 @final
@@ -69,18 +71,17 @@ class Model:
         weights: str | ArrayLike | None = None,
     ) -> None:
         require_flag("Model", standardize=standardize)
-        parts = syntax.read(formula, frames.names_of(data))
-        frame = frames.take(data, parts.columns)
+        parts = syntax.read(formula, frames.names_of(data), weights if isinstance(weights, str) else None)
+        counts = _read_weights(weights, data, parts.outcome)
+        kept = None if counts is None or counts.all() else np.flatnonzero(counts)
+        frame = frames.take(data, parts.columns, kept)
+        counts = np.broadcast_to(1.0, len(frame)) if counts is None else counts if kept is None else counts[kept]
         self.formula = parts.text
         self.classes, signs = intake.read_outcome(parts.outcome, frame[parts.outcome], positive)
-        counts = _read_weights(weights, data, len(frame))
-        if not counts.all():
-            kept = np.flatnonzero(counts)
-            frame, signs, counts = frame.take(kept).reset_index(drop=True), signs[kept], counts[kept]
         intake.require_both_signs(signs, parts.outcome)
         self._reader, encoded = formulas.learn(parts, frame, counts, bool(standardize))
         plan = self._reader.plan
-        self.spec = Spec(tuple(_blocks(self._reader, dict(priors or {}))))
+        self.spec = Spec(tuple(_blocks(self._reader, {} if priors is None else priors)))
         intake.require_moderate_core(plan)
         self._source = _source(plan, encoded, signs, counts)
 
@@ -92,7 +93,15 @@ class Model:
         outcome = inference.run(self.spec, self._source)
         if outcome.ending is not Ending.CONVERGED:
             warnings.warn(intake.why_not_converged("Model.fit", outcome, inference), ConvergenceWarning, stacklevel=2)
-        return Fit(self.spec, self._reader.plan, outcome, self.classes, self._reader)
+        fit = Fit(self.spec, self._reader.plan, outcome, self.classes, self._reader)
+        if fit.largest_fixed_effect > LARGEST_EFFECT:
+            warnings.warn(
+                "Model.fit found a fixed effect that is hardly bounded: the classes are separated by the columns, or "
+                "nearly so. Give the fixed effects a prior that holds them, such as priors={'fixed': Normal(1.0)}.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return fit
 
     def __repr__(self) -> str:
         """The formula and the number of rows."""
@@ -237,7 +246,11 @@ class _Given:
 
     def __init__(self, priors: Mapping[str, Prior]) -> None:
         self._priors, self._taken = {}, set()
+        if not isinstance(priors, Mapping) or not all(isinstance(key, str) for key in priors):
+            raise TypeError(f"priors must be a dictionary such as {{'x': Ridge()}}; got {priors!r}.")
         for key, prior in priors.items():
+            if syntax.normal_form(key) in self._priors:
+                raise ValueError(f"priors: {key!r} is given twice.")
             if not isinstance(prior, Prior):
                 raise TypeError(f"priors: {key!r} must be an object such as Ridge() or Normal(1.0); got {prior!r}.")
             self._priors[syntax.normal_form(key)] = (key, prior)
@@ -258,7 +271,9 @@ class _Given:
                 raise ValueError(f"priors: there is no term {key!r}; there are {', '.join(map(repr, keys))}.")
 
 
-def _read_weights(weights: str | ArrayLike | None, data: Any, n_rows: int) -> Array:
+def _read_weights(weights: str | ArrayLike | None, data: Any, outcome: str) -> Array | None:
+    if weights is None:
+        return None
     if isinstance(weights, str):
         weights = frames.take(data, [weights])[weights].to_numpy()
-    return intake.read_weights(weights, n_rows)
+    return intake.read_weights(weights, len(data[outcome]))

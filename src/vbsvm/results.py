@@ -70,6 +70,11 @@ class Fit:
         return float(self.outcome.bounds[-1])
 
     @property
+    def largest_fixed_effect(self) -> float:
+        """Largest magnitude of the coefficients of standardised columns, group effects aside."""
+        return float(np.abs(self._mean).max(initial=0.0))
+
+    @property
     def converged(self) -> bool:
         """Whether the bound stood still."""
         return self.outcome.ending is Ending.CONVERGED
@@ -235,11 +240,17 @@ class Fit:
         frames = {name: self._effects_of(names.index(name)) for name in chosen}
         if len(chosen) == 1:
             return frames.popitem()[1]
-        flat = {
-            name: frame.set_axis([" ".join(map(str, np.atleast_1d(label))) for label in frame.index])
-            for name, frame in frames.items()
-        }
-        return _noted(pd.concat(flat, names=["factor", "group"]))
+        pieces, plans = [], dict(zip(names, self.plan.factors, strict=True))
+        for name, frame in frames.items():
+            several = frame.index.names[-1] == "effect"
+            rows = [label if isinstance(label, tuple) else (label,) for label in frame.index]
+            groups = [":".join(map(str, row[:-1] if several else row)) for row in rows]
+            effects = [row[-1] for row in rows] if several else [plans[name].effects[0]] * len(rows)
+            index = pd.MultiIndex.from_arrays(
+                [[name] * len(rows), groups, effects], names=["factor", "group", "effect"]
+            )
+            pieces.append(frame.set_axis(index))
+        return _noted(pd.concat(pieces))
 
     def _effects_of(self, k: int) -> "pd.DataFrame":
         import pandas as pd

@@ -37,9 +37,12 @@ class Spline:
         n_inside = max(0, min(k, len(distinct)) - DEGREE - 1)
         inside = np.quantile((distinct - low) / width, np.linspace(0, 1, n_inside + 2)[1:-1])
         knots = np.concatenate([np.zeros(DEGREE + 1), inside, np.ones(DEGREE + 1)])
-        bends, directions = np.linalg.eigh(_bending(knots))
-        # Two directions do not bend: the constant and the line. The rest are scaled by their bending.
-        rotation = directions[:, 2:] / np.sqrt(bends[2:])
+        # The constant and the line do not bend; they are known exactly, and taken out before the rest is looked at, as
+        # rounding hides them where knots lie very unevenly.
+        lines = np.stack([np.ones(len(knots) - DEGREE - 1), _greville(knots)], axis=1)
+        rest = np.linalg.qr(lines, mode="complete").Q[:, 2:]
+        _, bends, directions = np.linalg.svd(_bending_root(knots) @ rest, full_matrices=False)
+        rotation = rest @ (directions.T / bends)
         curves = BSpline.design_matrix((distinct - low) / width, knots, DEGREE).toarray() @ rotation
         return Spline(low, width, knots, rotation / np.sqrt(np.square(curves).sum(axis=1).mean()))
 
@@ -59,8 +62,14 @@ class Spline:
         return Z
 
 
-def _bending(knots: Array) -> Array:
-    """∫ B″B″ᵀ, exactly: between knots the integrand is a quadratic, which Simpson's rule integrates."""
+def _greville(knots: Array) -> Array:
+    """Coefficients of the straight line t in this basis."""
+    n_basis = len(knots) - DEGREE - 1
+    return np.stack([knots[j + 1 : j + 1 + n_basis] for j in range(DEGREE)]).mean(axis=0)
+
+
+def _bending_root(knots: Array) -> Array:
+    """A root of ∫ B″B″ᵀ, exactly: between knots the integrand is a quadratic, which Simpson's rule integrates."""
     n_basis = len(knots) - DEGREE - 1
     second = BSpline(knots, np.eye(n_basis), DEGREE).derivative(2)
     left, right = knots[DEGREE:-DEGREE][:-1], knots[DEGREE:-DEGREE][1:]
@@ -69,6 +78,6 @@ def _bending(knots: Array) -> Array:
     at = second(points)
     ends = np.stack([1.5 * at[0] - 0.5 * at[1], 1.5 * at[1] - 0.5 * at[0]])
     middle = 0.5 * (at[0] + at[1])
-    pieces = np.concatenate([ends[0], 2 * middle, ends[1]])
-    weights = np.concatenate([right - left, right - left, right - left]) / 6
-    return (pieces * weights[:, None]).T @ pieces
+    pieces = np.concatenate([ends[0], middle, ends[1]])
+    weights = np.concatenate([right - left, 4 * (right - left), right - left]) / 6
+    return np.sqrt(weights)[:, None] * pieces

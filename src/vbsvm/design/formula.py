@@ -5,6 +5,7 @@ Levels, knots and the state of transforms are learned once, over all of the data
 
 import warnings
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -47,7 +48,11 @@ class Matrix:
         for expression, (_, state) in self.spec.encoder_state.items():
             if "categories" in state:
                 _require_known(frame, str(expression), state["categories"])
-        return np.asarray(_formulaic(lambda: self.spec.get_model_matrix(frame, context=_CONTEXT)), dtype=np.float64)
+        # formulaic writes into the state that it is given, also when it fails.
+        spec = self.spec.update(
+            encoder_state=deepcopy(self.spec.encoder_state), transform_state=deepcopy(self.spec.transform_state)
+        )
+        return np.asarray(_formulaic(lambda: spec.get_model_matrix(frame, context=_CONTEXT)), dtype=np.float64)
 
     @property
     def names(self) -> list[str]:
@@ -98,6 +103,7 @@ class Reader:
     effects: tuple[Effects, ...]
     carried: tuple[tuple[int, int], ...]
     plan: Plan
+    numeric: frozenset[str]
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -107,6 +113,9 @@ class Reader:
     def read(self, data: Any) -> Encoded:
         """Encode new data: a frame of any kind."""
         frame = frames.take(data, self.columns)
+        for name in self.numeric.intersection(self.columns):
+            if frame[name].dtype.kind not in "biuf":
+                raise ValueError(f"Column {name!r} held numbers in fit, and holds {frame[name].iloc[0]!r} now.")
         fixed = self.fixed.encode(frame)[:, int(self.fixed.has_intercept) :]
         values = [curve.values.encode(frame) for curve in self.curves]
         matrices = {k: self.effects[k].matrix.encode(frame) for k, _ in self.carried}
@@ -120,9 +129,14 @@ class Reader:
 def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
     """Learn how the formula's columns are encoded, and encode the data."""
     fixed, F = Matrix.learn(parts.fixed, frame)
+    if not fixed.names and not parts.splines and not parts.groups:
+        raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")
     intercept = fixed.has_intercept
     names, pieces = fixed.names[int(intercept) :], [F[:, int(intercept) :]]
-    pairs = [_learn_curve(term, frame, names) for term in parts.splines]
+    pairs, lines = [], list(names)
+    for term in parts.splines:
+        pairs.append(_learn_curve(term, frame, lines))
+        lines += pairs[-1][0].values.names
     curves, values = tuple(curve for curve, _ in pairs), [of_curve for _, of_curve in pairs]
     names = names + [f"{curve.term} line" for curve in curves if curve.with_line]
     n_shown = len(names)
@@ -156,7 +170,8 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
     recipe = learn_recipe(table, weights, column_ranges(table, weights), intercept, standardize, centred)
     recipe.scale[n_shown:n_fixed] = 1.0  # a spline has a scale of its own
     plan = Plan(recipe, names, n_shown, tuple(planned), len(carried))
-    reader = Reader(parts, fixed, curves, tuple(effects), tuple(carried.values()), plan)
+    numeric = frozenset(name for name in frame.columns if frame[name].dtype.kind in "biuf")
+    reader = Reader(parts, fixed, curves, tuple(effects), tuple(carried.values()), plan, numeric)
     return reader, Encoded(table, tuple(levels))
 
 
@@ -237,7 +252,9 @@ def _labels(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any
                 raise ValueError(
                     f"Column {name!r} mixes text and numbers (rows 0 and {row}): make its groups one kind."
                 )
-            labels = labels.astype(object if text.all() else np.float64)
+            if not text.all():
+                raise ValueError(f"Column {name!r} holds {labels[0]!r}: make its groups text or numbers.")
+            labels = labels.astype(object)
         found.append(labels)
     return found
 

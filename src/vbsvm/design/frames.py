@@ -1,9 +1,12 @@
 """Frames of any kind become pandas frames with the columns that are used; what is missing is said with its rows."""
 
+import numbers
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,8 +30,11 @@ def names_of(data: Any) -> list[str]:
     return names
 
 
-def take(data: Any, columns: Sequence[str]) -> "pd.DataFrame":
-    """Give these columns as a pandas frame with rows 0, 1, …; refuse what is missing, and dates."""
+def take(data: Any, columns: Sequence[str], kept: NDArray[np.intp] | None = None) -> "pd.DataFrame":
+    """Give these columns as a pandas frame with rows 0, 1, …; refuse what is missing, and dates.
+
+    ``kept`` are the rows that count; errors name rows of the data as they were given.
+    """
     import pandas as pd
 
     names = names_of(data)
@@ -38,6 +44,8 @@ def take(data: Any, columns: Sequence[str]) -> "pd.DataFrame":
     frame = pd.DataFrame({name: _column(data, name) for name in columns}, columns=list(columns))
     if not columns and names:
         frame = pd.DataFrame(index=range(len(_column(data, names[0]))))
+    if kept is not None:
+        frame = frame.take(kept).reset_index(drop=True)
     if len(frame) == 0:
         raise ValueError("The data have no rows.")
     for name in columns:
@@ -45,13 +53,31 @@ def take(data: Any, columns: Sequence[str]) -> "pd.DataFrame":
             raise ValueError(f"Column {name!r} holds dates or times: turn it into a number, such as days.")
         missing = frame[name].isna().to_numpy()
         if missing.any():
-            rows = np.flatnonzero(missing)
+            rows = np.flatnonzero(missing) if kept is None else kept[missing]
             shown = ", ".join(map(str, rows[:5])) + (f" and {len(rows) - 5} more" if len(rows) > 5 else "")
             raise ValueError(
                 f"Column {name!r} has no value in row{'s' if len(rows) > 1 else ''} {shown}. Missing values are not "
                 "supported yet: leave these rows out, or fill them first."
             )
+        frame[name] = _plain(frame[name])
     return frame
+
+
+def _plain(column: Any) -> Any:
+    """The column in a type that formulaic knows, without categories that do not occur."""
+    import pandas as pd
+
+    dtype = column.dtype
+    if isinstance(dtype, pd.CategoricalDtype):
+        return column.cat.remove_unused_categories()
+    if dtype.kind == "O" and all(isinstance(value, numbers.Number | Decimal) for value in column):
+        return pd.to_numeric(column.map(float) if isinstance(column.iloc[0], Decimal) else column.infer_objects())
+    if pd.api.types.is_string_dtype(dtype):
+        return column.astype(object)
+    if pd.api.types.is_extension_array_dtype(dtype):
+        kinds = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
+        return column.astype(kinds.get(dtype.kind, object))
+    return column
 
 
 def _column(data: Any, name: str) -> Any:

@@ -15,6 +15,7 @@ from formulaic import Formula
 from formulaic.errors import FormulaicError
 from formulaic.formula import SimpleFormula
 from formulaic.parser.types import Factor
+from formulaic.utils.code import sanitize_variable_names
 
 FUNCTIONS = frozenset(
     [
@@ -44,13 +45,18 @@ FUNCTIONS = frozenset(
     ]
 )
 CONTRASTS = frozenset(["treatment", "sum", "helmert", "diff", "poly", "sas"])
-# A basis of a billion columns is a typing error, or worse.
+# A basis of a billion columns, or a sum to the power of forty, is a typing error or worse.
 LARGEST_SETTING = 1000
+LARGEST_DEGREE = 9
+LARGEST_POWER = 5
+MOST_PRODUCTS = 12
+LONGEST = 20_000
+QUOTED = 10**6
+RESERVED = ("Intercept", "(intercept)")
 SPLINE_SIZE = 20
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Mod, ast.FloorDiv, ast.BitAnd, ast.BitOr)
 _LITERALS = (ast.List, ast.Tuple)
-_BACKTICKS = re.compile(r"`([^`]*)`")
 _OPENING, _CLOSING = "([{", ")]}"
 
 
@@ -98,10 +104,21 @@ class Parts:
     columns: tuple[str, ...]
 
 
-def read(formula: str, data_columns: list[str]) -> Parts:
-    """Split a formula into its parts and check every one of them against the columns and the list."""
+def read(formula: str, data_columns: list[str], weights: str | None = None) -> Parts:
+    """Split a formula into its parts and check every one of them against the columns and the list.
+
+    ``weights`` is a column that ``.`` does not stand for.
+    """
     if not isinstance(formula, str):
         raise TypeError(f"The formula must be text such as 'y ~ x + (1 | g)'; got {formula!r}.")
+    try:
+        return _read(formula, data_columns, weights)
+    except RecursionError:
+        raise FormulaError("The formula is nested too deeply.") from None
+
+
+def _read(formula: str, data_columns: list[str], weights: str | None) -> Parts:
+    _require_moderate(formula)
     sides = _split(formula, "~")
     if len(sides) != 2:
         raise FormulaError(f"A formula has one ~ between the outcome and the rest: {formula!r} has {len(sides) - 1}.")
@@ -113,10 +130,11 @@ def read(formula: str, data_columns: list[str]) -> Parts:
             groups += _read_bar(term, data_columns)
         elif re.match(r"s\s*\(", term) and _closes_at_end(term):
             _require_plus(sign, term)
-            splines.append(_read_spline(term, data_columns))
+            splines.append(_read_spline(term))
         else:
             fixed.append((sign, term))
-    fixed = _expand_dot(fixed, data_columns, {outcome, *(name for group in groups for name in group.columns)})
+    taken = {outcome, weights, *(name for group in groups for name in group.columns)}
+    fixed = _expand_dot(fixed, data_columns, taken)
     fixed_text = " ".join(f"{sign} {term}" for sign, term in fixed).removeprefix("+ ")
     fixed_text = fixed_text or "1"
     used = [outcome, *_require_allowed(fixed_text, data_columns)]
@@ -133,22 +151,49 @@ def read(formula: str, data_columns: list[str]) -> Parts:
 
 
 def normal_form(term: str) -> str:
-    """A term without blanks, interactions in the order of the alphabet: how priors' keys are compared."""
-    bare = re.sub(r"\s+", "", term)
-    return bare if bare.startswith("(") else ":".join(sorted(text for _, text in _split(bare, ":")))
+    """A term as priors' keys are compared: without blanks or backticks, its parts in the order of the alphabet."""
+    bare = _without_blanks(term)
+    if bare.startswith("(") and "||" not in bare and "|" in bare and _closes_at_end(bare):
+        left, right = bare[1:-1].rsplit("|", 1)
+        effects = "+".join(sorted(normal_form(str(one)) for one in _parsed(left)))
+        return f"({effects}|{':'.join(sorted(right.replace('`', '').split(':')))})"
+    if re.match(r"s\(", bare) and _closes_at_end(bare):
+        return _without_blanks(str(_read_spline(bare))).replace("`", "")
+    return ":".join(sorted(text for _, text in _split(bare, ":"))).replace("`", "")
+
+
+def _without_blanks(text: str) -> str:
+    return "".join(char for _, char, depth in _walk(text) if depth >= QUOTED or not char.isspace())
+
+
+def _require_moderate(formula: str) -> None:
+    """Refuse what two readers could read in two ways, or what would take forever."""
+    if len(formula) > LONGEST:
+        raise FormulaError(f"The formula has {len(formula)} characters; up to {LONGEST} are read.")
+    quote = ""
+    for char in formula:
+        if quote and char != quote and (char == "\\" or char in ("'\"" if quote == "`" else "`")):
+            raise FormulaError(f"{char} may not stand within {quote}…{quote}: rename the column, or the level.")
+        if char in "\"'`":
+            quote = "" if char == quote else quote or char
+    for power in re.findall(r"(?:\*\*|\^)\s*(\d+)", formula):
+        if int(power) > LARGEST_POWER:
+            raise FormulaError(f"Powers go up to {LARGEST_POWER} in a formula; got {power}. Add a column for more.")
+    if formula.replace("**", "").count("*") + formula.count("/") > MOST_PRODUCTS:
+        raise FormulaError(f"More than {MOST_PRODUCTS} products would make too many interactions: write them as a:b.")
 
 
 def _walk(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield place, character and depth of nesting; what stands in quotes or backticks has the depth 1 at least."""
+    """Yield place, character and depth of nesting; what stands in quotes or backticks is deeper than any bracket."""
     depth, quote = 0, ""
     for i, char in enumerate(text):
         if quote:
-            yield i, char, depth + 1
+            yield i, char, QUOTED
             quote = "" if char == quote else quote
             continue
         if char in "\"'`":
             quote = char
-            yield i, char, depth + 1
+            yield i, char, QUOTED
             continue
         depth -= char in _CLOSING
         if depth < 0:
@@ -182,12 +227,12 @@ def _closes_at_end(term: str) -> bool:
 
 def _is_bar(term: str) -> bool:
     """Whether a term is (effects | group); a bar anywhere else is refused."""
-    bars = [depth for _, char, depth in _walk(term) if char == "|"]
+    bars = [depth for _, char, depth in _walk(term) if char == "|" and depth < QUOTED]
     if not bars:
         return False
     if term.startswith("(") and _closes_at_end(term) and set(bars) == {1}:
         return True
-    if not re.match(r"[A-Za-z_]+\s*\(", term):
+    if not re.match(r"[^\W\d]\w*\s*\(", term):
         raise FormulaError(f"(effects | group) must stand alone, joined to the rest by +; {term!r} is not.")
     return False
 
@@ -199,7 +244,10 @@ def _require_plus(sign: str, term: str) -> None:
 
 def _read_bar(term: str, data_columns: list[str]) -> list[GroupTerm]:
     """(effects | group); a/b is a and a:b, and with two bars each effect is a term of its own."""
-    left, right = (part for _, part in _split(term[1:-1].replace("||", "|"), "|"))
+    sides = [part for _, part in _split(term[1:-1].replace("||", "|"), "|")]
+    if len(sides) != 2:
+        raise FormulaError(f"{term!r} has two bars: (1 | a) + (1 | b) crosses groups, (1 | a/b) nests them.")
+    left, right = sides
     if not left or not right:
         raise FormulaError(f"{term!r} needs effects left of the bar and a group right of it, such as (1 | group).")
     nested = [text for _, text in _split(right, "/")]
@@ -215,7 +263,7 @@ def _read_bar(term: str, data_columns: list[str]) -> list[GroupTerm]:
     return [GroupTerm(of_term, columns, term) for columns in levels for of_term in effects]
 
 
-def _read_spline(term: str, data_columns: list[str]) -> SplineTerm:
+def _read_spline(term: str) -> SplineTerm:
     inner = [text for _, text in _split(term[term.index("(") + 1 : -1], ",")]
     size = SPLINE_SIZE
     for setting in inner[1:]:
@@ -225,12 +273,12 @@ def _read_spline(term: str, data_columns: list[str]) -> SplineTerm:
         size = int(found[1])
     if not inner[0]:
         raise FormulaError(f"{term!r} needs a column, as in s(age).")
-    if not re.fullmatch(r"[A-Za-z_]\w*|`[^`]+`|[A-Za-z_]\w*\s*\(.*\)", inner[0]):
+    if not re.fullmatch(r"[^\W\d]\w*|`[^`]+`|[^\W\d]\w*\s*\(.*\)", inner[0]):
         raise FormulaError(f"{term!r}: write I({inner[0]}) for arithmetic in a spline.")
     return SplineTerm(inner[0], size)
 
 
-def _expand_dot(fixed: list[tuple[str, str]], data_columns: list[str], taken: set[str]) -> list[tuple[str, str]]:
+def _expand_dot(fixed: list[tuple[str, str]], data_columns: list[str], taken: set[str | None]) -> list[tuple[str, str]]:
     """Replace . by all columns that are neither the outcome nor a group."""
     expanded = []
     for sign, term in fixed:
@@ -242,6 +290,8 @@ def _expand_dot(fixed: list[tuple[str, str]], data_columns: list[str], taken: se
 
 def _column(name: str, data_columns: list[str], what: str) -> str:
     bare = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
+    if bare in RESERVED:
+        raise FormulaError(f"A column may not be called {bare!r}, as the intercept is: rename it.")
     if bare not in data_columns:
         raise FormulaError(f"{what} must be a column; {bare!r} is none of {_listed(data_columns)}.")
     return bare
@@ -286,14 +336,10 @@ def _parsed(text: str) -> SimpleFormula:
 def columns_of(expression: str, data_columns: list[str]) -> list[str]:
     """Check one factor as a syntax tree; give the columns that occur in it."""
     quoted: dict[str, str] = {}
-
-    def placeholder(found: re.Match[str]) -> str:
-        name = f"_column_{len(quoted)}_"
-        quoted[name] = found[1]
-        return name
-
     try:
-        tree = ast.parse(_BACKTICKS.sub(placeholder, expression).strip(), mode="eval")
+        # What is checked must be what formulaic evaluates, so its own reading of backticks is used.
+        text = sanitize_variable_names(expression, dict.fromkeys(data_columns), quoted)
+        tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError) as error:
         raise FormulaError(
             f"{expression!r} is neither a column nor an expression. Put backticks around names with blanks or signs. "
@@ -321,14 +367,13 @@ def _check(node: ast.AST, whole: str, quoted: dict[str, str], data_columns: list
                 raise FormulaError(f"The column {function!r} hides the function of that name in {whole!r}: rename it.")
             if function == "C" and not (args and isinstance(args[0], ast.Name)):
                 raise FormulaError(f"C(…) in {whole!r} takes a column.")
-            _require_small_settings(keywords, args[1:], whole)
-            yield from inner(*args, *(keyword.value for keyword in keywords if keyword.arg is not None))
             if any(keyword.arg is None for keyword in keywords):
                 raise FormulaError(f"** in the call {whole!r} is not allowed.")
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="contr"), attr=name), args=args, keywords=keywords) if (
-            name in CONTRASTS and all(keyword.arg is not None for keyword in keywords)
-        ):
-            yield from inner(*args, *(keyword.value for keyword in keywords))
+            for setting in args[1:]:
+                _require_setting(setting, whole, LARGEST_DEGREE if function == "poly" else LARGEST_SETTING)
+            for keyword in keywords:
+                _require_setting(keyword.value, whole, LARGEST_DEGREE if keyword.arg == "degree" else LARGEST_SETTING)
+            yield from inner(*args[:1])
         case ast.Call(func=ast.Name(id="s")):
             raise FormulaError(f"s(…) must stand alone, joined to the rest by +; in {whole!r} it does not.")
         case ast.Call(func=function):
@@ -355,8 +400,27 @@ def _check(node: ast.AST, whole: str, quoted: dict[str, str], data_columns: list
             )
 
 
-def _require_small_settings(keywords: list[ast.keyword], rest: list[ast.expr], whole: str) -> None:
-    for node in [*(keyword.value for keyword in keywords), *rest]:
-        too_large = isinstance(node, ast.Constant) and isinstance(node.value, int) and node.value > LARGEST_SETTING
-        if too_large:
-            raise FormulaError(f"{ast.unparse(node)} in {whole!r} is too large; settings go up to {LARGEST_SETTING}.")
+def _require_setting(node: ast.AST, whole: str, largest: int) -> None:
+    """Refuse settings of functions but literals of a moderate size, lists of them, and contrasts."""
+    match node:
+        case ast.Constant(value=bool() | float() | str() | None):
+            return
+        case ast.Constant(value=int(value)) if abs(value) <= largest:
+            return
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
+            return
+        case ast.List(elts=elements) | ast.Tuple(elts=elements) if len(elements) <= LARGEST_SETTING:
+            for element in elements:
+                _require_setting(element, whole, 10**15)
+            return
+        case ast.Attribute(value=ast.Name(id="contr"), attr=name) if name in CONTRASTS:
+            return
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="contr"), attr=name), args=args, keywords=keywords) if (
+            name in CONTRASTS and all(keyword.arg is not None for keyword in keywords)
+        ):
+            for element in (*args, *(keyword.value for keyword in keywords)):
+                _require_setting(element, whole, LARGEST_SETTING)
+            return
+    raise FormulaError(
+        f"{ast.unparse(node)!r} in {whole!r}: a setting is a number (up to {largest}), text, or a list of these."
+    )

@@ -142,7 +142,7 @@ class Variational(Parameters):
             if not bounds:
                 raise
             ending = Ending.INTERRUPTED
-        except FloatingPointError:
+        except (FloatingPointError, np.linalg.LinAlgError):
             if not bounds:
                 raise
             ending = Ending.ROUNDING
