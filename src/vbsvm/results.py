@@ -134,7 +134,7 @@ class Fit:
         """Covariance of the coefficients of the raw columns."""
         begin = int(self.plan.recipe.intercept)
         shown = slice(begin, begin + self.plan.n_shown)
-        return self.covariance[shown, shown] / np.outer(self._scale, self._scale)
+        return self.covariance[shown, shown] / self._scale / self._scale[:, None]
 
     @property
     def intercept(self) -> float:
