@@ -3,6 +3,7 @@
 The effective coefficients are γ∘v. A gate may be shared by several coefficients, such as the dummies of one factor.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, final
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from vbsvm.arrays import Array
+
+# A gate that moves by less moves no other.
+NO_CHANGE = 1e-15
 
 
 @final
@@ -115,29 +119,26 @@ class GateScan:
         """Each gate in turn; drawn where there is a generator."""
         opened = self.gates.open[: len(self.products)].copy()
         pull = self.products @ opened
-        log_odds = self.gates.log_odds.copy()
+        log_odds = self.gates.log_odds.tolist()
+        prior = self.prior_log_odds.tolist()
         for j, members in enumerate(self.gates.map.members):
-            before = opened[members[0]]
-            if len(members) == 1:
-                k = members[0]
-                own = self.products[k, k]
-                met = pull[k] - own * before
-                linear = self.linear[k]
-            else:
-                own = self.products[np.ix_(members, members)].sum()
-                met = pull[members].sum() - own * before
-                linear = self.linear[members].sum()
-            log_odds[j] = self.prior_log_odds[j] - 0.5 * own + linear - met
-            after = expit(log_odds[j])
+            # Plain numbers: with one coefficient a gate, calls of NumPy would take most of the time.
+            one = int(members[0])
+            row = self.products[one] if len(members) == 1 else self.products[members].sum(axis=0)
+            own = float(row[one]) if len(members) == 1 else float(row[members].sum())
+            met = float(pull[one]) if len(members) == 1 else float(pull[members].sum())
+            linear = float(self.linear[one]) if len(members) == 1 else float(self.linear[members].sum())
+            before = float(opened[one])
+            odds = prior[j] - 0.5 * own + linear - (met - own * before)
+            after = 1.0 / (1.0 + math.exp(-odds)) if odds > -700.0 else 0.0
             if rng is not None:
                 after = float(rng.random() < after)
-                log_odds[j] = np.inf if after else -np.inf
-            if after != before:
+                odds = math.inf if after else -math.inf
+            log_odds[j] = odds
+            if abs(after - before) > NO_CHANGE:
                 opened[members] = after
-                pull += (after - before) * (
-                    self.products[members[0]] if len(members) == 1 else self.products[members].sum(axis=0)
-                )
-        return self.gates.at(log_odds)
+                pull += (after - before) * row
+        return self.gates.at(np.array(log_odds))
 
     @cached_property
     def result(self) -> Gates:

@@ -37,6 +37,9 @@ class Strategy(Protocol):
         ...
 
 
+GATES_REST = 1e-3
+
+
 def paper_step(spec: Spec, at: Visited) -> State:
     """The paper's updates, to the letter."""
     return update(spec, at.state, at.stats, expect)
@@ -53,18 +56,41 @@ def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
     stats, law = at.stats, at.state.coefficients
     if stats.curvature is None:
         return None
+    leapt = False
     curvature = stats.curvature.towards(stats.gram, damping).gated(at.state.gates, stats.gram)
     gram, cross = stats.gated(at.state.gates)
     residual = cross - gram.times(law.mean)
-    state = at.state
-    for _ in range(max(block.prior.rounds for block in spec.blocks)):
+    state, rounds = at.state, max(block.prior.rounds for block in spec.blocks)
+    while rounds:
         precision = spec.precision(state)
         step = curvature.solve(residual - precision.times(law.mean), precision)
         if step is None:
             return None
-        moved = replace(state, coefficients=gram.conditional(cross, precision).at(law.mean + step))
-        state = update_priors(spec, update_gates(spec, moved, stats, expect), expect)
+        state = replace(state, coefficients=gram.conditional(cross, precision).at(law.mean + step))
+        moved = update_gates(spec, state, stats, expect)
+        if not leapt and _gates_rest(at.state, moved) and (ahead := _leap(spec, state)) is not None:
+            leapt, state = True, ahead
+            continue
+        state = update_priors(spec, moved, expect)
+        rounds -= 1
     return state
+
+
+def _gates_rest(before: State, after: State) -> bool:
+    """Whether no gate moves any more: a leap of the scale before that would choose another optimum."""
+    if before.gates is None or after.gates is None:
+        return True
+    return bool(np.abs(before.gates.inclusion - after.gates.inclusion).max() < GATES_REST)
+
+
+def _leap(spec: Spec, state: State) -> State | None:
+    """Scales where they seem to be going, or None where their own updates do not creep."""
+    pairs = zip(spec.blocks, state.scales, spec.moments(state), strict=True)
+    guesses = [block.prior.leap(scale, moments) for block, scale, moments in pairs]
+    if all(guess is None for guess in guesses):
+        return None
+    scales = (scale if guess is None else guess for scale, guess in zip(state.scales, guesses, strict=True))
+    return replace(state, scales=tuple(scales))
 
 
 @final
@@ -124,8 +150,6 @@ class Accelerated:
         yield paper_step(spec, at)
 
     def _extrapolated(self, at: Visited, image: State) -> Iterator[State]:
-        if not at.state.gaussian.packed_size:
-            return
         extrapolated = self._anderson.propose(at.state.packed, image.packed)
         if extrapolated is not None:
             yield image.unpack(extrapolated)

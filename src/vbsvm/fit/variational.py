@@ -89,7 +89,7 @@ class Variational(Parameters):
     def run(self, spec: Spec, source: Source) -> Outcome:
         """Fit the model to the rows."""
         # Where the solves are large, they have use for several BLAS threads; the passes see to their own.
-        with single_threaded_blas() if spec.n_columns < THREADED_SOLVE else nullcontext():
+        with single_threaded_blas() if min(spec.n_columns, source.n_rows) < THREADED_SOLVE else nullcontext():
             # Gates have many optima: a start on a part of the rows would choose another one.
             pilot = self.accelerate and spec.gate_map is None and source.n_rows >= PILOT_ROWS
             if pilot and (part := source.thin(PILOT_STEP)) is not None:

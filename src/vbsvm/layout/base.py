@@ -246,6 +246,12 @@ class Moments:
         return np.concatenate([self.law.squares[columns] for columns in self.columns])
 
     @property
+    def variances(self) -> Array:
+        """Var θ, elementwise; zero for a point."""
+        spread = getattr(self.law, "variances", np.zeros_like(self.law.mean))
+        return np.concatenate([spread[columns] for columns in self.columns])
+
+    @property
     def total(self) -> float:
         """E‖θ‖²."""
         squares = self.law.squares

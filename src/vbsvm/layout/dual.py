@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any, Self, final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from vbsvm.arrays import Array
@@ -21,7 +22,7 @@ from vbsvm.layout.dense import LOG_2PI, DenseRows
 # Coefficients with a smaller prior precision than this are free.
 FREE = 1e-4
 # Gates that are scanned together: the matrix of their own products is formed.
-CHUNK = 64
+CHUNK = 128
 
 
 @final
@@ -57,7 +58,7 @@ class DualRows:
 
     def gram(self, w: Array) -> "DualGram":
         """CᵀWC, as its parts."""
-        return DualGram(self.design, w, np.zeros(self.design.shape[1]))
+        return DualGram(self.design, w, np.zeros(self.design.shape[1]), np.ones(self.design.shape[1]))
 
     def cross(self, u: Array) -> Array:
         """Cᵀu."""
@@ -67,11 +68,12 @@ class DualRows:
 @final
 @dataclass(frozen=True, eq=False)
 class DualGram:
-    """CᵀWC + diag(extra), never formed."""
+    """ΓCᵀWCΓ + diag(extra) with Γ = diag(opened), never formed."""
 
     design: Array
     w: Array
     extra: Array
+    opened: Array
 
     def __add__(self, other: Self) -> "DualGram":
         """All rows are in one block: there is nothing to add."""
@@ -79,24 +81,24 @@ class DualGram:
 
     @cached_property
     def diagonal(self) -> Array:
-        """The diagonal of CᵀWC + diag(extra)."""
-        return self.w @ np.square(self.design) + self.extra
+        """The diagonal."""
+        return np.square(self.opened) * (self.w @ np.square(self.design)) + self.extra
 
     def towards(self, other: Self, share: float) -> "DualGram":
         """Move a share of the way to another gram of the same rows."""
         if not share:
             return self
-        return DualGram(self.design, self.w + share * (other.w - self.w), self.extra)
+        return DualGram(self.design, self.w + share * (other.w - self.w), self.extra, self.opened)
 
     def times(self, theta: Array) -> Array:
-        """CᵀWCθ + extra θ."""
-        return (self.w * (self.design @ theta)) @ self.design + self.extra * theta
+        """Product with a vector."""
+        return self.opened * ((self.w * (self.design @ (self.opened * theta))) @ self.design) + self.extra * theta
 
     def gated(self, gates: Gates | None, own: Self) -> "DualGram":
         """G ∘ E[γ̃γ̃ᵀ]; every gate has one coefficient."""
         if gates is None:
             return self
-        return DualGram(self.design * gates.open, self.w, gates.spread * own.diagonal)
+        return DualGram(self.design, self.w, gates.spread * own.diagonal, gates.open)
 
     def scan(self, cross: Array, law: Any, gates: Gates, prior_log_odds: Array) -> "DualScan":
         """Full conditionals of the gates."""
@@ -104,29 +106,8 @@ class DualGram:
 
     def conditional(self, cross: Array, precision: Precision) -> "DualGaussian":
         """The law of the coefficients (Algorithms 2 and 3, lines 2 and 3)."""
-        lam, half = self.extra + precision.diagonal, np.sqrt(self.w)
-        free = np.flatnonzero(lam < FREE)
-        D = 1.0 / lam
-        D[free] = 0.0
-        weighted = half[:, None] * self.design
-        CD = weighted * D
-        M = CD @ weighted.T
-        M.ravel()[:: len(M) + 1] += 1.0
-        R = np.asarray(np.linalg.cholesky(M), dtype=np.float64)
-        U = solve_triangular(R, CD, lower=True, check_finite=False)
-        Q = solve_triangular(R, weighted[:, free], lower=True, check_finite=False)  # R⁻¹W^½X of the free columns
-        inner = np.linalg.cholesky(Q.T @ Q + np.diag(lam[free]))
-        root = np.linalg.inv(inner).T  # of the free coefficients' covariance
-        link = U.T @ Q  # D Cᵀ S X: how the others follow the free ones
-        alone = D * cross - U.T @ (U @ cross)
-        mean_free = root @ (root.T @ (cross[free] - link.T @ cross))
-        mean = alone - link @ mean_free
-        mean[free] = mean_free
-        V = -link @ root
-        V[free] = root
-        log_det = float(np.log(D[D > 0]).sum()) - 2 * float(np.log(R.diagonal()).sum())
-        log_det += 2 * float(np.log(np.abs(root.diagonal())).sum())
-        return DualGaussian(mean, D, U, V, 0.5 * log_det, weighted, R)
+        parts = DualParts(self.design, self.w, self.extra + precision.diagonal, self.opened)
+        return DualGaussian(parts.times(cross), parts)
 
     def solve(self, right: Array, precision: Precision) -> Array | None:
         """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
@@ -138,22 +119,97 @@ class DualGram:
 
 @final
 @dataclass(frozen=True, eq=False)
-class DualGaussian:
-    """N(mean, diag(D) − UᵀU + V Vᵀ)."""
+class DualParts:
+    """A covariance (ΓCᵀWCΓ + diag λ)⁻¹ = diag(D) − UᵀU + V Vᵀ."""
 
-    mean: Array
-    D: Array
-    U: Array
-    V: Array
-    half_log_det: float
-    weighted: Array
-    R: Array
+    design: Array
+    w: Array
+    lam: Array
+    opened: Array
+
+    @cached_property
+    def free(self) -> NDArray[np.intp]:
+        """Coefficients with next to no prior precision."""
+        return np.flatnonzero(self.lam < FREE)
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """1/λ; 0 for the free ones."""
+        D = 1.0 / self.lam
+        D[self.free] = 0.0
+        return D
+
+    @cached_property
+    def weighted(self) -> Array:
+        """W^½CΓ."""
+        return np.sqrt(self.w)[:, None] * self.design * self.opened
+
+    @cached_property
+    def factor(self) -> Array:
+        """Lower Cholesky factor of M = I + W^½CΓDΓCᵀW^½."""
+        M = (self.weighted * self.diagonal) @ self.weighted.T
+        M.ravel()[:: len(M) + 1] += 1.0
+        return np.asarray(np.linalg.cholesky(M), dtype=np.float64)
+
+    @cached_property
+    def left(self) -> Array:
+        """R⁻¹W^½CΓD, rows × columns."""
+        return solve_triangular(self.factor, self.weighted * self.diagonal, lower=True, check_finite=False)
+
+    @cached_property
+    def _free_root_and_link(self) -> tuple[Array, Array]:
+        """Root of the free coefficients' covariance, and how the others follow them: DΓCᵀSX."""
+        Q = solve_triangular(self.factor, self.weighted[:, self.free], lower=True, check_finite=False)
+        inner = np.linalg.cholesky(Q.T @ Q + np.diag(self.lam[self.free]))
+        return np.asarray(np.linalg.inv(inner).T, dtype=np.float64), self.left.T @ Q
+
+    @cached_property
+    def right(self) -> Array:
+        """What the uncertainty of the free coefficients adds, columns × free."""
+        root, link = self._free_root_and_link
+        V = -link @ root
+        V[self.free] = root
+        return V
+
+    def times(self, right: Array) -> Array:
+        """Σ right."""
+        root, link = self._free_root_and_link
+        of_free = root @ (root.T @ (right[self.free] - link.T @ right))
+        product = self.diagonal * right - self.left.T @ (self.left @ right) - link @ of_free
+        product[self.free] = of_free
+        return product
+
+    @cached_property
+    def half_log_det(self) -> float:
+        """½ log|Σ|."""
+        of_free = float(np.log(np.abs(self._free_root_and_link[0].diagonal())).sum())
+        return (
+            0.5 * float(np.log(self.diagonal[self.diagonal > 0]).sum())
+            - float(np.log(self.factor.diagonal()).sum())
+            + of_free
+        )
 
     @cached_property
     def variances(self) -> Array:
         """Diagonal of Σ."""
-        spread = self.D - np.einsum("ik,ik->k", self.U, self.U) + np.einsum("kf,kf->k", self.V, self.V)
+        spread = (
+            self.diagonal - np.einsum("ik,ik->k", self.left, self.left) + np.einsum("kf,kf->k", self.right, self.right)
+        )
         return np.maximum(spread, 0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DualGaussian:
+    """N(mean, Σ)."""
+
+    mean: Array
+    parts: DualParts
+
+    @property
+    def variances(self) -> Array:
+        """Diagonal of Σ."""
+        return self.parts.variances
 
     @cached_property
     def squares(self) -> Array:
@@ -163,12 +219,12 @@ class DualGaussian:
     @property
     def entropy(self) -> float:
         """½P(1 + log 2π) + ½ log|Σ|."""
-        return 0.5 * len(self.mean) * (1 + LOG_2PI) + self.half_log_det
+        return 0.5 * len(self.mean) * (1 + LOG_2PI) + self.parts.half_log_det
 
     def covariances(self, n: int) -> Array:
         """Covariance of the first n coefficients: columns × columns, for those who ask for it."""
-        U, V = self.U[:, :n], self.V[:n]
-        return np.diag(self.D[:n]) - U.T @ U + V @ V.T
+        U, V = self.parts.left[:, :n], self.parts.right[:n]
+        return np.diag(self.parts.diagonal[:n]) - U.T @ U + V @ V.T
 
     def outer(self, n: int) -> Array:
         """E[θθᵀ] of the first n coefficients."""
@@ -180,59 +236,63 @@ class DualGaussian:
 
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over the pairs of two strides."""
-        same = self.D[left].sum() if left == right else 0.0
-        spread = same - np.vdot(self.U[:, left], self.U[:, right]) + np.vdot(self.V[left], self.V[right])
+        D, U, V = self.parts.diagonal, self.parts.left, self.parts.right
+        same = D[left].sum() if left == right else 0.0
+        spread = same - np.vdot(U[:, left], U[:, right]) + np.vdot(V[left], V[right])
         return float(self.mean[left] @ self.mean[right]) + float(spread)
 
     def quadratic(self, gram: DualGram) -> float:
         """E[θᵀ gram θ]."""
-        of_rows = DualMessage(self.mean, self.D, self.U, self.V, np.zeros(len(self.mean))).variances(gram.design)
+        of_rows = self.message(None).variances(gram.design * gram.opened)
         spread = float(gram.w @ of_rows) + float(gram.extra @ self.variances)
         return float(self.mean @ gram.times(self.mean)) + spread
 
     def message(self, gates: Gates | None) -> "DualMessage":
         """What rows need, with the gates applied."""
+        D, U, V = self.parts.diagonal, self.parts.left, self.parts.right
         if gates is None:
-            return DualMessage(self.mean, self.D, self.U, self.V, np.zeros(len(self.mean)))
-        opened = gates.open
-        extra = gates.spread * self.squares
-        return DualMessage(
-            opened * self.mean, np.square(opened) * self.D, opened * self.U, opened[:, None] * self.V, extra
-        )
+            return DualMessage(self.mean, D, U, V)
+        opened, extra = gates.open, gates.spread * self.squares
+        return DualMessage(opened * self.mean, np.square(opened) * D + extra, opened * U, opened[:, None] * V)
 
     def draw(self, rng: np.random.Generator) -> PointLaw:
         """Draw the free ones, then the others given them (Bhattacharya, Chakraborty & Mallick 2016)."""
-        n, n_free = len(self.R), self.V.shape[1]
-        u = np.sqrt(self.D) * rng.standard_normal(len(self.D))
-        of_rows = self.weighted @ u + rng.standard_normal(n)
-        noise = u - self.U.T @ solve_triangular(self.R, of_rows, lower=True, check_finite=False)
-        return PointLaw(self.mean + noise + self.V @ rng.standard_normal(n_free))
+        parts = self.parts
+        u = np.sqrt(parts.diagonal) * rng.standard_normal(len(parts.diagonal))
+        of_rows = parts.weighted @ u + rng.standard_normal(len(parts.w))
+        noise = u - parts.left.T @ solve_triangular(parts.factor, of_rows, lower=True, check_finite=False)
+        return PointLaw(self.mean + noise + parts.right @ rng.standard_normal(parts.right.shape[1]))
 
     def at(self, mean: Array) -> "DualGaussian":
         """Move the law to another mean."""
-        return DualGaussian(mean, self.D, self.U, self.V, self.half_log_det, self.weighted, self.R)
+        return DualGaussian(mean, self.parts)
 
-    packed_size = 0
+    @property
+    def packed_size(self) -> int:
+        """Length of the packed vector."""
+        return 3 * len(self.mean) + len(self.parts.w)
 
     def pack(self) -> Array:
-        """Not packed: a wide model climbs without extrapolation, which would hold rows × columns numbers a step."""
-        raise NotImplementedError
+        """Mean, logs of λ and of the weights, and the gates that Σ was formed with: Σ itself would be too large."""
+        return np.concatenate([self.mean, np.log(self.parts.lam), np.log(self.parts.w), self.parts.opened])
 
-    def unpack(self, numbers: Array) -> Self:
-        """See ``pack``."""
-        raise NotImplementedError
+    def unpack(self, numbers: Array) -> "DualGaussian":
+        """Make the law that packs to these numbers, kept within what floating point holds."""
+        size, n = len(self.mean), len(self.parts.w)
+        mean, lam, w, opened = np.split(numbers, np.cumsum([size, size, n]))
+        lam, w = (np.exp(np.clip(x, -100.0, 100.0)) for x in (lam, w))
+        return DualGaussian(mean, DualParts(self.parts.design, w, lam, np.clip(opened, 0.0, 1.0)))
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class DualMessage:
-    """Mean, and the parts of the covariance of the effective coefficients."""
+    """Mean, and the parts of the covariance diag(D) − UᵀU + V Vᵀ of the effective coefficients."""
 
     mean: Array
     D: Array
     U: Array
     V: Array
-    extra: Array
 
     def row_moments(self, rows: Any) -> tuple[Array, Array]:
         """Mean and variance of each row's score."""
@@ -241,7 +301,7 @@ class DualMessage:
     def variances(self, design: Array) -> Array:
         """dg(CΣCᵀ)."""
         H, free = design @ self.U.T, design @ self.V
-        spread = np.square(design) @ (self.D + self.extra) - np.square(H).sum(axis=1) + np.square(free).sum(axis=1)
+        spread = np.square(design) @ self.D - np.square(H).sum(axis=1) + np.square(free).sum(axis=1)
         return np.maximum(spread, 0.0)
 
 
@@ -260,41 +320,35 @@ class DualScan:
         C, w, mean = self.gram.design, self.gram.w, self.law.mean
         D, U, V = self._parts()
         opened, log_odds = self.gates.open.copy(), self.gates.log_odds.copy()
-        gated = np.flatnonzero(self.gates.map.gated)
+        gated, gate_of = np.flatnonzero(self.gates.map.gated), self.gates.map.gate_of
         scores = C @ (opened * mean)
         H, L = (C * opened) @ U.T, (C * opened) @ V
         for begin in range(0, len(gated), CHUNK):
-            columns = gated[begin : begin + CHUNK]
+            columns: Any = gated[begin : begin + CHUNK]
+            gates = self.gates.part(columns)
+            if columns[-1] - columns[0] == len(columns) - 1:
+                columns = slice(int(columns[0]), int(columns[-1]) + 1)  # a view, where an index would copy
             Ck, Uk, Vk = C[:, columns], U[:, columns], V[columns]
             WC = w[:, None] * Ck
-            met = mean[columns] * (scores @ WC) + self._own(WC, Ck) * opened[columns] * D[columns]
+            met = mean[columns] * (scores @ WC) + np.einsum("ik,ik->k", WC, Ck) * opened[columns] * D[columns]
             met += np.einsum("kn,nk->k", WC.T @ L, Vk.T) - np.einsum("kn,nk->k", WC.T @ H, Uk)
             Omega = np.diag(D[columns]) - Uk.T @ Uk + Vk @ Vk.T + np.outer(mean[columns], mean[columns])
             products = (WC.T @ Ck) * Omega
             # What these gates meet among themselves is left to the scan of the chunk.
             beyond = met - products @ opened[columns]
-            gates = self.gates.part(columns)
-            chunk = GateScan(
-                gates.at(log_odds[self.gates.map.gate_of[columns]]),
-                products,
-                self.cross[columns] * mean[columns] - beyond,
-                self.prior_log_odds[self.gates.map.gate_of[columns]],
-            )
-            found = chunk.scan(rng)
+            linear = self.cross[columns] * mean[columns] - beyond
+            found = GateScan(gates, products, linear, self.prior_log_odds[gate_of[columns]]).scan(rng)
             change = found.open - opened[columns]
             scores += Ck @ (change * mean[columns])
             H += (Ck * change) @ Uk.T
             L += (Ck * change) @ Vk
             opened[columns] = found.open
-            log_odds[self.gates.map.gate_of[columns]] = found.log_odds
+            log_odds[gate_of[columns]] = found.log_odds
         return self.gates.at(log_odds)
-
-    def _own(self, WC: Array, Ck: Array) -> Array:
-        return np.einsum("ik,ik->k", WC, Ck)
 
     def _parts(self) -> tuple[Array, Array, Array]:
         if isinstance(self.law, DualGaussian):
-            return self.law.D, self.law.U, self.law.V
+            return self.law.parts.diagonal, self.law.parts.left, self.law.parts.right
         size = len(self.law.mean)
         return np.zeros(size), np.zeros((1, size)), np.zeros((size, 1))
 

@@ -52,6 +52,13 @@ class Prior(Parameters, ABC):
         """
         return None
 
+    def leap(self, scale: Any, moments: Moments) -> ScaleLaw | None:
+        """A bold guess at where the scale is going, for blocks that the data say little about; else None.
+
+        Where most coefficients follow their prior, they and their scale hold each other in place, and updates creep.
+        """
+        return None
+
     @property
     def joint(self) -> bool:
         """Whether gates and coefficients have a joint law in variational Bayes."""

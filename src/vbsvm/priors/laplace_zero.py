@@ -15,6 +15,7 @@ from vbsvm.laws import InverseGamma, Latent, LatentPoint, Point
 from vbsvm.layout.base import Moments
 from vbsvm.parameters import Parameters, require_positive
 from vbsvm.priors.base import Prior
+from vbsvm.priors.ridge import LEAP_BELOW
 from vbsvm.readings import Reading
 
 
@@ -228,6 +229,18 @@ class LaplaceZero(Prior):
             inside = float(moments.inclusion.sum())
             share = resolve(Share(self.rho.a + inside, self.rho.b + len(moments.inclusion) - inside), "share")
         return LaplaceZeroLaw(variance, slab, share)
+
+    def leap(self, scale: LaplaceZeroLaw, moments: Moments) -> LaplaceZeroLaw | None:
+        """As for ``Ridge``, with the slab's weights."""
+        weight, variances = scale.slab.weight, moments.variances
+        spread = float(weight @ variances)
+        determined = moments.size - scale.inverse_mean * spread
+        if not 0 < determined < LEAP_BELOW * moments.size:
+            return None
+        rest = float(weight @ moments.squares) - spread
+        guess = (self.shape + 0.5 * determined) / (self.rate + 0.5 * rest)
+        shape = self.shape + 0.5 * moments.size
+        return LaplaceZeroLaw(InverseGamma(shape, shape / guess), scale.slab, scale.share)
 
     def bound(self, scale: LaplaceZeroLaw, moments: Moments) -> float:
         """E log p(v, b, σ², γ, ρ) − E log q(b, σ², ρ); the gates' entropy is a term of its own."""

@@ -10,6 +10,9 @@ from vbsvm.parameters import require_positive
 from vbsvm.priors.base import Prior
 from vbsvm.readings import Reading
 
+# Share of coefficients that the data determine, below which the scale's own update creeps.
+LEAP_BELOW = 0.5
+
 
 @final
 @dataclass(frozen=True)
@@ -40,6 +43,16 @@ class Ridge(Prior):
     def update(self, scale: InverseGamma | Point, moments: Moments, resolve: Reading) -> InverseGamma | Point:
         """q(σ²), or a draw from it."""
         return resolve(self.conditional(moments))
+
+    def leap(self, scale: InverseGamma | Point, moments: Moments) -> InverseGamma | None:
+        """E[σ⁻²] = (A + ½ well-determined coefficients)/(B + ½‖μ‖²), after MacKay (1992): the same fixed point."""
+        precision = scale.inverse_mean
+        determined = moments.size - precision * float(moments.variances.sum())
+        if not 0 < determined < LEAP_BELOW * moments.size:
+            return None
+        guess = (self.shape + 0.5 * determined) / (self.rate + 0.5 * (moments.total - float(moments.variances.sum())))
+        shape = self.shape + 0.5 * moments.size
+        return InverseGamma(shape, shape / guess)
 
     def bound(self, scale: InverseGamma | Point, moments: Moments) -> float:
         """E log p(u | σ²) + E log p(σ²) − E log q(σ²); E log σ² cancels, as q's shape is always A + m/2."""
