@@ -1,9 +1,10 @@
+# make verify: the tests that take minutes.
 # make demo: install what users get and show it on real data.   make test: lint, types, layers, tests.
 # PYTHON=… chooses the interpreter (after make clean, where there is a .venv already); pip's own settings choose the index.
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench clean
+.PHONY: demo test verify bench clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m vbsvm demo
@@ -14,6 +15,9 @@ test: $(VENV)/.installed-dev
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest
+
+verify: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m long
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks

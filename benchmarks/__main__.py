@@ -1,11 +1,17 @@
-"""Run the benchmarks: ``python -m benchmarks [speed|passes|groups|nine_cells] [--quick]``."""
+"""Run the benchmarks: ``python -m benchmarks [speed|passes|groups|selection|nine_cells] [--quick]``."""
 
 import argparse
 import sys
 
-from benchmarks import groups, nine_cells, passes, speed
+from benchmarks import groups, nine_cells, passes, selection, speed
 
-BENCHMARKS = {"speed": speed.main, "passes": passes.main, "groups": groups.main, "nine_cells": nine_cells.main}
+BENCHMARKS = {
+    "speed": speed.main,
+    "passes": passes.main,
+    "groups": groups.main,
+    "selection": selection.main,
+    "nine_cells": nine_cells.main,
+}
 
 
 def main(arguments: list[str]) -> None:
@@ -28,6 +34,7 @@ def main(arguments: list[str]) -> None:
     speed.main(quick)
     passes.main(quick)
     groups.main(["--quick"])
+    selection.main(["--quick"])
     nine_cells.main(["--quick"])
 
 

@@ -168,6 +168,8 @@ class LaplaceZero(Prior):
                     raise ValueError(f"LaplaceZero: rho must lie between 0 and 1; got {share!r}.")
         if not isinstance(self.restarts, numbers.Integral) or isinstance(self.restarts, bool) or self.restarts < 0:
             raise ValueError(f"LaplaceZero: restarts must be a whole number, 0 or more; got {self.restarts!r}.")
+        if not isinstance(self.gates, Factorised | Joint):
+            raise ValueError(f"LaplaceZero: gates must be Factorised() or Joint(); got {self.gates!r}.")
         if not isinstance(self.threshold, numbers.Real) or not 0 < float(self.threshold) < 1:
             raise ValueError(f"LaplaceZero: threshold must lie between 0 and 1; got {self.threshold!r}.")
 
@@ -184,6 +186,8 @@ class LaplaceZero(Prior):
         _, first, gate_of = np.unique(owner, return_index=True, return_inverse=True)
         gate_of = np.argsort(np.argsort(first))[gate_of].astype(np.intp)
         n_gates = len(first)
+        if self.joint and n_gates < len(names):
+            raise ValueError("LaplaceZero: Joint() takes no shared gates; take Factorised(), or leave groups out.")
         if self.expected_size is not None and not self.expected_size < n_gates:
             raise ValueError(f"LaplaceZero: expected_size={self.expected_size:g} is not below the {n_gates} gates.")
         if self.expected_size is None and not isinstance(self.rho, Beta) and np.size(self.rho) not in (1, n_gates):
