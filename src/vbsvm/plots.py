@@ -1,0 +1,58 @@
+"""Figures for a paper: each takes a fit and matplotlib axes (or makes them), and gives the axes back."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.arrays import Array
+
+# From orange (negative) over white to purple (positive): told apart by colour-blind readers, and in grey at the ends.
+SIGNS = "PuOr"
+
+
+def inclusion(fit: Any, ax: Any = None, *, top: int | None = None) -> Any:
+    """Bars of inclusion probabilities, shaded by the probability that the coefficient is positive (paper, Figure 3).
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        Fitted with ``LaplaceZero()``. Of several classes the first model is shown; pass one of ``fit_`` for another.
+    ax : matplotlib Axes, default None
+        Where to draw; None makes a figure wide enough for the names.
+    top : int, default None
+        Show the inputs with the largest probabilities only, in that order; None shows all in the order of the columns.
+    """
+    names, chances, signs = _of(fit)
+    shown = np.arange(len(names)) if top is None else np.argsort(-chances, kind="stable")[:top]
+    pyplot = _pyplot()
+    if ax is None:
+        _, ax = pyplot.subplots(figsize=(max(4.0, 0.19 * len(shown) + 1.6), 3.6), layout="constrained")
+    colours = pyplot.get_cmap(SIGNS)
+    ax.bar(range(len(shown)), chances[shown], width=0.8, color=colours(signs[shown]), edgecolor="0.25", linewidth=0.6)
+    ax.axhline(0.5, color="0.5", linewidth=0.8, linestyle=":")
+    ax.set(ylim=(0, 1.02), xlim=(-0.7, len(shown) - 0.3), ylabel="inclusion probability")
+    ax.set_xticks(range(len(shown)), [names[k] for k in shown], rotation=90, fontsize=7)
+    ax.spines[["top", "right"]].set_visible(False)
+    scale = pyplot.cm.ScalarMappable(cmap=colours)
+    scale.set_clim(0, 1)
+    bar = ax.figure.colorbar(scale, ax=ax, ticks=[0, 0.5, 1], pad=0.01, aspect=30)
+    bar.set_label("P(coefficient > 0)")
+    return ax
+
+
+def _of(fit: Any) -> tuple[list[str], Array, Array]:
+    """Names, inclusion and sign probabilities of a fit or of an estimator's first one."""
+    one = fit.fit_[0] if hasattr(fit, "fit_") else fit
+    if one.gates is None:
+        raise ValueError("inclusion: the model has no gates; fit it with LaplaceZero().")
+    names: NDArray[Any] = np.array(one.plan.names[: one.plan.n_shown], dtype=object)
+    return names.tolist(), one.inclusion_probability, one.sign_probability
+
+
+def _pyplot() -> Any:
+    try:
+        import matplotlib.pyplot as pyplot
+    except ImportError as error:
+        raise ImportError("Figures need matplotlib: pip install 'vbsvm[plots]'.") from error
+    return pyplot
