@@ -12,9 +12,9 @@ from scipy.interpolate import BSpline
 from vbsvm.design import formula as formulas
 from vbsvm.design import frames, syntax
 from vbsvm.design.basis import Spline
+from vbsvm.design.guard import FormulaError
 from vbsvm.design.levels import UNSEEN, Levels
 from vbsvm.design.plan import INTERCEPT
-from vbsvm.design.syntax import FormulaError
 
 COLUMNS = ["y", "x", "z", "g", "h", "my col", "age"]
 

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from vbsvm.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.basis import Spline
+from vbsvm.design.guard import FormulaError, columns_of
 from vbsvm.design.levels import Levels
 from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.recipe import column_ranges, learn_recipe
-from vbsvm.design.syntax import FormulaError, GroupTerm, Parts, SplineTerm, columns_of
+from vbsvm.design.syntax import GroupTerm, Parts, SplineTerm
 
 if TYPE_CHECKING:
     import pandas as pd

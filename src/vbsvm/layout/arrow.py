@@ -14,9 +14,10 @@ import numpy as np
 
 from vbsvm.arrays import Array
 from vbsvm.gates import Gates, GateScan
+from vbsvm.layout.arrow_message import ArrowMessage, FactorMessage
 from vbsvm.layout.base import PointLaw, Precision
-from vbsvm.layout.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows, GatedMessage, upper_triangle
-from vbsvm.layout.factors import Factor
+from vbsvm.layout.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows, upper_triangle
+from vbsvm.layout.factors import ByGroup, Factor
 
 
 @final
@@ -88,28 +89,6 @@ class ArrowRows:
         return ArrowGram(
             DenseGram(A), ByGroup(((first, border),), n_groups), ByGroup(((first, corner),), n_groups), shapes
         )
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class ByGroup:
-    """Sums by group, as pieces that each cover a run of groups: a block of sorted rows knows a few groups only."""
-
-    pieces: tuple[tuple[int, Array], ...]
-    n_groups: int
-
-    def __add__(self, other: Self) -> "ByGroup":
-        """Collect the pieces; they are added when they are needed."""
-        return ByGroup(self.pieces + other.pieces, self.n_groups)
-
-    def total(self) -> Array:
-        """Sums of all groups, the pieces added in their order."""
-        if len(self.pieces) == 1 and len(self.pieces[0][1]) == self.n_groups:
-            return self.pieces[0][1]
-        total = np.zeros((self.n_groups, *self.pieces[0][1].shape[1:]))
-        for first, piece in self.pieces:
-            total[first : first + len(piece)] += piece
-        return total
 
 
 @final
@@ -375,58 +354,6 @@ class ArrowGaussian:
         root[:, flat] = triangles
         effects, link = numbers[at_effects:at_triangles].reshape(m, q), numbers[at_link:].reshape(self.link.shape)
         return ArrowGaussian(self.core.unpack(numbers[:at_effects]), effects, root.reshape(m, q, q), link, self.shapes)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class FactorMessage:
-    """Of each level of a factor: mean effects, covariances with the dense columns' coefficients, and variances."""
-
-    effects: Array
-    with_dense: Array
-    variances: Array
-
-    def window(self, first: int, n_levels: int) -> "FactorMessage":
-        """The same of a run of levels."""
-        run = slice(first, first + n_levels)
-        return FactorMessage(self.effects[run], self.with_dense[run], self.variances[run])
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class ArrowMessage:
-    """Law of the dense columns' coefficients, of each factor's effects, and covariances of pairs of factors."""
-
-    dense: DenseGaussian | GatedMessage
-    factors: tuple[FactorMessage, ...]
-    pairs: dict[tuple[int, int], Array]
-
-    def row_moments(self, rows: ArrowRows) -> tuple[Array, Array]:
-        """f = Σ c_aᵀμ_a and v = Σ c_aᵀΣ_ab c_b over the parts a, b of a row: dense columns and each factor."""
-        f, v = self.dense.row_moments(rows.dense)
-        factors = (*rows.factors, rows.tail)
-        for whole, of_all in zip(factors, self.factors, strict=True):
-            first, factor = whole.window
-            law = of_all.window(first, factor.n_levels)
-            f += factor.scores(law.effects)
-            with_dense, own = 2 * law.with_dense, factor.within(law.with_dense.shape[2])
-            if own is None:
-                v += factor.scores_of_rows(_each_times(factor.of_rows(law.variances), factor.z))
-            else:  # z is one of the dense columns, so that zᵀVz is another product with them
-                with_dense[:, :, own] += law.variances
-            v += factor.scores_of_rows(_each_times(factor.of_rows(with_dense), rows.dense.design))
-        for (k, j), covariances in self.pairs.items():
-            one, other = factors[k], factors[j]
-            looked_up = covariances[one.levels, :, other.levels]
-            v += 2 * one.scores_of_rows(_each_times(looked_up, other.z))
-        return f, np.maximum(v, 0.0, out=v)
-
-
-def _each_times(matrices: Array, vectors: Array) -> Array:
-    """Product of each row's matrix (q × p) and vector (p)."""
-    if matrices.shape[1] == 1:
-        return np.einsum("ip,ip->i", matrices[:, 0], vectors)[:, None]
-    return np.einsum("iqp,ip->iq", matrices, vectors)
 
 
 def _places(n_dense: int, shapes: tuple[tuple[int, int], ...]) -> list[slice]:

@@ -17,7 +17,7 @@ from scipy.linalg import solve_triangular
 from vbsvm.arrays import Array
 from vbsvm.gates import DrawnGates, Gates, GateScan
 from vbsvm.layout.base import CoefficientLaw, PointLaw, Precision
-from vbsvm.layout.dense import LOG_2PI, DenseRows
+from vbsvm.layout.dense import LOG_2PI
 
 # Coefficients with a smaller prior precision than this are free.
 FREE = 1e-4
@@ -30,31 +30,14 @@ CHUNK = 128
 class DualRows:
     """All rows in one block."""
 
-    dense: DenseRows
-
-    @property
-    def index(self) -> int:
-        """Place of the block in the data."""
-        return self.dense.index
-
-    @property
-    def signs(self) -> Array:
-        """Labels ±1."""
-        return self.dense.signs
-
-    @property
-    def weights(self) -> Array:
-        """Sample weights, above 0."""
-        return self.dense.weights
-
-    @property
-    def design(self) -> Array:
-        """C."""
-        return self.dense.design
+    index: int
+    design: Array
+    signs: Array
+    weights: Array
 
     def scores(self, theta: Array) -> Array:
         """Cθ."""
-        return self.dense.scores(theta)
+        return self.design @ theta
 
     def gram(self, w: Array) -> "DualGram":
         """CᵀWC, as its parts."""
@@ -62,7 +45,7 @@ class DualRows:
 
     def cross(self, u: Array) -> Array:
         """Cᵀu."""
-        return self.dense.cross(u)
+        return u @ self.design
 
 
 @final

@@ -6,7 +6,7 @@ kept as an index, and its one-hot columns are never written out: what would be a
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,3 +92,25 @@ class Factor:
 
     def _sum(self, values: Array) -> Array:
         return np.bincount(self.levels, values, minlength=self.n_levels).astype(np.float64, copy=False)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ByGroup:
+    """Sums by group, as pieces that each cover a run of groups: a block of sorted rows knows a few groups only."""
+
+    pieces: tuple[tuple[int, Array], ...]
+    n_groups: int
+
+    def __add__(self, other: Self) -> "ByGroup":
+        """Collect the pieces; they are added when they are needed."""
+        return ByGroup(self.pieces + other.pieces, self.n_groups)
+
+    def total(self) -> Array:
+        """Sums of all groups, the pieces added in their order."""
+        if len(self.pieces) == 1 and len(self.pieces[0][1]) == self.n_groups:
+            return self.pieces[0][1]
+        total = np.zeros((self.n_groups, *self.pieces[0][1].shape[1:]))
+        for first, piece in self.pieces:
+            total[first : first + len(piece)] += piece
+        return total

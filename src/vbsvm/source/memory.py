@@ -93,7 +93,7 @@ class Memory:
             room = scratch[: len(encoded), :n_fixed]
             rows = DenseRows(index, encoded[:, :n_fixed], self.signs[where][kept], weights, room)
             if not self.groupings:
-                return DualRows(rows) if self.wide else rows
+                return DualRows(index, rows.design, rows.signs, weights) if self.wide else rows
             *factors, tail = (grouping.factor(where, kept, encoded) for grouping in self.groupings)
             return ArrowRows(rows, tuple(factors), tail)
 
