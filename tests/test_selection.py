@@ -497,6 +497,15 @@ class TestFormula:
         assert fit.summary()["inclusion"]["a"] == 1
         assert fit.summary()["inclusion"]["b"] < 0.5
 
+    def test_joint_gates_do_not_go_with_groups(self, frame):
+        with pytest.raises(ValueError, match="does not go with random effects"):
+            Model("y ~ a + b + (1 | g)", frame, {"fixed": LaplaceZero(gates=Joint())})
+        with pytest.raises(ValueError, match="does not go with random effects"):
+            VBSVC(LaplaceZero(gates=Joint()), group="g").fit(frame[["a", "b", "g"]], frame["y"])
+        gated = VBSVC(LaplaceZero(), group="g").fit(frame[["a", "b", "c", "g"]], frame["y"])
+        assert gated.inclusion_probability_.shape == (1, 3)
+        assert gated.selected_[0, 0]
+
     @pytest.mark.parametrize("term", ["(1 | g)", "s(a)"])
     def test_groups_and_splines_take_no_gates(self, frame, term):
         with pytest.raises(ValueError, match="LaplaceZero is for fixed effects"):

@@ -194,6 +194,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             groupings = (Grouping(levels.encode([members]), len(levels), slopes=(0,)),)
         plan = Plan(recipe, names, len(names), factors)
         spec = _spec(prior, plan)
+        intake.require_gates_that_fit(spec, plan)
         gate_map = spec.gate_map
         wide = not groupings and intake.is_wide(table) and not spec.joint_gates and not (gate_map and gate_map.shared)
         fits = []

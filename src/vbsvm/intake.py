@@ -21,6 +21,7 @@ from vbsvm.arrays import Array
 from vbsvm.design.plan import Plan
 from vbsvm.design.recipe import Range, Recipe
 from vbsvm.fit.variational import Ending, Outcome, Variational
+from vbsvm.spec import Spec
 
 FLOATS = [np.float64, np.float32]
 # Beyond these sizes a square, a count, or the square of a coefficient leaves the range of floating point.
@@ -231,6 +232,12 @@ def require_moderate_core(plan: Plan) -> None:
             f"{n_core + tail} would be formed, more than fits. Only the largest factor is free: drop a smaller one, "
             "or merge its levels."
         )
+
+
+def require_gates_that_fit(spec: Spec, plan: Plan) -> None:
+    """Refuse joint laws of gates and coefficients beside random effects."""
+    if spec.joint_gates and plan.factors:
+        raise ValueError("LaplaceZero(gates=Joint()) does not go with random effects: take gates=Factorised().")
 
 
 def why_not_converged(what: str, outcome: Outcome, inference: Variational) -> str:

@@ -83,6 +83,7 @@ class Model:
         plan = self._reader.plan
         self.spec = Spec(tuple(_blocks(self._reader, {} if priors is None else priors)))
         intake.require_moderate_core(plan)
+        intake.require_gates_that_fit(self.spec, plan)
         self._source = _source(plan, encoded, signs, counts)
 
     def fit(self, inference: Variational | None = None) -> Fit:
