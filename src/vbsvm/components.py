@@ -49,10 +49,9 @@ def _effects(plan: Plan, block: Block) -> Iterator[tuple[str, float]]:
         return
     for first, factor in zip(plan.first_effects(), plan.factors, strict=True):
         if first <= begin < first + factor.size:
-            for columns in block.columns:
-                place = columns.start - first
-                column = factor.slopes[place] - int(plan.recipe.intercept)
-                yield factor.effects[place], 1.0 if column < 0 else 1.0 / float(plan.recipe.scale[column])
+            units = plan.units(factor)
+            for place in (columns.start - first for columns in block.columns):
+                yield factor.effects[place], units[place]
 
 
 def _marginal(law: Any, j: int) -> InverseGamma | Point:

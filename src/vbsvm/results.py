@@ -9,7 +9,7 @@ from scipy.special import expit, ndtr, ndtri
 
 from vbsvm import components, hinge, prediction
 from vbsvm.arrays import Array
-from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
+from vbsvm.design.plan import INTERCEPT, Encoded, Plan
 from vbsvm.fit.variational import Ending, Outcome
 from vbsvm.gates import Gates
 from vbsvm.layout.base import GaussianLaw
@@ -260,7 +260,7 @@ class Fit:
         of_factor, law = slice(begin, begin + plan.size), self._coefficients
         mean = law.mean[of_factor].reshape(shape)
         sd = np.sqrt(law.variances[of_factor].reshape(shape))
-        units = self._units(plan)
+        units = self.plan.units(plan)
         labels = plan.levels.labels
         if len(plan.columns) > 1:
             index: Any = pd.MultiIndex.from_tuples(labels, names=plan.columns)
@@ -275,11 +275,6 @@ class Fit:
         joined = pd.concat(frames, names=["effect"])
         order = list(range(1, joined.index.nlevels))
         return _noted(joined.reorder_levels([*order, 0]).sort_index(kind="stable", sort_remaining=False))
-
-    def _units(self, plan: FactorPlan) -> list[float]:
-        """What makes an effect of a design column one of the user's column."""
-        columns = [slope - int(self.plan.recipe.intercept) for slope in plan.slopes]
-        return [1.0 if column < 0 else 1.0 / float(self.plan.recipe.scale[column]) for column in columns]
 
     def variance_components(self, level: float = 0.95) -> "pd.DataFrame":
         """Standard deviations of random effects and splines with their spread; correlations of slopes.

@@ -54,6 +54,11 @@ class Plan:
         """Design columns that have coefficients."""
         return self.recipe.n_columns - self.n_carried
 
+    def units(self, factor: FactorPlan) -> list[float]:
+        """What makes each effect of a factor, which is one of a design column, an effect of the user's column."""
+        columns = [slope - int(self.recipe.intercept) for slope in factor.slopes]
+        return [1.0 if column < 0 else 1.0 / float(self.recipe.scale[column]) for column in columns]
+
     def first_effects(self) -> list[int]:
         """Where each factor's effects begin among the coefficients."""
         sizes = [factor.size for factor in self.factors]

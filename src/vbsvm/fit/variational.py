@@ -60,7 +60,7 @@ class Outcome:
 @final
 @dataclass(frozen=True)
 class Variational(Parameters):
-    """Mean-field variational Bayes: the paper's Algorithms 1 and 2.
+    """Mean-field variational Bayes: the paper's Algorithms 1, 2 and 3.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""Sources of rows; what a source is stands in ``design.rows``."""
+"""Sources of rows; what a source is stands in ``layout.base``."""
