@@ -172,3 +172,61 @@ def algorithm_3(D, y, rho=0.01, A=0.01, B=0.01, variance=1e8, max_sweeps=20_000,
         if bounds[-1] - bounds[-2] < stop:
             break
     return gates[1:], mu, np.array(bounds[1:])
+
+
+def algorithm_5(D, y, nu=None, psi=0.01, A=0.01, B=0.01, variance=1e8, mean_variance=1e8, max_sweeps=20_000, stop=1e-12):
+    """Algorithm 5 for an intercept and d inputs with NaN, row by row; swept until the coefficients stand still.
+
+    With errata 1 (the transpose) mended. The weights of a row and its missing values are updated once a sweep, in turn.
+    """
+    n, d = D.shape
+    nu = d + 1 if nu is None else nu
+    missing = np.isnan(D)
+    filled, w, tau = np.where(missing, 0.0, D), np.ones(n), 1.0
+    spread = np.zeros((n, d, d))
+    T, m, previous, bounds = np.eye(d), np.zeros(d), np.full(d + 1, np.inf), []
+    for _ in range(max_sweeps):
+        C = np.column_stack([np.ones(n), filled])
+        G = C.T @ (w[:, None] * C)
+        G[1:, 1:] += np.einsum("i,ijk->jk", w, spread)
+        Sigma = np.linalg.inv(G + np.diag(np.r_[1 / variance, np.full(d, tau)]))
+        mu = Sigma @ C.T @ ((1 + w) * y)
+        Omega = Sigma + np.outer(mu, mu)
+        chi, entropy = np.empty(n), 0.0
+        for i in range(n):
+            M, Q = missing[i], ~missing[i]
+            if M.any():
+                known = np.where(Q, D[i], 0.0)
+                P = T + w[i] * Omega[1:, 1:]
+                cov = np.linalg.inv(P[np.ix_(M, M)])
+                right = T @ m + y[i] * (1 + w[i]) * mu[1:] - w[i] * Omega[1:, 0] - P @ known
+                filled[i, M] = cov @ right[M]
+                spread[i][np.ix_(M, M)] = cov
+                entropy += 0.5 * M.sum() * (1 + math.log(2 * math.pi)) + 0.5 * np.linalg.slogdet(cov)[1]
+            c = np.r_[1.0, filled[i]]
+            chi[i] = (1 - y[i] * c @ mu) ** 2 + c @ Sigma @ c + np.vdot(Omega[1:, 1:], spread[i])
+        w = chi**-0.5
+        S_m = np.linalg.inv(np.eye(d) / mean_variance + n * T)
+        m = S_m @ T @ filled.sum(axis=0)
+        Psi = psi * np.eye(d) + n * S_m + (filled - m).T @ (filled - m) + spread.sum(axis=0)
+        T = (nu + n) * np.linalg.inv(Psi)
+        Bq = B + 0.5 * (mu[1:] @ mu[1:] + np.trace(Sigma[1:, 1:]))
+        tau = (A + d / 2) / Bq
+        C = np.column_stack([np.ones(n), filled])
+        bounds.append(
+            n * math.log(2) - n - n / 2 * math.log(2 * math.pi) + y @ C @ mu + 0.25 * np.log(chi).sum()
+            + np.log(special.kv(0.5, np.sqrt(chi))).sum() + A * math.log(B) - math.lgamma(A)
+            - (A + d / 2) * math.log(Bq) + math.lgamma(A + d / 2) - 0.5 * math.log(variance)
+            - Omega[0, 0] / (2 * variance) + (1 + d) / 2 + 0.5 * np.linalg.slogdet(Sigma)[1]
+            + d / 2 + 0.5 * np.linalg.slogdet(S_m)[1] - n * d / 2 * math.log(2 * math.pi)
+            - d / 2 * math.log(mean_variance) - (m @ m + np.trace(S_m)) / (2 * mean_variance)
+            + nu / 2 * d * math.log(psi) - (special.multigammaln(nu / 2, d) if nu > d - 1 else 0.0)
+            - (nu + n) / 2 * np.linalg.slogdet(Psi)[1] + d * n / 2 * math.log(2)
+            + special.multigammaln((nu + n) / 2, d) + entropy
+        )  # fmt: skip
+        if np.abs(mu - previous).max() < stop:
+            break
+        previous = mu
+    else:
+        raise AssertionError("Algorithm 5 did not come to rest")
+    return mu, filled, spread, m, T, np.array(bounds)

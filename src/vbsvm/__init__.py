@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vbsvm.estimators import VBSVC
     from vbsvm.fit.variational import Variational
+    from vbsvm.imputation import GaussianImputation, Shift
     from vbsvm.model import Model
     from vbsvm.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
 
@@ -15,12 +16,14 @@ __all__ = [
     "Beta",
     "Covariance",
     "Factorised",
+    "GaussianImputation",
     "InverseWishart",
     "Joint",
     "LaplaceZero",
     "Model",
     "Normal",
     "Ridge",
+    "Shift",
     "Variational",
     "__version__",
 ]
@@ -30,12 +33,14 @@ _HOMES = {
     "Beta": "vbsvm.priors",
     "Covariance": "vbsvm.priors",
     "Factorised": "vbsvm.priors",
+    "GaussianImputation": "vbsvm.imputation",
     "InverseWishart": "vbsvm.priors",
     "Joint": "vbsvm.priors",
     "LaplaceZero": "vbsvm.priors",
     "Model": "vbsvm.model",
     "Normal": "vbsvm.priors",
     "Ridge": "vbsvm.priors",
+    "Shift": "vbsvm.imputation",
     "Variational": "vbsvm.fit.variational",
 }
 

@@ -4,3 +4,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+
+
+def inverse(matrices: Array) -> Array:
+    """Inverse of a matrix, or of each of several."""
+    return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
+
+
+def cholesky(matrices: Array) -> Array:
+    """Lower Cholesky factor of a matrix, or of each of several."""
+    return np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)

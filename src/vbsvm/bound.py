@@ -1,29 +1,35 @@
 """The lower bound on the log evidence, all constants included, as named terms at any state."""
 
+from typing import Any
+
 from vbsvm.spec import Spec, State
 from vbsvm.stats import Stats
 
 ROWS = "rows"
 COEFFICIENTS = "entropy of the coefficients"
 GATES = "entropy of the gates"
+INPUTS = "law of the inputs"
 
 
-def terms(spec: Spec, state: State, row_term: float) -> dict[str, float]:
+def terms(spec: Spec, state: State, row_term: float, inputs: Any = None) -> dict[str, float]:
     """Named terms of the bound; their sum is the bound.
 
-    ``row_term`` is ``stats.row_bound`` of a pass that *started* from this state, or ``held_row_term`` between passes.
+    ``row_term`` is ``stats.row_bound`` of a pass that *started* from this state, or ``held_row_term`` between passes;
+    it holds the entropy of missing values. ``inputs`` are that pass's sums of the inputs, where some are missing.
     """
     named = {ROWS: row_term, COEFFICIENTS: state.coefficients.entropy}
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
         named[f"prior of {block.name}"] = block.prior.bound(scale, moments)
     if state.gates is not None:
         named[GATES] = state.gates.entropy
+    if spec.inputs is not None:
+        named[INPUTS] = spec.inputs.bound(state.inputs, inputs)
     return named
 
 
-def total(spec: Spec, state: State, row_term: float) -> float:
+def total(spec: Spec, state: State, row_term: float, inputs: Any = None) -> float:
     """The bound itself."""
-    return sum(terms(spec, state, row_term).values())
+    return sum(terms(spec, state, row_term, inputs).values())
 
 
 def held_row_term(state: State, stats: Stats) -> float:

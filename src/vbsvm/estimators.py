@@ -17,10 +17,14 @@ from vbsvm.design.levels import Levels
 from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.recipe import column_ranges, learn_recipe
 from vbsvm.fit.variational import Ending, Variational
+from vbsvm.gaps import Gaps
+from vbsvm.imputation import GaussianImputation, InputModel
+from vbsvm.layout.incomplete import Inputs
 from vbsvm.parameters import require_flag
+from vbsvm.population import Population, all_moments
 from vbsvm.priors import LaplaceZero, Normal, Prior, Ridge
 from vbsvm.results import INPUTS, Fit
-from vbsvm.source.memory import Grouping, Memory
+from vbsvm.source.memory import Grouping, Holes, Memory
 from vbsvm.spec import Block, Spec
 
 if TYPE_CHECKING:
@@ -43,6 +47,9 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         is inferred. ``Normal(1 / (4 * alpha))`` holds the penalty at alpha. ``LaplaceZero()`` selects inputs.
     inference : Variational, default None
         How the model is fitted. None is ``Variational()``.
+    imputation : GaussianImputation, default None
+        The law of the inputs, by which missing values (NaN) are inferred together with the coefficients. None is
+        ``GaussianImputation()``.
     group : str or int, default None
         Column of X that says which group a row belongs to (a name for data frames, a number for arrays). Each group
         gets a random intercept; their variance is inferred. The column may hold text. A group that was not seen in fit
@@ -83,6 +90,8 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         With ``prior=LaplaceZero()``: the probability that an input is in, and that its coefficient is then positive.
     selected_ : ndarray of bool of shape (k, n_features)
         With ``prior=LaplaceZero()``: inputs whose inclusion probability is above the prior's threshold.
+    imputation_mean_, imputation_cov_ : ndarray of shape (k, n_features) and (k, n_features, n_features)
+        Mean and covariance of the inputs, by which missing ones are predicted; up to 3000 features.
     random_effects_ : DataFrame
         With ``group``: mean and mean-field standard deviation of each group's effect on the score.
     n_features_in_, feature_names_in_
@@ -107,6 +116,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         prior: Prior | None = None,
         inference: Variational | None = None,
         *,
+        imputation: GaussianImputation | None = None,
         group: str | int | None = None,
         standardize: bool = True,
         fit_intercept: bool = True,
@@ -114,6 +124,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
     ) -> None:
         self.prior = prior
         self.inference = inference
+        self.imputation = imputation
         self.group = group
         self.standardize = standardize
         self.fit_intercept = fit_intercept
@@ -121,7 +132,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
-        nested: dict[str, dict[str, Any]] = {"prior": {}, "inference": {}}
+        nested: dict[str, dict[str, Any]] = {"prior": {}, "inference": {}, "imputation": {}}
         whole = {}
         for name, value in params.items():
             owner, _, inner = name.partition("__")
@@ -132,7 +143,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         changed = VBSVC(**{**self.get_params(deep=False), **{key: whole[key] for key in nested if key in whole}})
         for owner, changes in nested.items():
             if changes:
-                current = changed._prior() if owner == "prior" else changed._inference()
+                current = getattr(changed, f"_{owner}")()
                 known = [field.name for field in fields(current)]
                 unknown = [name for name in changes if name not in known]
                 if unknown:
@@ -147,7 +158,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
             Inputs. A float32 or float64 array of any order is read in place and never copied; with ``group``, the other
-            columns of an array are copied once.
+            columns of an array are copied once. NaN is a missing value.
         y : array-like of shape (n_samples,)
             Labels: text, numbers or booleans. The second of two classes in sorted order is the positive one.
         sample_weight : array-like of shape (n_samples,), default None
@@ -182,7 +193,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         self.classes_, codes = intake.read_labels(labels, weights)
 
         ranges = column_ranges(table, weights)
-        intake.require_finite(table, weights, ranges, names)
+        intake.require_usable(table, weights, ranges, names)
         recipe = learn_recipe(table, weights, ranges, bool(self.fit_intercept), bool(self.standardize))
         intake.require_representable(ranges, recipe, names)
 
@@ -193,15 +204,36 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             factors = (FactorPlan((str(self.group),), levels, (INTERCEPT,), slopes=(0,)),)
             groupings = (Grouping(levels.encode([members]), len(levels), slopes=(0,)),)
         plan = Plan(recipe, names, len(names), factors)
-        spec = _spec(prior, plan)
+        everything, first = np.arange(len(names)) + int(recipe.intercept), int(recipe.intercept)
+        settings, missing = self._imputation(), ranges.holes
+        inputs = Inputs.of(*((everything, []) if settings.joint else (everything[missing], everything[~missing])))
+        model = InputModel(settings, inputs, len(names))
+        holes = None
+        if missing.any():
+            intake.require_moderate_holes(settings, len(names), int(missing.sum()))
+            shift = settings.shift_of([names[k - first] for k in inputs.variables])
+            holes = Holes(inputs, np.empty((len(table), 0)), shift)
+        spec = _spec(prior, plan, model if missing.any() else None)
         intake.require_gates_that_fit(spec, plan)
         gate_map = spec.gate_map
-        wide = not groupings and intake.is_wide(table) and not spec.joint_gates and not (gate_map and gate_map.shared)
-        fits = []
+        wide = not groupings and not missing.any() and intake.is_wide(table)
+        wide = wide and not spec.joint_gates and not (gate_map and gate_map.shared)
+        counted = table[weights > 0][:, missing] if missing.any() else np.empty((np.count_nonzero(weights), 0))
+        gaps = Gaps.of(np.isnan(counted), tuple(np.array(names, dtype=object)[missing]))
+        fits, population = [], None
         for positive in range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_)):
-            source = Memory(table, np.where(codes == positive, 1.0, -1.0), weights, recipe, groupings, wide=wide)
-            fits.append(Fit(spec, plan, inference.run(spec, source), self._of_two(positive)))
-            if fits[-1].outcome.ending is Ending.INTERRUPTED and positive < len(self.classes_) - 1:
+            signs = np.where(codes == positive, 1.0, -1.0)
+            source = Memory(table, signs, weights, recipe, groupings, wide=wide, holes=holes)
+            outcome = inference.run(spec, source)
+            if len(names) <= intake.MOST_JOINT and (population is None or missing.any()):
+                moments = (
+                    source.second_moments()
+                    if outcome.inputs is None
+                    else all_moments(outcome.inputs, inputs, everything)
+                )
+                population = Population.of(moments, Inputs.of(everything, []), model)
+            fits.append(Fit(spec, plan, outcome, self._of_two(positive), population=population, gaps=gaps))
+            if outcome.ending is Ending.INTERRUPTED and positive < len(self.classes_) - 1:
                 raise KeyboardInterrupt
         return tuple(fits)
 
@@ -223,15 +255,33 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             raise TypeError(f"inference must be an object such as Variational(), or None; got {inference!r}.")
         return inference
 
+    def _imputation(self) -> GaussianImputation:
+        settings = GaussianImputation() if self.imputation is None else self.imputation
+        if not isinstance(settings, GaussianImputation):
+            raise TypeError(f"imputation must be an object such as GaussianImputation(), or None; got {settings!r}.")
+        return settings
+
     def decision_function(self, X: ArrayLike) -> Array:
-        """Mean score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes)."""
+        """Mean score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).
+
+        A missing input (NaN) counts with what is expected of it given the row's other inputs.
+        """
+        scores = self._scores(X)[0]
+        return scores[:, 0] if len(self.fit_) == 1 else scores
+
+    def _scores(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Mean scores of each row, and the variance that missing inputs cause in them, both (n, k)."""
+        encoded = self._read(X)
+        found = [fit._mean_scores(encoded) for fit in self.fit_]
+        scores = np.stack([one.mean for one in found], axis=1)
+        fills = self.fit_[0].population is not None
+        intake.require_finite_scores(encoded.table, scores, intake.column_names(self), fills=fills)
+        return scores, np.stack([one.from_missing for one in found], axis=1)
+
+    def _read(self, X: ArrayLike) -> Encoded:
         check_is_fitted(self)
         table, members = intake.read_table(self, X, self.group, reset=False)
-        levels = () if members is None else (self.fit_[0].plan.factors[0].levels.encode([members]),)
-        encoded = Encoded(table, levels)
-        scores = np.stack([fit.decision_function(encoded) for fit in self.fit_], axis=1)
-        intake.require_finite_scores(table, scores, intake.column_names(self))
-        return scores[:, 0] if len(self.fit_) == 1 else scores
+        return Encoded(table, () if members is None else (self.fit_[0].plan.factors[0].levels.encode([members]),))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each row: by the sign of its score, or the largest score of several classes."""
@@ -242,13 +292,31 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
 
         The largest belongs to the predicted class. With several classes the odds of any two are the ratio of their own
-        odds against the rest.
+        odds against the rest. Where inputs are missing, probabilities are averaged over what these may be.
         """
-        scores = self.decision_function(X)
-        log_odds = hinge.log_odds(scores)
-        if scores.ndim == 1:
-            return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
+        scores, variances = self._scores(X)
+        # The same variance for all classes: the largest probability then belongs to the largest score.
+        log_odds = hinge.averaged_log_odds(scores, np.broadcast_to(variances.mean(axis=1, keepdims=True), scores.shape))
+        if len(self.fit_) == 1:
+            return np.concatenate([expit(-log_odds), expit(log_odds)], axis=1)
         return softmax(log_odds, axis=1)
+
+    def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]":
+        """X with missing inputs at what is expected of them given the row's others, and their standard deviations.
+
+        The standard deviation of a known input is 0. With several classes it is the first model's law of the inputs.
+        """
+        return self._fits[0].impute(self._read(X))
+
+    def missing_summary(self) -> "pd.DataFrame":
+        """Which inputs were missing together in fit: a row for each pattern (True is missing), the commonest first."""
+        return self._fits[0].missing_summary()
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that NaN is welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
@@ -326,6 +394,16 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             raise AttributeError(f"{name} is there when prior=LaplaceZero().")
 
     @property
+    def imputation_mean_(self) -> Array:
+        """Means of the inputs, (k, n_features)."""
+        return np.stack([fit.imputation_mean for fit in self._fits])
+
+    @property
+    def imputation_cov_(self) -> Array:
+        """Covariances of the inputs, (k, n_features, n_features)."""
+        return np.stack([fit.imputation_cov for fit in self._fits])
+
+    @property
     def random_effects_(self) -> "pd.DataFrame":
         """Mean and standard deviation of each group's effect; with several classes, the class is the first level."""
         if self.group is None:
@@ -354,7 +432,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         return all(fit.outcome.ending is Ending.CONVERGED for fit in self._fits)
 
 
-def _spec(prior: Prior, plan: Plan) -> Spec:
+def _spec(prior: Prior, plan: Plan, inputs: InputModel | None) -> Spec:
     """Examples 1 and 2 of the paper: an intercept that is not penalised, inputs, and random intercepts of groups."""
     intercept = int(plan.recipe.intercept)
     blocks = [Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR)] if intercept else []
@@ -362,4 +440,4 @@ def _spec(prior: Prior, plan: Plan) -> Spec:
     blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.names)))
     for begin, factor in zip(plan.first_effects(), plan.factors, strict=True):
         blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), Ridge()))
-    return Spec(tuple(blocks))
+    return Spec(tuple(blocks), inputs)

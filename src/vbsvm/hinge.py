@@ -5,6 +5,7 @@ h = 1 − y f (paper, Section 2.3).
 """
 
 import numpy as np
+from scipy.special import expit
 
 from vbsvm.arrays import Array
 from vbsvm.laws import Latent
@@ -34,6 +35,19 @@ def constant(root: Array, w: Array, s: Array) -> float:
 def log_odds(f: Array) -> Array:
     """Log odds of y = 1 by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}."""
     return 2.0 * (f + np.clip(f, -1.0, 1.0))
+
+
+def averaged_log_odds(f: Array, variance: Array) -> Array:
+    """Log odds of the mean probability where f is known up to this variance; it rises in f and is odd in it."""
+    uncertain = variance > 0
+    if not uncertain.any():
+        return log_odds(f)
+    found = log_odds(f)
+    z, weights = np.polynomial.hermite_e.hermegauss(48)
+    around = log_odds(f[uncertain, None] + np.sqrt(variance[uncertain, None]) * z)
+    weights = weights / weights.sum()
+    found[uncertain] = np.log(expit(around) @ weights) - np.log(expit(-around) @ weights)
+    return found
 
 
 def curvature(slack: Array, w: Array, v: Array) -> Array:

@@ -21,6 +21,7 @@ from vbsvm.arrays import Array
 from vbsvm.design.plan import Plan
 from vbsvm.design.recipe import Range, Recipe
 from vbsvm.fit.variational import Ending, Outcome, Variational
+from vbsvm.imputation import GaussianImputation
 from vbsvm.spec import Spec
 
 FLOATS = [np.float64, np.float32]
@@ -31,6 +32,8 @@ SMALLEST_SCALE = 1e-152
 # The model holds several matrices of columns × columns: at this size a few gigabytes, and hours.
 MOST_COLUMNS = 10_000
 MOST_CELLS = 10**8
+# Up to this number of columns, their joint law is learned: predictions then take missing values.
+MOST_JOINT = 3000
 
 
 def read_data(
@@ -234,6 +237,16 @@ def require_moderate_core(plan: Plan) -> None:
         )
 
 
+def require_moderate_holes(settings: GaussianImputation, n_inputs: int, n_holes: int) -> None:
+    """Refuse laws of missing inputs whose matrices would take hours."""
+    n_variables = n_inputs if settings.joint else n_holes
+    if n_variables > MOST_JOINT:
+        raise ValueError(
+            f"The missing values lie in {n_holes} of {n_inputs} columns, and the law of {n_variables} columns would "
+            f"have to be learned, more than {MOST_JOINT}. Drop columns, or fill them first."
+        )
+
+
 def require_gates_that_fit(spec: Spec, plan: Plan) -> None:
     """Refuse joint laws of gates and coefficients beside random effects."""
     if spec.joint_gates and plan.factors:
@@ -265,22 +278,35 @@ def _require_counts(weights: Array) -> Array:
     return weights
 
 
-def require_finite(X: NDArray[np.floating], weights: Array, ranges: Range, names: tuple[str, ...]) -> None:
-    """Refuse NaN and infinity in rows that count, naming the first column and row that hold them."""
+def require_usable(X: NDArray[np.floating], weights: Array, ranges: Range, names: tuple[str, ...]) -> None:
+    """Refuse infinity in rows that count, naming column and row, and columns without any value."""
+    empty = np.flatnonzero(ranges.holes & (ranges.low > ranges.high))
+    if len(empty):
+        raise ValueError(
+            f"Column {names[empty[0]]!r} has no value in any row: there is nothing to learn from. Drop it."
+        )
     bad = np.flatnonzero(~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))
     if len(bad):
-        rows = np.flatnonzero(~np.isfinite(X[:, bad[0]]) & (weights > 0))
-        raise ValueError(_describe_non_finite(float(X[rows[0], bad[0]]), int(rows[0]), names[bad[0]], len(bad) - 1))
+        rows = np.flatnonzero(np.isinf(X[:, bad[0]]) & (weights > 0))
+        raise ValueError(_describe_infinite(int(rows[0]), names[bad[0]], len(bad) - 1))
 
 
-def require_finite_scores(X: NDArray[np.floating], scores: Array, names: tuple[str, ...]) -> None:
-    """Refuse rows without a finite score: a NaN or infinity in X, or values too far out for floating point."""
+def require_finite_scores(
+    X: NDArray[np.floating], scores: Array, names: tuple[str, ...], *, fills: bool = True
+) -> None:
+    """Refuse rows without a finite score: an infinity in X, or values too far out for floating point."""
     rows = np.flatnonzero(~np.isfinite(scores).all(axis=1))
     if len(rows):
         row = int(rows[0])
-        bad = np.flatnonzero(~np.isfinite(X[row]))
+        bad = np.flatnonzero(np.isinf(X[row]))
         if len(bad):
-            raise ValueError(_describe_non_finite(float(X[row, bad[0]]), row, names[bad[0]], len(bad) - 1))
+            raise ValueError(_describe_infinite(row, names[bad[0]], len(bad) - 1))
+        missing = np.flatnonzero(np.isnan(X[row]))
+        if len(missing) and not fills:
+            raise ValueError(
+                f"Input X contains NaN in column {names[missing[0]]!r} (row {row}). The law of the inputs is learned "
+                f"for up to {MOST_JOINT} columns, and there are {X.shape[1]}: fill the missing values first."
+            )
         raise ValueError(f"The score of row {row} overflows: its values lie too far from those seen in fit.")
 
 
@@ -311,16 +337,13 @@ def column_names(estimator: Any) -> tuple[str, ...]:
     return tuple(str(name) for name in names if group is None or name != group)
 
 
-def _describe_non_finite(value: float, row: int, column: str, n_others: int) -> str:
-    """Say where a NaN or an infinity stands, and what to do about it."""
+def _describe_infinite(row: int, column: str, n_others: int) -> str:
+    """Say where an infinity stands, and what to do about it."""
     others = f" and in {n_others} other column{'s' if n_others > 1 else ''}" if n_others else ""
-    place = f"in column {column!r} (first in row {row}){others}"
-    if np.isnan(value):
-        return (
-            f"Input X contains NaN {place}. Missing values are not supported yet: fill them first, for example with "
-            "sklearn.impute.SimpleImputer in a Pipeline, or drop those rows."
-        )
-    return f"Input X contains infinity {place}. Replace it by a finite number, or drop those rows."
+    return (
+        f"Input X contains infinity in column {column!r} (first in row {row}){others}. Replace it by a finite number, "
+        "or by NaN where it stands for a missing value."
+    )
 
 
 def _columns(X: Any) -> dict[Any, Any]:

@@ -1,9 +1,11 @@
-"""Scores of rows under a fitted law, new groups included."""
+"""Scores of rows under a fitted law: new groups and missing inputs included."""
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
 from vbsvm.design.levels import UNSEEN
@@ -12,30 +14,51 @@ from vbsvm.layout.arrow import ArrowRows
 from vbsvm.layout.base import Message, PointLaw
 from vbsvm.layout.dense import DenseRows
 from vbsvm.layout.factors import Factor
+from vbsvm.layout.incomplete import IncompleteRows
+from vbsvm.missing import conditional_means, left_over
+from vbsvm.population import Population
 from vbsvm.rowblocks import block_rows, single_threaded_blas
 from vbsvm.spec import Spec, State
 
 
-def mean_scores(plan: Plan, state: State, encoded: Encoded) -> Array:
-    """Mean score of each row; a group that was not seen in fit adds nothing."""
-    effective = PointLaw(state.coefficients.mean).message(state.gates).mean
-    scores = np.empty(len(encoded.table))
-    for where, rows, _ in _blocks(plan, encoded):
-        scores[where] = rows.scores(effective)
-    return scores
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """Mean of each row's score, its variance, and the part of that which missing inputs cause."""
+
+    mean: Array
+    variance: Array
+    from_missing: Array
 
 
-def score_moments(plan: Plan, spec: Spec, state: State, encoded: Encoded) -> tuple[Array, Array]:
+def mean_scores(plan: Plan, state: State, encoded: Encoded, population: Population | None) -> Scores:
+    """Mean score of each row, coefficients at their means; a group that was not seen in fit adds nothing."""
+    message = PointLaw(state.coefficients.mean).message(state.gates)
+    return _scores(plan, message, encoded, population, [])
+
+
+def score_moments(plan: Plan, spec: Spec, state: State, encoded: Encoded, population: Population | None) -> Scores:
     """Mean and variance of each row's score; a group that was not seen in fit adds its prior variance zᵀE[Σ]z."""
-    message: Message = state.coefficients.message(state.gates)
-    means, variances = np.empty(len(encoded.table)), np.zeros(len(encoded.table))
     of_new = [prior_covariance(plan, spec, state, k) for k in range(len(plan.factors))]
-    for where, rows, unseen in _blocks(plan, encoded):
-        means[where], variances[where] = message.row_moments(rows)
-        for covariance, z in zip(of_new, unseen, strict=True):
-            new = z.any(axis=1)
-            variances[where][new] += np.einsum("iq,qr,ir->i", z[new], covariance, z[new])
-    return means, variances
+    return _scores(plan, state.coefficients.message(state.gates), encoded, population, of_new)
+
+
+def _scores(
+    plan: Plan, message: Message, encoded: Encoded, population: Population | None, of_new: list[Array]
+) -> Scores:
+    found = Scores(*(np.zeros(len(encoded.table)) for _ in range(3)))
+    for block in _blocks(plan, encoded, population):
+        at, rows = block.where, block.rows
+        if isinstance(rows, IncompleteRows):
+            assert population is not None
+            rows = rows.filled(conditional_means(rows, population.law))
+        found.mean[at], found.variance[at] = message.row_moments(rows)
+        if isinstance(block.rows, IncompleteRows) and population is not None:
+            found.from_missing[at] = left_over(block.rows, rows, message, population.law)
+            found.variance[at] += found.from_missing[at]
+        for covariance, z in zip(of_new, block.unseen if of_new else [], strict=True):
+            found.variance[at] += np.einsum("iq,qr,ir->i", z, covariance, z)
+    return found
 
 
 def prior_covariance(plan: Plan, spec: Spec, state: State, k: int) -> Array:
@@ -50,25 +73,60 @@ def prior_covariance(plan: Plan, spec: Spec, state: State, k: int) -> Array:
     return covariance
 
 
-def _blocks(plan: Plan, encoded: Encoded) -> Iterator[tuple[slice, Any, list[Array]]]:
-    """Row blocks as in fitting; and for each factor the columns z of its new levels, zero in all other rows."""
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """Rows as in fitting, or rows with holes; where they stand; for each factor z of its new levels, else zero."""
+
+    where: NDArray[np.intp]
+    rows: Any
+    unseen: list[Array]
+
+
+def _blocks(plan: Plan, encoded: Encoded, population: Population | None) -> Iterator[_Block]:
     n_rows, size = len(encoded.table), block_rows(plan.recipe.n_columns)
-    design, scratch = plan.recipe.work_space(min(size, n_rows)), plan.recipe.work_space(min(size, n_rows))
-    nothing = np.empty(0)
+    design = plan.recipe.work_space(min(size, n_rows))
     with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():  # the caller looks at the scores
         for index, begin in enumerate(range(0, n_rows, size)):
-            where = slice(begin, min(begin + size, n_rows))
-            filled = plan.recipe.encode(encoded.table[where], design)
-            fixed = filled[:, : plan.n_fixed]
-            rows: Any = DenseRows(index, fixed, nothing, nothing, scratch[: len(filled), : plan.n_fixed])
-            pairs = [
-                _seen_and_new(factor, levels[where], filled)
-                for factor, levels in zip(plan.factors, encoded.levels, strict=True)
-            ]
-            if pairs:
-                *factors, tail = (seen for seen, _ in pairs)
-                rows = ArrowRows(rows, tuple(factors), tail)
-            yield where, rows, [new for _, new in pairs]
+            where = np.arange(begin, min(begin + size, n_rows))
+            filled = plan.recipe.encode(encoded.table[begin : where[-1] + 1], design)
+            if population is None or not np.isnan(filled.sum()):
+                yield _block(plan, encoded, where, filled)
+                continue
+            incomplete = np.isnan(filled[:, population.inputs.variables]).any(axis=1)
+            if not incomplete.all():
+                yield _block(plan, encoded, where[~incomplete], filled[~incomplete])
+            if incomplete.any():
+                yield _incomplete(plan, encoded, where[incomplete], filled[incomplete], population, index)
+
+
+def _block(plan: Plan, encoded: Encoded, where: NDArray[np.intp], design: Array) -> _Block:
+    nothing, fixed = np.zeros(len(where)), design[:, : plan.n_fixed]
+    rows: Any = DenseRows(0, fixed, nothing, nothing, np.empty_like(fixed))
+    pairs = [
+        _seen_and_new(factor, levels[where], design)
+        for factor, levels in zip(plan.factors, encoded.levels, strict=True)
+    ]
+    if pairs:
+        *factors, tail = (seen for seen, _ in pairs)
+        rows = ArrowRows(rows, tuple(factors), tail)
+    return _Block(where, rows, [new for _, new in pairs])
+
+
+def _incomplete(
+    plan: Plan, encoded: Encoded, where: NDArray[np.intp], design: Array, population: Population, index: int
+) -> _Block:
+    inputs = population.inputs
+    multipliers = np.empty((len(where), 0)) if encoded.multipliers is None else encoded.multipliers[where]
+    derived = plan.recipe.derived(multipliers, inputs.derived, inputs.variables[inputs.feeds])
+    nothing = np.zeros(len(where))
+
+    def make(filled: Array, part: Any) -> Any:
+        return _block(plan, encoded, where[part], filled).rows
+
+    rows = IncompleteRows.of(index, design, nothing, nothing, inputs, derived, make)
+    unseen = _block(plan, encoded, where, rows.design).unseen
+    return _Block(where, rows, unseen)
 
 
 def _seen_and_new(plan: FactorPlan, levels: Any, design: Array) -> tuple[Factor, Array]:

@@ -7,13 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri
 
-from vbsvm import components, hinge, prediction
+from vbsvm import components, gaps, hinge, prediction
 from vbsvm.arrays import Array
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
 from vbsvm.fit.variational import Ending, Outcome
+from vbsvm.gaps import Gaps
 from vbsvm.gates import Gates
 from vbsvm.layout.base import GaussianLaw
 from vbsvm.layout.dense import DenseRows
+from vbsvm.population import Population
 from vbsvm.spec import Spec
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ class Fit:
     outcome: Outcome
     classes: NDArray[Any]
     reader: "Reader | None" = None
+    population: Population | None = None
+    gaps: Gaps | None = None
 
     def __repr__(self) -> str:
         """One line: what was fitted, and how it ended."""
@@ -295,20 +299,58 @@ class Fit:
         """
         encoded = self._read(data, new_groups)
         if not return_std:
-            return prediction.mean_scores(self.plan, self.outcome.state, encoded)
-        mean, variance = prediction.score_moments(self.plan, self.spec, self.outcome.state, encoded)
-        return mean, np.sqrt(variance)
+            return self._mean_scores(encoded).mean
+        found = prediction.score_moments(self.plan, self.spec, self.outcome.state, encoded, self.population)
+        return found.mean, np.sqrt(found.variance)
 
     def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
         """Class of each row: by the sign of its score."""
-        scores = prediction.mean_scores(self.plan, self.outcome.state, self._read(data, new_groups))
+        scores = self._mean_scores(self._read(data, new_groups)).mean
         return self.classes[(scores > 0).astype(np.intp)]
 
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
-        """Probabilities of the two classes by the normalised pseudo-likelihood; they are not calibrated."""
-        scores = prediction.mean_scores(self.plan, self.outcome.state, self._read(data, new_groups))
-        log_odds = hinge.log_odds(scores)
+        """Probabilities of the two classes by the normalised pseudo-likelihood; they are not calibrated.
+
+        Where inputs are missing, they are averaged over what these may be.
+        """
+        found = self._mean_scores(self._read(data, new_groups))
+        log_odds = hinge.averaged_log_odds(found.mean, found.from_missing)
         return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
+
+    def _mean_scores(self, encoded: Encoded) -> prediction.Scores:
+        return prediction.mean_scores(self.plan, self.outcome.state, encoded, self.population)
+
+    def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
+        """The table with its holes filled by their expected values given the row's known inputs, and the deviations.
+
+        Both are on the scale of the columns as they came; the standard deviation of a known value is 0. Labels are not
+        used.
+        """
+        return gaps.impute(self.plan, self._population(), self._read(data, "population"))
+
+    def missing_summary(self) -> "pd.DataFrame":
+        """Which inputs were missing together in fit: one row for each pattern (True is missing), the commonest first.
+
+        ``rows`` counts its rows, ``share`` is their share of all. ``attrs["missing"]`` counts by column.
+        """
+        if self.gaps is None:
+            raise AttributeError("missing_summary is there after a fit by an estimator or a Model.")
+        return self.gaps.table()
+
+    @property
+    def imputation_mean(self) -> Array:
+        """Mean of each input, on its own scale, missing values taken into account."""
+        return gaps.mean_and_covariance(self.plan, self._population())[0]
+
+    @property
+    def imputation_cov(self) -> Array:
+        """Covariance of the inputs, on their own scale, missing values taken into account."""
+        return gaps.mean_and_covariance(self.plan, self._population())[1]
+
+    def _population(self) -> Population:
+        if self.population is None:
+            raise AttributeError("No law of the inputs was learned: there are too many columns.")
+        return self.population
 
     def _read(self, data: Any, new_groups: str) -> Encoded:
         if new_groups not in ("population", "error"):

@@ -10,6 +10,7 @@ from scipy.special import logit
 
 from vbsvm.arrays import Array
 from vbsvm.gates import GateMap, Gates
+from vbsvm.imputation import InputLaw, InputModel
 from vbsvm.laws import ScaleLaw
 from vbsvm.layout.base import CoefficientLaw, GaussianLaw, Moments, PointLaw, Precision
 from vbsvm.priors.base import Prior
@@ -39,9 +40,10 @@ class Block:
 @final
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """The model: its blocks, which together cover all coefficients."""
+    """The model: its blocks, which together cover all coefficients; and the law of inputs that may be missing."""
 
     blocks: tuple[Block, ...]
+    inputs: InputModel | None = None
 
     @cached_property
     def n_columns(self) -> int:
@@ -103,7 +105,8 @@ class Spec:
         gates = None
         if self.gate_map is not None:
             gates = Gates(np.full(self.gate_map.n_gates, logit(opened)), self.gate_map)
-        return State(PointLaw(np.zeros(self.n_columns)), scales, gates)
+        inputs = None if self.inputs is None else self.inputs.start()
+        return State(PointLaw(np.zeros(self.n_columns)), scales, gates, inputs)
 
     def starts(self) -> "list[State]":
         """The paper's start, and further ones that a prior asks for."""
@@ -113,11 +116,12 @@ class Spec:
 @final
 @dataclass(frozen=True, eq=False)
 class State:
-    """The law of the coefficients, for each block the law of its prior's scale, and the laws of the gates."""
+    """Laws of the coefficients, of the scale of each block's prior, of the gates, and of the inputs."""
 
     coefficients: CoefficientLaw
     scales: tuple[ScaleLaw, ...]
     gates: Gates | None = None
+    inputs: InputLaw | None = None
 
     @property
     def gaussian(self) -> GaussianLaw:
@@ -129,7 +133,8 @@ class State:
     def packed(self) -> Array:
         """Unconstrained numbers that determine a variational state; any numbers are a valid state."""
         scales = [x for scale in self.scales for x in scale.pack()]
-        return np.concatenate([self.gaussian.pack(), scales, [] if self.gates is None else self.gates.log_odds])
+        gates = [] if self.gates is None else self.gates.log_odds
+        return np.concatenate([self.gaussian.pack(), scales, gates, [] if self.inputs is None else self.inputs.pack()])
 
     def unpack(self, numbers: Array) -> "State":
         """Make the state of this shape that has these numbers."""
@@ -140,7 +145,11 @@ class State:
             length = len(scale.pack())
             scales.append(scale.unpack(numbers[at : at + length]))
             at += length
-        gates = None if self.gates is None else self.gates.at(numbers[at:])
-        state = State(coefficients, tuple(scales), gates)
+        gates = self.gates
+        if gates is not None:
+            end = at + len(gates.log_odds)
+            gates, at = gates.at(numbers[at:end]), end
+        inputs = None if self.inputs is None else self.inputs.unpack(numbers[at:])
+        state = State(coefficients, tuple(scales), gates, inputs)
         vars(state)["packed"] = numbers
         return state

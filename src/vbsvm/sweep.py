@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from vbsvm import hinge
+from vbsvm import hinge, missing
 from vbsvm.layout.base import Message, Rows, Source
+from vbsvm.layout.incomplete import IncompleteRows
 from vbsvm.layout.spike import update_jointly
 from vbsvm.readings import Reading
 from vbsvm.spec import Spec, State
@@ -28,7 +29,15 @@ def sweep(spec: Spec, state: State, source: Source, resolve: Reading) -> tuple[S
 def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature: bool = False) -> Stats:
     """Refresh the rows' latent scales and sum what the coefficients need of them."""
     message = state.coefficients.message(state.gates)
-    return source.fold(lambda rows: row_stats(rows, message, resolve, with_curvature))
+
+    def kernel(rows: Any) -> Stats:
+        if isinstance(rows, IncompleteRows):
+            assert state.inputs is not None
+            with np.errstate(all="ignore"):
+                return missing.row_stats(rows, message, state.inputs, resolve, with_curvature)
+        return row_stats(rows, message, resolve, with_curvature)
+
+    return source.fold(kernel)
 
 
 def row_stats(rows: Rows, message: Message, resolve: Reading, with_curvature: bool) -> Stats:
@@ -51,11 +60,12 @@ def row_stats(rows: Rows, message: Message, resolve: Reading, with_curvature: bo
 
 
 def update(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
-    """Everything but the rows, in the paper's order (Algorithm 2, lines 2 to 4; Algorithm 3, lines 2 to 8 and 11)."""
+    """Everything but the rows, in the paper's order (Algorithm 2, lines 2 to 4; 3, 2 to 8 and 11; 5, 13 and 14)."""
     if spec.joint_gates:
-        return update_priors(spec, update_coefficients_and_gates(spec, state, stats), resolve)
-    state = update_coefficients(spec, state, stats, resolve)
-    return update_priors(spec, update_gates(spec, state, stats, resolve), resolve)
+        state = update_coefficients_and_gates(spec, state, stats)
+    else:
+        state = update_gates(spec, update_coefficients(spec, state, stats, resolve), stats, resolve)
+    return update_inputs(spec, update_priors(spec, state, resolve), stats, resolve)
 
 
 def update_coefficients_and_gates(spec: Spec, state: State, stats: Stats) -> State:
@@ -90,6 +100,13 @@ def update_priors(spec: Spec, state: State, resolve: Reading) -> State:
         for i, (block, scale, moments) in enumerate(blocks)
     )
     return replace(state, scales=tuple(scales))
+
+
+def update_inputs(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
+    """The law of the inputs where some are missing, or a draw from it (Algorithm 5, lines 13 and 14; Appendix C)."""
+    if spec.inputs is None:
+        return state
+    return replace(state, inputs=spec.inputs.update(state.inputs, stats.inputs, resolve))
 
 
 def _at_site(resolve: Reading, block: int, law: Any, *site: str | int) -> Any:

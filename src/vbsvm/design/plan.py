@@ -6,6 +6,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from vbsvm.arrays import Array
 from vbsvm.design.levels import UNSEEN, Levels
 from vbsvm.design.recipe import Recipe
 
@@ -68,10 +69,14 @@ class Plan:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """A table of numbers, and the level of each row in each factor (``UNSEEN`` where it was not there in fit)."""
+    """A table of numbers, and the level of each row in each factor (``UNSEEN`` where it was not there in fit).
+
+    Where the table holds NaN, ``multipliers`` (rows × links) say what a unit of a missing input adds to other columns.
+    """
 
     table: NDArray[np.floating]
     levels: tuple[NDArray[np.intp], ...] = ()
+    multipliers: Array | None = None
 
     def first_unseen(self) -> tuple[int, int] | None:
         """Factor and row of the first level that was not seen in fit."""

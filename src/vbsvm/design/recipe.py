@@ -17,14 +17,20 @@ from vbsvm.rowblocks import fold
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Range:
-    """Smallest and largest value of each column; NaN where a column holds one."""
+    """Smallest and largest of each column's known values, and which columns have missing ones (NaN).
+
+    A column without any known value has the range from ∞ to −∞.
+    """
 
     low: Array
     high: Array
+    holes: NDArray[np.bool_]
 
     def __add__(self, other: Self) -> "Range":
         """Join the ranges of two sets of rows."""
-        return Range(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+        return Range(
+            np.minimum(self.low, other.low), np.maximum(self.high, other.high), np.logical_or(self.holes, other.holes)
+        )
 
     @property
     def size(self) -> Array:
@@ -35,19 +41,17 @@ class Range:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Moments:
-    """Total weight, weighted mean and weighted sum of squared deviations of each column."""
+    """Total weight, weighted mean and weighted sum of squared deviations of each column's known values."""
 
-    weight: float
+    weight: Array
     mean: Array
     squares: Array
 
     def __add__(self, other: Self) -> "Moments":
         """Join the moments of two sets of rows without cancellation (Chan, Golub & LeVeque 1983)."""
         weight = self.weight + other.weight
-        if weight == 0:
-            return self
         gap = other.mean - self.mean
-        share = other.weight / weight
+        share = np.divide(other.weight, weight, out=np.zeros_like(weight), where=weight > 0)
         return Moments(
             weight, self.mean + share * gap, self.squares + other.squares + (self.weight * share) * np.square(gap)
         )
@@ -77,6 +81,15 @@ class Recipe:
         inputs *= 1.0 / self.scale
         return design
 
+    def derived(self, multipliers: Array, columns: NDArray[np.intp], of: NDArray[np.intp]) -> Array:
+        """Design columns that are multiples of other columns, as offset and slope in the design columns of these.
+
+        ``multipliers`` (rows × columns) relate raw columns; the last axis of the result has the offset and the slope.
+        """
+        own, other = columns - self.intercept, of - self.intercept
+        offset = (multipliers * self.centre[other] - self.centre[own]) / self.scale[own]
+        return np.stack([offset, multipliers * (self.scale[other] / self.scale[own])], axis=2)
+
     def reach(self, ranges: Range) -> Array:
         """Largest magnitude of each design column; infinite where the way there overflows."""
         with np.errstate(over="ignore"):
@@ -103,9 +116,12 @@ def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
 
     def kernel(index: int, rows: slice) -> Range:
         block, _, _ = weighted_rows(X, weights, rows)
-        return Range(
-            block.min(axis=0, initial=np.inf).astype(np.float64), block.max(axis=0, initial=-np.inf).astype(np.float64)
-        )
+        low, high = block.min(axis=0, initial=np.inf), block.max(axis=0, initial=-np.inf)
+        holes = np.isnan(low)
+        if holes.any():  # functions that pass over NaN are slower
+            low[holes] = np.fmin.reduce(block[:, holes], axis=0, initial=np.inf)
+            high[holes] = np.fmax.reduce(block[:, holes], axis=0, initial=-np.inf)
+        return Range(low.astype(np.float64), high.astype(np.float64), holes)
 
     return fold(X.shape[0], X.shape[1], lambda: kernel)
 
@@ -118,7 +134,7 @@ def learn_recipe(
     standardize: bool,
     centred: NDArray[np.bool_] | None = None,
 ) -> Recipe:
-    """Learn centre and scale: weighted mean and standard deviation (total weight in the denominator).
+    """Learn centre and scale: weighted mean and standard deviation of known values (total weight in the denominator).
 
     ``centred`` says which columns are; all or none by default, as there is an intercept or not.
     Without an intercept nothing is centred, so that the hyperplane goes through the user's origin; a constant column is
@@ -129,7 +145,7 @@ def learn_recipe(
     centre, scale = np.zeros(n_inputs), np.ones(n_inputs)
     if standardize:
         unit = np.ldexp(1.0, np.frexp(ranges.size)[1] - 1)
-        moments = _moments(X, weights, unit)
+        moments = _moments(X, weights, unit, ranges.holes)
         spread = np.sqrt(moments.squares / moments.weight) * unit
         varies = (ranges.high / unit - ranges.low / unit > 8 * np.finfo(X.dtype).eps) & (spread > 0)
         moved = np.full(n_inputs, intercept) if centred is None else centred
@@ -138,14 +154,18 @@ def learn_recipe(
     return Recipe(centre, scale, intercept)
 
 
-def _moments(X: NDArray[np.floating], weights: Array, unit: Array) -> Moments:
+def _moments(X: NDArray[np.floating], weights: Array, unit: Array, holes: NDArray[np.bool_]) -> Moments:
     """Weighted moments of the columns in units of their own size, so that no square overflows or vanishes."""
 
     def kernel(index: int, rows: slice) -> Moments:
         raw, s, _ = weighted_rows(X, weights, rows)
-        block, weight = raw / unit, float(s.sum())
-        mean = s @ block / weight if weight > 0 else np.zeros(len(unit))
+        block, weight = raw / unit, np.full(len(unit), float(s.sum()))
+        known = ~np.isnan(block[:, holes])
+        weight[holes] = s @ known
+        block[:, holes] = np.where(known, block[:, holes], 0.0)
+        mean = np.divide(s @ block, weight, out=np.zeros(len(unit)), where=weight > 0)
         block -= mean
+        block[:, holes] *= known
         return Moments(weight, mean, s @ np.square(block, out=block))
 
     return fold(X.shape[0], X.shape[1], lambda: kernel)

@@ -14,6 +14,7 @@ import numpy as np
 from vbsvm import bound
 from vbsvm.arrays import Array
 from vbsvm.fit.accelerate import Accelerated, Plain, Strategy, Visited
+from vbsvm.imputation import InputSums
 from vbsvm.layout.base import Source
 from vbsvm.parameters import Parameters, require_flag, require_positive
 from vbsvm.readings import expect
@@ -47,7 +48,8 @@ class Ending(Enum):
 class Outcome:
     """Where a climb ended: the state, the accepted bounds on the way, passes made, and why it ended.
 
-    ``others`` are the climbs from other starts, which ended no higher.
+    ``others`` are the climbs from other starts, which ended no higher. ``inputs`` are the last pass's sums of the
+    inputs, where some are missing.
     """
 
     state: State
@@ -55,6 +57,7 @@ class Outcome:
     passes: int
     ending: Ending
     others: "tuple[Outcome, ...]" = ()
+    inputs: InputSums | None = None
 
 
 @final
@@ -153,7 +156,7 @@ class Variational(Parameters):
             )
         trace = np.array(bounds)
         trace.flags.writeable = False
-        return Outcome(at.state, trace, passes, ending)
+        return Outcome(at.state, trace, passes, ending, inputs=at.stats.inputs)
 
 
 def _highest(outcomes: Iterator[Outcome]) -> Outcome:
@@ -192,7 +195,7 @@ def _stands_still(gains: list[float], noise: float) -> bool:
 def _visit(spec: Spec, source: Source, state: State, strategy: Strategy) -> Visited:
     """Pass over the rows from this state: that gives its exact bound, and what the next step needs."""
     stats = pass_rows(state, source, expect, with_curvature=strategy.needs_curvature)
-    return Visited(state, stats, bound.total(spec, state, stats.row_bound))
+    return Visited(state, stats, bound.total(spec, state, stats.row_bound, stats.inputs))
 
 
 def _rounding(value: float) -> float:

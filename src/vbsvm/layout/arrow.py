@@ -11,6 +11,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Self, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
 from vbsvm.gates import Gates, GateScan
@@ -53,6 +54,18 @@ class ArrowRows:
         total = self.dense.scores(theta[:begin])
         for factor in (*self.factors, self.tail):
             total += factor.scores(theta[begin : begin + factor.size].reshape(factor.shape))
+            begin += factor.size
+        return total
+
+    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+        """Coefficients of these columns, and effects of each row's levels on them."""
+        begin = self.dense.design.shape[1]
+        total = self.dense.multiplying(theta[:begin], columns)
+        for factor in (*self.factors, self.tail):
+            places = factor.places(columns)
+            if places.any():
+                effects = theta[begin : begin + factor.size].reshape(factor.shape)
+                total = total + factor.of_rows(effects) @ places
             begin += factor.size
         return total
 

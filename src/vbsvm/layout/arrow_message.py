@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
+from vbsvm.layout.base import Effects
 from vbsvm.layout.dense import DenseGaussian, GatedMessage
 
 
@@ -52,6 +54,55 @@ class ArrowMessage:
             looked_up = covariances[one.levels, :, other.levels]
             v += 2 * one.scores_of_rows(_each_times(looked_up, other.z))
         return f, np.maximum(v, 0.0, out=v)
+
+    def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
+        """Law of what multiplies these columns: coefficients, and effects of each row's levels."""
+        dense = self.dense.effects(rows.dense, columns)
+        factors = (*rows.factors, rows.tail)
+        with_score = dense.with_score
+        for factor, law in zip(factors, self.factors, strict=True):
+            with_score = with_score + factor.scores_by_column(factor.of_rows(_of_columns(law.with_dense, columns)))
+        found = Effects(dense.mean, with_score, dense.covariance)
+        for k, (factor, law) in enumerate(zip(factors, self.factors, strict=True)):
+            places = factor.places(columns)
+            if places.any():
+                met = self._with_score(rows, k)
+                crossing = factor.of_rows(_of_columns(law.with_dense, columns))
+                for j in range(k):
+                    crossing = crossing + self._between(factors, k, j) @ factors[j].places(columns)
+                once = places.T @ crossing
+                own = places.T @ factor.of_rows(law.variances) @ places
+                found = Effects(
+                    found.mean + factor.of_rows(law.effects) @ places,
+                    found.with_score + met @ places,
+                    found.covariance + once + once.transpose(0, 2, 1) + own,
+                )
+        return found
+
+    def _with_score(self, rows: Any, k: int) -> Array:
+        """Covariance of the effects of each row's level in the k-th factor with the row's score."""
+        factors = (*rows.factors, rows.tail)
+        factor, law = factors[k], self.factors[k]
+        met = _each_times(factor.of_rows(law.with_dense), rows.dense.design)
+        met = met + _each_times(factor.of_rows(law.variances), factor.z)
+        for j, other in enumerate(factors):
+            if j != k:
+                met = met + _each_times(self._between(factors, k, j), other.z)
+        return met
+
+    def _between(self, factors: tuple[Any, ...], k: int, j: int) -> Array:
+        """Covariance of the effects of each row's levels in two factors."""
+        if j < k:
+            return self.pairs[k, j][factors[k].levels, :, factors[j].levels]
+        return self.pairs[j, k][factors[j].levels, :, factors[k].levels].transpose(0, 2, 1)
+
+
+def _of_columns(with_dense: Array, columns: NDArray[np.intp]) -> Array:
+    """Covariances with the coefficients of these columns; zero where a column has none."""
+    found = np.zeros((*with_dense.shape[:2], len(columns)))
+    known = columns < with_dense.shape[2]
+    found[:, :, known] = with_dense[:, :, columns[known]]
+    return found
 
 
 def _each_times(matrices: Array, vectors: Array) -> Array:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
 from vbsvm.gates import Gates
@@ -45,6 +46,10 @@ class Rows(Protocol):
 
     def cross(self, u: Array) -> Any:
         """Cᵀu, as an array or as sums that add and have a ``total``."""
+        ...
+
+    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+        """What multiplies these columns of the design, for each row or in one row for all."""
         ...
 
 
@@ -100,11 +105,48 @@ class Precision:
         return product
 
 
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Effects:
+    """Law of what multiplies some columns of the design in each row: coefficients, and effects of the row's groups.
+
+    ``mean`` (rows × columns), ``with_score`` the covariances with the row's score, and ``covariance`` (rows × columns ×
+    columns). Where all rows share mean and covariance, their first axis has length 1.
+    """
+
+    mean: Array
+    with_score: Array
+    covariance: Array
+
+    @property
+    def shared(self) -> bool:
+        """Whether all rows have the same effects."""
+        return len(self.mean) == 1
+
+    def of_rows(self, which: NDArray[np.intp]) -> "Effects":
+        """The same of some rows."""
+        if self.shared:
+            return Effects(self.mean, self.with_score[which], self.covariance)
+        return Effects(self.mean[which], self.with_score[which], self.covariance[which])
+
+    def through(self, links: Array) -> "Effects":
+        """Law of Lᵀb for effects b and the links L of each row (rows × columns × variables)."""
+        return Effects(
+            np.einsum("ij,ije->ie", np.broadcast_to(self.mean, links.shape[:2]), links),
+            np.einsum("ij,ije->ie", self.with_score, links),
+            links.transpose(0, 2, 1) @ self.covariance @ links,
+        )
+
+
 class Message(Protocol):
     """What rows ask of the law of the coefficients."""
 
     def row_moments(self, rows: Any) -> tuple[Array, Array | float]:
         """Mean and variance of each row's score cᵀθ."""
+        ...
+
+    def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
+        """Law of what multiplies these columns of the design; asked by rows that miss values there."""
         ...
 
 
@@ -218,6 +260,11 @@ class PointLaw:
     def row_moments(self, rows: Rows) -> tuple[Array, float]:
         """A point's scores have no variance: the quadratic form is skipped."""
         return rows.scores(self.mean), 0.0
+
+    def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
+        """The coefficients of these columns, without spread."""
+        mean = rows.multiplying(self.mean, columns)
+        return Effects(mean, np.zeros((len(rows.signs), len(columns))), np.zeros((len(mean), *[len(columns)] * 2)))
 
     def quadratic(self, gram: Gram) -> float:
         """θᵀ gram θ."""

@@ -15,7 +15,7 @@ from scipy.linalg import get_lapack_funcs
 
 from vbsvm.arrays import Array
 from vbsvm.gates import Gates, GateScan
-from vbsvm.layout.base import CoefficientLaw, PointLaw, Precision
+from vbsvm.layout.base import CoefficientLaw, Effects, PointLaw, Precision
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -46,6 +46,10 @@ class DenseRows:
     def cross(self, u: Array) -> Array:
         """Cᵀu."""
         return u @ self.design
+
+    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+        """Coefficients of these columns, the same in all rows; 0 for columns that have none."""
+        return _padded(theta, self.design.shape[1], columns)[None]
 
 
 @final
@@ -164,6 +168,12 @@ class DenseGaussian:
         _times_upper_triangle(rows.design, self.root, rows.scratch)
         return rows.design @ self.mean, np.einsum("ij,ij->i", rows.scratch, rows.scratch)
 
+    def effects(self, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
+        """Law of the coefficients of these columns, the same in all rows."""
+        root = _padded(self.root, len(self.mean), columns)
+        mean = _padded(self.mean, len(self.mean), columns)
+        return Effects(mean[None], (rows.design @ self.root) @ root.T, (root @ root.T)[None])
+
     def quadratic(self, gram: DenseGram) -> float:
         """⟨gram, Ω⟩."""
         return float(self.mean @ gram.times(self.mean)) + float(np.vdot(gram.matrix @ self.root, self.root))
@@ -222,6 +232,30 @@ class GatedMessage:
             of_gate = rows.design[:, columns]
             v += np.einsum("ij,jk,ik->i", of_gate, outer, of_gate)
         return f, v
+
+    def effects(self, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
+        """Law of the effective coefficients of these columns."""
+        spread = np.diag(self.extra)
+        for members, outer in self.shared:
+            spread[np.ix_(members, members)] += outer
+        return with_spread(self.law.effects(rows, columns), spread, rows, columns)
+
+
+def with_spread(effects: Effects, spread: Array, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
+    """Add a further covariance of the coefficients, ``spread``."""
+    of_columns = _padded(spread, len(spread), columns)
+    own = _padded(of_columns.T, len(spread), columns)
+    return Effects(effects.mean, effects.with_score + rows.design @ of_columns.T, effects.covariance + own)
+
+
+def _padded(values: Array, n_known: int, columns: NDArray[np.intp]) -> Array:
+    """Look up columns; those beyond the known ones have no coefficient: zero."""
+    known = columns < n_known
+    if known.all():
+        return values[columns]
+    found = np.zeros((len(columns), *values.shape[1:]))
+    found[known] = values[columns[known]]
+    return found
 
 
 def _plus(gram: Array, precision: Precision) -> Array:

@@ -52,6 +52,10 @@ class Factor:
             return None
         return slice(first, last + 1) if self.slopes == tuple(range(first, last + 1)) else list(self.slopes)
 
+    def places(self, columns: NDArray[np.intp]) -> Array:
+        """1 where an effect (first axis) multiplies one of these columns of the design (second axis)."""
+        return np.equal.outer(np.array(self.slopes), columns).astype(np.float64)
+
     def of_rows(self, by_level: Array) -> Array:
         """Look up each row's level in an array whose first axis are the levels."""
         return np.take(by_level, self.levels, axis=0)
@@ -63,6 +67,10 @@ class Factor:
     def scores_of_rows(self, effects: Array) -> Array:
         """zᵀu with effects u given row by row."""
         return self.z[:, 0] * effects[:, 0] if self.z.shape[1] == 1 else np.einsum("iq,iq->i", self.z, effects)
+
+    def scores_by_column(self, matrices: Array) -> Array:
+        """zᵀM with a matrix (q × columns) given row by row."""
+        return np.einsum("iq,iqj->ij", self.z, matrices)
 
     def cross(self, u: Array) -> Array:
         """Zᵀu by level, levels × q."""

@@ -14,8 +14,8 @@ from scipy.special import expit
 
 from vbsvm.arrays import Array
 from vbsvm.gates import Gates
-from vbsvm.layout.base import CoefficientLaw, PointLaw, Precision
-from vbsvm.layout.dense import LOG_2PI, DenseGram, DenseRows
+from vbsvm.layout.base import CoefficientLaw, Effects, PointLaw, Precision
+from vbsvm.layout.dense import LOG_2PI, DenseGram, DenseRows, with_spread
 
 # Coordinate updates on the sums of one pass: they need no data, so that many are cheap beside a pass.
 MOST_ROUNDS = 20
@@ -138,6 +138,14 @@ class SpikeMessage:
         v = rows.scratch @ self.spread
         v += np.square(rows.design[:, self.free] @ self.root).sum(axis=1)
         return rows.design @ self.mean, v
+
+    def effects(self, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
+        """Law of the effective coefficients of these columns."""
+        spread = np.diag(self.spread)
+        spread[np.ix_(self.free, self.free)] += self.root @ self.root.T
+        mean = rows.multiplying(self.mean, columns)
+        known = Effects(mean, np.zeros((len(rows.design), len(columns))), np.zeros((1, *[len(columns)] * 2)))
+        return with_spread(known, spread, rows, columns)
 
 
 def update_jointly(

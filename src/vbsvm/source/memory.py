@@ -1,7 +1,7 @@
 """Rows of an array in memory, or of a memory-mapped one."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
 from vbsvm.design.recipe import Recipe, weighted_rows
+from vbsvm.imputation import InputSums, Regressors
 from vbsvm.layout.arrow import ArrowRows
 from vbsvm.layout.dense import DenseRows
 from vbsvm.layout.dual import DualRows
 from vbsvm.layout.factors import Factor
+from vbsvm.layout.incomplete import HoleGroup, IncompleteRows, Inputs, hole_groups
 from vbsvm.rowblocks import block_rows, fold, single_threaded_blas
 from vbsvm.stats import Stats
 
@@ -37,9 +39,22 @@ class Grouping:
         """Whether the rows lie in the order of their groups, so that a block of them knows a few groups only."""
         return not (self.index[1:] < self.index[:-1]).any()
 
-    def factor(self, where: slice, kept: Any, design: Array) -> Factor:
-        """The factor in a block of rows."""
-        return Factor(self.index[where][kept], self.n_groups, design[:, self.slopes], self.slopes)
+    def factor(self, levels: NDArray[np.intp], design: Array) -> Factor:
+        """The factor in rows of these levels."""
+        return Factor(levels, self.n_groups, design[:, self.slopes], self.slopes)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Holes:
+    """Which columns may miss values, what a unit of a missing one adds to columns derived from it, and its shift.
+
+    ``multipliers`` (rows × derived) are on the scale of the raw columns.
+    """
+
+    inputs: Inputs
+    multipliers: Array
+    shift: Array
 
 
 @final
@@ -49,6 +64,7 @@ class Memory:
 
     The last of the groupings is the arrow's tail. The last ``n_carried`` columns of the design have no coefficients of
     their own: only groups' effects multiply them. A ``wide`` table has many more columns than rows: the dual layout.
+    Where the array holds NaN, ``holes`` says what is known of these columns.
     """
 
     X: NDArray[np.floating]
@@ -58,6 +74,7 @@ class Memory:
     groupings: tuple[Grouping, ...] = ()
     n_carried: int = 0
     wide: bool = False
+    holes: Holes | None = None
 
     @property
     def n_rows(self) -> int:
@@ -66,38 +83,54 @@ class Memory:
 
     def fold(self, kernel: Callable[[Any], Stats]) -> Stats:
         """Sum the kernel over row blocks, in threads where there is enough to do."""
+        stats = self._fold_blocks(lambda block: block.sum(kernel))
+        if self._known is None:
+            return stats
+        return replace(stats, inputs=self._known if stats.inputs is None else self._known + stats.inputs)
+
+    def _fold_blocks(self, kernel: "Callable[[_Block], Any]") -> Any:
         n_rows, size = len(self.X), self._block_rows()
         if n_rows <= size or self.wide:
             with single_threaded_blas():
                 return kernel(self._only_block)
 
-        def for_a_thread() -> Callable[[int, slice], Stats]:
-            rows_of = self._encoder(size)
-            return lambda index, where: kernel(rows_of(index, where))
+        def for_a_thread() -> Callable[[int, slice], Any]:
+            block_of = self._encoder(size)
+            return lambda index, where: kernel(block_of(index, where))
 
         return fold(n_rows, self.recipe.n_columns, for_a_thread, size)
 
     @cached_property
-    def _only_block(self) -> Any:
+    def _only_block(self) -> "_Block":
         """All rows of a small table: encoded once, as they need no more room than one block's work space."""
         return self._encoder(len(self.X))(0, slice(0, len(self.X)))
 
-    def _encoder(self, size: int) -> Callable[[int, slice], Any]:
+    def _encoder(self, size: int) -> "Callable[[int, slice], _Block]":
         """Give a function that encodes a block of rows into work space of its own."""
         design, scratch = self.recipe.work_space(size), self.recipe.work_space(size)
-        n_fixed = self.recipe.n_columns - self.n_carried
 
-        def rows_of(index: int, where: slice) -> Any:
+        def block_of(index: int, where: slice) -> _Block:
             raw, weights, kept = weighted_rows(self.X, self.weights, where)
             encoded = self.recipe.encode(raw, design)
-            room = scratch[: len(encoded), :n_fixed]
-            rows = DenseRows(index, encoded[:, :n_fixed], self.signs[where][kept], weights, room)
-            if not self.groupings:
-                return DualRows(index, rows.design, rows.signs, weights) if self.wide else rows
-            *factors, tail = (grouping.factor(where, kept, encoded) for grouping in self.groupings)
-            return ArrowRows(rows, tuple(factors), tail)
+            levels = tuple(grouping.index[where][kept] for grouping in self.groupings)
+            multipliers = None if self.holes is None else self.holes.multipliers[where][kept]
+            return _Block(self, index, encoded, self.signs[where][kept], weights, levels, scratch, multipliers)
 
-        return rows_of
+        return block_of
+
+    @cached_property
+    def hole_groups(self) -> dict[int, tuple[NDArray[np.bool_], tuple[HoleGroup, ...]]]:
+        """Which rows of each block are incomplete, and their patterns; found in the first pass."""
+        return {}
+
+    @cached_property
+    def _known(self) -> InputSums | None:
+        """Sums of the inputs that no pass changes: Σ s x̃x̃ᵀ over all rows, the others over complete rows."""
+        return None if self.holes is None else self._fold_blocks(_Block.known_sums)
+
+    def second_moments(self) -> Array:
+        """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
+        return self._fold_blocks(_Block.second_moments)
 
     def _block_rows(self) -> int:
         """Rows in a block: with groups so many that adding two blocks' sums costs little beside forming them."""
@@ -120,4 +153,95 @@ class Memory:
         signs = self.signs[kept]
         if signs.min() == signs.max():
             return None
-        return Memory(self.X[kept], signs, self.weights[kept], self.recipe)
+        holes = None if self.holes is None else replace(self.holes, multipliers=self.holes.multipliers[kept])
+        return Memory(self.X[kept], signs, self.weights[kept], self.recipe, n_carried=self.n_carried, holes=holes)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """A block of encoded rows, and how it becomes rows of the layout at hand."""
+
+    source: Memory
+    index: int
+    design: Array
+    signs: Array
+    weights: Array
+    levels: tuple[NDArray[np.intp], ...]
+    scratch: Array
+    multipliers: Array | None
+
+    def sum(self, kernel: Callable[[Any], Stats]) -> Stats:
+        """Sum the kernel over complete rows and rows with missing values."""
+        first, *others = (kernel(part) for part in self._parts)
+        return first + others[0] if others else first
+
+    @cached_property
+    def _parts(self) -> tuple[Any, ...]:
+        if self.source.holes is None:
+            return (self._rows(self.design, slice(None), self.scratch),)
+        incomplete, groups = self._incomplete
+        parts: list[Any] = []
+        if not incomplete.all():
+            which = np.flatnonzero(~incomplete)
+            parts.append(self._make(self.design.T[:, which].T, which))
+        if incomplete.any():
+            parts.append(self._with_holes(self.source.holes, np.flatnonzero(incomplete), groups))
+        return tuple(parts)
+
+    @property
+    def _incomplete(self) -> tuple[NDArray[np.bool_], tuple[HoleGroup, ...]]:
+        """Which rows miss values, and their patterns."""
+        assert self.source.holes is not None
+        known = self.source.hole_groups
+        if self.index not in known:
+            missing = np.isnan(self.design[:, self.source.holes.inputs.variables])
+            incomplete = np.asarray(missing.any(axis=1))
+            known[self.index] = incomplete, hole_groups(missing[incomplete])
+        return known[self.index]
+
+    def _make(self, design: Array, which: Any) -> Any:
+        return self._rows(design, which, self.source.recipe.work_space(len(design)))
+
+    def _rows(self, design: Array, which: Any, scratch: Array) -> Any:
+        """Rows of the layout with any design, and with the groups of these rows of the block."""
+        source, n_fixed = self.source, self.source.recipe.n_columns - self.source.n_carried
+        signs, weights = self.signs[which], self.weights[which]
+        if source.wide:
+            return DualRows(self.index, design[:, :n_fixed], signs, weights)
+        rows = DenseRows(self.index, design[:, :n_fixed], signs, weights, scratch[: len(design), :n_fixed])
+        if not self.levels:
+            return rows
+        groupings = zip(source.groupings, self.levels, strict=True)
+        *factors, tail = (grouping.factor(levels[which], design) for grouping, levels in groupings)
+        return ArrowRows(rows, tuple(factors), tail)
+
+    def _with_holes(self, holes: Holes, which: NDArray[np.intp], groups: tuple[HoleGroup, ...]) -> IncompleteRows:
+        assert self.multipliers is not None
+        inputs = holes.inputs
+        derived = self.source.recipe.derived(self.multipliers[which], inputs.derived, inputs.variables[inputs.feeds])
+        return IncompleteRows.of(
+            self.index,
+            self.design.T[:, which].T,
+            self.signs[which],
+            self.weights[which],
+            inputs,
+            derived,
+            lambda design, part: self._make(design, which[part]),
+            groups,
+            holes.shift,
+        )
+
+    def second_moments(self) -> Array:
+        """Σ s [1; c][1; c]ᵀ, the design's own intercept left out."""
+        x = np.column_stack([np.ones(len(self.design)), self.design[:, int(self.source.recipe.intercept) :]])
+        return x.T @ (self.weights[:, None] * x)
+
+    def known_sums(self) -> InputSums:
+        """Σ s x̃x̃ᵀ over all rows; Σ s x̃dᵀ and Σ s ddᵀ over the complete ones."""
+        assert self.source.holes is not None
+        inputs, (incomplete, _) = self.source.holes.inputs, self._incomplete
+        x, complete = inputs.regressors(self.design), ~incomplete
+        d, s = self.design[complete][:, inputs.variables], self.weights[complete, None]
+        gram = x.T @ (self.weights[:, None] * x)
+        return InputSums(x[complete].T @ (s * d), d.T @ (s * d), float(self.weights.sum()), Regressors(gram))

@@ -1,0 +1,370 @@
+"""The law of the inputs, by which missing ones are inferred together with the coefficients (paper, Section 3.3)."""
+
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, Self, cast, final
+
+import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.special import digamma, gammaln
+
+from vbsvm import laws
+from vbsvm.arrays import Array, cholesky, inverse
+from vbsvm.layout.incomplete import Inputs
+from vbsvm.parameters import Parameters, require_flag, require_positive
+from vbsvm.readings import Reading
+
+
+@final
+@dataclass(frozen=True)
+class Shift(Parameters):
+    """Missing values are higher (or lower) than the known inputs of their rows suggest, by a given amount.
+
+    Parameters
+    ----------
+    by : float or dict
+        The shift of missing values, in standard deviations of the column; a dictionary gives it by column.
+    """
+
+    by: Any
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a number."""
+        values = self.by.values() if isinstance(self.by, Mapping) else [self.by]
+        for value in values:
+            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not abs(float(value)) < 1e6:
+                raise ValueError(f"Shift: by must be a number, or numbers by column; got {self.by!r}.")
+
+    def of(self, names: Sequence[str]) -> Array:
+        """The shift of each of these columns."""
+        if not isinstance(self.by, Mapping):
+            return np.full(len(names), float(self.by))
+        unknown = [name for name in self.by if name not in names]
+        if unknown:
+            raise ValueError(f"Shift: {unknown[0]!r} is not a column with missing values; there are {list(names)}.")
+        return np.array([float(self.by.get(name, 0.0)) for name in names])
+
+
+@final
+@dataclass(frozen=True)
+class GaussianImputation(Parameters):
+    """Inputs are jointly normal; what is missing is inferred with the coefficients (Algorithm 5).
+
+    Parameters
+    ----------
+    psi : float, default 0.01
+        Diagonal of the inverse-Wishart scale matrix of the inputs' covariance, for standardised inputs; the paper's Ψ.
+    nu : float, default None
+        Its degrees of freedom. None is d + 1 for d inputs. With d − 1 and less, as in the paper's own example, that
+        prior is improper: the fit is what it is, and its bound lacks a constant that depends on ν and d.
+    variance : float, default 1e8
+        Prior variance of the inputs' means, σμ²; of use with ``joint=True`` only.
+    joint : bool, default False
+        False takes the law of the inputs that have missing values given all others: complete inputs may then be
+        dummies, skewed, or many. True is the paper's law of all inputs. Coefficients are the same to six digits.
+    mechanism : Shift, default None
+        Why values are missing. None: at random. ``Shift`` moves missing values away from what the others suggest.
+    """
+
+    psi: float = 0.01
+    nu: float | None = None
+    variance: float = 1e8
+    joint: bool = False
+    mechanism: Any = None
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no sense."""
+        require_positive("GaussianImputation", psi=self.psi, variance=self.variance)
+        require_flag("GaussianImputation", joint=self.joint)
+        if self.nu is not None:
+            require_positive("GaussianImputation", nu=self.nu)
+        if self.mechanism is not None and not isinstance(self.mechanism, Shift):
+            raise TypeError(f"GaussianImputation: mechanism must be Shift(…) or None; got {self.mechanism!r}.")
+
+    def shift_of(self, names: Sequence[str]) -> Array:
+        """Shift of the missing values of each of these columns, in units of the design."""
+        return np.zeros(len(names)) if self.mechanism is None else self.mechanism.of(names)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Regressors:
+    """Σ s x̃x̃ᵀ over all rows; it never changes during a fit."""
+
+    matrix: Array
+    _roots: dict[float, Array] = field(default_factory=dict)
+
+    def precision(self, psi: float) -> Array:
+        """K = diag(0, Ψ) + Σ s x̃x̃ᵀ."""
+        K = self.matrix.copy()
+        K.ravel()[len(K) + 1 :: len(K) + 1] += psi
+        return K
+
+    def root(self, psi: float) -> Array:
+        """Lower Cholesky factor of K."""
+        if psi not in self._roots:
+            self._roots[psi] = cholesky(self.precision(psi))
+        return self._roots[psi]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class InputSums:
+    """Sums over rows that the law of the inputs needs: Σ s, Σ s x̃x̃ᵀ, Σ s x̃ E[d]ᵀ and Σ s E[ddᵀ].
+
+    A pass makes the last two over incomplete rows; the source adds what is known of the others.
+    """
+
+    linear: Array
+    squares: Array
+    total: float = 0.0
+    regressors: Regressors | None = None
+
+    def __add__(self, other: Self) -> "InputSums":
+        """Add the sums of two sets of rows."""
+        return InputSums(
+            self.linear + other.linear,
+            self.squares + other.squares,
+            self.total + other.total,
+            _both(self.regressors, other.regressors),
+        )
+
+
+def _both(one: Regressors | None, other: Regressors | None) -> Regressors | None:
+    """The same sums where only one has them, so that what was made of them is kept."""
+    if one is None or other is None:
+        return other if one is None else one
+    return Regressors(one.matrix + other.matrix)
+
+
+class InputLaw(Protocol):
+    """What rows ask: d ~ N(coefficientsᵀ x̃, precision⁻¹)."""
+
+    @property
+    def coefficients(self) -> Array:
+        """E A, (given + 1) × variables."""
+        ...
+
+    @property
+    def precision(self) -> Array:
+        """T = E Σ⁻¹, variables × variables."""
+        ...
+
+    def pack(self) -> list[float]:
+        """Give unconstrained numbers that determine the law."""
+        ...
+
+    def unpack(self, numbers: Array) -> Self:
+        """Make the law that has these numbers."""
+        ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class KnownInputs:
+    """A law of the inputs without uncertainty: a start, a draw, or what predictions go by."""
+
+    coefficients: Array
+    precision: Array
+
+    def pack(self) -> list[float]:
+        """Give no numbers: nothing here may move."""
+        return []
+
+    def unpack(self, numbers: Array) -> Self:
+        """Return itself."""
+        return self
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """q(A, Σ) of the variables given the other inputs: A | Σ ~ MN(coefficients, K⁻¹, Σ), Σ ~ IW."""
+
+    coefficients: Array
+    covariance: laws.InverseWishart
+    root: Array  # of K
+
+    @cached_property
+    def precision(self) -> Array:
+        """E Σ⁻¹."""
+        return self.covariance.inverse_mean
+
+    def draw(self, rng: np.random.Generator) -> KnownInputs:
+        """Draw Σ, then A given Σ."""
+        Sigma = self.covariance.draw(rng).value
+        noise = solve_triangular(self.root, rng.standard_normal(self.coefficients.shape), lower=True, trans=1)
+        return KnownInputs(self.coefficients + noise @ cholesky(Sigma).T, inverse(Sigma))
+
+    def pack(self) -> list[float]:
+        """Give the coefficients, and the covariance in units of its degrees."""
+        return [*self.coefficients.ravel(), *_per_degree(self.covariance).pack()]
+
+    def unpack(self, numbers: Array) -> "Regression":
+        """Make the law that has these numbers."""
+        size = self.coefficients.size
+        coefficients = numbers[:size].reshape(self.coefficients.shape)
+        return Regression(coefficients, _of_degrees(self.covariance, numbers[size:]), self.root)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class JointInputs:
+    """q(μ) q(Σ) of all inputs: the paper's law. The mean's own covariance is ``spread``."""
+
+    mean: Array
+    spread: Array
+    covariance: laws.InverseWishart | laws.MatrixPoint
+
+    @property
+    def coefficients(self) -> Array:
+        """E μ, as the coefficients of x̃ = [1]."""
+        return self.mean[None]
+
+    @cached_property
+    def precision(self) -> Array:
+        """E Σ⁻¹."""
+        return self.covariance.inverse_mean
+
+    def pack(self) -> list[float]:
+        """Give the mean, its covariance, and Σ in units of its degrees."""
+        assert isinstance(self.covariance, laws.InverseWishart)
+        return [*self.mean, *laws.InverseWishart(self.spread, 1.0).pack(), *_per_degree(self.covariance).pack()]
+
+    def unpack(self, numbers: Array) -> "JointInputs":
+        """Make the law that has these numbers."""
+        assert isinstance(self.covariance, laws.InverseWishart)
+        d = len(self.mean)
+        mean, spread, scale = np.split(numbers, [d, d + d * (d + 1) // 2])
+        spread = laws.InverseWishart(self.spread, 1.0).unpack(spread).scale
+        return JointInputs(mean, spread, _of_degrees(self.covariance, scale))
+
+
+def _per_degree(law: laws.InverseWishart) -> laws.InverseWishart:
+    """A law from a part of the rows and one from all of them then pack to nearly the same numbers."""
+    return laws.InverseWishart(law.scale / law.degrees, law.degrees)
+
+
+def _of_degrees(law: laws.InverseWishart, numbers: Array) -> laws.InverseWishart:
+    return laws.InverseWishart(law.degrees * law.unpack(numbers).scale, law.degrees)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MeanLaw:
+    """q(μ) = N(mean, spread)."""
+
+    mean: Array
+    spread: Array
+
+    def draw(self, rng: np.random.Generator) -> "MeanLaw":
+        """Draw μ."""
+        drawn = self.mean + np.linalg.cholesky(self.spread) @ rng.standard_normal(len(self.mean))
+        return MeanLaw(drawn, np.zeros_like(self.spread))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class InputModel:
+    """The law of the inputs as a part of the model: settings, columns, and the number of all inputs."""
+
+    settings: GaussianImputation
+    inputs: Inputs
+    n_inputs: int
+
+    @property
+    def nu(self) -> float:
+        """ν, which counts all inputs."""
+        return self.n_inputs + 1.0 if self.settings.nu is None else float(self.settings.nu)
+
+    @property
+    def proper(self) -> bool:
+        """Whether the prior of the covariance is a density that can be normalised."""
+        return self.nu > len(self.inputs.variables) - 1
+
+    def start(self) -> KnownInputs:
+        """Independent standardised inputs."""
+        n_variables = len(self.inputs.variables)
+        return KnownInputs(np.zeros((1 + len(self.inputs.given), n_variables)), np.eye(n_variables))
+
+    def update(self, law: Any, sums: InputSums, resolve: Reading) -> InputLaw:
+        """q(μ), q(Σ) or their regression form, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
+        if self.settings.joint:
+            return cast(InputLaw, self._update_joint(law, sums, resolve))
+        return self._update_regression(sums, resolve)
+
+    def _update_regression(self, sums: InputSums, resolve: Reading) -> InputLaw:
+        assert sums.regressors is not None
+        psi, n_variables = self.settings.psi, len(self.inputs.variables)
+        root = sums.regressors.root(psi)
+        A = np.asarray(cho_solve((root, True), sums.linear))
+        scale = psi * np.eye(n_variables) + sums.squares - sums.linear.T @ A
+        scale = 0.5 * (scale + scale.T)
+        return resolve(Regression(A, laws.InverseWishart(scale, self.nu + sums.total - 1), root), "inputs")
+
+    def _update_joint(self, law: InputLaw, sums: InputSums, resolve: Reading) -> "JointInputs":
+        psi, d, T, n = self.settings.psi, len(self.inputs.variables), law.precision, sums.total
+        spread = inverse(np.eye(d) / self.settings.variance + n * T)
+        mean = resolve(MeanLaw(spread @ (T @ sums.linear[0]), spread), "inputs", "mean")
+        scale = psi * np.eye(d) + _about(mean, sums)
+        return JointInputs(
+            mean.mean, mean.spread, resolve(laws.InverseWishart(scale, self.nu + n), "inputs", "covariance")
+        )
+
+    def bound(self, law: Any, sums: InputSums) -> float:
+        """E log p(inputs and their law) − E log q(their law), at any law; without the entropy of missing values.
+
+        In the regression form this is the law of the variables given the other inputs, with a flat intercept.
+        """
+        if isinstance(law, Regression):
+            return self._bound_regression(law, sums)
+        if isinstance(law, JointInputs) and isinstance(law.covariance, laws.InverseWishart):
+            return self._bound_joint(law, sums)
+        return -math.inf
+
+    def _bound_regression(self, law: Regression, sums: InputSums) -> float:
+        assert sums.regressors is not None
+        psi, e, A = self.settings.psi, len(self.inputs.variables), law.coefficients
+        K = sums.regressors.precision(psi)
+        met = A.T @ sums.linear
+        about = sums.squares - met - met.T + A.T @ K @ A
+        log_K = 2 * float(np.log(sums.regressors.root(psi).diagonal()).sum())
+        constant = 0.5 * e * (len(self.inputs.given) * math.log(psi) - log_K)
+        return constant + self._wishart_terms(law.covariance, about, sums.total - 1)
+
+    def _bound_joint(self, law: JointInputs, sums: InputSums) -> float:
+        d, variance = len(law.mean), self.settings.variance
+        assert isinstance(law.covariance, laws.InverseWishart)
+        own = 0.5 * d + 0.5 * float(np.linalg.slogdet(law.spread)[1]) - 0.5 * d * math.log(variance)
+        own -= (float(law.mean @ law.mean) + float(law.spread.trace())) / (2 * variance)
+        return own + self._wishart_terms(law.covariance, _about(law, sums), sums.total)
+
+    def _wishart_terms(self, q: laws.InverseWishart, about: Array, n: float) -> float:
+        """E log p of n vectors with second moment ``about`` and of their covariance, less E log q of the latter."""
+        psi, e = self.settings.psi, len(q.scale)
+        fresh, N = self.nu + n, q.degrees
+        log_scale = float(np.linalg.slogdet(q.scale)[1])
+        value = 0.5 * self.nu * e * math.log(psi) - 0.5 * n * e * math.log(math.pi)
+        value += _log_gamma(0.5 * N, e) - (_log_gamma(0.5 * self.nu, e) if self.proper else 0.0)
+        value += 0.5 * N * e - 0.5 * N * log_scale
+        value -= 0.5 * (psi * float(np.trace(q.inverse_mean)) + float(np.vdot(q.inverse_mean, about)))
+        if fresh != N:  # a law that comes from other rows
+            log_det = log_scale - e * math.log(2) - float(digamma(0.5 * (N - np.arange(e))).sum())
+            value -= 0.5 * (fresh - N) * (log_det + e * math.log(2))
+        return float(value)
+
+
+def _log_gamma(a: float, d: int) -> float:
+    """log Γ_d(a)."""
+    return 0.25 * d * (d - 1) * math.log(math.pi) + float(gammaln(a - 0.5 * np.arange(d)).sum())
+
+
+def _about(mean: MeanLaw | JointInputs, sums: InputSums) -> Array:
+    """Σ s E(d − μ)(d − μ)ᵀ."""
+    met = np.outer(mean.mean, sums.linear[0])
+    own = sums.total * (np.outer(mean.mean, mean.mean) + mean.spread)
+    about = sums.squares - met - met.T + own
+    return np.asarray(0.5 * (about + about.T), dtype=np.float64)

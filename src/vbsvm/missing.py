@@ -1,0 +1,241 @@
+"""Rows with missing inputs: the latent scale and the missing values of a row, resolved together.
+
+With a row's weight w held, its missing inputs d are normal: precision T + w E[bbᵀ], where T is the precision of the
+inputs' law and b the coefficients that multiply d (Algorithm 5, lines 6 and 7). In coordinates that make T the identity
+and E[bbᵀ] diagonal, λ, everything is a number for each coordinate, and χ(w) falls. w χ(w)^½ rises strictly, so
+w = χ(w)^(−½) has one solution: in variational Bayes a row needs no memory of the last pass.
+"""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm import hinge
+from vbsvm.arrays import Array, cholesky, inverse
+from vbsvm.imputation import InputLaw, InputSums
+from vbsvm.layout.base import Effects, Message, Rows
+from vbsvm.layout.dense import LOG_2PI
+from vbsvm.layout.incomplete import HoleGroup, IncompleteRows
+from vbsvm.readings import Reading
+from vbsvm.stats import Stats
+
+# Newton steps for log w; six to eight are enough, and a step that is bounded can't leave the range of floats.
+MOST_STEPS = 100
+LONGEST_STEP = 2.0
+SMALLEST_STEP = 1e-13
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """What rows of a group have in common: their pattern, where all rows have the same effects; else nothing.
+
+    The cell of each row; of each cell its missing variables (cells × k) and one of its rows; the law of the effects.
+    """
+
+    of_row: NDArray[np.intp]
+    variables: NDArray[np.intp]
+    row: NDArray[np.intp]
+    mean: Array
+    covariance: Array
+
+    @staticmethod
+    def of(group: HoleGroup, effects: Effects) -> "Cells":
+        """Cells of a group, with the effects of their missing variables."""
+        M = group.patterns
+        if effects.shared:
+            row = np.empty(len(M), dtype=np.intp)
+            row[group.pattern_of] = group.rows
+            covariance = effects.covariance[0][M[:, :, None], M[:, None, :]]
+            return Cells(group.pattern_of, M, row, effects.mean[0][M], covariance)
+        rows, M = group.cells
+        covariance = effects.covariance[rows[:, :, None], M[:, :, None], M[:, None, :]]
+        return Cells(np.arange(len(rows)), M, group.rows, effects.mean[rows, M], covariance)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Coordinates:
+    """Of each cell: axes V with VᵀTV = I and VᵀE[bbᵀ]V = diag λ, the curvatures λ, and log|T|."""
+
+    axes: Array
+    curvature: Array
+    log_det: Array
+
+    @staticmethod
+    def of(cells: Cells, T: Array) -> "Coordinates":
+        """Solve E[bbᵀ]v = λTv on the missing variables of every cell."""
+        M = cells.variables
+        lower = cholesky(T[M[:, :, None], M[:, None, :]])
+        root = inverse(lower)
+        Omega = cells.covariance + cells.mean[:, :, None] * cells.mean[:, None, :]
+        curvature, U = np.linalg.eigh(root @ Omega @ root.transpose(0, 2, 1))
+        log_det = 2 * np.log(np.einsum("pkk->pk", lower)).sum(axis=1)
+        return Coordinates(
+            root.transpose(0, 2, 1) @ np.asarray(U, dtype=np.float64), np.maximum(curvature, 0.0), log_det
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """Covariances of missing values as a sum of outer products: vectors of the variables, each with two weights.
+
+    ``which`` are rows that they belong to, ``of_rows`` sums w, and ``of_inputs`` sums s.
+    """
+
+    which: NDArray[np.intp]
+    vectors: Array
+    of_rows: Array
+    of_inputs: Array
+
+    @staticmethod
+    def of(cells: Cells, found: Coordinates, shrunk: Array, w: Array, s: Array, n_variables: int) -> "Spread":
+        """Axes as vectors; rows of a cell have them in common, so that their weights are added first."""
+        n_cells, k, _ = found.axes.shape
+        of_rows, of_inputs = (_sums_by(cells.of_row, one[:, None] * shrunk, n_cells) for one in (w, s))
+        vectors = np.zeros((n_cells, k, n_variables))
+        places = np.broadcast_to(cells.variables[:, None, :], found.axes.shape)
+        np.put_along_axis(vectors, places, found.axes.transpose(0, 2, 1), axis=2)
+        return Spread(np.repeat(cells.row, k), vectors.reshape(-1, n_variables), of_rows, of_inputs)
+
+
+def _sums_by(cells: NDArray[np.intp], values: Array, n_cells: int) -> Array:
+    """Sum values (rows × k) by cell, and lay them out flat."""
+    sums = np.empty((n_cells, values.shape[1]))
+    for j, column in enumerate(values.T):
+        sums[:, j] = np.bincount(cells, column, minlength=n_cells)
+    return sums.ravel()
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Resolved:
+    """Rows with their missing values resolved: h, √χ and w of each row, values, what is left of spread, entropy."""
+
+    h: Array
+    root: Array
+    w: Array
+    values: Array
+    spread: tuple[Spread, ...]
+    entropy: float
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RowLaws:
+    """Laws of the latent scales and missing inputs of a block of rows, given the message and the law of the inputs."""
+
+    rows: IncompleteRows
+    message: Message
+    law: InputLaw
+
+    @property
+    def result(self) -> Resolved:
+        """Both laws at their common optimum."""
+        rows, y, s = self.rows, self.rows.signs, self.rows.weights
+        values = conditional_means(rows, self.law)
+        at_means = rows.filled(values)
+        f, v = self.message.row_moments(at_means)
+        effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
+        h, v = 1.0 - y * f, np.broadcast_to(v, len(y)).copy()
+        spread, entropy = [], 0.0
+        for group in rows.groups:
+            at = group.rows
+            cells = Cells.of(group, effects)
+            found = Coordinates.of(cells, self.law.precision)
+            axes, curvature = found.axes[cells.of_row], found.curvature[cells.of_row]
+            mean, met = cells.mean[cells.of_row], effects.with_score[group.cells]
+            p = np.einsum("rk,rkj->rj", y[at, None] * mean, axes)
+            q = np.einsum("rk,rkj->rj", (y * h)[at, None] * mean - met, axes)
+            w = solve_weights(curvature, p, q, h[at] ** 2 + v[at])
+            shrunk = 1.0 / (1.0 + w[:, None] * curvature)
+            moved = (p + w[:, None] * q) * shrunk
+            change = np.einsum("rkj,rj->rk", axes, moved)
+            values[group.cells] += change
+            h[at] -= y[at] * np.einsum("rk,rk->r", mean, change)
+            variance = v[at] + 2 * np.einsum("rk,rk->r", met, change)
+            variance += np.einsum("rk,rkj,rj->r", change, cells.covariance[cells.of_row], change)
+            v[at] = np.maximum(variance, 0.0) + (curvature * shrunk).sum(axis=1)
+            log_det = np.log(shrunk).sum(axis=1) - found.log_det[cells.of_row]
+            entropy += 0.5 * float(s[at] @ (log_det + curvature.shape[1] * (1 + LOG_2PI)))
+            w = s[at] / np.sqrt(h[at] ** 2 + v[at])
+            spread.append(Spread.of(cells, found, shrunk, w, s[at], len(rows.inputs.variables)))
+        root = np.sqrt(h * h + v)
+        return Resolved(h, root, s / root, values, tuple(spread), entropy)
+
+
+def conditional_means(rows: IncompleteRows, law: InputLaw) -> Array:
+    """Means of the missing variables given the known inputs of their rows; zero where nothing is missing."""
+    values = np.zeros_like(rows.known)
+    pull = (rows.regressors @ law.coefficients - rows.known) @ law.precision
+    T = law.precision
+    for group in rows.groups:
+        M = group.patterns
+        covariance = inverse(T[M[:, :, None], M[:, None, :]])
+        values[group.cells] = np.einsum("rkj,rj->rk", covariance[group.pattern_of], pull[group.cells])
+    return values
+
+
+def left_over(rows: IncompleteRows, filled: Rows, message: Message, law: InputLaw) -> Array:
+    """Variance that missing inputs add to the score of each row beside its known inputs: tr(E[bbᵀ] Cov d)."""
+    effects = rows.through(message.effects(filled, rows.inputs.columns))
+    added = np.empty(len(rows.design))
+    for group in rows.groups:
+        cells = Cells.of(group, effects)
+        added[group.rows] = Coordinates.of(cells, law.precision).curvature.sum(axis=1)[cells.of_row]
+    return added
+
+
+def solve_weights(curvature: Array, p: Array, q: Array, slack: Array) -> Array:
+    """The w with w² χ(w) = 1 of each row, by Newton's method for log w, which rises strictly in log w.
+
+    χ(w) = slack − 2 Σ δq + Σ λ(δ² + 1/(1 + wλ)) with δ = (p + wq)/(1 + wλ).
+    """
+    w = None
+    for _ in range(MOST_STEPS):
+        at = np.zeros(len(slack)) if w is None else w
+        shrunk = 1.0 / (1.0 + at[:, None] * curvature)
+        moved = (p + at[:, None] * q) * shrunk
+        rest = q - curvature * moved
+        chi = slack - ((q + rest) * moved).sum(axis=1) + (curvature * shrunk).sum(axis=1)
+        chi = np.maximum(chi, np.finfo(np.float64).tiny)
+        if w is None:  # from below: χ is largest at 0
+            w = 1.0 / np.sqrt(chi)
+            continue
+        slope = -(shrunk * (2 * np.square(rest) + np.square(curvature) * shrunk)).sum(axis=1)
+        step = -(2 * np.log(w) + np.log(chi)) / np.maximum(2 + w * slope / chi, 1e-3)
+        w = w * np.exp(np.clip(step, -LONGEST_STEP, LONGEST_STEP))
+        if np.abs(step).max(initial=0.0) < SMALLEST_STEP:
+            break
+    assert w is not None
+    return w
+
+
+def row_stats(rows: IncompleteRows, message: Message, law: InputLaw, resolve: Reading, with_curvature: bool) -> Stats:
+    """Sums of a block of incomplete rows: G = Σ w (c̃c̃ᵀ + S), r = Σ y (s + w) c̃, and the sums of the inputs."""
+    y, s = rows.signs, rows.weights
+    found: Resolved = resolve(RowLaws(rows, message, law), "incomplete rows", rows.index).result
+    w, filled = found.w, rows.filled(found.values)
+    gram = filled.gram(w)
+    curvature: Any = None
+    if with_curvature and found.spread:
+        slack = np.square(found.root)
+        curvature = filled.gram(hinge.curvature(slack, w, slack - np.square(found.h)))
+    inputs = rows.known + found.values
+    squares = inputs.T @ (s[:, None] * inputs)
+    for spread in found.spread:
+        around = rows.directions(spread.which, spread.vectors).gram(spread.of_rows)
+        gram = gram + around
+        curvature = None if curvature is None else curvature + around
+        squares += spread.vectors.T @ (spread.of_inputs[:, None] * spread.vectors)
+    return Stats(
+        gram=gram,
+        cross_sums=filled.cross(y * (s + w)),
+        row_bound=hinge.row_bound(found.h, found.root, s) + found.entropy,
+        constant=hinge.constant(found.root, w, s) - found.entropy,
+        curvature=curvature,
+        inputs=InputSums(rows.regressors.T @ (s[:, None] * inputs), squares),
+    )
