@@ -21,10 +21,12 @@ from vbsvm.layout.incomplete import HoleGroup, IncompleteRows
 from vbsvm.readings import Reading
 from vbsvm.stats import Stats
 
-# Newton steps for log w; six to eight are enough, and a step that is bounded can't leave the range of floats.
+# Newton steps for log w: four or so are enough, and bounded ones can't leave the range of floats. After a step as small
+# as the last figure the error is its square.
 MOST_STEPS = 100
 LONGEST_STEP = 2.0
-SMALLEST_STEP = 1e-13
+SMALLEST_STEP = 1e-6
+TINY = float(np.finfo(np.float64).tiny)
 
 
 @final
@@ -113,12 +115,16 @@ def _sums_by(cells: NDArray[np.intp], values: Array, n_cells: int) -> Array:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Resolved:
-    """Rows with their missing values resolved: h, √χ and w of each row, values, what is left of spread, entropy."""
+    """Rows with their missing values resolved: h, √χ and w of each row, values, what is left of spread, entropy.
+
+    ``lean`` is Cov(d) E[b], rows × variables.
+    """
 
     h: Array
     root: Array
     w: Array
     values: Array
+    lean: Array
     spread: tuple[Spread, ...]
     entropy: float
 
@@ -141,20 +147,22 @@ class RowLaws:
         f, v = self.message.row_moments(at_means)
         effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
         h, v = 1.0 - y * f, np.broadcast_to(v, len(y)).copy()
-        spread, entropy = [], 0.0
+        spread, entropy, lean = [], 0.0, np.zeros_like(values)
         for group in rows.groups:
             at = group.rows
             cells = Cells.of(group, effects)
             found = Coordinates.of(cells, self.law.precision)
             axes, curvature = found.axes[cells.of_row], found.curvature[cells.of_row]
             mean, met = cells.mean[cells.of_row], effects.with_score[group.cells]
-            p = np.einsum("rk,rkj->rj", y[at, None] * mean, axes)
-            q = np.einsum("rk,rkj->rj", (y * h)[at, None] * mean - met, axes)
-            w = solve_weights(curvature, p, q, h[at] ** 2 + v[at])
+            along = np.einsum("rk,rkj->rj", mean, axes)
+            p = y[at, None] * along
+            q = (y * h)[at, None] * along - np.einsum("rk,rkj->rj", met, axes)
+            w = solve_weights(*(np.ascontiguousarray(x.T) for x in (curvature, p, q)), h[at] ** 2 + v[at])
             shrunk = 1.0 / (1.0 + w[:, None] * curvature)
             moved = (p + w[:, None] * q) * shrunk
             change = np.einsum("rkj,rj->rk", axes, moved)
             values[group.cells] += change
+            lean[group.cells] = np.einsum("rkj,rj->rk", axes, along * shrunk)
             h[at] -= y[at] * np.einsum("rk,rk->r", mean, change)
             variance = v[at] + 2 * np.einsum("rk,rk->r", met, change)
             variance += np.einsum("rk,rkj,rj->r", change, cells.covariance[cells.of_row], change)
@@ -164,7 +172,7 @@ class RowLaws:
             w = s[at] / np.sqrt(h[at] ** 2 + v[at])
             spread.append(Spread.of(cells, found, shrunk, w, s[at], len(rows.inputs.variables)))
         root = np.sqrt(h * h + v)
-        return Resolved(h, root, s / root, values, tuple(spread), entropy)
+        return Resolved(h, root, s / root, values, lean, tuple(spread), entropy)
 
 
 def conditional_means(rows: IncompleteRows, law: InputLaw) -> Array:
@@ -190,27 +198,23 @@ def left_over(rows: IncompleteRows, filled: Rows, message: Message, law: InputLa
 
 
 def solve_weights(curvature: Array, p: Array, q: Array, slack: Array) -> Array:
-    """The w with w² χ(w) = 1 of each row, by Newton's method for log w, which rises strictly in log w.
+    """The w with w² χ(w) = 1 of each row, by Newton's method for log w, in which w² χ(w) rises strictly.
 
-    χ(w) = slack − 2 Σ δq + Σ λ(δ² + 1/(1 + wλ)) with δ = (p + wq)/(1 + wλ).
+    χ(w) = slack − 2 Σ δq + Σ λ(δ² + 1/(1 + wλ)) with δ = (p + wq)/(1 + wλ). All arguments are coordinates × rows.
     """
-    w = None
+    chi = slack - ((2 * q - curvature * p) * p).sum(axis=0) + curvature.sum(axis=0)  # at w = 0, where it is largest
+    w = 1.0 / np.sqrt(np.maximum(chi, TINY))
     for _ in range(MOST_STEPS):
-        at = np.zeros(len(slack)) if w is None else w
-        shrunk = 1.0 / (1.0 + at[:, None] * curvature)
-        moved = (p + at[:, None] * q) * shrunk
+        shrunk = 1.0 / (1.0 + w * curvature)
+        moved = (p + w * q) * shrunk
         rest = q - curvature * moved
-        chi = slack - ((q + rest) * moved).sum(axis=1) + (curvature * shrunk).sum(axis=1)
-        chi = np.maximum(chi, np.finfo(np.float64).tiny)
-        if w is None:  # from below: χ is largest at 0
-            w = 1.0 / np.sqrt(chi)
-            continue
-        slope = -(shrunk * (2 * np.square(rest) + np.square(curvature) * shrunk)).sum(axis=1)
-        step = -(2 * np.log(w) + np.log(chi)) / np.maximum(2 + w * slope / chi, 1e-3)
-        w = w * np.exp(np.clip(step, -LONGEST_STEP, LONGEST_STEP))
+        left = curvature * shrunk
+        chi = np.maximum(slack + (left - (q + rest) * moved).sum(axis=0), TINY)
+        slope = (2 * shrunk * np.square(rest) + np.square(left)).sum(axis=0)
+        step = np.log(w * w * chi) / np.maximum(2 - w * slope / chi, 1e-3)
+        w = w * np.exp(np.clip(-step, -LONGEST_STEP, LONGEST_STEP))
         if np.abs(step).max(initial=0.0) < SMALLEST_STEP:
             break
-    assert w is not None
     return w
 
 
@@ -220,17 +224,16 @@ def row_stats(rows: IncompleteRows, message: Message, law: InputLaw, resolve: Re
     found: Resolved = resolve(RowLaws(rows, message, law), "incomplete rows", rows.index).result
     w, filled = found.w, rows.filled(found.values)
     gram = filled.gram(w)
-    curvature: Any = None
-    if with_curvature and found.spread:
-        slack = np.square(found.root)
-        curvature = filled.gram(hinge.curvature(slack, w, slack - np.square(found.h)))
     inputs = rows.known + found.values
     squares = inputs.T @ (s[:, None] * inputs)
     for spread in found.spread:
-        around = rows.directions(spread.which, spread.vectors).gram(spread.of_rows)
-        gram = gram + around
-        curvature = None if curvature is None else curvature + around
+        gram = gram + rows.directions(spread.which, spread.vectors).gram(spread.of_rows)
         squares += spread.vectors.T @ (spread.of_inputs[:, None] * spread.vectors)
+    curvature: Any = None
+    if with_curvature and found.spread:
+        # With the law of d held, √χ is a norm of (h, Cov(d)^½b, …), and this is its second derivative in E b.
+        leaning = rows.leaning(found.values, -y * found.h, found.lean)
+        curvature = gram - leaning.gram(w / np.square(found.root))
     return Stats(
         gram=gram,
         cross_sums=filled.cross(y * (s + w)),

@@ -149,6 +149,11 @@ class ArrowGram:
         border, corner = self.border_sums + other.border_sums, self.corner_sums + other.corner_sums
         return ArrowGram(self.core + other.core, border, corner, self.shapes)
 
+    def __sub__(self, other: Self) -> "ArrowGram":
+        """Take away the sums of other rows."""
+        border, corner = self.border_sums - other.border_sums, self.corner_sums - other.corner_sums
+        return ArrowGram(self.core - other.core, border, corner, self.shapes)
+
     def towards(self, other: Self, share: float) -> "ArrowGram":
         """Move a share of the way to another gram."""
         if not share:

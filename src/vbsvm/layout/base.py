@@ -60,6 +60,10 @@ class Gram(Protocol):
         """Add the sums of two sets of rows."""
         ...
 
+    def __sub__(self, other: Any, /) -> Any:
+        """Take away the sums of other rows."""
+        ...
+
     def towards(self, other: Any, share: float) -> Any:
         """Move a share of the way to another gram."""
         ...

@@ -63,6 +63,10 @@ class DenseGram:
         """Add the sums of two sets of rows."""
         return DenseGram(self.matrix + other.matrix)
 
+    def __sub__(self, other: Self) -> "DenseGram":
+        """Take away the sums of other rows."""
+        return DenseGram(self.matrix - other.matrix)
+
     def towards(self, other: Self, share: float) -> "DenseGram":
         """Move a share of the way to another gram."""
         return DenseGram(self.matrix + share * (other.matrix - self.matrix)) if share else self

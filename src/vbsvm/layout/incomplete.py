@@ -140,9 +140,19 @@ class IncompleteRows:
 
     def filled(self, values: Array) -> Rows:
         """Rows with these values in the holes (rows × variables, zero where there is none), shifted."""
+        return self.make(self._filled(values), slice(None))
+
+    def leaning(self, values: Array, factors: Array, change: Array) -> Rows:
+        """The filled rows times a factor each, and L times a change of the variables added."""
+        design = self._filled(values)
+        design *= factors[:, None]
+        self._feed(design, change, slice(None))
+        return self.make(design, slice(None))
+
+    def _filled(self, values: Array) -> Array:
         design = self.design.copy(order="K")
         self._feed(design, values + self.holes * self.shift, slice(None))
-        return self.make(design, slice(None))
+        return design
 
     def directions(self, which: Any, values: Array) -> Rows:
         """L times some vectors of the variables: rows of the layout whose gram is that of the missing values' spread.
