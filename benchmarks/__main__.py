@@ -1,21 +1,22 @@
-"""Run the benchmarks: ``python -m benchmarks [speed|passes|groups|selection|nine_cells] [--quick]``."""
+"""Run the benchmarks: ``python -m benchmarks [speed|passes|groups|selection|missing|nine_cells] [--quick]``."""
 
 import argparse
 import sys
 
-from benchmarks import groups, nine_cells, passes, selection, speed
+from benchmarks import groups, missing, nine_cells, passes, selection, speed
 
 BENCHMARKS = {
     "speed": speed.main,
     "passes": passes.main,
     "groups": groups.main,
     "selection": selection.main,
+    "missing": missing.main,
     "nine_cells": nine_cells.main,
 }
 
 
 def main(arguments: list[str]) -> None:
-    """Run one benchmark with its own options, or all of them: then the groups and the nine cells are always quick."""
+    """Run one benchmark with its own options, or all of them: speed and passes in full, the others quick."""
     if arguments and arguments[0] in BENCHMARKS:
         BENCHMARKS[arguments[0]](arguments[1:])
         return
@@ -23,7 +24,7 @@ def main(arguments: list[str]) -> None:
         prog="python -m benchmarks", epilog="A benchmark's own options: python -m benchmarks speed --help."
     )
     parser.add_argument(
-        "benchmark", nargs="?", choices=list(BENCHMARKS), help="default: all, groups and nine_cells with --quick"
+        "benchmark", nargs="?", choices=list(BENCHMARKS), help="default: all, from groups on with --quick"
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds and data sets")
     options = parser.parse_args(arguments)
@@ -35,6 +36,7 @@ def main(arguments: list[str]) -> None:
     passes.main(quick)
     groups.main(["--quick"])
     selection.main(["--quick"])
+    missing.main(["--quick"])
     nine_cells.main(["--quick"])
 
 

@@ -174,7 +174,9 @@ def algorithm_3(D, y, rho=0.01, A=0.01, B=0.01, variance=1e8, max_sweeps=20_000,
     return gates[1:], mu, np.array(bounds[1:])
 
 
-def algorithm_5(D, y, nu=None, psi=0.01, A=0.01, B=0.01, variance=1e8, mean_variance=1e8, max_sweeps=20_000, stop=1e-12):
+def algorithm_5(
+    D, y, nu=None, psi=0.01, A=0.01, B=0.01, variance=1e8, mean_variance=1e8, max_sweeps=20_000, stop=1e-12
+):
     """Algorithm 5 for an intercept and d inputs with NaN, row by row; swept until the coefficients stand still.
 
     With errata 1 (the transpose) mended. The weights of a row and its missing values are updated once a sweep, in turn.

@@ -139,7 +139,7 @@ def test_several_classes_have_effects_each():
         ({"group": "patient"}, lambda X: X.to_numpy(), "group='patient' is not a column number"),
         ({"group": "patient"}, lambda X: X.assign(patient=[None, *X["patient"][1:]]), "group of row 0 is missing"),
         ({"group": "patient"}, lambda X: X.assign(visit="x"), "Column 'visit' is not numeric"),
-        ({"group": "patient"}, lambda X: X.assign(visit=[np.nan, *X["visit"][1:]]), "NaN in column 'visit'"),
+        ({"group": "patient"}, lambda X: X.assign(visit=[np.inf, *X["visit"][1:]]), "infinity in column 'visit'"),
         ({"group": True}, lambda X: X.to_numpy(), "group=True is not a column number"),
         ({"group": 0}, lambda X: X.to_numpy()[:, 0], "group=0 is not a column number"),
         ({"group": "patient"}, lambda X: X[["patient"]], "no column besides the group"),

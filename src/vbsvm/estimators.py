@@ -13,18 +13,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from vbsvm import hinge, intake
 from vbsvm.arrays import Array
+from vbsvm.completion import Completion
 from vbsvm.design.levels import Levels
 from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.recipe import column_ranges, learn_recipe
 from vbsvm.fit.variational import Ending, Variational
-from vbsvm.gaps import Gaps
 from vbsvm.imputation import GaussianImputation, InputModel
-from vbsvm.layout.incomplete import Inputs
 from vbsvm.parameters import require_flag
-from vbsvm.population import Population, all_moments
 from vbsvm.priors import LaplaceZero, Normal, Prior, Ridge
 from vbsvm.results import INPUTS, Fit
-from vbsvm.source.memory import Grouping, Holes, Memory
+from vbsvm.source.memory import Grouping, Memory
 from vbsvm.spec import Block, Spec
 
 if TYPE_CHECKING:
@@ -204,35 +202,21 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             factors = (FactorPlan((str(self.group),), levels, (INTERCEPT,), slopes=(0,)),)
             groupings = (Grouping(levels.encode([members]), len(levels), slopes=(0,)),)
         plan = Plan(recipe, names, len(names), factors)
-        everything, first = np.arange(len(names)) + int(recipe.intercept), int(recipe.intercept)
-        settings, missing = self._imputation(), ranges.holes
-        inputs = Inputs.of(*((everything, []) if settings.joint else (everything[missing], everything[~missing])))
-        model = InputModel(settings, inputs, len(names))
-        holes = None
-        if missing.any():
-            intake.require_moderate_holes(settings, len(names), int(missing.sum()))
-            shift = settings.shift_of([names[k - first] for k in inputs.variables])
-            holes = Holes(inputs, np.empty((len(table), 0)), shift)
-        spec = _spec(prior, plan, model if missing.any() else None)
+        missing = ranges.holes
+        completion = Completion.of(self._imputation(), plan, table, weights, missing)
+        spec = _spec(prior, plan, completion.law)
         intake.require_gates_that_fit(spec, plan)
         gate_map = spec.gate_map
         wide = not groupings and not missing.any() and intake.is_wide(table)
         wide = wide and not spec.joint_gates and not (gate_map and gate_map.shared)
-        counted = table[weights > 0][:, missing] if missing.any() else np.empty((np.count_nonzero(weights), 0))
-        gaps = Gaps.of(np.isnan(counted), tuple(np.array(names, dtype=object)[missing]))
         fits, population = [], None
         for positive in range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_)):
             signs = np.where(codes == positive, 1.0, -1.0)
-            source = Memory(table, signs, weights, recipe, groupings, wide=wide, holes=holes)
+            source = Memory(table, signs, weights, recipe, groupings, wide=wide, holes=completion.holes)
             outcome = inference.run(spec, source)
-            if len(names) <= intake.MOST_JOINT and (population is None or missing.any()):
-                moments = (
-                    source.second_moments()
-                    if outcome.inputs is None
-                    else all_moments(outcome.inputs, inputs, everything)
-                )
-                population = Population.of(moments, Inputs.of(everything, []), model)
-            fits.append(Fit(spec, plan, outcome, self._of_two(positive), population=population, gaps=gaps))
+            if population is None or missing.any():
+                population = completion.population(source, outcome)
+            fits.append(Fit(spec, plan, outcome, self._of_two(positive), population=population, gaps=completion.gaps))
             if outcome.ending is Ending.INTERRUPTED and positive < len(self.classes_) - 1:
                 raise KeyboardInterrupt
         return tuple(fits)

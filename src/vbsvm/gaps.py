@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from vbsvm.arrays import Array, inverse
 from vbsvm.design.plan import Encoded, Plan
-from vbsvm.layout.incomplete import hole_groups
+from vbsvm.layout.incomplete import hole_groups, pattern_keys
 from vbsvm.population import Population
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ class Gaps:
         """Count the patterns of some columns."""
         if not len(names):
             return Gaps(names, np.zeros((1, 0), dtype=bool), np.array([len(missing)]))
-        keys = np.packbits(missing, axis=1)
-        _, first, counts = np.unique(
-            keys.view(np.dtype((np.void, keys.shape[1])))[:, 0], return_index=True, return_counts=True
-        )
+        _, first, counts = np.unique(pattern_keys(missing), return_index=True, return_counts=True)
         order = np.argsort(-counts, kind="stable")
         return Gaps(names, missing[first[order]], counts[order])
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vbsvm import hinge
 from vbsvm.arrays import Array, cholesky, inverse
 from vbsvm.imputation import InputLaw, InputSums
-from vbsvm.layout.base import Effects, Message, Rows
+from vbsvm.layout.base import Effects, Message, PointLaw, Rows
 from vbsvm.layout.dense import LOG_2PI
 from vbsvm.layout.incomplete import HoleGroup, IncompleteRows
 from vbsvm.readings import Reading
@@ -157,7 +157,7 @@ class RowLaws:
             along = np.einsum("rk,rkj->rj", mean, axes)
             p = y[at, None] * along
             q = (y * h)[at, None] * along - np.einsum("rk,rkj->rj", met, axes)
-            w = solve_weights(*(np.ascontiguousarray(x.T) for x in (curvature, p, q)), h[at] ** 2 + v[at])
+            w = solve_weights(curvature.T.copy(), p.T.copy(), q.T.copy(), h[at] ** 2 + v[at])
             shrunk = 1.0 / (1.0 + w[:, None] * curvature)
             moved = (p + w[:, None] * q) * shrunk
             change = np.einsum("rkj,rj->rk", axes, moved)
@@ -230,7 +230,7 @@ def row_stats(rows: IncompleteRows, message: Message, law: InputLaw, resolve: Re
         gram = gram + rows.directions(spread.which, spread.vectors).gram(spread.of_rows)
         squares += spread.vectors.T @ (spread.of_inputs[:, None] * spread.vectors)
     curvature: Any = None
-    if with_curvature and found.spread:
+    if with_curvature and not isinstance(message, PointLaw):
         # With the law of d held, √χ is a norm of (h, Cov(d)^½b, …), and this is its second derivative in E b.
         leaning = rows.leaning(found.values, -y * found.h, found.lean)
         curvature = gram - leaning.gram(w / np.square(found.root))

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, final
 
 import numpy as np
@@ -10,14 +11,16 @@ from sklearn.exceptions import ConvergenceWarning
 
 from vbsvm import intake
 from vbsvm.arrays import Array
+from vbsvm.completion import Completion
 from vbsvm.design import formula as formulas
 from vbsvm.design import frames, syntax
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
 from vbsvm.fit.variational import Ending, Variational
+from vbsvm.imputation import GaussianImputation
 from vbsvm.parameters import require_flag
 from vbsvm.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
 from vbsvm.results import Fit
-from vbsvm.source.memory import Grouping, Memory
+from vbsvm.source.memory import Grouping, Holes, Memory
 from vbsvm.spec import Block, Spec
 
 FIXED = "fixed"
@@ -50,6 +53,10 @@ class Model:
         two levels it is this one against the rest.
     weights : str or array-like, default None
         A column of the data, or one number a row: a weight of k counts as k equal rows.
+    imputation : GaussianImputation, default None
+        The law of the inputs, by which missing values are inferred together with the coefficients. None is
+        ``GaussianImputation()``. A missing input must enter linearly: as itself, a transform such as ``log(x)``, or in
+        products with known ones.
 
     Examples
     --------
@@ -69,22 +76,24 @@ class Model:
         standardize: bool = True,
         positive: Any = None,
         weights: str | ArrayLike | None = None,
+        imputation: GaussianImputation | None = None,
     ) -> None:
         require_flag("Model", standardize=standardize)
         parts = syntax.read(formula, frames.names_of(data), weights if isinstance(weights, str) else None)
         counts = _read_weights(weights, data, parts.outcome)
         kept = None if counts is None or counts.all() else np.flatnonzero(counts)
-        frame = frames.take(data, parts.columns, kept)
+        frame = frames.take(data, parts.columns, kept, may_miss=parts.inputs)
         counts = np.broadcast_to(1.0, len(frame)) if counts is None else counts if kept is None else counts[kept]
         self.formula = parts.text
         self.classes, signs = intake.read_outcome(parts.outcome, frame[parts.outcome], positive)
         intake.require_both_signs(signs, parts.outcome)
         self._reader, encoded = formulas.learn(parts, frame, counts, bool(standardize))
         plan = self._reader.plan
-        self.spec = Spec(tuple(_blocks(self._reader, {} if priors is None else priors)))
+        self._completion = _completion(self._reader, encoded, counts, imputation)
+        self.spec = Spec(tuple(_blocks(self._reader, {} if priors is None else priors)), self._completion.law)
         intake.require_moderate_core(plan)
         intake.require_gates_that_fit(self.spec, plan)
-        self._source = _source(plan, encoded, signs, counts)
+        self._source = _source(plan, encoded, signs, counts, self._completion.holes)
 
     def fit(self, inference: Variational | None = None) -> Fit:
         """Fit the model; ``inference`` is ``Variational()`` unless it is given."""
@@ -94,7 +103,9 @@ class Model:
         outcome = inference.run(self.spec, self._source)
         if outcome.ending is not Ending.CONVERGED:
             warnings.warn(intake.why_not_converged("Model.fit", outcome, inference), ConvergenceWarning, stacklevel=2)
-        fit = Fit(self.spec, self._reader.plan, outcome, self.classes, self._reader)
+        population = self._completion.population(self._source, outcome)
+        gaps = self._completion.gaps
+        fit = Fit(self.spec, self._reader.plan, outcome, self.classes, self._reader, population, gaps)
         if fit.largest_fixed_effect > LARGEST_EFFECT:
             warnings.warn(
                 "Model.fit found a fixed effect that is hardly bounded: the classes are separated by the columns, or "
@@ -135,18 +146,33 @@ def _written(prior: Prior) -> str:
     return f"{type(prior).__name__}({', '.join(settings)})"
 
 
-def _source(plan: Plan, encoded: Encoded, signs: Array, counts: Array) -> Memory:
+def _completion(
+    reader: formulas.Reader, encoded: Encoded, counts: Array, imputation: GaussianImputation | None
+) -> Completion:
+    settings = GaussianImputation() if imputation is None else imputation
+    if not isinstance(settings, GaussianImputation):
+        raise TypeError(f"imputation must be an object such as GaussianImputation(), or None; got {settings!r}.")
+    missing = np.isnan(encoded.table.sum(axis=0))
+    linear = reader.linear
+    links = [(column, linear.variables[k].place) for column, k in linear.links]
+    return Completion.of(
+        settings, reader.plan, encoded.table, counts, missing, reader.mains, links, encoded.multipliers
+    )
+
+
+def _source(plan: Plan, encoded: Encoded, signs: Array, counts: Array, holes: Holes | None) -> Memory:
     """Rows in the order of the largest factor's levels, so that a pass finds what it looks up side by side."""
     table, all_levels = encoded.table, encoded.levels
     if all_levels and (all_levels[-1][1:] < all_levels[-1][:-1]).any():
         order = np.argsort(all_levels[-1], kind="stable")
         table, signs, counts = table.T[:, order].T, signs[order], counts[order]
+        holes = None if holes is None else replace(holes, multipliers=holes.multipliers[order])
         all_levels = tuple(levels[order] for levels in all_levels)
     groupings = tuple(
         Grouping(levels, len(factor.levels), factor.slopes)
         for factor, levels in zip(plan.factors, all_levels, strict=True)
     )
-    return Memory(table, signs, counts, plan.recipe, groupings, plan.n_carried)
+    return Memory(table, signs, counts, plan.recipe, groupings, plan.n_carried, holes=holes)
 
 
 def _fixed_terms(reader: formulas.Reader) -> dict[str, slice]:

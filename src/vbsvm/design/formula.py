@@ -19,6 +19,7 @@ from vbsvm.design import frames
 from vbsvm.design.basis import Spline
 from vbsvm.design.guard import FormulaError, columns_of
 from vbsvm.design.levels import Levels
+from vbsvm.design.linear import STATEFUL, Linear, Variable, fill, gaps_of, reference_of
 from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.recipe import column_ranges, learn_recipe
 from vbsvm.design.syntax import GroupTerm, Parts, SplineTerm
@@ -59,6 +60,20 @@ class Matrix:
     def names(self) -> list[str]:
         """Names of the columns."""
         return [INTERCEPT if name == "Intercept" else name for name in self.spec.column_names]
+
+    @property
+    def factors(self) -> list[tuple[str, ...]]:
+        """Expressions whose product each column is."""
+        found: list[tuple[str, ...]] = [()] * len(self.spec.column_names)
+        for term, place in self.spec.term_slices.items():
+            for column in range(place.start, place.stop):
+                found[column] = tuple(str(factor.expr) for factor in term.factors)
+        return found
+
+    @property
+    def categorical(self) -> list[str]:
+        """Expressions that are categories."""
+        return [str(expression) for expression, (_, state) in self.spec.encoder_state.items() if "categories" in state]
 
     @property
     def has_intercept(self) -> bool:
@@ -103,6 +118,9 @@ class Reader:
     curves: tuple[Curve, ...]
     effects: tuple[Effects, ...]
     carried: tuple[tuple[int, int], ...]
+    hidden: tuple[Matrix, ...]
+    linear: Linear
+    mains: tuple[int, ...]
     plan: Plan
     numeric: frozenset[str]
 
@@ -113,22 +131,28 @@ class Reader:
 
     def read(self, data: Any) -> Encoded:
         """Encode new data: a frame of any kind."""
-        frame = frames.take(data, self.columns)
+        frame = frames.take(data, self.columns, may_miss=self.parts.inputs)
         for name in self.numeric.intersection(self.columns):
-            if frame[name].dtype.kind not in "biuf":
-                raise ValueError(f"Column {name!r} held numbers in fit, and holds {frame[name].iloc[0]!r} now.")
+            known = frame[name].dropna()
+            if known.dtype.kind not in "biuf" and len(known):
+                raise ValueError(f"Column {name!r} held numbers in fit, and holds {known.iloc[0]!r} now.")
+        gaps = gaps_of(frame)
+        frame = self.linear.fill(frame, gaps)
         fixed = self.fixed.encode(frame)[:, int(self.fixed.has_intercept) :]
         values = [curve.values.encode(frame) for curve in self.curves]
         matrices = {k: self.effects[k].matrix.encode(frame) for k, _ in self.carried}
         carried = [matrices[k][:, [j]] for k, j in self.carried]
         levels = (factor.levels.encode(_labels(frame, factor.columns)) for factor in self.plan.factors)
-        table = _table([fixed, *_lines(self.curves, values), *_bends(self.curves, values), *carried])
+        hidden = [matrix.encode(frame) for matrix in self.hidden]
+        table = _table([fixed, *_lines(self.curves, values), *_bends(self.curves, values), *carried, *hidden])
         _require_finite(table, self.plan.names)
-        return Encoded(table, tuple(levels))
+        return Encoded(table, tuple(levels), self.linear.open(table, gaps))
 
 
 def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
     """Learn how the formula's columns are encoded, and encode the data."""
+    gaps = gaps_of(frame)
+    frame = fill(frame, gaps, {name: reference_of(frame[name], name) for name in gaps})
     fixed, F = Matrix.learn(parts.fixed, frame)
     if not fixed.names and not parts.splines and not parts.groups:
         raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")
@@ -163,17 +187,99 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
                 slopes.append(n_fixed + int(intercept) + list(carried).index(key))
         planned.append(FactorPlan(columns, labels, tuple(effect_names), tuple(slopes)))
     pieces += [learned[i][:, [j]] for i, j in carried.values()]
+    factors_of = [
+        *fixed.factors[int(intercept) :],
+        *(() for _ in range(n_fixed - len(fixed.names) + int(intercept))),
+        *(effects[i].matrix.factors[j] for i, j in carried.values()),
+    ]
+    linear, alone = _learn_linear(parts, frame, factors_of, [fixed, *(of_term.matrix for of_term in effects)], gaps)
+    hidden = [Matrix.learn(f"0 + {expression}", frame) for expression in alone]
+    pieces += [values for _, values in hidden]
     table = _table(pieces)
-    names = tuple(names + [name for name, _ in carried])
+    names = tuple(names + [name for name, _ in carried] + alone)
     _require_finite(table, names)
+    linear.fill(frame, gaps)
+    multipliers = linear.open(table, gaps)
 
-    centred = np.array([intercept] * n_fixed + [key[1] for key in carried], dtype=bool)
+    centred = np.array([intercept] * n_fixed + [key[1] for key in carried] + [True] * len(alone), dtype=bool)
     recipe = learn_recipe(table, weights, column_ranges(table, weights), intercept, standardize, centred)
     recipe.scale[n_shown:n_fixed] = 1.0  # a spline has a scale of its own
-    plan = Plan(recipe, names, n_shown, tuple(planned), len(carried))
+    plan = Plan(recipe, names, n_shown, tuple(planned), len(carried) + len(alone))
+    mains = [k for k, factors in enumerate(factors_of[:n_fixed]) if len(factors) == 1]
+    mains += [variable.place for variable in linear.variables if variable.place >= n_fixed]
     numeric = frozenset(name for name in frame.columns if frame[name].dtype.kind in "biuf")
-    reader = Reader(parts, fixed, curves, tuple(effects), tuple(carried.values()), plan, numeric)
-    return reader, Encoded(table, tuple(levels))
+    reader = Reader(
+        parts,
+        fixed,
+        curves,
+        tuple(effects),
+        tuple(carried.values()),
+        tuple(matrix for matrix, _ in hidden),
+        linear,
+        tuple(mains),
+        plan,
+        numeric,
+    )
+    return reader, Encoded(table, tuple(levels), multipliers)
+
+
+def _learn_linear(
+    parts: Parts,
+    frame: "pd.DataFrame",
+    factors_of: list[tuple[str, ...]],
+    matrices: list[Matrix],
+    gaps: dict[str, NDArray[np.bool_]],
+) -> tuple[Linear, list[str]]:
+    """Find the factors that may miss values, and those that need a column of their own for that."""
+    names, expressions = list(frame.columns), list(dict.fromkeys(one for factors in factors_of for one in factors))
+    categorical = {expression for matrix in matrices for expression in matrix.categorical}
+    uses: dict[str, list[str]] = {}
+    for expression in (*expressions, *(f"s({term.expression})" for term in parts.splines)):
+        inner = expression[2:-1] if expression not in expressions else expression
+        for name in columns_of(inner, names):
+            uses.setdefault(name, []).append(expression)
+    variables, alone, reasons = [], [], {}
+    for expression in expressions:
+        columns = tuple(dict.fromkeys(columns_of(expression, names)))
+        places = [k for k, factors in enumerate(factors_of) if factors == (expression,)]
+        reason = _why_not(expression, columns, categorical, uses, len(places))
+        if reason is None and not places:
+            if gaps.keys() & set(columns):
+                places = [len(factors_of) + len(alone)]
+                alone.append(expression)
+            else:
+                reason = f"it was known in fit, and enters by products alone: {expression}."
+        if reason is not None:
+            reasons |= dict.fromkeys(columns, reason)
+            continue
+        links = [k for k, factors in enumerate(factors_of) if expression in factors and k != places[0]]
+        variables.append(Variable(expression, columns, places[0], tuple(links)))
+    for term in parts.splines:
+        reasons |= dict.fromkeys(
+            columns_of(term.expression, names), f"enters by {term}: a missing input must enter linearly."
+        )
+    return Linear(tuple(variables), {name: reference_of(frame[name], name) for name in names}, reasons), alone
+
+
+def _why_not(
+    expression: str, columns: tuple[str, ...], categorical: set[str], uses: dict[str, list[str]], n_places: int
+) -> str | None:
+    """Why a factor may not miss values; None where it may."""
+    function = expression.split("(", maxsplit=1)[0].strip()
+    several = next((uses[name] for name in columns if len(set(uses[name])) > 1), None)
+    if not columns:
+        return "it is a constant."
+    if expression in categorical:
+        return "it is a category: missing categories are not supported. Make them a level of their own."
+    if several is not None:
+        return (
+            f"occurs in several expressions ({', '.join(dict.fromkeys(several))}): a missing input must enter linearly."
+        )
+    if function in STATEFUL:
+        return f"enters by {expression}: write the column itself, which is standardised inside the fit."
+    if n_places > 1:
+        return f"enters by {expression}, which has several columns: a missing input must enter linearly."
+    return None
 
 
 def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", names: list[str]) -> tuple[Curve, Array]:

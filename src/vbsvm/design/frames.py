@@ -1,7 +1,7 @@
 """Frames of any kind become pandas frames with the columns that are used; what is missing is said with its rows."""
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,10 @@ def names_of(data: Any) -> list[str]:
     return names
 
 
-def take(data: Any, columns: Sequence[str], kept: NDArray[np.intp] | None = None) -> "pd.DataFrame":
-    """Give these columns as a pandas frame with rows 0, 1, …; refuse what is missing, and dates.
+def take(
+    data: Any, columns: Sequence[str], kept: NDArray[np.intp] | None = None, may_miss: Container[str] = ()
+) -> "pd.DataFrame":
+    """Give these columns as a pandas frame with rows 0, 1, …; refuse dates, and what is missing where it may not be.
 
     ``kept`` are the rows that count; errors name rows of the data as they were given.
     """
@@ -52,12 +54,12 @@ def take(data: Any, columns: Sequence[str], kept: NDArray[np.intp] | None = None
         if frame[name].dtype.kind in "mM":
             raise ValueError(f"Column {name!r} holds dates or times: turn it into a number, such as days.")
         missing = frame[name].isna().to_numpy()
-        if missing.any():
+        if missing.any() and name not in may_miss:
             rows = np.flatnonzero(missing) if kept is None else kept[missing]
             shown = ", ".join(map(str, rows[:5])) + (f" and {len(rows) - 5} more" if len(rows) > 5 else "")
             raise ValueError(
-                f"Column {name!r} has no value in row{'s' if len(rows) > 1 else ''} {shown}. Missing values are not "
-                "supported yet: leave these rows out, or fill them first."
+                f"Column {name!r} has no value in row{'s' if len(rows) > 1 else ''} {shown}. The outcome, weights "
+                "and groups must be known: leave these rows out."
             )
         frame[name] = _plain(frame[name])
     return frame
@@ -70,12 +72,17 @@ def _plain(column: Any) -> Any:
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
         return column.cat.remove_unused_categories()
-    if dtype.kind == "O" and all(isinstance(value, numbers.Number | Decimal) for value in column):
-        return pd.to_numeric(column.map(float) if isinstance(column.iloc[0], Decimal) else column.infer_objects())
+    known = column.dropna()
+    if dtype.kind == "O" and len(known) and all(isinstance(value, numbers.Number | Decimal) for value in known):
+        if len(known) < len(column) or isinstance(known.iloc[0], Decimal):
+            return column.map(lambda value: np.nan if pd.isna(value) else float(value)).astype(np.float64)
+        return pd.to_numeric(column.infer_objects())
     if pd.api.types.is_string_dtype(dtype):
         return column.astype(object)
     if pd.api.types.is_extension_array_dtype(dtype):
         kinds = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
+        if len(known) < len(column) and dtype.kind in kinds:
+            return column.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
         return column.astype(kinds.get(dtype.kind, object))
     return column
 

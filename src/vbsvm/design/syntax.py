@@ -65,6 +65,12 @@ class Parts:
     groups: tuple[GroupTerm, ...]
     columns: tuple[str, ...]
 
+    @property
+    def inputs(self) -> frozenset[str]:
+        """Columns that are neither the outcome nor groups: they may miss values."""
+        groups = {name for term in self.groups for name in term.columns}
+        return frozenset(self.columns) - groups - {self.outcome}
+
 
 def read(formula: str, data_columns: list[str], weights: str | None = None) -> Parts:
     """Split a formula into its parts and check every one of them against the columns and the list.

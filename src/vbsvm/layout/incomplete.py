@@ -60,15 +60,18 @@ class HoleGroup:
         return self.rows[:, None], self.patterns[self.pattern_of]
 
 
+def pattern_keys(missing: NDArray[np.bool_]) -> NDArray[Any]:
+    """One value for each row, equal where patterns are."""
+    keys = np.ascontiguousarray(np.packbits(missing, axis=1))
+    return keys.view(np.dtype((np.void, keys.shape[1])))[:, 0]
+
+
 def hole_groups(missing: NDArray[np.bool_]) -> tuple[HoleGroup, ...]:
     """Sort rows by the number of variables that they miss, and number the patterns."""
     counts, groups = missing.sum(axis=1), []
     for k in np.unique(counts[counts > 0]):
         rows = np.flatnonzero(counts == k)
-        keys = np.packbits(missing[rows], axis=1)
-        _, first, pattern_of = np.unique(
-            keys.view(np.dtype((np.void, keys.shape[1])))[:, 0], return_index=True, return_inverse=True
-        )
+        _, first, pattern_of = np.unique(pattern_keys(missing[rows]), return_index=True, return_inverse=True)
         patterns = np.nonzero(missing[rows[first]])[1].reshape(-1, k)
         groups.append(HoleGroup(rows, patterns, pattern_of))
     return tuple(groups)

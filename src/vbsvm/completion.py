@@ -1,0 +1,90 @@
+"""Missing inputs of one fit: which columns have a law, given what; and afterwards the law that predictions go by."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm import intake
+from vbsvm.arrays import Array
+from vbsvm.design.plan import Plan
+from vbsvm.fit.variational import Outcome
+from vbsvm.gaps import Gaps
+from vbsvm.imputation import GaussianImputation, InputModel
+from vbsvm.layout.incomplete import Inputs
+from vbsvm.population import Population, all_moments
+from vbsvm.source.memory import Holes, Memory
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Completion:
+    """How the missing inputs of a fit are treated."""
+
+    model: InputModel
+    everything: Inputs
+    holes: Holes | None
+    gaps: Gaps
+
+    @staticmethod
+    def of(
+        settings: GaussianImputation,
+        plan: Plan,
+        table: NDArray[np.floating],
+        weights: Array,
+        missing: NDArray[np.bool_],
+        mains: Sequence[int] | None = None,
+        links: Sequence[tuple[int, int]] = (),
+        multipliers: Array | None = None,
+    ) -> "Completion":
+        """Decide from the columns of the table that have holes.
+
+        ``mains`` are the columns that are inputs themselves, by default all; ``links`` (column, input) are products of
+        one of these inputs and known things, with their ``multipliers`` (rows × links).
+        """
+        first, n_table = int(plan.recipe.intercept), len(plan.names)
+        inputs = np.arange(n_table) if mains is None else np.asarray(mains, dtype=np.intp)
+        place = {int(column): k for k, column in enumerate(inputs)}
+        columns = np.array([column for column, _ in links], dtype=np.intp)
+        feeds = np.array([place[of] for _, of in links], dtype=np.intp)
+        everything = Inputs(inputs + first, np.empty(0, dtype=np.intp), columns + first, feeds)
+        chosen = inputs if settings.joint else inputs[missing[inputs]]
+        given = np.flatnonzero(~missing[: n_table - plan.n_carried])
+        of_chosen = [j for j, (_, of) in enumerate(links) if missing[of]]
+        number = {int(column): k for k, column in enumerate(chosen)}
+        law = Inputs(
+            chosen + first,
+            np.empty(0, dtype=np.intp) if settings.joint else given + first,
+            columns[of_chosen] + first,
+            np.array([number[links[j][1]] for j in of_chosen], dtype=np.intp),
+        )
+        model, holes = InputModel(settings, law, len(inputs)), None
+        names = tuple(plan.names[k] for k in inputs[missing[inputs]])
+        if missing.any():
+            intake.require_moderate_holes(settings, len(inputs), len(names))
+            adding = np.empty((len(table), 0)) if multipliers is None else multipliers[:, of_chosen]
+            holes = Holes(law, adding, settings.shift_of([plan.names[k] for k in chosen]))
+        counted = weights > 0
+        holey = (
+            np.isnan(table[counted][:, inputs[missing[inputs]]]) if names else np.zeros((int(counted.sum()), 0), bool)
+        )
+        return Completion(model, everything, holes, Gaps.of(holey, names))
+
+    @property
+    def law(self) -> InputModel | None:
+        """The part of the model that speaks of the inputs; None where nothing is missing."""
+        return None if self.holes is None else self.model
+
+    def population(self, source: Memory, outcome: Outcome) -> Population | None:
+        """Mean and covariance of all inputs, where there are not too many."""
+        columns = self.everything.variables
+        if source.recipe.n_columns > intake.MOST_JOINT:
+            return None
+        if outcome.inputs is not None:
+            moments = all_moments(outcome.inputs, self.model.inputs, columns)
+        else:
+            chosen = np.concatenate([[0], columns - int(source.recipe.intercept) + 1])
+            moments = source.second_moments()[np.ix_(chosen, chosen)]
+        return Population.of(moments, self.everything, self.model)

@@ -1,0 +1,113 @@
+"""Inputs that enter a formula linearly, so that they may be missing.
+
+A numeric factor of a formula, such as log(chol), may miss values where its column of the design is the factor itself or
+a product of it and known factors. What a unit of it adds to such a product is read off by evaluating the formula at a
+reference value: the product there, divided by the factor there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.arrays import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Their state would be learned from values that are missing.
+STATEFUL = ("center", "scale", "standardize")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """A numeric factor: its expression, the data's columns in it, and its own column in the table.
+
+    ``links`` are the other columns of the table that it multiplies.
+    """
+
+    expression: str
+    columns: tuple[str, ...]
+    place: int
+    links: tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """All factors that may miss values, values of reference for the data's columns, and why others may not."""
+
+    variables: tuple[Variable, ...]
+    reference: dict[str, float]
+    reasons: dict[str, str]
+
+    @property
+    def links(self) -> list[tuple[int, int]]:
+        """Column of the table and number of the variable, for every product that a variable is a factor of."""
+        return [(column, k) for k, variable in enumerate(self.variables) for column in variable.links]
+
+    def fill(self, frame: "pd.DataFrame", gaps: dict[str, NDArray[np.bool_]]) -> "pd.DataFrame":
+        """The frame with reference values in its gaps; refuse gaps in columns that do not enter linearly."""
+        for name, missing in gaps.items():
+            if name in self.reasons:
+                row = int(np.argmax(missing))
+                raise ValueError(f"Column {name!r} has no value in row {row}, and {self.reasons[name]}")
+        return fill(frame, gaps, self.reference)
+
+    def open(self, table: Array, gaps: dict[str, NDArray[np.bool_]]) -> Array | None:
+        """Write NaN into the table wherever a variable is missing; give the multipliers, rows × links.
+
+        None where nothing is missing. The table was encoded with reference values in the gaps.
+        """
+        if not gaps:
+            return None
+        missing = [_any([gaps.get(name) for name in variable.columns]) for variable in self.variables]
+        multipliers = np.zeros((len(table), len(self.links)))
+        opened: dict[int, NDArray[np.bool_]] = {}
+        for j, (column, k) in enumerate(self.links):
+            if (here := missing[k]) is not None:
+                if column in opened and (both := opened[column] & here).any():
+                    raise ValueError(
+                        f"Row {int(np.argmax(both))} misses both factors of an interaction with "
+                        f"{self.variables[k].expression}: their product is not normal. Leave such rows out."
+                    )
+                opened[column] = opened.get(column, False) | here
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    multipliers[here, j] = table[here, column] / table[here, self.variables[k].place]
+        for column, here in opened.items():
+            table[here, column] = np.nan
+        for variable, here in zip(self.variables, missing, strict=True):
+            if here is not None:
+                table[here, variable.place] = np.nan
+        return multipliers
+
+
+def gaps_of(frame: "pd.DataFrame") -> dict[str, NDArray[np.bool_]]:
+    """Rows of each column without a value."""
+    found = {str(name): frame[name].isna().to_numpy() for name in frame.columns}
+    return {name: missing for name, missing in found.items() if missing.any()}
+
+
+def fill(frame: "pd.DataFrame", gaps: dict[str, NDArray[np.bool_]], reference: dict[str, Any]) -> "pd.DataFrame":
+    """The frame with these values in its gaps."""
+    if not gaps:
+        return frame
+    return frame.assign(**{name: frame[name].where(~missing, reference[name]) for name, missing in gaps.items()})
+
+
+def reference_of(column: Any, name: str) -> Any:
+    """A value of the column to evaluate formulas at: the one furthest from 0, or the first label."""
+    known = column.dropna()
+    if not len(known):
+        raise ValueError(f"Column {name!r} has no value in any row: there is nothing to learn from. Drop it.")
+    if column.dtype.kind not in "biuf":
+        return known.iloc[0]
+    return known.iloc[int(np.abs(known.to_numpy(dtype=float)).argmax())]
+
+
+def _any(masks: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | None:
+    found = [mask for mask in masks if mask is not None]
+    return np.logical_or.reduce(found) if found else None

@@ -1,0 +1,532 @@
+"""Missing inputs: the paper's Algorithm 5, every update, reductions, structure, prediction."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_iris
+
+from models import spec_of
+from reference import algorithm_5, simulate
+from vbsvm import (
+    GaussianImputation,
+    LaplaceZero,
+    Model,
+    Normal,
+    Ridge,
+    Shift,
+    Variational,
+    VBSVC,
+    bound,
+    missing,
+    sweep,
+)
+from vbsvm.design.recipe import Recipe
+from vbsvm.imputation import InputModel
+from vbsvm.layout.incomplete import Inputs
+from vbsvm.readings import expect
+from vbsvm.source.memory import Grouping, Holes, Memory
+from vbsvm.spec import Block, Spec
+
+TIGHT = Variational(tol=1e-11)
+
+
+def correlated(n, d, seed, share=0.25):
+    """Standardised correlated inputs with holes, and labels ±1."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) @ (np.eye(d) + 0.5 * np.tri(d, k=-1))
+    y = np.where(X @ rng.normal(size=d) + rng.logistic(size=n) > 0, 1.0, -1.0)
+    X[rng.random(X.shape) < share] = np.nan
+    return (X - np.nanmean(X, axis=0)) / np.nanstd(X, axis=0), y
+
+
+def incomplete_model(X, y, s=None, prior=None, **imputation):
+    """Spec and source of an array with NaN, as it is."""
+    settings, d = GaussianImputation(**imputation), X.shape[1]
+    holes = np.isnan(X).any(axis=0)
+    columns = 1 + np.arange(d)
+    inputs = Inputs.of(columns, []) if settings.joint else Inputs.of(columns[holes], columns[~holes])
+    spec = replace(spec_of(d, prior), inputs=InputModel(settings, inputs, d))
+    s = np.ones(len(y)) if s is None else s
+    holes = Holes(inputs, np.empty((len(y), 0)), np.zeros(len(inputs.variables)))
+    return spec, Memory(X, y, s, Recipe(np.zeros(d), np.ones(d), True), holes=holes)
+
+
+class TestThePaper:
+    @pytest.mark.parametrize(("seed", "share", "nu"), [(0, 0.25, None), (1, 0.6, None), (2, 0.2, 2.5)])
+    def test_the_joint_law_ends_where_a_plain_transcription_ends(self, seed, share, nu):
+        X, y = correlated(60, 4, seed, share)
+        mu, filled, _, mean, T, bounds = algorithm_5(X, y, nu=nu)
+        clf = VBSVC(imputation=GaussianImputation(joint=True, nu=nu), inference=TIGHT).fit(X, y)
+        np.testing.assert_allclose(np.r_[clf.intercept_, clf.coef_[0]], mu, atol=2e-5)
+        assert clf.elbo_ == pytest.approx(bounds[-1], abs=1e-8)
+        np.testing.assert_allclose(clf.imputation_mean_[0], mean, atol=1e-6)
+        np.testing.assert_allclose(clf.imputation_cov_[0], np.linalg.inv(T), atol=1e-5)
+
+    def test_the_conditional_law_has_the_same_fixed_point(self):
+        X, y = correlated(80, 4, seed=3)
+        X[:, 1] = np.where(np.isnan(X[:, 1]), 0.3, X[:, 1])  # one complete column
+        one, other = (
+            VBSVC(imputation=GaussianImputation(joint=joint), inference=TIGHT).fit(X, y) for joint in (True, False)
+        )
+        np.testing.assert_allclose(one.coef_, other.coef_, atol=1e-6)
+        np.testing.assert_allclose(one.coef_std_, other.coef_std_, atol=1e-6)
+        np.testing.assert_allclose(one.impute(X)[0], other.impute(X)[0], atol=1e-5)
+        tight = VBSVC(imputation=GaussianImputation(joint=True, variance=1.0), inference=TIGHT).fit(X, y)
+        assert np.abs(tight.coef_ - other.coef_).max() > 1e-5  # the mean's prior is a prior
+
+    def test_sweeps_without_acceleration_end_there_too(self):
+        X, y = correlated(50, 3, seed=5)
+        plain = VBSVC(inference=Variational(accelerate=False, tol=1e-12, max_iter=5000)).fit(X, y)
+        quick = VBSVC(inference=TIGHT).fit(X, y)
+        assert quick.elbo_ == pytest.approx(plain.elbo_, abs=1e-8)
+        assert (np.diff(plain.elbo_trace_[0]) > -1e-9).all()
+        assert quick.n_iter_ < plain.n_iter_ / 2
+
+
+@st.composite
+def problems(draw):
+    """Rows with none, some or all inputs missing; weights; both laws."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, d = draw(st.integers(3, 30)), draw(st.integers(1, 5))
+    X = rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
+    y = np.where(X @ rng.normal(size=d) + rng.normal(size=n) > 0, 1.0, -1.0)
+    X[rng.random(X.shape) < draw(st.sampled_from([0.1, 0.5, 0.9]))] = np.nan
+    X[rng.integers(n)] = np.nan
+    X[0] = rng.normal(size=d)
+    s = draw(st.sampled_from([np.ones(n), rng.integers(1, 4, size=n).astype(float), rng.gamma(0.5, size=n) + 1e-3]))
+    prior = draw(st.sampled_from([Ridge(), Normal(2.0)]))
+    return incomplete_model(X, y, s, prior, joint=draw(st.booleans()), variance=100.0)
+
+
+def rises_of_single_updates(spec, source, n_sweeps=4):
+    """Rise of the bound by each update of some sweeps, the others held; that of the rows included."""
+    state, rises = spec.start(), []
+    state, _ = sweep.sweep(spec, state, source, expect)
+    for _ in range(n_sweeps):
+        stats = sweep.pass_rows(state, source, expect)
+
+        def total(state, stats=stats):
+            return bound.total(spec, state, bound.held_row_term(state, stats), stats.inputs)
+
+        before = total(state)
+        assert bound.total(spec, state, stats.row_bound, stats.inputs) == pytest.approx(before, rel=1e-9, abs=1e-9)
+        for update in (
+            lambda state, stats: sweep.update_coefficients(spec, state, stats, expect),
+            lambda state, stats: sweep.update_priors(spec, state, expect),
+            lambda state, stats: sweep.update_inputs(spec, state, stats, expect),
+        ):
+            state = update(state, stats)
+            rises.append((total(state) - before) / (1 + abs(before)))
+            before = total(state)
+        fresh = sweep.pass_rows(state, source, expect)
+        rises.append((bound.total(spec, state, fresh.row_bound, fresh.inputs) - before) / (1 + abs(before)))
+    return np.array(rises)
+
+
+@settings(max_examples=80, deadline=None)
+@given(problems())
+def test_every_single_update_raises_the_bound(problem):
+    # Rounding of the determinants of nearly singular covariances (a column that is hardly ever known).
+    assert rises_of_single_updates(*problem).min() > -1e-10
+
+
+@pytest.mark.parametrize("mistake", ["weights", "regression", "covariance"])
+def test_a_planted_mistake_is_seen_by_that_test(mistake, monkeypatch):
+    X, y = correlated(40, 3, seed=0)
+    problem = incomplete_model(X, y)
+    assert rises_of_single_updates(*problem, n_sweeps=30).min() > -1e-10
+    if mistake == "weights":
+        right = missing.solve_weights
+        monkeypatch.setattr(missing, "solve_weights", lambda *a: 1.3 * right(*a))
+    else:
+        right_update = InputModel._update_regression
+        wrong = {"linear": 0.9} if mistake == "regression" else {"squares": 0.9}
+
+        def update(self, sums, resolve):
+            changed = {name: factor * getattr(sums, name) for name, factor in wrong.items()}
+            return right_update(self, replace(sums, **changed), resolve)
+
+        monkeypatch.setattr(InputModel, "_update_regression", update)
+    assert rises_of_single_updates(*problem, n_sweeps=30).min() < -1e-9
+
+
+class TestRows:
+    def test_the_weight_of_a_row_is_the_fixed_point_of_alternating(self):
+        rng = np.random.default_rng(0)
+        for _ in range(100):
+            k = int(rng.integers(1, 5))
+            size = 10.0 ** rng.uniform(-2, 3)
+            curvature, p, q = rng.gamma(0.5, size=k) * size, rng.normal(size=k) * size, rng.normal(size=k) * size
+            # χ must be an expectation of a square: (1 − δ·b)² + … with E b bᵀ = diag λ and E b = q, p = ±q, |q| < √λ.
+            q = np.sqrt(curvature) * rng.uniform(-1, 1, size=k) / np.sqrt(k)
+            p, slack = q.copy(), 1.0 + rng.gamma(1.0)
+            w = 1.0
+            for _ in range(20_000):
+                shrunk = 1 / (1 + w * curvature)
+                moved = (p + w * q) * shrunk
+                w = (slack - 2 * moved @ q + curvature @ (moved**2 + shrunk)) ** -0.5
+            found = missing.solve_weights(curvature[:, None], p[:, None], q[:, None], np.array([slack]))
+            assert found[0] == pytest.approx(w, rel=1e-9)
+
+    def test_permuting_rows_and_columns_changes_nothing(self):
+        X, y = correlated(70, 4, seed=7)
+        rng = np.random.default_rng(0)
+        rows, columns = rng.permutation(70), rng.permutation(4)
+        one = VBSVC(inference=TIGHT).fit(X, y)
+        other = VBSVC(inference=TIGHT).fit(X[rows][:, columns], y[rows])
+        np.testing.assert_allclose(one.coef_[:, columns], other.coef_, atol=1e-6)
+        assert one.elbo_ == pytest.approx(other.elbo_, abs=1e-8)
+
+    def test_weights_are_repetition(self):
+        X, y = correlated(60, 3, seed=8)
+        s = np.random.default_rng(1).integers(0, 4, size=60)
+        one = VBSVC(inference=TIGHT).fit(X, y, sample_weight=s)
+        other = VBSVC(inference=TIGHT).fit(np.repeat(X, s, axis=0), np.repeat(y, s))
+        np.testing.assert_allclose(one.coef_, other.coef_, atol=1e-6)
+        assert one.elbo_ == pytest.approx(other.elbo_, abs=1e-7)
+
+    def test_blocks_threads_and_chunks_change_nothing(self, monkeypatch):
+        X, y = correlated(400, 3, seed=9)
+        whole = VBSVC(inference=TIGHT).fit(X, y)
+        monkeypatch.setattr("vbsvm.source.memory.block_rows", lambda n_columns: 37)
+        parts = VBSVC(inference=TIGHT).fit(X, y)
+        np.testing.assert_allclose(whole.coef_, parts.coef_, atol=1e-7)
+        assert whole.elbo_ == pytest.approx(parts.elbo_, abs=1e-8)
+
+    def test_without_holes_it_is_algorithm_2(self):
+        X, y = simulate(50, 3, seed=0)
+        spec, source = incomplete_model(X, y, joint=False)
+        clf = VBSVC(inference=TIGHT).fit(X, y)
+        assert clf.fit_[0].spec.inputs is None
+        open_to_holes = Inputs.of([3], [1, 2])  # a column that might have had some
+        spec = replace(spec, inputs=InputModel(GaussianImputation(), open_to_holes, 3))
+        source = replace(source, holes=Holes(open_to_holes, np.empty((50, 0)), np.zeros(1)))
+        outcome = TIGHT.run(spec, source)
+        np.testing.assert_allclose(outcome.state.coefficients.mean[1:], clf.coef_[0], atol=1e-7)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(3)
+    n = 80
+    X = rng.normal(size=(n, 3))
+    X[:, 2] += 0.6 * X[:, 0]
+    one, two = rng.integers(0, 5, size=n), rng.integers(0, 3, size=n)
+    y = np.where(X @ [1, -1, 0.5] + rng.normal(size=5)[one] * X[:, 2] + rng.logistic(size=n) > 0, 1.0, -1.0)
+    X[rng.random((n, 3)) < [0, 0.3, 0.3]] = np.nan
+    return X, y, one, two
+
+
+class TestStructure:
+    """Missing inputs that random slopes multiply: the arrow equals a dense design with the slopes written out."""
+
+    @pytest.mark.parametrize("gated", [False, True])
+    def test_arrow_equals_dense(self, data, gated):
+        X, y, one, two = data
+        n = len(y)
+        prior = LaplaceZero(rho=0.4, restarts=0) if gated else Ridge()
+        fixed = [
+            Block("intercept", (slice(0, 1),), Normal(1e8)),
+            Block("inputs", (slice(1, 4),), prior, prior.gate_of(["a", "b", "c"])),
+        ]
+        # Effects: two: intercepts (3 levels); one: intercept and slope of the last column (5 levels).
+        own = Block("two", (slice(4, 7),), Ridge())
+        slopes = Block("one", (slice(7, 17),), Ridge())
+        inputs = Inputs.of([2, 3], [1])
+        law = InputModel(GaussianImputation(), inputs, 3)
+        arrow = Memory(
+            X, y, np.ones(n), Recipe(np.zeros(3), np.ones(3), True),
+            (Grouping(two, 3, (0,)), Grouping(one, 5, (0, 3))), holes=Holes(inputs, np.empty((n, 0)), np.zeros(2)),
+        )  # fmt: skip
+        spec = Spec((*fixed, own, slopes), law)
+
+        level = np.eye(5)[one]
+        written = np.zeros((n, 10))
+        written[:, 0::2], written[:, 1::2] = level, level * X[:, [2]]
+        written[:, 1::2] = np.where((level == 0), 0.0, written[:, 1::2])
+        dense_X = np.column_stack([X, np.eye(3)[two], written])
+        links = [6 + 2 * g + 1 for g in range(5)]
+        opened = Inputs.of([2, 3], [1], [1 + column for column in links], [1] * 5)
+        holes = Holes(opened, level.copy(), np.zeros(2))
+        dense = Memory(dense_X, y, np.ones(n), Recipe(np.zeros(16), np.ones(16), True), holes=holes)
+        twin = Spec((*fixed, own, slopes), InputModel(GaussianImputation(), opened, 3))
+        one_state, other_state = spec.start(), twin.start()
+        for _ in range(6):
+            one_state, one_stats = sweep.sweep(spec, one_state, arrow, expect)
+            other_state, other_stats = sweep.sweep(twin, other_state, dense, expect)
+            assert one_stats.row_bound == pytest.approx(other_stats.row_bound, rel=1e-10)
+            np.testing.assert_allclose(one_state.coefficients.mean, other_state.coefficients.mean, rtol=1e-8, atol=1e-9)
+            np.testing.assert_allclose(one_state.inputs.coefficients, other_state.inputs.coefficients, atol=1e-9)
+        one_curved = sweep.pass_rows(one_state, arrow, expect, with_curvature=True).curvature
+        other_curved = sweep.pass_rows(other_state, dense, expect, with_curvature=True).curvature
+        v = np.random.default_rng(0).normal(size=17)
+        np.testing.assert_allclose(one_curved.times(v), other_curved.times(v), rtol=1e-8)
+
+    def test_the_curvature_is_the_second_derivative_with_the_missing_laws_held(self):
+        X, y = correlated(30, 2, seed=2)
+        spec, source = incomplete_model(X, y)
+        state = Variational(tol=1e-3).run(spec, source).state
+        stats = sweep.pass_rows(state, source, expect, with_curvature=True)
+        v = np.array([0.3, -0.5, 0.8])
+
+        def gradient(step):
+            moved = replace(state, coefficients=state.coefficients.at(state.coefficients.mean + step * v))
+            found = sweep.pass_rows(moved, source, expect)
+            return found.cross - found.gram.matrix @ moved.coefficients.mean
+
+        change = -(gradient(1e-5) - gradient(-1e-5)) / 2e-5
+        held, plain = v @ stats.curvature.times(v), v @ stats.gram.times(v)
+        # The missing values follow the coefficients, which lowers the curvature further, if little.
+        assert 0 < v @ change <= held < 0.9 * plain
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = correlated(200, 4, seed=11, share=0.15)
+    return VBSVC().fit(X, y), X, y
+
+
+class TestPrediction:
+    def test_means_and_variances_are_those_of_monte_carlo(self, fitted):
+        clf, _, _ = fitted
+        x = np.array([0.4, np.nan, -1.2, np.nan])
+        mean, cov = clf.imputation_mean_[0], clf.imputation_cov_[0]
+        known, lost = [0, 2], [1, 3]
+        gain = cov[np.ix_(lost, known)] @ np.linalg.inv(cov[np.ix_(known, known)])
+        expected = mean[lost] + gain @ (x[known] - mean[known])
+        spread = cov[np.ix_(lost, lost)] - gain @ cov[np.ix_(known, lost)]
+        filled, deviations = clf.impute(x[None])
+        np.testing.assert_allclose(filled.to_numpy()[0, lost], expected, rtol=1e-9)
+        np.testing.assert_allclose(
+            deviations.to_numpy()[0], [0, spread[0, 0] ** 0.5, 0, spread[1, 1] ** 0.5], rtol=1e-9
+        )
+        rng = np.random.default_rng(0)
+        draws = np.tile(x, (200_000, 1))
+        draws[:, lost] = rng.multivariate_normal(expected, spread, size=200_000)
+        fit = clf.fit_[0]
+        law = fit.outcome.state.coefficients
+        theta = law.mean + rng.normal(size=(200_000, 5)) @ law.root.T
+        scale, centre = fit.plan.recipe.scale, fit.plan.recipe.centre
+        scores = theta[:, 0] + np.einsum("ij,ij->i", theta[:, 1:], (draws - centre) / scale)
+        from vbsvm.design.plan import Encoded
+
+        mean_score, sd = fit.decision_function(Encoded(x[None]), return_std=True)
+        assert mean_score[0] == pytest.approx(scores.mean(), abs=4 * scores.std() / 200_000**0.5)
+        assert sd[0] == pytest.approx(scores.std(), rel=0.01)
+        probability = clf.predict_proba(x[None])[0, 1]
+        plain = law.mean[0] + (draws - centre) / scale @ law.mean[1:]
+        odds = np.exp(-2 * (plain + np.clip(plain, -1, 1)))
+        assert probability == pytest.approx((1 / (1 + odds)).mean(), abs=0.005)
+
+    def test_a_row_without_any_value_gets_the_prior_prediction(self, fitted):
+        clf, X, _ = fitted
+        nothing = np.full((1, 4), np.nan)
+        expected = clf.intercept_[0] + clf.coef_[0] @ clf.imputation_mean_[0]
+        assert clf.decision_function(nothing)[0] == pytest.approx(expected, abs=1e-9)
+        one, complete = clf.predict_proba(nothing)[0], clf.predict_proba(clf.imputation_mean_)[0]
+        assert abs(one[1] - 0.5) < abs(complete[1] - 0.5)  # less sure
+        assert (clf.predict_proba(X).argmax(axis=1) == (clf.predict(X) == 1)).all()
+
+    def test_holes_in_columns_that_were_complete_in_fit(self):
+        X, y = simulate(300, 3, seed=1)
+        X[:, 2] = 0.8 * X[:, 0] + 0.6 * X[:, 2]
+        clf = VBSVC().fit(X, y)
+        row = X[:1].copy()
+        row[0, 2] = np.nan
+        regression = np.linalg.lstsq(np.column_stack([np.ones(300), X[:, :2]]), X[:, 2], rcond=None)[0]
+        expected = regression @ [1, *X[0, :2]]
+        assert clf.impute(row)[0].iloc[0, 2] == pytest.approx(expected, abs=1e-3)
+        filled = np.array([[*X[0, :2], clf.impute(row)[0].iloc[0, 2]]])
+        assert clf.decision_function(row)[0] == pytest.approx(clf.decision_function(filled)[0], abs=1e-9)
+
+    def test_several_classes_groups_selection_and_class_weights_go_with_holes(self):
+        X, y = load_iris(return_X_y=True, as_frame=True)
+        rng = np.random.default_rng(0)
+        X = X.mask(rng.random(X.shape) < 0.2)
+        clf = VBSVC(prior=LaplaceZero(rho=0.5, restarts=0), class_weight="balanced").fit(X, y)
+        assert clf.score(X, y) > 0.85
+        assert clf.imputation_mean_.shape == (3, 4)
+        assert (clf.predict_proba(X).argmax(axis=1) == clf.predict(X)).all()
+        grouped = VBSVC(group="g").fit(X.assign(g=np.arange(150) % 7), y)
+        assert grouped.score(X.assign(g=np.arange(150) % 7), y) > 0.85
+
+    def test_the_summary_counts_patterns(self, fitted):
+        clf, X, _ = fitted
+        table = clf.missing_summary()
+        assert table["rows"].sum() == 200
+        assert table["rows"].is_monotonic_decreasing
+        missing_rows = np.isnan(X)
+        assert table.attrs["missing"] == {f"x{j}": int(missing_rows[:, j].sum()) for j in range(4)}
+        alone = table[table["x0"] & ~table["x1"] & ~table["x2"] & ~table["x3"]]
+        assert alone["rows"].item() == (missing_rows == [True, False, False, False]).all(axis=1).sum()
+
+
+@pytest.fixture(scope="module")
+def frame():
+    rng = np.random.default_rng(5)
+    n = 400
+    age, dose = rng.normal(50, 10, size=n), rng.gamma(4.0, size=n)
+    bmi = 20 + 0.1 * age + rng.normal(size=n)
+    arm = rng.choice(["a", "b", "c"], size=n)
+    clinic = rng.integers(0, 12, size=n)
+    score = 0.05 * (age - 50) + (bmi - 25) * np.where(arm == "b", 1.0, 0.3) + rng.normal(size=12)[clinic]
+    y = np.where(score + rng.logistic(size=n) > 0, "ill", "well")
+    frame = pd.DataFrame({"y": y, "age": age, "dose": dose, "bmi": bmi, "arm": arm, "clinic": clinic})
+    frame.loc[rng.random(n) < 0.3, "bmi"] = np.nan
+    frame.loc[rng.random(n) < 0.2, "dose"] = np.nan
+    return frame
+
+
+class TestFormula:
+    def test_columns_are_those_of_the_estimator(self, frame):
+        fit = Model("y ~ age + bmi + log(dose)", frame, {"fixed": Ridge()}).fit(TIGHT)
+        X = frame[["age", "bmi"]].assign(dose=np.log(frame["dose"]))
+        clf = VBSVC(inference=TIGHT).fit(X, frame["y"])
+        np.testing.assert_allclose(fit.coef, clf.coef_[0], rtol=1e-4)
+        assert fit.elbo == pytest.approx(clf.elbo_, abs=1e-7)
+        np.testing.assert_allclose(fit.decision_function(frame), clf.decision_function(X), atol=1e-5)
+
+    def test_interactions_slopes_and_crossed_groups(self, frame):
+        frame = frame.assign(ward=np.arange(400) % 5)
+        fit = Model("y ~ arm * bmi + age + (1 + bmi | clinic) + (1 | ward)", frame).fit()
+        assert fit.converged
+        assert np.isfinite(fit.decision_function(frame, return_std=True)).all()
+        assert fit.summary().loc["arm[T.b]:bmi", "coefficient"] != 0
+        assert (fit.predict(frame) == frame["y"]).mean() > 0.7
+
+    def test_an_interaction_is_what_it_is_at_any_reference(self, frame, monkeypatch):
+        formula = "y ~ age * bmi + arm"
+        one = Model(formula, frame).fit(TIGHT)
+        from vbsvm.design import formula as formulas
+
+        monkeypatch.setattr(formulas, "reference_of", lambda column, name: column.dropna().iloc[3])
+        other = Model(formula, frame).fit(TIGHT)
+        assert one.elbo == pytest.approx(other.elbo, abs=1e-8)
+        np.testing.assert_allclose(one.coef, other.coef, rtol=1e-5)
+
+    def test_an_input_that_enters_by_a_product_alone(self, frame):
+        fit = Model("y ~ age + age:bmi", frame).fit()
+        assert np.isfinite(fit.decision_function(frame)).all()
+        assert fit.imputation_mean.shape == (2,)
+        assert fit.imputation_mean[1] == pytest.approx(frame["bmi"].mean(), abs=0.3)
+
+    @pytest.mark.parametrize(
+        ("formula", "message"),
+        [
+            ("y ~ s(bmi)", r"'bmi' has no value in row \d+, and enters by s\(bmi\)"),
+            ("y ~ bmi + log(bmi)", r"occurs in several expressions \(bmi, log\(bmi\)\)"),
+            ("y ~ poly(bmi, 2)", "must enter linearly|can't be applied"),
+            ("y ~ scale(bmi)", "write the column itself"),
+            ("y ~ bmi * dose", "misses both factors"),
+            ("y ~ age + (1 | bmi)", "'bmi' has no value in rows .* groups must be known"),
+        ],
+    )
+    def test_what_is_not_linear_is_refused_in_words(self, frame, formula, message):
+        with pytest.raises(ValueError, match=message):
+            Model(formula, frame)
+
+    def test_predictions_with_holes_where_there_were_none(self, frame):
+        complete = frame.dropna()
+        fit = Model("y ~ age + bmi * arm + log(dose)", complete).fit()
+        rows = complete.head(3).assign(bmi=[np.nan, 24.0, np.nan], dose=[1.0, np.nan, np.nan])
+        scores, sd = fit.decision_function(rows, return_std=True)
+        known = fit.decision_function(complete.head(3), return_std=True)[1]
+        assert np.isfinite(scores).all()
+        assert (sd > known).all()
+        with pytest.raises(ValueError, match="'arm' has no value in row 0"):
+            fit.predict(complete.head(2).assign(arm=[None, "a"]))
+
+    def test_nullable_and_object_columns(self, frame):
+        fit = Model("y ~ age + bmi", frame).fit()
+        for column in (frame["bmi"].astype("Float64"), frame["bmi"].astype(object).where(frame["bmi"].notna(), None)):
+            other = Model("y ~ age + bmi", frame.assign(bmi=column)).fit()
+            assert other.elbo == pytest.approx(fit.elbo, abs=1e-9)
+
+
+class TestShift:
+    def test_shifted_values_enter_the_score_and_not_the_law_of_the_inputs(self):
+        X, y = correlated(200, 3, seed=4)
+        none, plain = (VBSVC(imputation=GaussianImputation(mechanism=Shift(by))).fit(X, y) for by in (0.0, {"x1": 0.0}))
+        assert none.elbo_ == plain.elbo_ == VBSVC().fit(X, y).elbo_
+        moved = VBSVC(imputation=GaussianImputation(mechanism=Shift({"x1": 1.0}))).fit(X, y)
+        assert np.abs(moved.coef_ - plain.coef_).max() > 0.01
+        assert moved.imputation_mean_[0] == pytest.approx(plain.imputation_mean_[0], abs=0.3)  # not by 1
+
+    def test_it_is_refused_for_columns_that_miss_nothing(self):
+        X, y = correlated(50, 3, seed=4)
+        X[:, 0] = 1.0 * np.arange(50)
+        with pytest.raises(ValueError, match="'x0' is not a column with missing values"):
+            VBSVC(imputation=GaussianImputation(mechanism=Shift({"x0": 1.0}))).fit(X, y)
+
+
+class TestEdges:
+    def test_a_column_without_any_value_is_refused(self):
+        X, y = correlated(30, 3, seed=1)
+        X[:, 1] = np.nan
+        with pytest.raises(ValueError, match="Column 'x1' has no value in any row"):
+            VBSVC().fit(X, y)
+        with pytest.raises(ValueError, match="Column 'b' has no value in any row"):
+            Model("y ~ a + b", pd.DataFrame({"y": y, "a": X[:, 0], "b": X[:, 1]}))
+
+    def test_rows_of_weight_0_may_hold_anything(self):
+        X, y = correlated(40, 3, seed=2)
+        s = np.ones(40)
+        s[:5] = 0
+        X[:2], X[2:5, 0] = np.nan, np.inf
+        clf = VBSVC().fit(X, y, sample_weight=s)
+        assert clf.elbo_ == pytest.approx(VBSVC().fit(X[5:], y[5:]).elbo_, abs=1e-9)
+
+    def test_a_constant_column_with_holes_and_a_column_with_one_value(self):
+        X, y = correlated(60, 4, seed=3)
+        X[:, 1] = np.where(np.isnan(X[:, 1]), np.nan, 7.0)
+        X[:, 3] = np.nan
+        X[4, 3] = 2.0
+        clf = VBSVC().fit(X, y)
+        assert np.isfinite(clf.coef_).all()
+        assert clf.coef_[0, 1] == clf.coef_[0, 3] == 0
+        assert np.isfinite(clf.decision_function(X)).all()
+
+    @pytest.mark.parametrize("settings", [{"fit_intercept": False}, {"standardize": False}])
+    def test_other_designs(self, settings):
+        X, y = correlated(120, 3, seed=6)
+        X = 10 + 3 * X if "standardize" in settings else X
+        clf = VBSVC(**settings).fit(X, y)
+        assert clf.converged_
+        assert clf.score(X, y) > 0.65
+
+    def test_more_columns_than_rows(self):
+        rng = np.random.default_rng(0)
+        X, y = rng.normal(size=(30, 100)), rng.choice([-1, 1], size=30)
+        X[rng.random(X.shape) < 0.02] = np.nan
+        assert np.isfinite(VBSVC().fit(X, y).coef_).all()
+
+    def test_a_start_on_a_part_of_the_rows(self):
+        X, y = correlated(25_000, 3, seed=1, share=0.1)
+        clf = VBSVC().fit(X, y)
+        assert clf.converged_
+        plain = VBSVC(inference=Variational(accelerate=False, max_iter=4000, tol=1e-7)).fit(X, y)
+        assert clf.elbo_ > plain.elbo_ - 1e-3
+
+    def test_separable_data_stay_finite(self):
+        X, y = correlated(40, 3, seed=1)
+        clf = VBSVC().fit(np.column_stack([X, 5 * y]), y)
+        assert clf.score(np.column_stack([X, 5 * y]), y) == 1.0
+
+    @pytest.mark.parametrize("bad", ["mean", 1.0, Ridge()])
+    def test_imputation_must_be_settings(self, bad):
+        X, y = correlated(40, 3, seed=1)
+        with pytest.raises(TypeError, match="imputation must be"):
+            VBSVC(imputation=bad).fit(X, y)
+
+    @pytest.mark.parametrize("settings", [{"psi": 0}, {"nu": -1}, {"variance": "1"}, {"joint": "yes"}])
+    def test_settings_that_make_no_sense(self, settings):
+        with pytest.raises(ValueError, match="GaussianImputation"):
+            GaussianImputation(**settings)
+
+    def test_grids_reach_the_settings(self):
+        clf = VBSVC().set_params(imputation__nu=3.0, imputation__joint=True)
+        assert clf.imputation == GaussianImputation(nu=3.0, joint=True)
