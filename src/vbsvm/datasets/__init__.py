@@ -1,7 +1,9 @@
 """Data sets that come with the package; a page beside each file says where it is from."""
 
 import gzip
+import os
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,6 +20,33 @@ def load_toenail() -> "pd.DataFrame":
 
     with files("vbsvm.datasets").joinpath("toenail.csv").open(encoding="utf-8") as file:
         return pd.read_csv(file)
+
+
+def load_acath(path: str | os.PathLike[str] | None = None) -> "pd.DataFrame":
+    """Cardiac catheterisation: 3504 patients of the Duke University Cardiovascular Disease Databank; not embedded.
+
+    Columns: sex (1 is female), age, cad.dur (days of symptoms), choleste (cholesterol, missing in 1246 rows), sigdz
+    (significant coronary disease), tvdlm. ``path`` is the file ``acath.csv`` or its directory, by default the directory
+    named by the environment variable VBSVM_DATA.
+    """
+    import pandas as pd
+
+    given = os.environ.get("VBSVM_DATA") if path is None else path
+    file = None if given is None else Path(given)
+    if file is not None and file.is_dir():
+        file = file / "acath.csv"
+    if file is None or not file.is_file():
+        where = "no path was given, and VBSVM_DATA is not set" if file is None else f"there is no file {file}"
+        raise FileNotFoundError(
+            f"load_acath: {where}. The cardiac catheterisation data (acath) are published by the Vanderbilt University "
+            "Department of Biostatistics at https://hbiostat.org/data: save them as acath.csv, and give its path, or "
+            "its directory as VBSVM_DATA."
+        )
+    frame = pd.read_csv(file)
+    expected = ["sex", "age", "cad.dur", "choleste", "sigdz", "tvdlm"]
+    if list(frame.columns) != expected:
+        raise ValueError(f"{file} has the columns {list(frame.columns)}; {expected} are expected.")
+    return frame
 
 
 def load_spam() -> "pd.DataFrame":

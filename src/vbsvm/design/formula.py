@@ -236,11 +236,11 @@ def _learn_linear(
     uses: dict[str, list[str]] = {}
     for expression in (*expressions, *(f"s({term.expression})" for term in parts.splines)):
         inner = expression[2:-1] if expression not in expressions else expression
-        for name in columns_of(inner, names):
+        for name in _columns_in(inner, names):
             uses.setdefault(name, []).append(expression)
     variables, alone, reasons = [], [], {}
     for expression in expressions:
-        columns = tuple(dict.fromkeys(columns_of(expression, names)))
+        columns = tuple(dict.fromkeys(_columns_in(expression, names)))
         places = [k for k, factors in enumerate(factors_of) if factors == (expression,)]
         reason = _why_not(expression, columns, categorical, uses, len(places))
         if reason is None and not places:
@@ -256,7 +256,7 @@ def _learn_linear(
         variables.append(Variable(expression, columns, places[0], tuple(links)))
     for term in parts.splines:
         reasons |= dict.fromkeys(
-            columns_of(term.expression, names), f"enters by {term}: a missing input must enter linearly."
+            _columns_in(term.expression, names), f"enters by {term}: a missing input must enter linearly."
         )
     return Linear(tuple(variables), {name: reference_of(frame[name], name) for name in names}, reasons), alone
 
@@ -366,9 +366,14 @@ def _labels(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any
     return found
 
 
+def _columns_in(expression: str, names: list[str]) -> list[str]:
+    """Columns of the data in a factor as formulaic calls it: a column's bare name may look like code."""
+    return [expression] if expression in names else columns_of(expression, names)
+
+
 def _require_known(frame: "pd.DataFrame", expression: str, categories: list[Any]) -> None:
     """Refuse a category that was not there in fit: formulaic would take it for the first one."""
-    name = expression if expression in frame.columns else columns_of(expression, list(frame.columns))[0]
+    name = _columns_in(expression, list(frame.columns))[0]
     unknown = ~frame[name].isin(categories).to_numpy()
     if unknown.any():
         row = int(np.argmax(unknown))
