@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from vbsvm.estimators import VBSVC
     from vbsvm.fit.variational import Variational
-    from vbsvm.imputation import GaussianImputation, Shift
+    from vbsvm.imputation import GaussianImputation
+    from vbsvm.mechanism import NotAtRandom, Shift
     from vbsvm.model import Model
     from vbsvm.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
 
@@ -22,6 +23,7 @@ __all__ = [
     "LaplaceZero",
     "Model",
     "Normal",
+    "NotAtRandom",
     "Ridge",
     "Shift",
     "Variational",
@@ -39,8 +41,9 @@ _HOMES = {
     "LaplaceZero": "vbsvm.priors",
     "Model": "vbsvm.model",
     "Normal": "vbsvm.priors",
+    "NotAtRandom": "vbsvm.mechanism",
     "Ridge": "vbsvm.priors",
-    "Shift": "vbsvm.imputation",
+    "Shift": "vbsvm.mechanism",
     "Variational": "vbsvm.fit.variational",
 }
 

@@ -14,6 +14,7 @@ from vbsvm.fit.variational import Outcome
 from vbsvm.gaps import Gaps
 from vbsvm.imputation import GaussianImputation, InputModel
 from vbsvm.layout.incomplete import Inputs
+from vbsvm.mechanism import NotAtRandom
 from vbsvm.population import Population, all_moments
 from vbsvm.source.memory import Holes, Memory
 
@@ -60,12 +61,20 @@ class Completion:
             columns[of_chosen] + first,
             np.array([number[links[j][1]] for j in of_chosen], dtype=np.intp),
         )
-        model, holes = InputModel(settings, law, len(inputs)), None
+        probit_of = None
+        if isinstance(settings.mechanism, NotAtRandom) and missing.any():
+            found = settings.mechanism.of([plan.names[k] for k in inputs[missing[inputs]]])
+            if (inputs[missing[inputs]][found] >= n_table - plan.n_carried).any():
+                raise ValueError("NotAtRandom: a column that enters by products alone needs a term of its own.")
+            probit_of = np.array([number[int(k)] for k in inputs[missing[inputs]][found]], dtype=np.intp)
+        model, holes = InputModel(settings, law, len(inputs), probit_of), None
         names = tuple(plan.names[k] for k in inputs[missing[inputs]])
         if missing.any():
             intake.require_moderate_holes(settings, len(inputs), len(names))
             adding = np.empty((len(table), 0)) if multipliers is None else multipliers[:, of_chosen]
-            holes = Holes(law, adding, settings.shift_of([plan.names[k] for k in chosen]))
+            shift = np.zeros(len(chosen))
+            shift[[number[int(k)] for k in inputs[missing[inputs]]]] = settings.shift_of(names)
+            holes = Holes(law, adding, shift)
         counted = weights > 0
         holey = (
             np.isnan(table[counted][:, inputs[missing[inputs]]]) if names else np.zeros((int(counted.sum()), 0), bool)

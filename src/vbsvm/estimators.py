@@ -1,6 +1,7 @@
 """The scikit-learn classifier: validate, build the same ``Spec`` as everyone else, hold the ``Fit``."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -11,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from vbsvm import hinge, intake
+from vbsvm import hinge, intake, sensitivity
 from vbsvm.arrays import Array
 from vbsvm.completion import Completion
 from vbsvm.design.levels import Levels
@@ -24,6 +25,7 @@ from vbsvm.priors import LaplaceZero, Normal, Prior, Ridge
 from vbsvm.results import INPUTS, Fit
 from vbsvm.source.memory import Grouping, Memory
 from vbsvm.spec import Block, Spec
+from vbsvm.task import Task
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,7 +181,17 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         return self
 
     def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Fit, ...]:
-        prior, inference = self._prior(), self._inference()
+        inference, fits = self._inference(), []
+        tasks = self._tasks(X, y, sample_weight)
+        for task in tasks:
+            fits.append(task.fit(inference, population=fits[0].population if fits else None))
+            if fits[-1].outcome.ending is Ending.INTERRUPTED and len(fits) < len(tasks):
+                raise KeyboardInterrupt
+        return tuple(fits)
+
+    def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
+        """Check everything, and give one model for two classes, else one for each class against the rest."""
+        prior = self._prior()
         require_flag("VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept)
         intake.require_labels(y)
         if self.group is not None and not self.fit_intercept:
@@ -209,17 +221,13 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         gate_map = spec.gate_map
         wide = not groupings and not missing.any() and intake.is_wide(table)
         wide = wide and not spec.joint_gates and not (gate_map and gate_map.shared)
-        fits, population = [], None
-        for positive in range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_)):
+        positives = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
+        tasks = []
+        for positive in positives:
             signs = np.where(codes == positive, 1.0, -1.0)
             source = Memory(table, signs, weights, recipe, groupings, wide=wide, holes=completion.holes)
-            outcome = inference.run(spec, source)
-            if population is None or missing.any():
-                population = completion.population(source, outcome)
-            fits.append(Fit(spec, plan, outcome, self._of_two(positive), population=population, gaps=completion.gaps))
-            if outcome.ending is Ending.INTERRUPTED and positive < len(self.classes_) - 1:
-                raise KeyboardInterrupt
-        return tuple(fits)
+            tasks.append(Task(spec, plan, completion, source, self._of_two(positive)))
+        return tasks
 
     def _of_two(self, positive: int) -> NDArray[Any]:
         """Labels of a model's two classes; None stands for the rest."""
@@ -301,6 +309,25 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+    def sensitivity(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        deltas: Sequence[float],
+        columns: Sequence[str] | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> "pd.DataFrame":
+        """How the fit moves when missing values are shifted: one row for each shift, for two classes.
+
+        ``deltas`` are shifts in standard deviations of ``columns`` (all that have missing values by default). Given are
+        the coefficients, and the share of complete rows whose predicted class changes. ``plots.sensitivity`` draws it.
+        This estimator stays as it is.
+        """
+        tasks = VBSVC(**self.get_params(deep=False))._tasks(X, y, sample_weight)
+        if len(tasks) > 1:
+            raise ValueError("sensitivity is there for two classes; set one class against the rest.")
+        return sensitivity.table(tasks[0], self._inference(), deltas, columns)
 
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.

@@ -1,51 +1,22 @@
 """The law of the inputs, by which missing ones are inferred together with the coefficients (paper, Section 3.3)."""
 
 import math
-import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, Self, cast, final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import digamma, gammaln
 
 from vbsvm import laws
 from vbsvm.arrays import Array, cholesky, inverse
 from vbsvm.layout.incomplete import Inputs
+from vbsvm.mechanism import NotAtRandom, ProbitLaw, ProbitSums, Shift
 from vbsvm.parameters import Parameters, require_flag, require_positive
 from vbsvm.readings import Reading
-
-
-@final
-@dataclass(frozen=True)
-class Shift(Parameters):
-    """Missing values are higher (or lower) than the known inputs of their rows suggest, by a given amount.
-
-    Parameters
-    ----------
-    by : float or dict
-        The shift of missing values, in standard deviations of the column; a dictionary gives it by column.
-    """
-
-    by: Any
-
-    def __post_init__(self) -> None:
-        """Refuse what is not a number."""
-        values = self.by.values() if isinstance(self.by, Mapping) else [self.by]
-        for value in values:
-            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not abs(float(value)) < 1e6:
-                raise ValueError(f"Shift: by must be a number, or numbers by column; got {self.by!r}.")
-
-    def of(self, names: Sequence[str]) -> Array:
-        """The shift of each of these columns."""
-        if not isinstance(self.by, Mapping):
-            return np.full(len(names), float(self.by))
-        unknown = [name for name in self.by if name not in names]
-        if unknown:
-            raise ValueError(f"Shift: {unknown[0]!r} is not a column with missing values; there are {list(names)}.")
-        return np.array([float(self.by.get(name, 0.0)) for name in names])
 
 
 @final
@@ -65,15 +36,16 @@ class GaussianImputation(Parameters):
     joint : bool, default False
         False takes the law of the inputs that have missing values given all others: complete inputs may then be
         dummies, skewed, or many. True is the paper's law of all inputs. Coefficients are the same to six digits.
-    mechanism : Shift, default None
-        Why values are missing. None: at random. ``Shift`` moves missing values away from what the others suggest.
+    mechanism : NotAtRandom or Shift, default None
+        Why values are missing. None: at random. ``NotAtRandom`` lets a value's own size decide whether it is observed;
+        ``Shift`` moves missing values away from what the others suggest.
     """
 
     psi: float = 0.01
     nu: float | None = None
     variance: float = 1e8
     joint: bool = False
-    mechanism: Any = None
+    mechanism: NotAtRandom | Shift | None = None
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
@@ -81,12 +53,14 @@ class GaussianImputation(Parameters):
         require_flag("GaussianImputation", joint=self.joint)
         if self.nu is not None:
             require_positive("GaussianImputation", nu=self.nu)
-        if self.mechanism is not None and not isinstance(self.mechanism, Shift):
-            raise TypeError(f"GaussianImputation: mechanism must be Shift(…) or None; got {self.mechanism!r}.")
+        if self.mechanism is not None and not isinstance(self.mechanism, NotAtRandom | Shift):
+            raise TypeError(
+                f"GaussianImputation: mechanism must be NotAtRandom(…), Shift(…) or None; got {self.mechanism!r}."
+            )
 
     def shift_of(self, names: Sequence[str]) -> Array:
         """Shift of the missing values of each of these columns, in units of the design."""
-        return np.zeros(len(names)) if self.mechanism is None else self.mechanism.of(names)
+        return self.mechanism.of(names) if isinstance(self.mechanism, Shift) else np.zeros(len(names))
 
 
 @final
@@ -122,6 +96,7 @@ class InputSums:
     squares: Array
     total: float = 0.0
     regressors: Regressors | None = None
+    probit: ProbitSums | None = None
 
     def __add__(self, other: Self) -> "InputSums":
         """Add the sums of two sets of rows."""
@@ -130,7 +105,14 @@ class InputSums:
             self.squares + other.squares,
             self.total + other.total,
             _both(self.regressors, other.regressors),
+            _sum(self.probit, other.probit),
         )
+
+
+def _sum(one: ProbitSums | None, other: ProbitSums | None) -> ProbitSums | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
 
 
 def _both(one: Regressors | None, other: Regressors | None) -> Regressors | None:
@@ -160,6 +142,34 @@ class InputLaw(Protocol):
     def unpack(self, numbers: Array) -> Self:
         """Make the law that has these numbers."""
         ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Selective:
+    """A law of the inputs, and that of being observed."""
+
+    inputs: Any
+    probit: ProbitLaw
+
+    @property
+    def coefficients(self) -> Array:
+        """E A."""
+        return self.inputs.coefficients
+
+    @property
+    def precision(self) -> Array:
+        """E Σ⁻¹."""
+        return self.inputs.precision
+
+    def pack(self) -> list[float]:
+        """Give the numbers of the inputs, then those of being observed."""
+        return [*self.inputs.pack(), *self.probit.pack()]
+
+    def unpack(self, numbers: Array) -> "Selective":
+        """Make the law that has these numbers."""
+        at = len(numbers) - len(self.probit.pack())
+        return Selective(self.inputs.unpack(numbers[:at]), self.probit.unpack(numbers[at:]))
 
 
 @final
@@ -274,6 +284,7 @@ class InputModel:
     settings: GaussianImputation
     inputs: Inputs
     n_inputs: int
+    probit_of: NDArray[np.intp] | None = None  # the variables that are missing not at random
 
     @property
     def nu(self) -> float:
@@ -285,13 +296,26 @@ class InputModel:
         """Whether the prior of the covariance is a density that can be normalised."""
         return self.nu > len(self.inputs.variables) - 1
 
-    def start(self) -> KnownInputs:
+    def start(self) -> InputLaw:
         """Independent standardised inputs."""
         n_variables = len(self.inputs.variables)
-        return KnownInputs(np.zeros((1 + len(self.inputs.given), n_variables)), np.eye(n_variables))
+        start = KnownInputs(np.zeros((1 + len(self.inputs.given), n_variables)), np.eye(n_variables))
+        return (
+            start
+            if self.probit_of is None
+            else Selective(start, ProbitLaw.start(self.probit_of, self.inputs.variables[self.probit_of]))
+        )
 
     def update(self, law: Any, sums: InputSums, resolve: Reading) -> InputLaw:
         """q(μ), q(Σ) or their regression form, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
+        if isinstance(law, Selective):
+            assert isinstance(self.settings.mechanism, NotAtRandom)
+            assert sums.probit is not None
+            probit = law.probit.updated(sums.probit, self.settings.mechanism.variance)
+            return Selective(self._update(law.inputs, sums, resolve), resolve(probit, "inputs", "observed"))
+        return self._update(law, sums, resolve)
+
+    def _update(self, law: Any, sums: InputSums, resolve: Reading) -> InputLaw:
         if self.settings.joint:
             return cast(InputLaw, self._update_joint(law, sums, resolve))
         return self._update_regression(sums, resolve)
@@ -319,6 +343,10 @@ class InputModel:
 
         In the regression form this is the law of the variables given the other inputs, with a flat intercept.
         """
+        if isinstance(law, Selective):
+            assert isinstance(self.settings.mechanism, NotAtRandom)
+            assert sums.probit is not None
+            return self.bound(law.inputs, sums) + law.probit.bound(sums.probit, self.settings.mechanism.variance)
         if isinstance(law, Regression):
             return self._bound_regression(law, sums)
         if isinstance(law, JointInputs) and isinstance(law.covariance, laws.InverseWishart):

@@ -11,13 +11,15 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from vbsvm import hinge
 from vbsvm.arrays import Array, cholesky, inverse
-from vbsvm.imputation import InputLaw, InputSums
+from vbsvm.imputation import InputLaw, InputSums, Selective
 from vbsvm.layout.base import Effects, Message, PointLaw, Rows
 from vbsvm.layout.dense import LOG_2PI
 from vbsvm.layout.incomplete import HoleGroup, IncompleteRows
+from vbsvm.mechanism import ProbitLaw
 from vbsvm.readings import Reading
 from vbsvm.stats import Stats
 
@@ -26,6 +28,8 @@ from vbsvm.stats import Stats
 MOST_STEPS = 100
 LONGEST_STEP = 2.0
 SMALLEST_STEP = 1e-6
+MOST_ROUNDS = 500
+SAME = 1e-11
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -117,13 +121,14 @@ def _sums_by(cells: NDArray[np.intp], values: Array, n_cells: int) -> Array:
 class Resolved:
     """Rows with their missing values resolved: h, √χ and w of each row, values, what is left of spread, entropy.
 
-    ``lean`` is Cov(d) E[b], rows × variables.
+    ``variances`` are those of the values, ``lean`` is Cov(d) E[b], all rows × variables.
     """
 
     h: Array
     root: Array
     w: Array
     values: Array
+    variances: Array
     lean: Array
     spread: tuple[Spread, ...]
     entropy: float
@@ -148,19 +153,21 @@ class RowLaws:
         effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
         h, v = 1.0 - y * f, np.broadcast_to(v, len(y)).copy()
         spread, entropy, lean = [], 0.0, np.zeros_like(values)
+        probit = self.law.probit if isinstance(self.law, Selective) else None
+        T = self.law.precision if probit is None else _with_probit(self.law.precision, probit)
+        variances = np.zeros_like(values)
         for group in rows.groups:
             at = group.rows
             cells = Cells.of(group, effects)
-            found = Coordinates.of(cells, self.law.precision)
+            found = Coordinates.of(cells, T)
             axes, curvature = found.axes[cells.of_row], found.curvature[cells.of_row]
             mean, met = cells.mean[cells.of_row], effects.with_score[group.cells]
             along = np.einsum("rk,rkj->rj", mean, axes)
             p = y[at, None] * along
             q = (y * h)[at, None] * along - np.einsum("rk,rkj->rj", met, axes)
-            w = solve_weights(curvature.T.copy(), p.T.copy(), q.T.copy(), h[at] ** 2 + v[at])
-            shrunk = 1.0 / (1.0 + w[:, None] * curvature)
-            moved = (p + w[:, None] * q) * shrunk
-            change = np.einsum("rkj,rj->rk", axes, moved)
+            pull = None if probit is None else ProbitPull.of(probit, group, values)
+            w, change, shrunk = _resolve(axes, curvature, p, q, h[at] ** 2 + v[at], pull)
+            variances[group.cells] = np.einsum("rkj,rj->rk", np.square(axes), shrunk)
             values[group.cells] += change
             lean[group.cells] = np.einsum("rkj,rj->rk", axes, along * shrunk)
             h[at] -= y[at] * np.einsum("rk,rk->r", mean, change)
@@ -172,7 +179,60 @@ class RowLaws:
             w = s[at] / np.sqrt(h[at] ** 2 + v[at])
             spread.append(Spread.of(cells, found, shrunk, w, s[at], len(rows.inputs.variables)))
         root = np.sqrt(h * h + v)
-        return Resolved(h, root, s / root, values, lean, tuple(spread), entropy)
+        return Resolved(h, root, s / root, values, variances, lean, tuple(spread), entropy)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbitPull:
+    """How being missing pulls at the missing values of a group of rows: η = offset + slope d, and E φ₁², E φ₀φ₁.
+
+    All are rows × k, and zero for variables that are missing at random.
+    """
+
+    offset: Array
+    slope: Array
+    square: Array
+    product: Array
+
+    @staticmethod
+    def of(law: ProbitLaw, group: HoleGroup, values: Array) -> "ProbitPull":
+        """Pulls around the values that are expected without them."""
+        n_variables = values.shape[1]
+        by_variable = np.zeros((4, n_variables))
+        by_variable[:, law.variables] = [*law.mean.T, law.outer[:, 1, 1], law.outer[:, 0, 1]]
+        offset, slope, square, product = (one[group.cells[1]] for one in by_variable)
+        at = values[group.cells]
+        return ProbitPull(offset + slope * at, slope, square, product + square * at)
+
+    def at(self, change: Array) -> Array:
+        """The linear term E φ₁ E a* − E[φ₀φ₁] − E φ₁² d at values changed by this much, the last part at no change."""
+        eta = self.offset + self.slope * change
+        latent = eta - np.exp(-0.5 * np.square(eta) - 0.5 * LOG_2PI - log_ndtr(-eta))
+        return self.slope * latent - self.product
+
+
+def _with_probit(T: Array, law: ProbitLaw) -> Array:
+    """T + diag E φ₁²: what missing values are held by, beside the labels."""
+    held = T.copy()
+    held[law.variables, law.variables] += law.outer[:, 1, 1]
+    return held
+
+
+def _resolve(
+    axes: Array, curvature: Array, p: Array, q: Array, slack: Array, pull: ProbitPull | None
+) -> tuple[Array, Array, Array]:
+    """Weights, changes of the missing values, and shrinkage 1/(1 + wλ); with a pull, in turn with the latent a*."""
+    change = w = shrunk = np.zeros(axes.shape[:2])
+    for _ in range(1 if pull is None else MOST_ROUNDS):
+        before = change
+        pulled = p if pull is None else p + np.einsum("rk,rkj->rj", pull.at(change), axes)
+        w = solve_weights(curvature.T.copy(), pulled.T.copy(), q.T.copy(), slack)
+        shrunk = 1.0 / (1.0 + w[:, None] * curvature)
+        change = np.einsum("rkj,rj->rk", axes, (pulled + w[:, None] * q) * shrunk)
+        if np.abs(change - before).max(initial=0.0) < SAME:
+            break
+    return w, change, shrunk
 
 
 def conditional_means(rows: IncompleteRows, law: InputLaw) -> Array:
@@ -234,11 +294,24 @@ def row_stats(rows: IncompleteRows, message: Message, law: InputLaw, resolve: Re
         # With the law of d held, √χ is a norm of (h, Cov(d)^½b, …), and this is its second derivative in E b.
         leaning = rows.leaning(found.values, -y * found.h, found.lean)
         curvature = gram - leaning.gram(w / np.square(found.root))
+    probit = None
+    if isinstance(law, Selective):
+        j = law.probit.variables
+        probit = law.probit.sums(inputs[:, j], found.variances[:, j], ~rows.holes[:, j], s)
     return Stats(
         gram=gram,
         cross_sums=filled.cross(y * (s + w)),
         row_bound=hinge.row_bound(found.h, found.root, s) + found.entropy,
         constant=hinge.constant(found.root, w, s) - found.entropy,
         curvature=curvature,
-        inputs=InputSums(rows.regressors.T @ (s[:, None] * inputs), squares),
+        inputs=InputSums(rows.regressors.T @ (s[:, None] * inputs), squares, probit=probit),
     )
+
+
+def probit_sums(rows: Any, law: Selective) -> InputSums:
+    """What complete rows say about being observed: nothing of theirs is missing."""
+    design = rows.design if hasattr(rows, "design") else rows.dense.design
+    values = design[:, law.probit.columns]
+    found = law.probit.sums(values, np.zeros_like(values), np.ones(values.shape, dtype=bool), rows.weights)
+    shape = law.coefficients.shape
+    return InputSums(np.zeros(shape), np.zeros((shape[1], shape[1])), probit=found)

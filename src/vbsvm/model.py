@@ -1,15 +1,15 @@
 """A model by formula: fixed effects, random effects of groups, and splines."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
-from vbsvm import intake
+from vbsvm import intake, sensitivity
 from vbsvm.arrays import Array
 from vbsvm.completion import Completion
 from vbsvm.design import formula as formulas
@@ -22,6 +22,10 @@ from vbsvm.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
 from vbsvm.results import Fit
 from vbsvm.source.memory import Grouping, Holes, Memory
 from vbsvm.spec import Block, Spec
+from vbsvm.task import Task
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FIXED = "fixed"
 FIXED_PRIOR = Normal(1e8)
@@ -89,23 +93,20 @@ class Model:
         intake.require_both_signs(signs, parts.outcome)
         self._reader, encoded = formulas.learn(parts, frame, counts, bool(standardize))
         plan = self._reader.plan
-        self._completion = _completion(self._reader, encoded, counts, imputation)
-        self.spec = Spec(tuple(_blocks(self._reader, {} if priors is None else priors)), self._completion.law)
+        completion = _completion(self._reader, encoded, counts, imputation)
+        self.spec = Spec(tuple(_blocks(self._reader, {} if priors is None else priors)), completion.law)
         intake.require_moderate_core(plan)
         intake.require_gates_that_fit(self.spec, plan)
-        self._source = _source(plan, encoded, signs, counts, self._completion.holes)
+        self._source = _source(plan, encoded, signs, counts, completion.holes)
+        self._task = Task(self.spec, plan, completion, self._source, self.classes, self._reader)
 
     def fit(self, inference: Variational | None = None) -> Fit:
         """Fit the model; ``inference`` is ``Variational()`` unless it is given."""
-        inference = Variational() if inference is None else inference
-        if not isinstance(inference, Variational):
-            raise TypeError(f"inference must be an object such as Variational(), or None; got {inference!r}.")
-        outcome = inference.run(self.spec, self._source)
+        inference = _inference(inference)
+        fit = self._task.fit(inference)
+        outcome = fit.outcome
         if outcome.ending is not Ending.CONVERGED:
             warnings.warn(intake.why_not_converged("Model.fit", outcome, inference), ConvergenceWarning, stacklevel=2)
-        population = self._completion.population(self._source, outcome)
-        gaps = self._completion.gaps
-        fit = Fit(self.spec, self._reader.plan, outcome, self.classes, self._reader, population, gaps)
         if fit.largest_fixed_effect > LARGEST_EFFECT:
             warnings.warn(
                 "Model.fit found a fixed effect that is hardly bounded: the classes are separated by the columns, or "
@@ -114,6 +115,16 @@ class Model:
                 stacklevel=2,
             )
         return fit
+
+    def sensitivity(
+        self, deltas: Sequence[float], columns: Sequence[str] | None = None, inference: Variational | None = None
+    ) -> "pd.DataFrame":
+        """How the fit moves when missing values are shifted: one row for each shift.
+
+        ``deltas`` are shifts in standard deviations of ``columns`` (all that have missing values by default). Given are
+        the coefficients, and the share of complete rows whose predicted class changes. ``plots.sensitivity`` draws it.
+        """
+        return sensitivity.table(self._task, _inference(inference), deltas, columns)
 
     def __repr__(self) -> str:
         """The formula and the number of rows."""
@@ -136,6 +147,13 @@ class Model:
             counts = np.bincount(grouping.index)
             lines.append(f"{len(factor.levels)} groups in {factor.name}, of {counts.min()} to {counts.max()} rows")
         return "\n".join([*lines, f"keys of priors: {', '.join(map(repr, _keys(self._reader)))}"])
+
+
+def _inference(given: Any) -> Variational:
+    inference = Variational() if given is None else given
+    if not isinstance(inference, Variational):
+        raise TypeError(f"inference must be an object such as Variational(), or None; got {inference!r}.")
+    return inference
 
 
 def _written(prior: Prior) -> str:

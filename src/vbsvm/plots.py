@@ -6,9 +6,49 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
+from vbsvm.design.plan import INTERCEPT
+from vbsvm.sensitivity import CHANGED
 
 # From orange (negative) over white to purple (positive): told apart by colour-blind readers, and in grey at the ends.
 SIGNS = "PuOr"
+
+
+def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None) -> Any:
+    """Tipping points: coefficients against the shift of missing values, in units of their size without shift.
+
+    A circle marks a shift at which a coefficient changes its sign.
+
+    Parameters
+    ----------
+    table : DataFrame
+        What ``sensitivity`` of an estimator or a model gives.
+    ax : matplotlib Axes, default None
+        Where to draw; None makes a figure.
+    terms : list of str, default None
+        Coefficients to show; None is all but the intercept.
+    """
+    if ax is None:
+        _, ax = _pyplot().subplots(figsize=(5.0, 3.4), layout="constrained")
+    chosen = [name for name in table.columns if name not in (INTERCEPT, CHANGED)] if terms is None else terms
+    shift = table.index.to_numpy(dtype=float)
+    nearest = int(np.abs(shift).argmin())
+    styles = ("-", "--", "-.", ":")
+    for k, name in enumerate(chosen):
+        values = table[name].to_numpy(dtype=float)
+        unit = abs(values[nearest])
+        values = values / unit if unit > 0 else values
+        (line,) = ax.plot(shift, values, styles[k // 10 % 4], label=name, linewidth=1.5)
+        for i in np.flatnonzero(values[1:] * values[:-1] < 0):
+            share = values[i] / (values[i] - values[i + 1])
+            at = shift[i] + share * (shift[i + 1] - shift[i])
+            ax.plot([at], [0.0], "o", color=line.get_color(), markersize=7, fillstyle="none")
+    ax.axhline(0.0, color="0.5", linewidth=0.8)
+    ax.axvline(0.0, color="0.5", linewidth=0.8, linestyle=":")
+    ax.set_xlabel(f"shift of missing {', '.join(table.attrs.get('columns', ['values']))} (standard deviations)")
+    ax.set_ylabel("coefficient, relative to no shift")
+    ax.legend(frameon=False)
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
 
 
 def inclusion(fit: Any, ax: Any = None, *, top: int | None = None) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from vbsvm import hinge, missing
+from vbsvm.imputation import Selective
 from vbsvm.layout.base import Message, Rows, Source
 from vbsvm.layout.incomplete import IncompleteRows
 from vbsvm.layout.spike import update_jointly
@@ -35,7 +36,10 @@ def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature:
             assert state.inputs is not None
             with np.errstate(all="ignore"):
                 return missing.row_stats(rows, message, state.inputs, resolve, with_curvature)
-        return row_stats(rows, message, resolve, with_curvature)
+        stats = row_stats(rows, message, resolve, with_curvature)
+        if isinstance(state.inputs, Selective):
+            return replace(stats, inputs=missing.probit_sums(rows, state.inputs))
+        return stats
 
     return source.fold(kernel)
 

@@ -89,10 +89,12 @@ class Variational(Parameters):
         if not whole or not 2 <= self.max_iter <= 10**9:
             raise ValueError(f"Variational: max_iter must be a whole number from 2 to 10**9; got {self.max_iter!r}.")
 
-    def run(self, spec: Spec, source: Source) -> Outcome:
-        """Fit the model to the rows."""
+    def run(self, spec: Spec, source: Source, start: State | None = None) -> Outcome:
+        """Fit the model to the rows, from the paper's start or from a given state."""
         # Where the solves are large, they have use for several BLAS threads; the passes see to their own.
         with single_threaded_blas() if min(spec.n_columns, source.n_rows) < THREADED_SOLVE else nullcontext():
+            if start is not None:
+                return self._climb(spec, source, start, self.tol, self.max_iter)
             # Gates have many optima: a start on a part of the rows would choose another one.
             pilot = self.accelerate and spec.gate_map is None and source.n_rows >= PILOT_ROWS
             if pilot and (part := source.thin(PILOT_STEP)) is not None:

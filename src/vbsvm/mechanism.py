@@ -1,0 +1,182 @@
+"""Why values are missing: a probit model of being observed, or a shift of what is missing.
+
+Missing not at random, after Faes, Ormerod & Wand (2011): an input d of a row is observed with probability
+Φ(φ₀ + φ₁d). With a latent a* ~ N(φ₀ + φ₁d, 1), positive where d is observed, every conditional is of a known form.
+"""
+
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from vbsvm import laws
+from vbsvm.arrays import Array, cholesky, inverse
+from vbsvm.parameters import Parameters, require_positive
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+@final
+@dataclass(frozen=True)
+class Shift(Parameters):
+    """Missing values are higher (or lower) than the known inputs of their rows suggest, by a given amount.
+
+    Parameters
+    ----------
+    by : float or dict
+        The shift of missing values, in standard deviations of the column; a dictionary gives it by column.
+    """
+
+    by: Any
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a number."""
+        values = self.by.values() if isinstance(self.by, Mapping) else [self.by]
+        for value in values:
+            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not abs(float(value)) < 1e6:
+                raise ValueError(f"Shift: by must be a number, or numbers by column; got {self.by!r}.")
+
+    def of(self, names: Sequence[str]) -> Array:
+        """The shift of each of these columns."""
+        if not isinstance(self.by, Mapping):
+            return np.full(len(names), float(self.by))
+        require_known("Shift", list(self.by), names)
+        return np.array([float(self.by.get(name, 0.0)) for name in names])
+
+
+@final
+@dataclass(frozen=True)
+class NotAtRandom(Parameters):
+    """Whether a value is observed depends on the value itself: P(observed) = Φ(φ₀ + φ₁ value).
+
+    The data say little about φ₁ beyond what the inputs' normal law implies: read it with a sensitivity analysis.
+
+    Parameters
+    ----------
+    columns : list of str, default None
+        Columns whose values are missing in this way; None is all that have missing values.
+    variance : float, default 100
+        Prior variance of φ₀ and φ₁, for standardised columns.
+    """
+
+    columns: Any = None
+    variance: float = 100.0
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no sense."""
+        require_positive("NotAtRandom", variance=self.variance)
+        if self.columns is not None and (isinstance(self.columns, str) or not isinstance(self.columns, Sequence)):
+            raise ValueError(f"NotAtRandom: columns must be a list of column names; got {self.columns!r}.")
+
+    def of(self, names: Sequence[str]) -> NDArray[np.intp]:
+        """Numbers of the columns among these."""
+        if self.columns is None:
+            return np.arange(len(names))
+        require_known("NotAtRandom", self.columns, names)
+        return np.array([list(names).index(name) for name in self.columns], dtype=np.intp)
+
+
+def require_known(owner: str, given: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse columns that miss nothing."""
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ValueError(f"{owner}: {unknown[0]!r} is not a column with missing values; there are {list(names)}.")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProbitSums:
+    """Of each column: Σ s E[(1, d)(1, d)ᵀ], Σ s E[(1, d)a*], and the part that no update of φ moves."""
+
+    gram: Array
+    linear: Array
+    constant: float
+
+    def __add__(self, other: Self) -> "ProbitSums":
+        """Add the sums of two sets of rows."""
+        return ProbitSums(self.gram + other.gram, self.linear + other.linear, self.constant + other.constant)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProbitLaw:
+    """q(φ₀, φ₁) of some variables: means (variables × 2) and covariances (variables × 2 × 2).
+
+    ``variables`` are their numbers, ``columns`` those of the design.
+    """
+
+    variables: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    mean: Array
+    covariance: Array
+
+    @staticmethod
+    def start(variables: NDArray[np.intp], columns: NDArray[np.intp]) -> "ProbitLaw":
+        """φ = 0 without spread: being observed tells nothing."""
+        return ProbitLaw(variables, columns, np.zeros((len(variables), 2)), np.zeros((len(variables), 2, 2)))
+
+    def _at(self, mean: Array, covariance: Array) -> "ProbitLaw":
+        return ProbitLaw(self.variables, self.columns, mean, covariance)
+
+    @property
+    def outer(self) -> Array:
+        """E[φφᵀ]."""
+        return self.covariance + self.mean[:, :, None] * self.mean[:, None, :]
+
+    def expected(self, values: Array, sign: Any) -> tuple[Array, Array, Array]:
+        """η, E a* and log Φ(±η) at these values (rows × columns); the sign is 1 where they are observed, else −1."""
+        eta = self.mean[:, 0] + values * self.mean[:, 1]
+        log_chance = log_ndtr(sign * eta)
+        # φ(η)/Φ(±η), by logarithms, as both vanish far out.
+        ratio = np.exp(-0.5 * np.square(eta) - 0.5 * LOG_2PI - log_chance)
+        return eta, eta + sign * ratio, log_chance
+
+    def sums(self, values: Array, spread: Array, observed: NDArray[np.bool_], s: Array) -> ProbitSums:
+        """Sums over rows: expected values and variances of the columns (rows × columns), and what was observed."""
+        eta, latent, log_chance = self.expected(values, np.where(observed, 1.0, -1.0))
+        gram = np.empty((len(self.variables), 2, 2))
+        gram[:, 0, 0] = s.sum()
+        gram[:, 0, 1] = gram[:, 1, 0] = s @ values
+        gram[:, 1, 1] = s @ (np.square(values) + spread)
+        linear = np.stack([s @ latent, s @ (latent * values)], axis=1)
+        return ProbitSums(gram, linear, float((s @ (latent * eta - 0.5 * np.square(eta) - log_chance)).sum()))
+
+    def updated(self, sums: ProbitSums, variance: float) -> "ProbitLaw":
+        """q(φ): precision Σ E[(1, d)(1, d)ᵀ] + I/σ², and its mean."""
+        covariance = inverse(sums.gram + np.eye(2) / variance)
+        return self._at(np.einsum("cjk,ck->cj", covariance, sums.linear), covariance)
+
+    def bound(self, sums: ProbitSums, variance: float) -> float:
+        """E log p(observed or not, a*, φ) − E log q(a*) q(φ), with the laws of a* as in the sums."""
+        if not self.covariance.any():
+            return -math.inf
+        n = self.mean.size
+        data = float((sums.linear * self.mean).sum()) - 0.5 * float(np.vdot(sums.gram, self.outer)) - sums.constant
+        prior = -0.5 * n * math.log(variance) - float(np.einsum("cjj->", self.outer)) / (2 * variance)
+        return data + prior + 0.5 * n + 0.5 * float(np.linalg.slogdet(self.covariance)[1].sum())
+
+    def pack(self) -> list[float]:
+        """Give the means and the roots of the covariances."""
+        if not self.covariance.any():
+            return []
+        roots = [x for one in self.covariance for x in laws.InverseWishart(one, 1.0).pack()]
+        return [*self.mean.ravel(), *roots]
+
+    def unpack(self, numbers: Array) -> "ProbitLaw":
+        """Make the law that has these numbers."""
+        if not self.covariance.any():
+            return self
+        mean = numbers[: self.mean.size].reshape(self.mean.shape)
+        roots = numbers[self.mean.size :].reshape(len(mean), 3)
+        pairs = zip(self.covariance, roots, strict=True)
+        return self._at(mean, np.stack([laws.InverseWishart(one, 1.0).unpack(root).scale for one, root in pairs]))
+
+    def draw(self, rng: np.random.Generator) -> "ProbitLaw":
+        """Draw φ."""
+        noise = np.einsum("cjk,ck->cj", cholesky(self.covariance), rng.standard_normal(self.mean.shape))
+        return self._at(self.mean + noise, np.zeros_like(self.covariance))
