@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import special
 from sklearn.datasets import load_iris
 
 from models import spec_of
@@ -18,17 +19,20 @@ from vbsvm import (
     LaplaceZero,
     Model,
     Normal,
+    NotAtRandom,
     Ridge,
     Shift,
     Variational,
     bound,
     missing,
+    plots,
     sweep,
 )
 from vbsvm.datasets import load_acath
 from vbsvm.design.recipe import Recipe
 from vbsvm.imputation import InputModel
 from vbsvm.layout.incomplete import Inputs
+from vbsvm.mechanism import ProbitLaw
 from vbsvm.readings import expect
 from vbsvm.source.memory import Grouping, Holes, Memory
 from vbsvm.spec import Block, Spec
@@ -169,20 +173,24 @@ def rises_of_single_updates(spec, source, n_sweeps=4):
         stats = sweep.pass_rows(state, source, expect)
 
         def total(state, stats=stats):
-            return bound.total(spec, state, bound.held_row_term(state, stats), stats.inputs)
+            return bound.total(spec, state, bound.held_row_term(state, stats), stats.inputs, stats.levels)
 
         before = total(state)
-        assert bound.total(spec, state, stats.row_bound, stats.inputs) == pytest.approx(before, rel=1e-9, abs=1e-9)
+        assert bound.total(spec, state, stats.row_bound, stats.inputs, stats.levels) == pytest.approx(
+            before, rel=1e-9, abs=1e-9
+        )
         for update in (
             lambda state, stats: sweep.update_coefficients(spec, state, stats, expect),
             lambda state, stats: sweep.update_priors(spec, state, expect),
-            lambda state, stats: sweep.update_inputs(spec, state, stats, expect),
+            lambda state, stats: sweep.update_missing(spec, state, stats, expect),
         ):
             state = update(state, stats)
             rises.append((total(state) - before) / (1 + abs(before)))
             before = total(state)
         fresh = sweep.pass_rows(state, source, expect)
-        rises.append((bound.total(spec, state, fresh.row_bound, fresh.inputs) - before) / (1 + abs(before)))
+        rises.append(
+            (bound.total(spec, state, fresh.row_bound, fresh.inputs, fresh.levels) - before) / (1 + abs(before))
+        )
     return np.array(rises)
 
 
@@ -496,8 +504,7 @@ class TestFormula:
         known = fit.decision_function(complete.head(3), return_std=True)[1]
         assert np.isfinite(scores).all()
         assert (sd > known).all()
-        with pytest.raises(ValueError, match="'arm' has no value in row 0"):
-            fit.predict(complete.head(2).assign(arm=[None, "a"]))
+        assert np.isfinite(fit.decision_function(complete.head(2).assign(arm=[None, "a"]))).all()
 
     def test_nullable_and_object_columns(self, frame):
         fit = Model("y ~ age + bmi", frame).fit()
@@ -589,3 +596,204 @@ class TestEdges:
     def test_grids_reach_the_settings(self):
         clf = VBSVC().set_params(imputation__nu=3.0, imputation__joint=True)
         assert clf.imputation == GaussianImputation(nu=3.0, joint=True)
+
+
+def with_mechanism(X, y, columns):
+    spec, source = incomplete_model(X, y)
+    law = InputModel(GaussianImputation(mechanism=NotAtRandom()), spec.inputs.inputs, X.shape[1], np.array(columns))
+    return replace(spec, inputs=law), source
+
+
+class TestNotAtRandom:
+    @pytest.mark.parametrize("seed", range(3))
+    def test_every_single_update_raises_the_bound(self, seed):
+        X, y = correlated(50, 3, seed=seed)
+        assert rises_of_single_updates(*with_mechanism(X, y, [0, 2]), n_sweeps=15).min() > -1e-10
+
+    def test_a_planted_mistake_is_seen_by_that_test(self, monkeypatch):
+        X, y = correlated(50, 3, seed=0)
+        right = ProbitLaw.updated
+        monkeypatch.setattr(
+            ProbitLaw, "updated", lambda self, sums, v: right(self, replace(sums, linear=0.8 * sums.linear), v)
+        )
+        assert rises_of_single_updates(*with_mechanism(X, y, [0, 2]), n_sweeps=30).min() < -1e-9
+
+    def test_the_law_of_being_observed_is_that_of_quadrature(self):
+        """One column without labels' help: coefficients of the probit against a grid over (φ₀, φ₁) given the values."""
+        rng = np.random.default_rng(0)
+        values, s = rng.normal(size=(40, 1)), np.ones(40)
+        observed = rng.random((40, 1)) < 0.5 + 0.4 * np.tanh(values)
+        law = ProbitLaw(np.array([0]), np.array([1]), np.zeros((1, 2)), np.eye(2)[None] * 1e-9)
+        for _ in range(500):
+            law = law.updated(law.sums(values, np.zeros_like(values), observed, s), 4.0)
+        a, b = np.meshgrid(np.linspace(-4, 4, 401), np.linspace(-4, 4, 401), indexing="ij")
+        eta = a[..., None] + b[..., None] * values[:, 0]
+        log_density = special.log_ndtr(np.where(observed[:, 0], eta, -eta)).sum(axis=-1) - (a**2 + b**2) / 8
+        density = np.exp(log_density - log_density.max())
+        exact = np.array([(density * a).sum(), (density * b).sum()]) / density.sum()
+        np.testing.assert_allclose(law.mean[0], exact, atol=0.1)  # mean field in a*
+        bound_ = law.bound(law.sums(values, np.zeros_like(values), observed, s), 4.0)
+        evidence = log_density.max() + np.log(density.sum() * 0.02**2 / (2 * np.pi * 4.0))
+        assert 0 < evidence - bound_ < 1.0
+
+    def test_it_undoes_a_part_of_the_bias_where_large_values_are_missing(self):
+        rng = np.random.default_rng(1)
+        X = rng.normal(size=(3000, 2))
+        X[:, 1] = 0.6 * X[:, 0] + 0.8 * X[:, 1]
+        y = np.where(X.sum(axis=1) + rng.logistic(size=3000) > 0, 1, -1)
+        X[rng.random(3000) < special.expit(2 * (X[:, 1] - 0.5)), 1] = np.nan
+        at_random = VBSVC().fit(X, y)
+        not_at_random = VBSVC(imputation=GaussianImputation(mechanism=NotAtRandom(columns=["x1"]))).fit(X, y)
+        assert abs(not_at_random.imputation_mean_[0, 1]) < 0.6 * abs(at_random.imputation_mean_[0, 1])
+        assert not_at_random.fit_[0].outcome.state.inputs.probit.mean[0, 1] < -0.3
+
+    def test_what_is_wrong_is_said(self):
+        X, y = correlated(50, 3, seed=4)
+        with pytest.raises(ValueError, match="'z' is not a column with missing values"):
+            VBSVC(imputation=GaussianImputation(mechanism=NotAtRandom(columns=["z"]))).fit(X, y)
+        for bad in ({"columns": "x"}, {"variance": -1}):
+            with pytest.raises(ValueError, match="NotAtRandom"):
+                NotAtRandom(**bad)
+        with pytest.raises(TypeError, match="mechanism"):
+            GaussianImputation(mechanism="mnar")
+        with pytest.raises(ValueError, match="Shift"):
+            Shift("far")
+
+
+class TestSensitivity:
+    def test_the_table_has_the_fits_of_the_shifts(self, frame):
+        model = Model("y ~ age + bmi", frame)
+        table = model.sensitivity([-0.5, 0, 0.5])
+        assert list(table.index) == [-0.5, 0.0, 0.5]
+        fit = Model("y ~ age + bmi", frame, imputation=GaussianImputation(mechanism=Shift(0.5))).fit()
+        assert table.loc[0.5, "bmi"] == pytest.approx(fit.coef[1], rel=1e-3)
+        assert table.loc[0.0, "changed predictions"] == 0
+        assert table.attrs["columns"] == ["bmi"]
+
+    def test_the_estimator_gives_the_same_and_stays_as_it_is(self, frame):
+        X = frame[["age", "bmi"]]
+        clf = VBSVC(prior=Normal(1e8))
+        table = clf.sensitivity(X, frame["y"], [0.5], columns=["bmi"])
+        assert not hasattr(clf, "fit_")
+        assert table.loc[0.5, "bmi"] == pytest.approx(Model("y ~ age + bmi", frame).sensitivity([0.5]).loc[0.5, "bmi"])
+
+    def test_what_is_wrong_is_said(self, frame):
+        with pytest.raises(ValueError, match="no value is missing"):
+            Model("y ~ age", frame).sensitivity([1.0])
+        with pytest.raises(ValueError, match="deltas must be"):
+            Model("y ~ bmi", frame).sensitivity([])
+        with pytest.raises(ValueError, match="'age' is not a column with missing"):
+            Model("y ~ bmi + age", frame).sensitivity([1.0], columns=["age"])
+        with pytest.raises(ValueError, match="two classes"):
+            VBSVC().sensitivity(*load_iris(return_X_y=True), [1.0])
+
+    def test_the_figure_marks_changes_of_sign(self):
+        table = pd.DataFrame({"(intercept)": [0, 0, 0], "a": [1.0, 0.5, -0.5]}, index=[-1.0, 0.0, 1.0])
+        ax = plots.sensitivity(table)
+        circles = [line for line in ax.lines if line.get_marker() == "o"]
+        assert [float(line.get_xdata()[0]) for line in circles] == [0.5]
+        assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a"]
+
+
+@pytest.fixture(scope="module")
+def arms():
+    """Rows with missing categories and inputs."""
+    rng = np.random.default_rng(2)
+    n = 300
+    arm, sex = rng.choice(list("abc"), size=n, p=[0.5, 0.3, 0.2]), rng.choice(["f", "m"], size=n)
+    x = rng.normal(size=n) + (arm == "b")
+    y = np.where(x - 1 + 2 * (arm == "c") - (sex == "f") + rng.logistic(size=n) > 0, "ill", "well")
+    frame = pd.DataFrame({"y": y, "x": x, "arm": arm, "sex": sex, "g": rng.integers(0, 6, size=n)})
+    frame.loc[rng.random(n) < 0.2, "arm"] = None
+    frame.loc[rng.random(n) < 0.2, "sex"] = None
+    frame.loc[rng.random(n) < 0.2, "x"] = np.nan
+    return frame
+
+
+class TestCategories:
+    FORMULA = "y ~ x * arm + sex + (1 | g)"
+
+    def test_every_single_update_raises_the_bound(self, arms):
+        model = Model(self.FORMULA, arms, {"fixed": Ridge()})
+        rises = rises_of_single_updates(model.spec, model._source, n_sweeps=10)
+        assert rises.min() > -1e-10
+        assert model._source.n_rows == 300
+
+    def test_the_rows_are_the_mixture_over_levels(self, arms):
+        """Row term and sums of one row against the alternatives written out by hand."""
+        model = Model("y ~ arm + sex", arms.assign(x=0.0), {"fixed": Ridge()})
+        fit = model.fit()
+        state, spec = fit.outcome.state, model.spec
+        stats = sweep.pass_rows(state, model._source, expect)
+        law, levels, categories = state.coefficients, state.levels, model._reader.categories
+        total, counts = 0.0, np.zeros(3)
+        recipe = fit.plan.recipe
+        for _, row in arms.iterrows():
+            sign = 1.0 if row["y"] == fit.classes[1] else -1.0
+            alternatives = []
+            for a in range(3) if pd.isna(row["arm"]) else [list("abc").index(row["arm"])]:
+                for b in range(2) if pd.isna(row["sex"]) else [["f", "m"].index(row["sex"])]:
+                    raw = np.array([a == 1, a == 2, b == 1], dtype=float)
+                    c = np.r_[1.0, (raw - recipe.centre) / recipe.scale]
+                    h, v = 1 - sign * c @ law.mean, c @ law.covariance @ c
+                    value = -(h + np.sqrt(h**2 + v))
+                    chance = levels.logs[0][a] * (pd.isna(row["arm"])) + levels.logs[1][b] * (pd.isna(row["sex"]))
+                    alternatives.append((value + chance, value, a))
+            values = np.array([one[0] for one in alternatives])
+            share = np.exp(values - special.logsumexp(values))
+            total += share @ [one[1] for one in alternatives] - special.xlogy(share, share).sum()
+            for weight, (_, _, a) in zip(share, alternatives, strict=True):
+                counts[a] += weight
+        assert list(categories.names) == ["arm", "sex"]
+        assert stats.row_bound == pytest.approx(total, rel=1e-10)
+        np.testing.assert_allclose(stats.levels.counts[0], counts, rtol=1e-10)
+        assert spec.levels is not None
+
+    def test_blocks_do_not_tear_alternatives_apart(self, arms, monkeypatch):
+        whole = Model("y ~ x + arm * sex", arms, {"fixed": Ridge()}).fit(TIGHT)
+        monkeypatch.setattr("vbsvm.source.memory.block_rows", lambda n_columns: 7)
+        parts = Model("y ~ x + arm * sex", arms, {"fixed": Ridge()}).fit(TIGHT)
+        assert whole.elbo == pytest.approx(parts.elbo, abs=1e-8)
+
+    def test_a_level_that_no_row_could_be_told_from_leaves_the_fit_alone(self, arms):
+        """A category without effect: the other coefficients are those of a model without it."""
+        complete = arms.dropna(subset=["x", "arm"]).reset_index(drop=True)
+        without = Model("y ~ x + arm", complete, {"fixed": Normal(1.0)}).fit(TIGHT)
+        held = Model("y ~ x + arm + sex", complete, {"fixed": Normal(1.0), "sex": Normal(1e-12)}).fit(TIGHT)
+        np.testing.assert_allclose(held.coef[:3], without.coef, atol=1e-5)
+
+    def test_predictions_average_over_levels(self, arms):
+        fit = Model("y ~ x + arm + sex", arms.dropna()).fit()
+        row = arms.dropna().head(1)
+        lost = row.assign(arm=None)
+        chances = 1 + arms.dropna()["arm"].value_counts().sort_index().to_numpy()
+        scores = [fit.decision_function(row.assign(arm=level))[0] for level in "abc"]
+        expected = chances @ scores / chances.sum()
+        mean, sd = fit.decision_function(lost, return_std=True)
+        assert mean[0] == pytest.approx(expected)
+        between = chances @ np.square(scores - expected) / chances.sum()
+        assert sd[0] > between**0.5
+        assert fit.predict_proba(lost).shape == (1, 2)
+        assert len(fit.predict(pd.concat([row, lost, row]))) == 3
+
+    def test_the_summary_counts_categories_too(self, arms):
+        table = Model(self.FORMULA, arms, {"fixed": Ridge()}).fit().missing_summary()
+        assert table["rows"].sum() == 300
+        assert table.attrs["missing"] == {name: int(arms[name].isna().sum()) for name in ("x", "arm", "sex")}
+
+    def test_too_many_combinations_are_refused(self):
+        rng = np.random.default_rng(0)
+        frame = pd.DataFrame({"y": rng.choice([0, 1], size=200)})
+        for k in range(4):
+            frame[f"c{k}"] = rng.choice(list("abcdefgh"), size=200)
+        frame = frame.astype(object)
+        frame.loc[3, ["c0", "c1", "c2", "c3"]] = None
+        with pytest.raises(ValueError, match="Row 3 misses the categories c0, c1, c2, c3"):
+            Model("y ~ c0 + c1 + c2 + c3", frame.astype({"y": int}))
+
+    def test_weights_are_repetition(self, arms):
+        s = np.random.default_rng(0).integers(1, 4, size=300)
+        one = Model("y ~ x + arm", arms, {"fixed": Ridge()}, weights=s).fit(TIGHT)
+        other = Model("y ~ x + arm", arms.loc[np.repeat(arms.index, s)], {"fixed": Ridge()}).fit(TIGHT)
+        assert one.elbo == pytest.approx(other.elbo, abs=1e-6)
+        np.testing.assert_allclose(one.coef, other.coef, atol=1e-5)

@@ -39,11 +39,13 @@ class Completion:
         mains: Sequence[int] | None = None,
         links: Sequence[tuple[int, int]] = (),
         multipliers: Array | None = None,
+        uncertain: Sequence[int] = (),
     ) -> "Completion":
         """Decide from the columns of the table that have holes.
 
         ``mains`` are the columns that are inputs themselves, by default all; ``links`` (column, input) are products of
-        one of these inputs and known things, with their ``multipliers`` (rows × links).
+        one of these inputs and known things, with their ``multipliers`` (rows × links). ``uncertain`` columns depend on
+        categories that are missing in some rows, and tell nothing about the other inputs.
         """
         first, n_table = int(plan.recipe.intercept), len(plan.names)
         inputs = np.arange(n_table) if mains is None else np.asarray(mains, dtype=np.intp)
@@ -53,6 +55,7 @@ class Completion:
         everything = Inputs(inputs + first, np.empty(0, dtype=np.intp), columns + first, feeds)
         chosen = inputs if settings.joint else inputs[missing[inputs]]
         given = np.flatnonzero(~missing[: n_table - plan.n_carried])
+        given = given[~np.isin(given, uncertain)]
         of_chosen = [j for j, (_, of) in enumerate(links) if missing[of]]
         number = {int(column): k for k, column in enumerate(chosen)}
         law = Inputs(

@@ -11,7 +11,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, xlogy
 
 from vbsvm import hinge
 from vbsvm.arrays import Array, cholesky, inverse
@@ -19,6 +19,7 @@ from vbsvm.imputation import InputLaw, InputSums, Selective
 from vbsvm.layout.base import Effects, Message, PointLaw, Rows
 from vbsvm.layout.dense import LOG_2PI
 from vbsvm.layout.incomplete import HoleGroup, IncompleteRows
+from vbsvm.layout.options import LevelCounts, LevelLaws, Options, Shares
 from vbsvm.mechanism import ProbitLaw
 from vbsvm.readings import Reading
 from vbsvm.stats import Stats
@@ -119,7 +120,7 @@ def _sums_by(cells: NDArray[np.intp], values: Array, n_cells: int) -> Array:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Resolved:
-    """Rows with their missing values resolved: h, √χ and w of each row, values, what is left of spread, entropy.
+    """Rows with their missing values resolved: h, √χ, w and share of each row, values, spread, entropy.
 
     ``variances`` are those of the values, ``lean`` is Cov(d) E[b], all rows × variables.
     """
@@ -127,6 +128,7 @@ class Resolved:
     h: Array
     root: Array
     w: Array
+    shares: Array
     values: Array
     variances: Array
     lean: Array
@@ -142,6 +144,7 @@ class RowLaws:
     rows: IncompleteRows
     message: Message
     law: InputLaw
+    options: "Alternatives | None" = None
 
     @property
     def result(self) -> Resolved:
@@ -155,7 +158,7 @@ class RowLaws:
         spread, entropy, lean = [], 0.0, np.zeros_like(values)
         probit = self.law.probit if isinstance(self.law, Selective) else None
         T = self.law.precision if probit is None else _with_probit(self.law.precision, probit)
-        variances = np.zeros_like(values)
+        variances, shares = np.zeros_like(values), np.ones(len(y))
         for group in rows.groups:
             at = group.rows
             cells = Cells.of(group, effects)
@@ -175,11 +178,18 @@ class RowLaws:
             variance += np.einsum("rk,rkj,rj->r", change, cells.covariance[cells.of_row], change)
             v[at] = np.maximum(variance, 0.0) + (curvature * shrunk).sum(axis=1)
             log_det = np.log(shrunk).sum(axis=1) - found.log_det[cells.of_row]
-            entropy += 0.5 * float(s[at] @ (log_det + curvature.shape[1] * (1 + LOG_2PI)))
-            w = s[at] / np.sqrt(h[at] ** 2 + v[at])
-            spread.append(Spread.of(cells, found, shrunk, w, s[at], len(rows.inputs.variables)))
+            left = 0.5 * (log_det + curvature.shape[1] * (1 + LOG_2PI))
+            if self.options is not None:
+                rest = rows.known[at] + values[at] - rows.regressors[at] @ self.law.coefficients
+                fit = np.einsum("re,ef,rf->r", rest, self.law.precision, rest) + shrunk.sum(axis=1)
+                objective = left - 0.5 * fit - h[at] - np.sqrt(h[at] ** 2 + v[at])
+                shares[at] = self.options.shares(objective, at)
+            counted = s[at] * shares[at]
+            entropy += float(counted @ left)
+            w = counted / np.sqrt(h[at] ** 2 + v[at])
+            spread.append(Spread.of(cells, found, shrunk, w, counted, len(rows.inputs.variables)))
         root = np.sqrt(h * h + v)
-        return Resolved(h, root, s / root, values, variances, lean, tuple(spread), entropy)
+        return Resolved(h, root, shares * s / root, shares, values, variances, lean, tuple(spread), entropy)
 
 
 @final
@@ -278,10 +288,20 @@ def solve_weights(curvature: Array, p: Array, q: Array, slack: Array) -> Array:
     return w
 
 
-def row_stats(rows: IncompleteRows, message: Message, law: InputLaw, resolve: Reading, with_curvature: bool) -> Stats:
+def row_stats(
+    rows: IncompleteRows,
+    message: Message,
+    law: InputLaw,
+    resolve: Reading,
+    with_curvature: bool,
+    options: "Alternatives | None" = None,
+) -> Stats:
     """Sums of a block of incomplete rows: G = Σ w (c̃c̃ᵀ + S), r = Σ y (s + w) c̃, and the sums of the inputs."""
-    y, s = rows.signs, rows.weights
-    found: Resolved = resolve(RowLaws(rows, message, law), "incomplete rows", rows.index).result
+    found: Resolved = resolve(RowLaws(rows, message, law, options), "incomplete rows", rows.index).result
+    y, s = rows.signs, found.shares * rows.weights
+    entropy, levels = found.entropy, None
+    if options is not None:
+        entropy, levels = entropy + options.entropy(found.shares, rows.weights), options.counts(s)
     w, filled = found.w, rows.filled(found.values)
     gram = filled.gram(w)
     inputs = rows.known + found.values
@@ -301,11 +321,37 @@ def row_stats(rows: IncompleteRows, message: Message, law: InputLaw, resolve: Re
     return Stats(
         gram=gram,
         cross_sums=filled.cross(y * (s + w)),
-        row_bound=hinge.row_bound(found.h, found.root, s) + found.entropy,
-        constant=hinge.constant(found.root, w, s) - found.entropy,
+        row_bound=hinge.row_bound(found.h, found.root, s) + entropy,
+        constant=hinge.constant(found.root, w, s) - entropy,
         curvature=curvature,
         inputs=InputSums(rows.regressors.T @ (s[:, None] * inputs), squares, probit=probit),
+        levels=levels,
     )
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Alternatives:
+    """Rows of a block that stand for the levels of a missing category: their shares, what these add to the bound."""
+
+    options: Options
+    laws: LevelLaws
+    resolve: Reading
+    index: int
+
+    def shares(self, objective: Array, which: Any = slice(None)) -> Array:
+        """Share of each row among the alternatives, from what each adds to the bound."""
+        options = self.options.take(which)
+        values = objective + options.log_chances(self.laws)
+        return self.resolve(Shares(options, values), "levels of rows", self.index, len(values)).result
+
+    def entropy(self, shares: Array, s: Array) -> float:
+        """Σ s × the entropy of the shares."""
+        return -float(s @ xlogy(shares, shares))
+
+    def counts(self, weights: Array) -> LevelCounts:
+        """Expected counts of the missing levels."""
+        return self.options.counts(weights, tuple(len(one) for one in self.laws.logs))
 
 
 def probit_sums(rows: Any, law: Selective) -> InputSums:

@@ -16,7 +16,10 @@ from vbsvm.design import formula as formulas
 from vbsvm.design import frames, syntax
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
 from vbsvm.fit.variational import Ending, Variational
+from vbsvm.gaps import Gaps
 from vbsvm.imputation import GaussianImputation
+from vbsvm.layout.options import KNOWN, LevelCounts, LevelModel, Options
+from vbsvm.mechanism import NotAtRandom
 from vbsvm.parameters import require_flag
 from vbsvm.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
 from vbsvm.results import Fit
@@ -93,11 +96,16 @@ class Model:
         intake.require_both_signs(signs, parts.outcome)
         self._reader, encoded = formulas.learn(parts, frame, counts, bool(standardize))
         plan = self._reader.plan
+        known_levels = None
+        if encoded.origin is not None:
+            signs, counts = signs[encoded.origin], counts[encoded.origin]
+            known_levels = LevelCounts(self._reader.categories.counts)
         completion = _completion(self._reader, encoded, counts, imputation)
-        self.spec = Spec(tuple(_blocks(self._reader, {} if priors is None else priors)), completion.law)
+        levels = None if known_levels is None else LevelModel(tuple(len(one) for one in known_levels.counts))
+        self.spec = Spec(tuple(_blocks(self._reader, {} if priors is None else priors)), completion.law, levels)
         intake.require_moderate_core(plan)
         intake.require_gates_that_fit(self.spec, plan)
-        self._source = _source(plan, encoded, signs, counts, completion.holes)
+        self._source = replace(_source(plan, encoded, signs, counts, completion.holes), known_levels=known_levels)
         self._task = Task(self.spec, plan, completion, self._source, self.classes, self._reader)
 
     def fit(self, inference: Variational | None = None) -> Fit:
@@ -132,7 +140,9 @@ class Model:
 
     def __str__(self) -> str:
         """Formula, rows and classes, blocks with their sizes and priors, groups, and the keys of ``priors``."""
-        n_rows, n_positive = self._source.n_rows, int((self._source.signs > 0).sum())
+        source = self._source
+        first = slice(None) if source.options is None else np.unique(source.options.origin, return_index=True)[1]
+        n_rows, n_positive = source.n_rows, int((source.signs[first] > 0).sum())
         negative, positive = (str(label) for label in self.classes)
         lines = [
             self.formula,
@@ -144,7 +154,7 @@ class Model:
         widths = [max(len(row[i]) for row in rows) for i in range(2)]
         lines += [f"  {name:<{widths[0]}}  {size:>{widths[1]}}  {prior}" for name, size, prior in rows]
         for grouping, factor in zip(self._source.groupings, self._reader.plan.factors, strict=True):
-            counts = np.bincount(grouping.index)
+            counts = np.bincount(grouping.index[first])
             lines.append(f"{len(factor.levels)} groups in {factor.name}, of {counts.min()} to {counts.max()} rows")
         return "\n".join([*lines, f"keys of priors: {', '.join(map(repr, _keys(self._reader)))}"])
 
@@ -173,24 +183,50 @@ def _completion(
     missing = np.isnan(encoded.table.sum(axis=0))
     linear = reader.linear
     links = [(column, linear.variables[k].place) for column, k in linear.links]
-    return Completion.of(
-        settings, reader.plan, encoded.table, counts, missing, reader.mains, links, encoded.multipliers
+    if encoded.origin is not None and isinstance(settings.mechanism, NotAtRandom):
+        raise ValueError("NotAtRandom does not go with missing categories: make them a level of their own.")
+    found = Completion.of(
+        settings,
+        reader.plan,
+        encoded.table,
+        counts,
+        missing,
+        reader.mains,
+        links,
+        encoded.multipliers,
+        reader.uncertain,
     )
+    return found if encoded.origin is None else replace(found, gaps=_gaps(reader, encoded, found.gaps.names))
+
+
+def _gaps(reader: formulas.Reader, encoded: Encoded, names: tuple[str, ...]) -> Gaps:
+    """Patterns of missing inputs and categories; alternatives count as the one row that they are."""
+    assert encoded.origin is not None
+    assert encoded.codes is not None
+    _, first = np.unique(encoded.origin, return_index=True)
+    lost = encoded.codes[first] != KNOWN
+    chosen = lost.any(axis=0)
+    columns = [reader.plan.names.index(name) for name in names]
+    missing = np.column_stack([np.isnan(encoded.table[first][:, columns]), lost[:, chosen]])
+    return Gaps.of(missing, (*names, *(name for name, one in zip(reader.categories.names, chosen, strict=True) if one)))
 
 
 def _source(plan: Plan, encoded: Encoded, signs: Array, counts: Array, holes: Holes | None) -> Memory:
     """Rows in the order of the largest factor's levels, so that a pass finds what it looks up side by side."""
-    table, all_levels = encoded.table, encoded.levels
+    table, all_levels, options = encoded.table, encoded.levels, None
+    if encoded.origin is not None and encoded.codes is not None:
+        options = Options(encoded.origin, encoded.codes)
     if all_levels and (all_levels[-1][1:] < all_levels[-1][:-1]).any():
         order = np.argsort(all_levels[-1], kind="stable")
         table, signs, counts = table.T[:, order].T, signs[order], counts[order]
         holes = None if holes is None else replace(holes, multipliers=holes.multipliers[order])
+        options = None if options is None else options.take(order)
         all_levels = tuple(levels[order] for levels in all_levels)
     groupings = tuple(
         Grouping(levels, len(factor.levels), factor.slopes)
         for factor, levels in zip(plan.factors, all_levels, strict=True)
     )
-    return Memory(table, signs, counts, plan.recipe, groupings, plan.n_carried, holes=holes)
+    return Memory(table, signs, counts, plan.recipe, groupings, plan.n_carried, holes=holes, options=options)
 
 
 def _fixed_terms(reader: formulas.Reader) -> dict[str, slice]:

@@ -61,6 +61,18 @@ def _scores(
     return found
 
 
+def averaged(scores: Scores, origin: NDArray[np.intp], chances: Array) -> Scores:
+    """Scores of rows that were written out by level: moments of the mixture of their alternatives."""
+    total = np.bincount(origin, chances)
+
+    def mean(values: Array) -> Array:
+        return np.bincount(origin, chances * values) / total
+
+    centre = mean(scores.mean)
+    between = np.maximum(mean(np.square(scores.mean)) - np.square(centre), 0.0)
+    return Scores(centre, mean(scores.variance) + between, mean(scores.from_missing) + between)
+
+
 def prior_covariance(plan: Plan, spec: Spec, state: State, k: int) -> Array:
     """E[Σ] of the effects of a level of the k-th factor; zero between effects of different terms."""
     begin, q = plan.first_effects()[k], len(plan.factors[k].slopes)

@@ -15,6 +15,7 @@ from vbsvm.gaps import Gaps
 from vbsvm.gates import Gates
 from vbsvm.layout.base import GaussianLaw
 from vbsvm.layout.dense import DenseRows
+from vbsvm.layout.options import LevelLaws, Options
 from vbsvm.population import Population
 from vbsvm.spec import Spec
 
@@ -301,6 +302,7 @@ class Fit:
         if not return_std:
             return self._mean_scores(encoded).mean
         found = prediction.score_moments(self.plan, self.spec, self.outcome.state, encoded, self.population)
+        found = self._averaged(found, encoded)
         return found.mean, np.sqrt(found.variance)
 
     def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
@@ -318,7 +320,17 @@ class Fit:
         return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
 
     def _mean_scores(self, encoded: Encoded) -> prediction.Scores:
-        return prediction.mean_scores(self.plan, self.outcome.state, encoded, self.population)
+        found = prediction.mean_scores(self.plan, self.outcome.state, encoded, self.population)
+        return self._averaged(found, encoded)
+
+    def _averaged(self, found: prediction.Scores, encoded: Encoded) -> prediction.Scores:
+        """Average over the levels of missing categories."""
+        if encoded.origin is None or encoded.codes is None or self.reader is None:
+            return found
+        options = Options(encoded.origin, encoded.codes)
+        laws = self.outcome.state.levels or LevelLaws.of(tuple(1.0 + one for one in self.reader.categories.counts))
+        means = LevelLaws(laws.concentrations, tuple(np.log(one / one.sum()) for one in laws.concentrations))
+        return prediction.averaged(found, encoded.origin, np.exp(options.log_chances(means)))
 
     def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
         """The table with its holes filled by their expected values given the row's known inputs, and the deviations.

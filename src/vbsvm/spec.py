@@ -13,6 +13,7 @@ from vbsvm.gates import GateMap, Gates
 from vbsvm.imputation import InputLaw, InputModel
 from vbsvm.laws import ScaleLaw
 from vbsvm.layout.base import CoefficientLaw, GaussianLaw, Moments, PointLaw, Precision
+from vbsvm.layout.options import LevelLaws, LevelModel
 from vbsvm.priors.base import Prior
 
 
@@ -40,10 +41,12 @@ class Block:
 @final
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """The model: its blocks, which together cover all coefficients; and the law of inputs that may be missing."""
+    """The model: its blocks, which together cover all coefficients; and the laws of inputs and of
+    levels that may be missing."""
 
     blocks: tuple[Block, ...]
     inputs: InputModel | None = None
+    levels: LevelModel | None = None
 
     @cached_property
     def n_columns(self) -> int:
@@ -106,7 +109,8 @@ class Spec:
         if self.gate_map is not None:
             gates = Gates(np.full(self.gate_map.n_gates, logit(opened)), self.gate_map)
         inputs = None if self.inputs is None else self.inputs.start()
-        return State(PointLaw(np.zeros(self.n_columns)), scales, gates, inputs)
+        levels = None if self.levels is None else self.levels.start()
+        return State(PointLaw(np.zeros(self.n_columns)), scales, gates, inputs, levels)
 
     def starts(self) -> "list[State]":
         """The paper's start, and further ones that a prior asks for."""
@@ -116,12 +120,13 @@ class Spec:
 @final
 @dataclass(frozen=True, eq=False)
 class State:
-    """Laws of the coefficients, of the scale of each block's prior, of the gates, and of the inputs."""
+    """Laws of the coefficients, of the scale of each block's prior, of the gates, of inputs and levels."""
 
     coefficients: CoefficientLaw
     scales: tuple[ScaleLaw, ...]
     gates: Gates | None = None
     inputs: InputLaw | None = None
+    levels: LevelLaws | None = None
 
     @property
     def gaussian(self) -> GaussianLaw:
@@ -134,7 +139,9 @@ class State:
         """Unconstrained numbers that determine a variational state; any numbers are a valid state."""
         scales = [x for scale in self.scales for x in scale.pack()]
         gates = [] if self.gates is None else self.gates.log_odds
-        return np.concatenate([self.gaussian.pack(), scales, gates, [] if self.inputs is None else self.inputs.pack()])
+        inputs = [] if self.inputs is None else self.inputs.pack()
+        levels = [] if self.levels is None else self.levels.pack()
+        return np.concatenate([self.gaussian.pack(), scales, gates, levels, inputs])
 
     def unpack(self, numbers: Array) -> "State":
         """Make the state of this shape that has these numbers."""
@@ -149,7 +156,11 @@ class State:
         if gates is not None:
             end = at + len(gates.log_odds)
             gates, at = gates.at(numbers[at:end]), end
+        levels = self.levels
+        if levels is not None:
+            end = at + len(levels.pack())
+            levels, at = levels.unpack(numbers[at:end]), end
         inputs = None if self.inputs is None else self.inputs.unpack(numbers[at:])
-        state = State(coefficients, tuple(scales), gates, inputs)
+        state = State(coefficients, tuple(scales), gates, inputs, levels)
         vars(state)["packed"] = numbers
         return state

@@ -20,7 +20,8 @@ class Stats:
     state whose message went into the pass, with the latent scales refreshed. ``constant`` is κ: with the weights of
     this pass held, the row term at any other law of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant. ``curvature``
     is minus the second derivative of the collapsed row term in the mean, for Newton steps; a pass that starts from a
-    point has none. ``inputs`` are sums for the law of the inputs, where some are missing.
+    point has none. ``inputs`` and ``levels`` are sums for the laws of
+    inputs and categories, where some are missing.
     """
 
     gram: Any
@@ -29,6 +30,7 @@ class Stats:
     constant: float
     curvature: Any
     inputs: Any = None
+    levels: Any = None
 
     @cached_property
     def cross(self) -> Array:
@@ -46,14 +48,19 @@ class Stats:
         curvature = None
         if self.curvature is not None and other.curvature is not None:
             curvature = self.curvature + other.curvature
-        inputs = self.inputs if other.inputs is None else other.inputs
-        if self.inputs is not None and other.inputs is not None:
-            inputs = self.inputs + other.inputs
         return Stats(
             self.gram + other.gram,
             self.cross_sums + other.cross_sums,
             self.row_bound + other.row_bound,
             self.constant + other.constant,
             curvature,
-            inputs,
+            _sum(self.inputs, other.inputs),
+            _sum(self.levels, other.levels),
         )
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """Sum of what may be absent."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other

@@ -15,6 +15,7 @@ from vbsvm import hinge, missing
 from vbsvm.imputation import Selective
 from vbsvm.layout.base import Message, Rows, Source
 from vbsvm.layout.incomplete import IncompleteRows
+from vbsvm.layout.options import OptionRows
 from vbsvm.layout.spike import update_jointly
 from vbsvm.readings import Reading
 from vbsvm.spec import Spec, State
@@ -32,11 +33,15 @@ def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature:
     message = state.coefficients.message(state.gates)
 
     def kernel(rows: Any) -> Stats:
+        options = None
+        if isinstance(rows, OptionRows):
+            assert state.levels is not None
+            rows, options = rows.rows, missing.Alternatives(rows.options, state.levels, resolve, rows.rows.index)
         if isinstance(rows, IncompleteRows):
             assert state.inputs is not None
             with np.errstate(all="ignore"):
-                return missing.row_stats(rows, message, state.inputs, resolve, with_curvature)
-        stats = row_stats(rows, message, resolve, with_curvature)
+                return missing.row_stats(rows, message, state.inputs, resolve, with_curvature, options)
+        stats = row_stats(rows, message, resolve, with_curvature, options)
         if isinstance(state.inputs, Selective):
             return replace(stats, inputs=missing.probit_sums(rows, state.inputs))
         return stats
@@ -44,22 +49,33 @@ def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature:
     return source.fold(kernel)
 
 
-def row_stats(rows: Rows, message: Message, resolve: Reading, with_curvature: bool) -> Stats:
-    """Sums of one block: G = Σ w c cᵀ, r = Σ y (s + w) c, and the row term (Algorithm 2, lines 2 and 3)."""
+def row_stats(
+    rows: Rows, message: Message, resolve: Reading, with_curvature: bool, options: missing.Alternatives | None = None
+) -> Stats:
+    """Sums of one block: G = Σ w c cᵀ, r = Σ y (s + w) c, and the row term (Algorithm 2, lines 2 and 3).
+
+    Alternatives of the same row count by their shares.
+    """
     y, s = rows.signs, rows.weights
     with np.errstate(all="ignore"):  # for the climb's bold candidates; a thread does not inherit the climb's own
         f, v = message.row_moments(rows)
         h = 1.0 - y * f
         slack, root, w = hinge.weigh(h, v, s, resolve, "rows", rows.index)
+        entropy, levels = 0.0, None
+        if options is not None:
+            shares = options.shares(-(h + root))
+            entropy, levels = options.entropy(shares, s), options.counts(shares * s)
+            s, w = shares * s, shares * w
         curvature = None
         if with_curvature and isinstance(v, np.ndarray):
             curvature = rows.gram(hinge.curvature(slack, w, v))
         return Stats(
             gram=rows.gram(w),
             cross_sums=rows.cross(y * (s + w)),
-            row_bound=hinge.row_bound(h, root, s),
-            constant=hinge.constant(root, w, s),
+            row_bound=hinge.row_bound(h, root, s) + entropy,
+            constant=hinge.constant(root, w, s) - entropy,
             curvature=curvature,
+            levels=levels,
         )
 
 
@@ -69,7 +85,7 @@ def update(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
         state = update_coefficients_and_gates(spec, state, stats)
     else:
         state = update_gates(spec, update_coefficients(spec, state, stats, resolve), stats, resolve)
-    return update_inputs(spec, update_priors(spec, state, resolve), stats, resolve)
+    return update_missing(spec, update_priors(spec, state, resolve), stats, resolve)
 
 
 def update_coefficients_and_gates(spec: Spec, state: State, stats: Stats) -> State:
@@ -104,6 +120,13 @@ def update_priors(spec: Spec, state: State, resolve: Reading) -> State:
         for i, (block, scale, moments) in enumerate(blocks)
     )
     return replace(state, scales=tuple(scales))
+
+
+def update_missing(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
+    """The laws of what may be missing, inputs and levels."""
+    if spec.levels is not None:
+        state = replace(state, levels=spec.levels.update(stats.levels, resolve))
+    return update_inputs(spec, state, stats, resolve)
 
 
 def update_inputs(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:

@@ -6,7 +6,7 @@ Levels, knots and the state of transforms are learned once, over all of the data
 import warnings
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from vbsvm.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.basis import Spline
+from vbsvm.design.expansion import Categories
 from vbsvm.design.guard import FormulaError, columns_of
 from vbsvm.design.levels import Levels
 from vbsvm.design.linear import STATEFUL, Linear, Variable, fill, gaps_of, reference_of
 from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
-from vbsvm.design.recipe import column_ranges, learn_recipe
+from vbsvm.design.recipe import Recipe, column_ranges, learn_recipe
 from vbsvm.design.syntax import GroupTerm, Parts, SplineTerm
 
 if TYPE_CHECKING:
@@ -120,7 +121,9 @@ class Reader:
     carried: tuple[tuple[int, int], ...]
     hidden: tuple[Matrix, ...]
     linear: Linear
+    categories: Categories
     mains: tuple[int, ...]
+    uncertain: tuple[int, ...]
     plan: Plan
     numeric: frozenset[str]
 
@@ -136,6 +139,16 @@ class Reader:
             known = frame[name].dropna()
             if known.dtype.kind not in "biuf" and len(known):
                 raise ValueError(f"Column {name!r} held numbers in fit, and holds {known.iloc[0]!r} now.")
+        return self.encode(frame)
+
+    def encode(self, frame: "pd.DataFrame") -> Encoded:
+        """Encode a frame with the columns that are used; a row that misses categories is written out by level."""
+        if any(frame[name].isna().any() for name in self.categories.names):
+            written = self.categories.expand(frame)
+            return replace(self._encode(written.frame), origin=written.origin, codes=written.codes)
+        return self._encode(frame)
+
+    def _encode(self, frame: "pd.DataFrame") -> Encoded:
         gaps = gaps_of(frame)
         frame = self.linear.fill(frame, gaps)
         fixed = self.fixed.encode(frame)[:, int(self.fixed.has_intercept) :]
@@ -151,7 +164,7 @@ class Reader:
 
 def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
     """Learn how the formula's columns are encoded, and encode the data."""
-    gaps = gaps_of(frame)
+    given, gaps = frame, gaps_of(frame)
     frame = fill(frame, gaps, {name: reference_of(frame[name], name) for name in gaps})
     fixed, F = Matrix.learn(parts.fixed, frame)
     if not fixed.names and not parts.splines and not parts.groups:
@@ -186,27 +199,20 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
                 carried.setdefault(key, _where(effects, k, place))
                 slopes.append(n_fixed + int(intercept) + list(carried).index(key))
         planned.append(FactorPlan(columns, labels, tuple(effect_names), tuple(slopes)))
-    pieces += [learned[i][:, [j]] for i, j in carried.values()]
     factors_of = [
         *fixed.factors[int(intercept) :],
         *(() for _ in range(n_fixed - len(fixed.names) + int(intercept))),
         *(effects[i].matrix.factors[j] for i, j in carried.values()),
     ]
-    linear, alone = _learn_linear(parts, frame, factors_of, [fixed, *(of_term.matrix for of_term in effects)], gaps)
-    hidden = [Matrix.learn(f"0 + {expression}", frame) for expression in alone]
-    pieces += [values for _, values in hidden]
-    table = _table(pieces)
+    categorical = {one for matrix in (fixed, *(of_term.matrix for of_term in effects)) for one in matrix.categorical}
+    linear, alone = _learn_linear(parts, frame, factors_of, categorical, gaps)
+    categories, uncertain = _learn_categories(given, categorical, factors_of, linear, weights)
+    hidden = [Matrix.learn(f"0 + {expression}", frame)[0] for expression in alone]
     names = tuple(names + [name for name, _ in carried] + alone)
-    _require_finite(table, names)
-    linear.fill(frame, gaps)
-    multipliers = linear.open(table, gaps)
-
-    centred = np.array([intercept] * n_fixed + [key[1] for key in carried] + [True] * len(alone), dtype=bool)
-    recipe = learn_recipe(table, weights, column_ranges(table, weights), intercept, standardize, centred)
-    recipe.scale[n_shown:n_fixed] = 1.0  # a spline has a scale of its own
-    plan = Plan(recipe, names, n_shown, tuple(planned), len(carried) + len(alone))
-    mains = [k for k, factors in enumerate(factors_of[:n_fixed]) if len(factors) == 1]
+    mains = [k for k, factors in enumerate(factors_of[:n_fixed]) if len(factors) == 1 and k not in uncertain]
     mains += [variable.place for variable in linear.variables if variable.place >= n_fixed]
+    unscaled = Recipe(np.zeros(len(names)), np.ones(len(names)), intercept)
+    plan = Plan(unscaled, names, n_shown, tuple(planned), len(carried) + len(alone))
     numeric = frozenset(name for name in frame.columns if frame[name].dtype.kind in "biuf")
     reader = Reader(
         parts,
@@ -214,25 +220,57 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
         curves,
         tuple(effects),
         tuple(carried.values()),
-        tuple(matrix for matrix, _ in hidden),
+        tuple(hidden),
         linear,
+        categories,
         tuple(mains),
+        uncertain,
         plan,
         numeric,
     )
-    return reader, Encoded(table, tuple(levels), multipliers)
+    if gaps:
+        encoded = reader.encode(given)
+    else:
+        table = _table([*pieces, *(learned[i][:, [j]] for i, j in carried.values())])
+        _require_finite(table, names)
+        encoded = Encoded(table, tuple(levels))
+    table, origin = encoded.table, encoded.origin
+    if origin is not None:
+        weights = (weights / np.bincount(origin))[origin]
+
+    centred = np.array([intercept] * n_fixed + [key[1] for key in carried] + [True] * len(alone), dtype=bool)
+    recipe = learn_recipe(table, weights, column_ranges(table, weights), intercept, standardize, centred)
+    recipe.scale[n_shown:n_fixed] = 1.0  # a spline has a scale of its own
+    return replace(reader, plan=replace(plan, recipe=recipe)), encoded
+
+
+def _learn_categories(
+    frame: "pd.DataFrame",
+    categorical: set[str],
+    factors_of: list[tuple[str, ...]],
+    linear: Linear,
+    weights: Array,
+) -> tuple[Categories, tuple[int, ...]]:
+    """Columns that are categories and may be missing; and columns of the table that depend on one that is."""
+    names = list(frame.columns)
+    columns = {one: _columns_in(one, names) for one in categorical}
+    chosen = sorted({name for of_factor in columns.values() for name in of_factor} - linear.reasons.keys())
+    missing = {name for name in chosen if bool(frame[name].isna().any())}
+    uncertain = tuple(
+        k for k, factors in enumerate(factors_of) if any(missing & set(columns.get(one, ())) for one in factors)
+    )
+    return Categories.learn(frame, chosen, weights), uncertain
 
 
 def _learn_linear(
     parts: Parts,
     frame: "pd.DataFrame",
     factors_of: list[tuple[str, ...]],
-    matrices: list[Matrix],
+    categorical: set[str],
     gaps: dict[str, NDArray[np.bool_]],
 ) -> tuple[Linear, list[str]]:
     """Find the factors that may miss values, and those that need a column of their own for that."""
     names, expressions = list(frame.columns), list(dict.fromkeys(one for factors in factors_of for one in factors))
-    categorical = {expression for matrix in matrices for expression in matrix.categorical}
     uses: dict[str, list[str]] = {}
     for expression in (*expressions, *(f"s({term.expression})" for term in parts.splines)):
         inner = expression[2:-1] if expression not in expressions else expression
@@ -242,7 +280,9 @@ def _learn_linear(
     for expression in expressions:
         columns = tuple(dict.fromkeys(_columns_in(expression, names)))
         places = [k for k, factors in enumerate(factors_of) if factors == (expression,)]
-        reason = _why_not(expression, columns, categorical, uses, len(places))
+        if expression in categorical:
+            continue  # a missing category is written out by level
+        reason = _why_not(expression, columns, uses, len(places))
         if reason is None and not places:
             if gaps.keys() & set(columns):
                 places = [len(factors_of) + len(alone)]
@@ -261,16 +301,12 @@ def _learn_linear(
     return Linear(tuple(variables), {name: reference_of(frame[name], name) for name in names}, reasons), alone
 
 
-def _why_not(
-    expression: str, columns: tuple[str, ...], categorical: set[str], uses: dict[str, list[str]], n_places: int
-) -> str | None:
+def _why_not(expression: str, columns: tuple[str, ...], uses: dict[str, list[str]], n_places: int) -> str | None:
     """Why a factor may not miss values; None where it may."""
     function = expression.split("(", maxsplit=1)[0].strip()
     several = next((uses[name] for name in columns if len(set(uses[name])) > 1), None)
     if not columns:
         return "it is a constant."
-    if expression in categorical:
-        return "it is a category: missing categories are not supported. Make them a level of their own."
     if several is not None:
         return (
             f"occurs in several expressions ({', '.join(dict.fromkeys(several))}): a missing input must enter linearly."

@@ -72,11 +72,15 @@ class Encoded:
     """A table of numbers, and the level of each row in each factor (``UNSEEN`` where it was not there in fit).
 
     Where the table holds NaN, ``multipliers`` (rows × links) say what a unit of a missing input adds to other columns.
+    Where categories are missing, a row stands here once for each level: ``origin`` is the row, ``codes`` (rows ×
+    categories) are the levels that were filled in.
     """
 
     table: NDArray[np.floating]
     levels: tuple[NDArray[np.intp], ...] = ()
     multipliers: Array | None = None
+    origin: NDArray[np.intp] | None = None
+    codes: NDArray[np.intp] | None = None
 
     def first_unseen(self) -> tuple[int, int] | None:
         """Factor and row of the first level that was not seen in fit."""

@@ -14,7 +14,7 @@ from vbsvm.arrays import Array
 from vbsvm.readings import expect
 from vbsvm.spec import Spec, State
 from vbsvm.stats import Stats
-from vbsvm.sweep import update, update_gates, update_inputs, update_priors
+from vbsvm.sweep import update, update_gates, update_missing, update_priors
 
 
 @final
@@ -73,7 +73,7 @@ def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
             continue
         state = update_priors(spec, moved, expect)
         rounds -= 1
-    return update_inputs(spec, state, stats, expect)
+    return update_missing(spec, state, stats, expect)
 
 
 def _gates_rest(before: State, after: State) -> bool:

@@ -197,7 +197,7 @@ def _stands_still(gains: list[float], noise: float) -> bool:
 def _visit(spec: Spec, source: Source, state: State, strategy: Strategy) -> Visited:
     """Pass over the rows from this state: that gives its exact bound, and what the next step needs."""
     stats = pass_rows(state, source, expect, with_curvature=strategy.needs_curvature)
-    return Visited(state, stats, bound.total(spec, state, stats.row_bound, stats.inputs))
+    return Visited(state, stats, bound.total(spec, state, stats.row_bound, stats.inputs, stats.levels))
 
 
 def _rounding(value: float) -> float:

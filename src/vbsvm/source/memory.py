@@ -16,6 +16,7 @@ from vbsvm.layout.dense import DenseRows
 from vbsvm.layout.dual import DualRows
 from vbsvm.layout.factors import Factor
 from vbsvm.layout.incomplete import HoleGroup, IncompleteRows, Inputs, hole_groups
+from vbsvm.layout.options import LevelCounts, OptionRows, Options
 from vbsvm.rowblocks import block_rows, fold, single_threaded_blas
 from vbsvm.stats import Stats
 
@@ -64,7 +65,8 @@ class Memory:
 
     The last of the groupings is the arrow's tail. The last ``n_carried`` columns of the design have no coefficients of
     their own: only groups' effects multiply them. A ``wide`` table has many more columns than rows: the dual layout.
-    Where the array holds NaN, ``holes`` says what is known of these columns.
+    Where the array holds NaN, ``holes`` says what is known of these columns. Where categories are missing, ``options``
+    says which rows are alternatives, and ``known_levels`` counts the levels that are known.
     """
 
     X: NDArray[np.floating]
@@ -75,15 +77,22 @@ class Memory:
     n_carried: int = 0
     wide: bool = False
     holes: Holes | None = None
+    options: Options | None = None
+    known_levels: LevelCounts | None = None
 
     @property
     def n_rows(self) -> int:
         """Number of rows that count."""
-        return int(np.count_nonzero(self.weights))
+        counted = self.weights > 0
+        if self.options is not None:
+            return len(np.unique(self.options.origin[counted]))
+        return int(np.count_nonzero(counted))
 
     def fold(self, kernel: Callable[[Any], Stats]) -> Stats:
         """Sum the kernel over row blocks, in threads where there is enough to do."""
         stats = self._fold_blocks(lambda block: block.sum(kernel))
+        if self.known_levels is not None:
+            stats = replace(stats, levels=self.known_levels + stats.levels)
         if self._known is None:
             return stats
         return replace(stats, inputs=self._known if stats.inputs is None else self._known + stats.inputs)
@@ -95,10 +104,27 @@ class Memory:
                 return kernel(self._only_block)
 
         def for_a_thread() -> Callable[[int, slice], Any]:
-            block_of = self._encoder(size)
-            return lambda index, where: kernel(block_of(index, where))
+            block_of = self._encoder(size + self._most_options)
+            return lambda index, where: kernel(block_of(index, self._aligned(where)))
 
         return fold(n_rows, self.recipe.n_columns, for_a_thread, size)
+
+    @cached_property
+    def _most_options(self) -> int:
+        return 0 if self.options is None else int(np.bincount(self.options.origin).max())
+
+    def _aligned(self, where: slice) -> slice:
+        """The block moved so that it begins and ends with an origin: alternatives stay together."""
+        if self.options is None:
+            return where
+        origin = self.options.origin
+
+        def first(row: int) -> int:
+            while 0 < row < len(origin) and origin[row] == origin[row - 1]:
+                row -= 1
+            return row
+
+        return slice(first(where.start), first(where.stop))
 
     @cached_property
     def _only_block(self) -> "_Block":
@@ -114,7 +140,8 @@ class Memory:
             encoded = self.recipe.encode(raw, design)
             levels = tuple(grouping.index[where][kept] for grouping in self.groupings)
             multipliers = None if self.holes is None else self.holes.multipliers[where][kept]
-            return _Block(self, index, encoded, self.signs[where][kept], weights, levels, scratch, multipliers)
+            options = None if self.options is None else self.options.take(where).take(kept)
+            return _Block(self, index, encoded, self.signs[where][kept], weights, levels, scratch, multipliers, options)
 
         return block_of
 
@@ -147,7 +174,7 @@ class Memory:
 
         Views of the same arrays where all rows count.
         """
-        if self.groupings:
+        if self.groupings or self.options is not None:
             return None
         kept = slice(None, None, step) if self.weights.all() else np.flatnonzero(self.weights)[::step]
         signs = self.signs[kept]
@@ -170,6 +197,7 @@ class _Block:
     levels: tuple[NDArray[np.intp], ...]
     scratch: Array
     multipliers: Array | None
+    options: Options | None
 
     def sum(self, kernel: Callable[[Any], Stats]) -> Stats:
         """Sum the kernel over complete rows and rows with missing values."""
@@ -179,15 +207,19 @@ class _Block:
     @cached_property
     def _parts(self) -> tuple[Any, ...]:
         if self.source.holes is None:
-            return (self._rows(self.design, slice(None), self.scratch),)
+            return (self._optional(self._rows(self.design, slice(None), self.scratch), slice(None)),)
         incomplete, groups = self._incomplete
         parts: list[Any] = []
         if not incomplete.all():
             which = np.flatnonzero(~incomplete)
-            parts.append(self._make(self.design.T[:, which].T, which))
+            parts.append(self._optional(self._make(self.design.T[:, which].T, which), which))
         if incomplete.any():
-            parts.append(self._with_holes(self.source.holes, np.flatnonzero(incomplete), groups))
+            which = np.flatnonzero(incomplete)
+            parts.append(self._optional(self._with_holes(self.source.holes, which, groups), which))
         return tuple(parts)
+
+    def _optional(self, rows: Any, which: Any) -> Any:
+        return rows if self.options is None else OptionRows(rows, self.options.take(which))
 
     @property
     def _incomplete(self) -> tuple[NDArray[np.bool_], tuple[HoleGroup, ...]]:
@@ -235,13 +267,16 @@ class _Block:
     def second_moments(self) -> Array:
         """Σ s [1; c][1; c]ᵀ, the design's own intercept left out."""
         x = np.column_stack([np.ones(len(self.design)), self.design[:, int(self.source.recipe.intercept) :]])
-        return x.T @ (self.weights[:, None] * x)
+        shares = 1.0 if self.options is None else self.options.softmax(np.zeros(len(x)))
+        return x.T @ ((shares * self.weights)[:, None] * x)
 
     def known_sums(self) -> InputSums:
         """Σ s x̃x̃ᵀ over all rows; Σ s x̃dᵀ and Σ s ddᵀ over the complete ones."""
         assert self.source.holes is not None
         inputs, (incomplete, _) = self.source.holes.inputs, self._incomplete
-        x, complete = inputs.regressors(self.design), ~incomplete
-        d, s = self.design[complete][:, inputs.variables], self.weights[complete, None]
-        gram = x.T @ (self.weights[:, None] * x)
-        return InputSums(x[complete].T @ (s * d), d.T @ (s * d), float(self.weights.sum()), Regressors(gram))
+        x, complete, weights = inputs.regressors(self.design), ~incomplete, self.weights
+        if self.options is not None:  # alternatives have these columns in common
+            weights = weights * self.options.softmax(np.zeros(len(weights)))
+        d, s = self.design[complete][:, inputs.variables], weights[complete, None]
+        gram = x.T @ (weights[:, None] * x)
+        return InputSums(x[complete].T @ (s * d), d.T @ (s * d), float(weights.sum()), Regressors(gram))
