@@ -529,6 +529,34 @@ class TestShift:
             VBSVC(imputation=GaussianImputation(mechanism=Shift({"x0": 1.0}))).fit(X, y)
 
 
+class TestLabels:
+    """Whether labels have a say in missing values."""
+
+    def test_without_their_say_the_law_is_that_of_the_inputs_alone(self):
+        X, y = correlated(150, 3, seed=1)
+        settings = GaussianImputation(labels=False)
+        one = VBSVC(imputation=settings).fit(X, y)
+        other = VBSVC(imputation=settings).fit(X, np.random.default_rng(0).permutation(y))
+        np.testing.assert_allclose(one.imputation_mean_, other.imputation_mean_, atol=1e-9)
+        np.testing.assert_allclose(one.imputation_cov_, other.imputation_cov_, atol=1e-9)
+        assert (np.diff(one.elbo_trace_[0]) > -1e-9).all()
+        assert np.abs(VBSVC().fit(X, y).imputation_mean_ - one.imputation_mean_).max() > 1e-3
+
+    def test_the_papers_model_overrates_noise_with_many_holes_and_the_other_does_not(self):
+        rng = np.random.default_rng(0)
+        found = []
+        for _ in range(8):
+            X = rng.normal(size=(400, 2))
+            y = np.where(X[:, 0] + rng.logistic(size=400) > 0, 1, -1)
+            X[rng.random(400) < 0.8, 1] = np.nan
+            fits = [VBSVC(imputation=GaussianImputation(labels=labels)).fit(X, y) for labels in (True, False)]
+            found.append([clf.coef_[0] for clf in fits])
+        size = np.sqrt(np.mean(np.square(found), axis=0))
+        assert size[0, 1] > 0.7  # with a coefficient of the signal of about 1
+        assert size[1, 1] < 0.3
+        assert size[1, 0] > 0.8
+
+
 class TestEdges:
     def test_a_column_without_any_value_is_refused(self):
         X, y = correlated(30, 3, seed=1)

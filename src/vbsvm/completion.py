@@ -77,7 +77,7 @@ class Completion:
             adding = np.empty((len(table), 0)) if multipliers is None else multipliers[:, of_chosen]
             shift = np.zeros(len(chosen))
             shift[[number[int(k)] for k in inputs[missing[inputs]]]] = settings.shift_of(names)
-            holes = Holes(law, adding, shift)
+            holes = Holes(law, adding, shift, settings.labels)
         counted = weights > 0
         holey = (
             np.isnan(table[counted][:, inputs[missing[inputs]]]) if names else np.zeros((int(counted.sum()), 0), bool)

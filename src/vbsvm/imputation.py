@@ -36,6 +36,10 @@ class GaussianImputation(Parameters):
     joint : bool, default False
         False takes the law of the inputs that have missing values given all others: complete inputs may then be
         dummies, skewed, or many. True is the paper's law of all inputs. Coefficients are the same to six digits.
+    labels : bool, default True
+        Whether the labels have a say in what missing values are. True is the paper's model. It overrates columns of
+        which much is missing, as a missing value may then become what suits its label. False learns the law of the
+        inputs from the inputs alone, and then the coefficients.
     mechanism : NotAtRandom or Shift, default None
         Why values are missing. None: at random. ``NotAtRandom`` lets a value's own size decide whether it is observed;
         ``Shift`` moves missing values away from what the others suggest.
@@ -45,12 +49,13 @@ class GaussianImputation(Parameters):
     nu: float | None = None
     variance: float = 1e8
     joint: bool = False
+    labels: bool = True
     mechanism: NotAtRandom | Shift | None = None
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
         require_positive("GaussianImputation", psi=self.psi, variance=self.variance)
-        require_flag("GaussianImputation", joint=self.joint)
+        require_flag("GaussianImputation", joint=self.joint, labels=self.labels)
         if self.nu is not None:
             require_positive("GaussianImputation", nu=self.nu)
         if self.mechanism is not None and not isinstance(self.mechanism, NotAtRandom | Shift):
@@ -170,6 +175,32 @@ class Selective:
         """Make the law that has these numbers."""
         at = len(numbers) - len(self.probit.pack())
         return Selective(self.inputs.unpack(numbers[:at]), self.probit.unpack(numbers[at:]))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A law of the inputs that was learned from them alone, and is held while coefficients are fitted."""
+
+    inputs: Any
+
+    @property
+    def coefficients(self) -> Array:
+        """E A."""
+        return self.inputs.coefficients
+
+    @property
+    def precision(self) -> Array:
+        """E Σ⁻¹."""
+        return self.inputs.precision
+
+    def pack(self) -> list[float]:
+        """Give no numbers: nothing here may move."""
+        return []
+
+    def unpack(self, numbers: Array) -> Self:
+        """Return itself."""
+        return self
 
 
 @final
@@ -307,7 +338,12 @@ class InputModel:
         )
 
     def update(self, law: Any, sums: InputSums, resolve: Reading) -> InputLaw:
-        """q(μ), q(Σ) or their regression form, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
+        """q(μ), q(Σ) or their regression form, or draws (Algorithm 5, lines 13 and 14; Appendix C).
+
+        Where labels have no say, what was learned before stays as it is.
+        """
+        if isinstance(law, Learned):
+            return law
         if isinstance(law, Selective):
             assert isinstance(self.settings.mechanism, NotAtRandom)
             assert sums.probit is not None
@@ -343,6 +379,8 @@ class InputModel:
 
         In the regression form this is the law of the variables given the other inputs, with a flat intercept.
         """
+        if isinstance(law, Learned):
+            return self.bound(law.inputs, sums)
         if isinstance(law, Selective):
             assert isinstance(self.settings.mechanism, NotAtRandom)
             assert sums.probit is not None

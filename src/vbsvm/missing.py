@@ -169,7 +169,8 @@ class RowLaws:
             p = y[at, None] * along
             q = (y * h)[at, None] * along - np.einsum("rk,rkj->rj", met, axes)
             pull = None if probit is None else ProbitPull.of(probit, group, values)
-            w, change, shrunk = _resolve(axes, curvature, p, q, h[at] ** 2 + v[at], pull)
+            say = 1.0 if rows.labels else 0.0
+            _, change, shrunk = _resolve(axes, say * curvature, say * p, say * q, h[at] ** 2 + v[at], pull)
             variances[group.cells] = np.einsum("rkj,rj->rk", np.square(axes), shrunk)
             values[group.cells] += change
             lean[group.cells] = np.einsum("rkj,rj->rk", axes, along * shrunk)

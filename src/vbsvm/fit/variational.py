@@ -14,13 +14,13 @@ import numpy as np
 from vbsvm import bound
 from vbsvm.arrays import Array
 from vbsvm.fit.accelerate import Accelerated, Plain, Strategy, Visited
-from vbsvm.imputation import InputSums
+from vbsvm.imputation import InputSums, Learned
 from vbsvm.layout.base import Source
 from vbsvm.parameters import Parameters, require_flag, require_positive
 from vbsvm.readings import expect
 from vbsvm.rowblocks import single_threaded_blas
 from vbsvm.spec import Spec, State
-from vbsvm.sweep import pass_rows
+from vbsvm.sweep import pass_rows, update_inputs
 
 PILOT_ROWS = 20_000
 PILOT_STEP = 20
@@ -31,6 +31,7 @@ THREADED_SOLVE = 512
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 AT_REST = 1e-11
 FALLING = 0.2
+INPUTS_REST = 1e-7
 
 
 @final
@@ -95,16 +96,20 @@ class Variational(Parameters):
         with single_threaded_blas() if min(spec.n_columns, source.n_rows) < THREADED_SOLVE else nullcontext():
             if start is not None:
                 return self._climb(spec, source, start, self.tol, self.max_iter)
+            if spec.inputs is not None and not spec.inputs.settings.labels:
+                inputs = learn_inputs(spec, source, self.max_iter)
+                return _highest(self._climb_from_all(spec, source, inputs))
             # Gates have many optima: a start on a part of the rows would choose another one.
             pilot = self.accelerate and spec.gate_map is None and source.n_rows >= PILOT_ROWS
             if pilot and (part := source.thin(PILOT_STEP)) is not None:
                 return self._climb_from_part(spec, source, part)
             return _highest(self._climb_from_all(spec, source))
 
-    def _climb_from_all(self, spec: Spec, source: Source) -> Iterator[Outcome]:
+    def _climb_from_all(self, spec: Spec, source: Source, inputs: Learned | None = None) -> Iterator[Outcome]:
         """Climb from every start; an interrupted climb is the last."""
         for start in spec.starts():
-            outcome = self._climb(spec, source, start, self.tol, self.max_iter)
+            begin = start if inputs is None else replace(start, inputs=inputs)
+            outcome = self._climb(spec, source, begin, self.tol, self.max_iter)
             yield outcome
             if outcome.ending is Ending.INTERRUPTED:
                 return
@@ -159,6 +164,21 @@ class Variational(Parameters):
         trace = np.array(bounds)
         trace.flags.writeable = False
         return Outcome(at.state, trace, passes, ending, inputs=at.stats.inputs)
+
+
+def learn_inputs(spec: Spec, source: Source, max_passes: int) -> Learned:
+    """The law of the inputs from the inputs alone: at coefficients of 0 no label has a say in a missing value."""
+    assert spec.inputs is not None
+    state = spec.start()
+    for _ in range(max_passes):
+        before = state.inputs
+        state = update_inputs(spec, state, pass_rows(state, source, expect), expect)
+        assert before is not None
+        assert state.inputs is not None
+        numbers = np.array(state.inputs.pack()), np.array(before.pack())
+        if len(numbers[0]) == len(numbers[1]) and np.abs(numbers[0] - numbers[1]).max(initial=0.0) < INPUTS_REST:
+            break
+    return Learned(state.inputs)
 
 
 def _highest(outcomes: Iterator[Outcome]) -> Outcome:

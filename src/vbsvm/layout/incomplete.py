@@ -83,7 +83,8 @@ class IncompleteRows:
     """A block of rows that miss inputs: the design with zeros in the holes, and a maker of rows of the layout at hand.
 
     ``multipliers`` (rows × derived) is how much a unit of its variable adds to each derived column. ``shift`` is added
-    to every missing value of a variable before it enters the score, and not known to the law of the inputs.
+    to every missing value of a variable before it enters the score, and not known to the law of the inputs. ``labels``
+    says whether labels have a say in missing values.
     """
 
     index: int
@@ -94,6 +95,7 @@ class IncompleteRows:
     inputs: Inputs
     multipliers: Array
     shift: Array
+    labels: bool
     make: Callable[[Array, Any], Rows]
 
     @staticmethod
@@ -107,6 +109,7 @@ class IncompleteRows:
         make: Callable[[Array, Any], Rows],
         groups: tuple[HoleGroup, ...] | None = None,
         shift: Array | None = None,
+        labels: bool = True,
     ) -> "IncompleteRows":
         """Take a design with NaN in its holes, which is written into.
 
@@ -121,7 +124,7 @@ class IncompleteRows:
         slopes = np.where(missing[:, inputs.feeds], multipliers[:, :, 1], 0.0)
         groups = hole_groups(missing) if groups is None else groups
         shift = np.zeros(len(inputs.variables)) if shift is None else shift
-        return IncompleteRows(index, design, signs, weights, groups, inputs, slopes, shift, make)
+        return IncompleteRows(index, design, signs, weights, groups, inputs, slopes, shift, labels, make)
 
     @cached_property
     def holes(self) -> NDArray[np.bool_]:

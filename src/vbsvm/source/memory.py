@@ -50,12 +50,14 @@ class Grouping:
 class Holes:
     """Which columns may miss values, what a unit of a missing one adds to columns derived from it, and its shift.
 
-    ``multipliers`` (rows × derived) are on the scale of the raw columns.
+    ``multipliers`` (rows × derived) are on the scale of the raw columns; ``labels`` says whether labels have a
+    say in their missing values.
     """
 
     inputs: Inputs
     multipliers: Array
     shift: Array
+    labels: bool = True
 
 
 @final
@@ -262,6 +264,7 @@ class _Block:
             lambda design, part: self._make(design, which[part]),
             groups,
             holes.shift,
+            holes.labels,
         )
 
     def second_moments(self) -> Array:
