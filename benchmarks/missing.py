@@ -41,7 +41,7 @@ from benchmarks.rivals import (
 from benchmarks.simulation import balanced_error
 from benchmarks.tables import print_table
 from benchmarks.timing import fastest, print_ratio, print_times
-from vbsvm import VBSVC
+from vbsvm import VBSVC, GaussianImputation
 from vbsvm.readings import expect
 from vbsvm.source.memory import Holes, Memory
 from vbsvm.sweep import pass_rows
@@ -53,7 +53,8 @@ MEASURES = ["ber", "log_loss", "ber_holes", "log_loss_holes"]
 COVERAGE = ["covered", "covered_complete", "sd", "off"]
 CELL = ["mechanism", "percent"]
 SIMULATION_COLUMNS = [*CELL, "data_set", "method", *MEASURES, *COVERAGE]
-OURS, UNHOLED = "VBSVC", "VBSVC, nothing missing"
+OURS, ALONE, UNHOLED = "VBSVC", "VBSVC, labels=False", "VBSVC, nothing missing"
+LABELLESS = GaussianImputation(labels=False)
 ITERATIVE, MISAEM, MISAEM_DEFAULT = "IterativeImputer, LinearSVC", "misaem, coefficients only", "misaem"
 JOBS = 2
 
@@ -94,6 +95,7 @@ def split_methods() -> dict[str, Callable[[np.ndarray, np.ndarray], Any]]:
     """Each takes training inputs and labels, and gives what predicts."""
     return {
         OURS: lambda X, y: VBSVC().fit(X, y),
+        ALONE: lambda X, y: VBSVC(imputation=LABELLESS).fit(X, y),
         "VBSVC, complete cases": lambda X, y: complete_cases.make(VBSVC()).fit(X, y),
         "tuned SVM, complete cases": lambda X, y: complete_cases.make(tuned_svm()).fit(X, y),
         "tuned SVM, IterativeImputer": lambda X, y: iterative_imputer.make(tuned_svm()).fit(X, y),
@@ -140,6 +142,8 @@ def contenders() -> dict[str, Any]:
     return {
         OURS: VBSVC(),
         "VBSVC, Platt": platt(VBSVC()),
+        ALONE: VBSVC(imputation=LABELLESS),
+        f"{ALONE}, Platt": platt(VBSVC(imputation=LABELLESS)),
         UNHOLED: VBSVC(),
         "tuned SVM, complete cases": complete_cases.make(tuned_svm()),
         "logistic CV, complete cases": complete_cases.make(logistic_regression_cv.make()),
