@@ -55,8 +55,8 @@ def test_a_planted_mistake_is_seen_by_that_test(small_model, mistake, monkeypatc
     if mistake == "dropped one":
         right = sweep.row_stats
 
-        def row_stats(rows, law, resolve, with_curvature):
-            found = right(rows, law, resolve, with_curvature)
+        def row_stats(rows, law, resolve, with_curvature, options):
+            found = right(rows, law, resolve, with_curvature, options)
             return type(found)(
                 found.gram, found.cross - 0.2 * rows.weights * rows.signs @ rows.design, found.row_bound, 0.0, None
             )

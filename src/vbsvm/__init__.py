@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from vbsvm.estimators import VBSVC
+    from vbsvm.fit.gibbs import Gibbs
     from vbsvm.fit.variational import Variational
     from vbsvm.imputation import GaussianImputation
     from vbsvm.mechanism import NotAtRandom, Shift
@@ -18,6 +19,7 @@ __all__ = [
     "Covariance",
     "Factorised",
     "GaussianImputation",
+    "Gibbs",
     "InverseWishart",
     "Joint",
     "LaplaceZero",
@@ -36,6 +38,7 @@ _HOMES = {
     "Covariance": "vbsvm.priors",
     "Factorised": "vbsvm.priors",
     "GaussianImputation": "vbsvm.imputation",
+    "Gibbs": "vbsvm.fit.gibbs",
     "InverseWishart": "vbsvm.priors",
     "Joint": "vbsvm.priors",
     "LaplaceZero": "vbsvm.priors",

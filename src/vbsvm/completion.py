@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from vbsvm import intake
 from vbsvm.arrays import Array
 from vbsvm.design.plan import Plan
+from vbsvm.fit.gibbs import Sample
 from vbsvm.fit.variational import Outcome
 from vbsvm.gaps import Gaps
 from vbsvm.imputation import GaussianImputation, InputModel
@@ -89,7 +90,7 @@ class Completion:
         """The part of the model that speaks of the inputs; None where nothing is missing."""
         return None if self.holes is None else self.model
 
-    def population(self, source: Memory, outcome: Outcome) -> Population | None:
+    def population(self, source: Memory, outcome: Outcome | Sample) -> Population | None:
         """Mean and covariance of all inputs, where there are not too many."""
         columns = self.everything.variables
         if source.recipe.n_columns > intake.MOST_JOINT:

@@ -41,6 +41,32 @@ def table(plan: Plan, spec: Spec, state: State, level: float) -> "pd.DataFrame":
     )
 
 
+def table_of_draws(plan: Plan, spec: Spec, scales: tuple[Array, ...], level: float) -> "pd.DataFrame":
+    """The same from a sampler's draws: of each block its variance or covariance matrix, chains × draws × numbers."""
+    import pandas as pd
+
+    chances, rows = [0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level], []
+    for block, values in zip(spec.blocks, scales, strict=True):
+        draws = values.reshape(-1, values.shape[2])
+        if block.columns[0].start < plan.n_fixed and np.ptp(draws) == 0:
+            continue
+        effects = list(_effects(plan, block))
+        q = len(effects)
+        matrices = draws.reshape(-1, q, q) if draws.shape[1] == q * q else draws[:, :1, None]
+        for j, (name, unit) in enumerate(effects):
+            variances = unit**2 * matrices[:, j, j]
+            rows.append((block.name, name, *np.sqrt(np.quantile(variances, chances)), variances.mean()))
+        for j in range(matrices.shape[1]):
+            for i in range(j):
+                correlation = matrices[:, i, j] / np.sqrt(matrices[:, i, i] * matrices[:, j, j])
+                told = f"correlation of {effects[i][0]} and {effects[j][0]}"
+                rows.append((block.name, told, *np.quantile(correlation, chances), math.nan))
+    index = pd.MultiIndex.from_tuples([row[:2] for row in rows], names=["term", "effect"])
+    return pd.DataFrame(
+        [row[2:] for row in rows], index=index, columns=["sd", "lower", "upper", "variance"], dtype=float
+    )
+
+
 def _effects(plan: Plan, block: Block) -> Iterator[tuple[str, float]]:
     """Name of each effect of a block, and what its scale is multiplied by to be that of the user's column."""
     begin = block.columns[0].start

@@ -18,14 +18,15 @@ from vbsvm.completion import Completion
 from vbsvm.design.levels import Levels
 from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.recipe import column_ranges, learn_recipe
-from vbsvm.fit.variational import Ending, Variational
+from vbsvm.fit.gibbs import Gibbs
+from vbsvm.fit.variational import Variational
 from vbsvm.imputation import GaussianImputation, InputModel
 from vbsvm.parameters import require_flag
 from vbsvm.priors import LaplaceZero, Normal, Prior, Ridge
 from vbsvm.results import INPUTS, Fit
 from vbsvm.source.memory import Grouping, Memory
 from vbsvm.spec import Block, Spec
-from vbsvm.task import Task
+from vbsvm.task import Task, read_inference, require_variational, warnings_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,8 +46,8 @@ class VBSVC(ClassifierMixin, BaseEstimator):
     prior : Ridge, Normal or LaplaceZero, default None
         Prior of the coefficients of the standardised inputs. None is ``Ridge()``: their variance, and so the penalty,
         is inferred. ``Normal(1 / (4 * alpha))`` holds the penalty at alpha. ``LaplaceZero()`` selects inputs.
-    inference : Variational, default None
-        How the model is fitted. None is ``Variational()``.
+    inference : Variational or Gibbs, default None
+        How the model is fitted. None is ``Variational()``; ``Gibbs()`` draws from the posterior.
     imputation : GaussianImputation, default None
         The law of the inputs, by which missing values (NaN) are inferred together with the coefficients. None is
         ``GaussianImputation()``.
@@ -62,6 +63,8 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         hyperplane goes through the origin.
     class_weight : dict or "balanced", default None
         Weights of the classes, multiplied with ``sample_weight``. "balanced" makes the classes' total weights equal.
+    random_state : int, RandomState or None, default None
+        Seed of ``Gibbs``; a whole number gives the same draws every time, whatever the number of processes.
 
     Attributes
     ----------
@@ -114,13 +117,14 @@ class VBSVC(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         prior: Prior | None = None,
-        inference: Variational | None = None,
+        inference: Variational | Gibbs | None = None,
         *,
         imputation: GaussianImputation | None = None,
         group: str | int | None = None,
         standardize: bool = True,
         fit_intercept: bool = True,
         class_weight: dict[Any, float] | str | None = None,
+        random_state: Any = None,
     ) -> None:
         self.prior = prior
         self.inference = inference
@@ -129,6 +133,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         self.standardize = standardize
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
+        self.random_state = random_state
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
@@ -173,19 +178,19 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             vars(self).update(before)
             raise
         self.fit_ = fits
-        if any(fit.outcome.ending is Ending.INTERRUPTED for fit in fits):
+        if any(fit.interrupted for fit in fits):
             raise KeyboardInterrupt
-        if not self.converged_:
-            worst = next(fit.outcome for fit in fits if not fit.converged)
-            warnings.warn(intake.why_not_converged("VBSVC", worst, self._inference()), ConvergenceWarning, stacklevel=2)
+        for message in dict.fromkeys(one for fit in fits for one in warnings_of("VBSVC", fit, self._inference())):
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return self
 
     def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Fit, ...]:
         inference, fits = self._inference(), []
         tasks = self._tasks(X, y, sample_weight)
-        for task in tasks:
-            fits.append(task.fit(inference, population=fits[0].population if fits else None))
-            if fits[-1].outcome.ending is Ending.INTERRUPTED and len(fits) < len(tasks):
+        seed = intake.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
+        for k, task in enumerate(tasks):
+            fits.append(task.fit(inference, population=fits[0].population if fits else None, seed=seed + k))
+            if fits[-1].interrupted and len(fits) < len(tasks):
                 raise KeyboardInterrupt
         return tuple(fits)
 
@@ -241,11 +246,8 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             raise TypeError(f"{prior!r} is a prior of groups' effects in a Model; inputs take Ridge() or Normal(1.0).")
         return prior
 
-    def _inference(self) -> Variational:
-        inference = Variational() if self.inference is None else self.inference
-        if not isinstance(inference, Variational):
-            raise TypeError(f"inference must be an object such as Variational(), or None; got {inference!r}.")
-        return inference
+    def _inference(self) -> Variational | Gibbs:
+        return read_inference(self.inference)
 
     def _imputation(self) -> GaussianImputation:
         settings = GaussianImputation() if self.imputation is None else self.imputation
@@ -327,7 +329,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         tasks = VBSVC(**self.get_params(deep=False))._tasks(X, y, sample_weight)
         if len(tasks) > 1:
             raise ValueError("sensitivity is there for two classes; set one class against the rest.")
-        return sensitivity.table(tasks[0], self._inference(), deltas, columns)
+        return sensitivity.table(tasks[0], require_variational("sensitivity", self._inference()), deltas, columns)
 
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
@@ -401,7 +403,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         return self.inclusion_probability_ > prior.threshold
 
     def _require_gates(self, name: str) -> None:
-        if self._fits[0].gates is None:
+        if not self._fits[0].selects:
             raise AttributeError(f"{name} is there when prior=LaplaceZero().")
 
     @property
@@ -425,12 +427,12 @@ class VBSVC(ClassifierMixin, BaseEstimator):
     @property
     def elbo_(self) -> float:
         """Lower bound on the log evidence, summed over the models."""
-        return float(sum(fit.outcome.bounds[-1] for fit in self._fits))
+        return float(sum(fit.elbo for fit in self._fits))
 
     @property
     def elbo_trace_(self) -> list[Array]:
         """Accepted bounds of each model."""
-        return [fit.outcome.bounds for fit in self._fits]
+        return [fit.bounds for fit in self._fits]
 
     @property
     def n_iter_(self) -> int:
@@ -440,7 +442,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
     @property
     def converged_(self) -> bool:
         """Whether all models converged."""
-        return all(fit.outcome.ending is Ending.CONVERGED for fit in self._fits)
+        return all(fit.converged for fit in self._fits)
 
 
 def _spec(prior: Prior, plan: Plan, inputs: InputModel | None) -> Spec:

@@ -113,6 +113,12 @@ class InputSums:
             _sum(self.probit, other.probit),
         )
 
+    def divided(self, n: float) -> "InputSums":
+        """Means of sums over n sweeps, which were added."""
+        assert self.regressors is not None
+        matrix = Regressors(self.regressors.matrix / n)
+        return InputSums(self.linear / n, self.squares / n, self.total / n, matrix)
+
 
 def _sum(one: ProbitSums | None, other: ProbitSums | None) -> ProbitSums | None:
     if one is None or other is None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from vbsvm.arrays import Array
 from vbsvm.design.plan import Plan
 from vbsvm.design.recipe import Range, Recipe
+from vbsvm.fit.gibbs import Gibbs
 from vbsvm.fit.variational import Ending, Outcome, Variational
 from vbsvm.imputation import GaussianImputation
 from vbsvm.spec import Spec
@@ -245,6 +246,41 @@ def require_moderate_holes(settings: GaussianImputation, n_inputs: int, n_holes:
             f"The missing values lie in {n_holes} of {n_inputs} columns, and the law of {n_variables} columns would "
             f"have to be learned, more than {MOST_JOINT}. Drop columns, or fill them first."
         )
+
+
+def require_sampleable(spec: Spec, holes: Any) -> None:
+    """Refuse what only variational Bayes has."""
+    if spec.joint_gates:
+        raise ValueError("Gibbs samples gates and coefficients in turn: take LaplaceZero(gates=Factorised()).")
+    if spec.inputs is not None and spec.inputs.probit_of is not None:
+        raise ValueError("NotAtRandom is there for variational Bayes: take inference=Variational().")
+    if holes is not None and not holes.labels:
+        raise ValueError(
+            "GaussianImputation(labels=False) is there for variational Bayes: take inference=Variational()."
+        )
+
+
+def why_not_mixed(what: str, name: str, rhat: float, ess: float, inference: Gibbs) -> str:
+    """Say that chains have not mixed, and what to do."""
+    return (
+        f"{what}: the chains have not mixed well enough; the largest R-hat is {rhat:.3f} (up to 1.01 is good), and "
+        f"{name!r} has {ess:.0f} effective draws (400 are needed). Draw more, as with "
+        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the summary's last columns before you trust a coefficient."
+    )
+
+
+def why_separable(what: str) -> str:
+    """Say that the classes are separated, and what to do."""
+    return (
+        f"{what}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
+        "means depend on how long the chains ran. Take a prior that holds the coefficients, such as Ridge(3, 3) or "
+        "Normal(1.0), or inference=Variational(), which stays finite."
+    )
+
+
+def read_seed(random_state: Any) -> int:
+    """A seed from None, a number or a generator."""
+    return int(check_random_state(random_state).randint(0, 2**31 - 1))
 
 
 def require_gates_that_fit(spec: Spec, plan: Plan) -> None:

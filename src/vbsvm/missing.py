@@ -16,6 +16,7 @@ from scipy.special import log_ndtr, xlogy
 from vbsvm import hinge
 from vbsvm.arrays import Array, cholesky, inverse
 from vbsvm.imputation import InputLaw, InputSums, Selective
+from vbsvm.laws import Latent
 from vbsvm.layout.base import Effects, Message, PointLaw, Rows
 from vbsvm.layout.dense import LOG_2PI
 from vbsvm.layout.incomplete import HoleGroup, IncompleteRows
@@ -137,6 +138,14 @@ class Resolved:
 
 
 @final
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnRows:
+    """Latent scales and missing inputs without spread."""
+
+    result: Resolved
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class RowLaws:
     """Laws of the latent scales and missing inputs of a block of rows, given the message and the law of the inputs."""
@@ -145,6 +154,36 @@ class RowLaws:
     message: Message
     law: InputLaw
     options: "Alternatives | None" = None
+    values: Array | None = None
+
+    def draw(self, rng: np.random.Generator) -> "DrawnRows":
+        """Draw the latent scales given the values of the last sweep, then new values (Appendix C).
+
+        In this order: a move of the coefficients between sweeps has the scales integrated out, and would not know them.
+        """
+        rows, y, s = self.rows, self.rows.signs, self.rows.weights
+        expected = conditional_means(rows, self.law)
+        before = expected if self.values is None else self.values
+        h = 1.0 - y * self.message.row_moments(rows.filled(before))[0]
+        shares = np.ones(len(y)) if self.options is None else self.options.shares(-2 * np.maximum(h, 0.0))
+        w = Latent(s, np.abs(h)).draw(rng).weight
+        at_means = rows.filled(expected)
+        h = 1.0 - y * self.message.row_moments(at_means)[0]
+        effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
+        values = expected.copy()
+        for group in rows.groups:
+            at, cells = group.rows, Cells.of(group, effects)
+            found = Coordinates.of(cells, self.law.precision)
+            axes, weight = found.axes[cells.of_row], w[at, None]
+            along = np.einsum("rk,rkj->rj", cells.mean[cells.of_row], axes)
+            shrunk = 1.0 / (1.0 + weight * found.curvature[cells.of_row])
+            moved = (y[at, None] + weight * (y * h)[at, None]) * along * shrunk
+            moved += np.sqrt(shrunk) * rng.standard_normal(shrunk.shape)
+            values[group.cells] += np.einsum("rkj,rj->rk", axes, moved)
+        if self.options is not None:
+            values = self.options.chosen(values, shares)
+        nothing = np.zeros_like(values)
+        return DrawnRows(Resolved(h, np.abs(h), shares * w, shares, values, nothing, nothing, (), 0.0))
 
     @property
     def result(self) -> Resolved:
@@ -296,9 +335,10 @@ def row_stats(
     resolve: Reading,
     with_curvature: bool,
     options: "Alternatives | None" = None,
+    values: Array | None = None,
 ) -> Stats:
     """Sums of a block of incomplete rows: G = Σ w (c̃c̃ᵀ + S), r = Σ y (s + w) c̃, and the sums of the inputs."""
-    found: Resolved = resolve(RowLaws(rows, message, law, options), "incomplete rows", rows.index).result
+    found: Resolved = resolve(RowLaws(rows, message, law, options, values), "incomplete rows", rows.index).result
     y, s = rows.signs, found.shares * rows.weights
     entropy, levels = found.entropy, None
     if options is not None:
@@ -327,6 +367,7 @@ def row_stats(
         curvature=curvature,
         inputs=InputSums(rows.regressors.T @ (s[:, None] * inputs), squares, probit=probit),
         levels=levels,
+        values={} if found.spread else {rows.index: found.values},
     )
 
 
@@ -345,6 +386,10 @@ class Alternatives:
         options = self.options.take(which)
         values = objective + options.log_chances(self.laws)
         return self.resolve(Shares(options, values), "levels of rows", self.index, len(values)).result
+
+    def chosen(self, values: Array, shares: Array) -> Array:
+        """Give all alternatives of a row the values of the one that was drawn."""
+        return self.options.chosen(values, shares)
 
     def entropy(self, shares: Array, s: Array) -> float:
         """Σ s × the entropy of the shares."""

@@ -15,7 +15,8 @@ from vbsvm.completion import Completion
 from vbsvm.design import formula as formulas
 from vbsvm.design import frames, syntax
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
-from vbsvm.fit.variational import Ending, Variational
+from vbsvm.fit.gibbs import Gibbs
+from vbsvm.fit.variational import Variational
 from vbsvm.gaps import Gaps
 from vbsvm.imputation import GaussianImputation
 from vbsvm.layout.options import KNOWN, LevelCounts, LevelModel, Options
@@ -25,7 +26,7 @@ from vbsvm.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
 from vbsvm.results import Fit
 from vbsvm.source.memory import Grouping, Holes, Memory
 from vbsvm.spec import Block, Spec
-from vbsvm.task import Task
+from vbsvm.task import Task, read_inference, require_variational, warnings_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,13 +109,13 @@ class Model:
         self._source = replace(_source(plan, encoded, signs, counts, completion.holes), known_levels=known_levels)
         self._task = Task(self.spec, plan, completion, self._source, self.classes, self._reader)
 
-    def fit(self, inference: Variational | None = None) -> Fit:
-        """Fit the model; ``inference`` is ``Variational()`` unless it is given."""
-        inference = _inference(inference)
-        fit = self._task.fit(inference)
-        outcome = fit.outcome
-        if outcome.ending is not Ending.CONVERGED:
-            warnings.warn(intake.why_not_converged("Model.fit", outcome, inference), ConvergenceWarning, stacklevel=2)
+    def fit(self, inference: Variational | Gibbs | None = None, *, random_state: Any = None) -> Fit:
+        """Fit the model; ``inference`` is ``Variational()`` unless it is given. ``Gibbs()`` takes ``random_state``."""
+        inference = read_inference(inference)
+        seed = intake.read_seed(random_state) if isinstance(inference, Gibbs) else 0
+        fit = self._task.fit(inference, seed=seed)
+        for message in warnings_of("Model.fit", fit, inference):
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
         if fit.largest_fixed_effect > LARGEST_EFFECT:
             warnings.warn(
                 "Model.fit found a fixed effect that is hardly bounded: the classes are separated by the columns, or "
@@ -132,7 +133,8 @@ class Model:
         ``deltas`` are shifts in standard deviations of ``columns`` (all that have missing values by default). Given are
         the coefficients, and the share of complete rows whose predicted class changes. ``plots.sensitivity`` draws it.
         """
-        return sensitivity.table(self._task, _inference(inference), deltas, columns)
+        variational = require_variational("sensitivity", read_inference(inference))
+        return sensitivity.table(self._task, variational, deltas, columns)
 
     def __repr__(self) -> str:
         """The formula and the number of rows."""
@@ -157,13 +159,6 @@ class Model:
             counts = np.bincount(grouping.index[first])
             lines.append(f"{len(factor.levels)} groups in {factor.name}, of {counts.min()} to {counts.max()} rows")
         return "\n".join([*lines, f"keys of priors: {', '.join(map(repr, _keys(self._reader)))}"])
-
-
-def _inference(given: Any) -> Variational:
-    inference = Variational() if given is None else given
-    if not isinstance(inference, Variational):
-        raise TypeError(f"inference must be an object such as Variational(), or None; got {inference!r}.")
-    return inference
 
 
 def _written(prior: Prior) -> str:

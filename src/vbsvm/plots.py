@@ -84,7 +84,7 @@ def inclusion(fit: Any, ax: Any = None, *, top: int | None = None) -> Any:
 def _of(fit: Any) -> tuple[list[str], Array, Array]:
     """Names, inclusion and sign probabilities of a fit or of an estimator's first one."""
     one = fit.fit_[0] if hasattr(fit, "fit_") else fit
-    if one.gates is None:
+    if not one.selects:
         raise ValueError("inclusion: the model has no gates; fit it with LaplaceZero().")
     names: NDArray[Any] = np.array(one.plan.names[: one.plan.n_shown], dtype=object)
     return names.tolist(), one.inclusion_probability, one.sign_probability

@@ -1,21 +1,21 @@
 """What a fit knows: one two-class model, its coefficients on the user's scale, and how it was reached."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, ndtr, ndtri
+from scipy.special import expit
 
-from vbsvm import components, gaps, hinge, prediction
+from vbsvm import components, diagnostics, gaps, hinge, prediction
 from vbsvm.arrays import Array
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
+from vbsvm.fit.gibbs import Sample
 from vbsvm.fit.variational import Ending, Outcome
 from vbsvm.gaps import Gaps
-from vbsvm.gates import Gates
-from vbsvm.layout.base import GaussianLaw
-from vbsvm.layout.dense import DenseRows
 from vbsvm.layout.options import LevelLaws, Options
+from vbsvm.marginals import MeanField, Sampled
 from vbsvm.population import Population
 from vbsvm.spec import Spec
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from vbsvm.design.formula import Reader
 
-SPREAD_NOTE = "mean field: too narrow"
 INPUTS = "inputs"
 
 
@@ -33,12 +32,13 @@ INPUTS = "inputs"
 class Fit:
     """A fitted two-class model. Scores are positive for the second of its classes.
 
-    Spreads are those of the mean-field law, about half of the posterior's: tables say so in their corner.
+    After variational Bayes spreads are those of the mean-field law, about half of the posterior's; after Gibbs sampling
+    they are the posterior's. Tables say in their corner which.
     """
 
     spec: Spec
     plan: Plan
-    outcome: Outcome
+    outcome: Outcome | Sample
     classes: NDArray[Any]
     reader: "Reader | None" = None
     population: Population | None = None
@@ -47,6 +47,9 @@ class Fit:
     def __repr__(self) -> str:
         """One line: what was fitted, and how it ended."""
         what = self.reader.parts.text if self.reader is not None else f"{len(self.plan.names)} columns"
+        if isinstance(self.outcome, Sample):
+            chains, draws, _ = self.outcome.coefficients.shape
+            return f"<Fit of {what}: {chains} chains of {draws} draws after {self.outcome.sweeps} sweeps>"
         return f"<Fit of {what}: {self.outcome.passes} passes, bound {self.elbo:.4f}, {self.outcome.ending.value}>"
 
     def __str__(self) -> str:
@@ -57,7 +60,7 @@ class Fit:
             "",
             self.summary().round(4).to_string(),
         ]
-        if self.outcome.others:
+        if isinstance(self.outcome, Outcome) and self.outcome.others:
             ends = self.starts()
             agree = (
                 "agree" if len({count for _, count in ends}) == 1 and ends[0][0] - ends[-1][0] < 0.01 else "disagree"
@@ -72,67 +75,75 @@ class Fit:
     @property
     def elbo(self) -> float:
         """Lower bound on the log evidence of the pseudo-likelihood."""
+        if isinstance(self.outcome, Sample):
+            raise AttributeError("A sampler has no bound: elbo is there after variational Bayes.")
         return float(self.outcome.bounds[-1])
+
+    @property
+    def bounds(self) -> Array:
+        """The accepted bounds of a variational fit, step by step."""
+        if isinstance(self.outcome, Sample):
+            raise AttributeError("A sampler has no bounds.")
+        return self.outcome.bounds
 
     @property
     def largest_fixed_effect(self) -> float:
         """Largest magnitude of the coefficients of standardised columns, group effects aside."""
-        return float(np.abs(self._mean).max(initial=0.0))
+        return float(np.abs(self.marginals.mean).max(initial=0.0))
 
     @property
     def converged(self) -> bool:
-        """Whether the bound stood still."""
+        """Whether the bound stood still; or all chains agree (R̂ ≤ 1.01) and have 400 effective draws."""
+        if isinstance(self.outcome, Sample):
+            return not self.outcome.interrupted and self.worst_mixing() is None
         return self.outcome.ending is Ending.CONVERGED
 
     @property
-    def _coefficients(self) -> GaussianLaw:
-        return self.outcome.state.gaussian
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the fit."""
+        if isinstance(self.outcome, Sample):
+            return self.outcome.interrupted
+        return self.outcome.ending is Ending.INTERRUPTED
+
+    def worst_mixing(self) -> tuple[str, float, float] | None:
+        """The coefficient whose chains mix worst, its R̂ and effective draws, where that is not good enough."""
+        table = self.summary()
+        rhat, ess = (table[name].to_numpy(dtype=float) for name in ("rhat", "ess_bulk"))
+        if not ((rhat > diagnostics.LARGEST_RHAT) | (ess < diagnostics.SMALLEST_ESS)).any():
+            return None
+        return str(table.index[int(np.nanargmin(ess))]), float(np.nanmax(rhat)), float(np.nanmin(ess))
 
     @property
-    def gates(self) -> Gates | None:
-        """Laws of the gates; None in a model without them."""
-        return self.outcome.state.gates
-
-    def _of_fixed(self, values: Array) -> Array:
-        return values[: self.plan.n_fixed]
+    def _coefficients(self) -> Any:
+        return self.outcome.state.coefficients
 
     @property
-    def _opened(self) -> Array | float:
-        return 1.0 if self.gates is None else self._of_fixed(self.gates.open)
+    def selects(self) -> bool:
+        """Whether the model has gates."""
+        return self.spec.gate_map is not None
 
-    @property
-    def _mean(self) -> Array:
-        """Means of the effective coefficients of the design's (standardised) columns, group effects aside."""
-        return self._opened * self._of_fixed(self._coefficients.mean)
-
-    @property
-    def _variances(self) -> Array:
-        """Their variances."""
-        law = self._coefficients
-        within = self._of_fixed(law.variances)
-        return (
-            within
-            if self.gates is None
-            else self._opened * (within + (1 - self._opened) * self._of_fixed(law.mean) ** 2)
-        )
+    @cached_property
+    def marginals(self) -> MeanField | Sampled:
+        """What is known of single coefficients of the design's columns."""
+        if isinstance(self.outcome, Sample):
+            gates = self.spec.gate_map
+            return Sampled(self.outcome, self.plan.n_fixed, None if gates is None else gates.gate_of)
+        return MeanField(self.outcome.state, self.plan.n_fixed)
 
     @property
     def covariance(self) -> Array:
         """Covariance of the effective coefficients of the design's (standardised) columns."""
-        n = self.plan.n_fixed
-        if self.gates is None:
-            return self._coefficients.covariances(n)
-        return self.gates.applied_to(self._coefficients.outer(n)) - np.outer(self._mean, self._mean)
+        return self.marginals.covariance
 
     @property
     def coef(self) -> Array:
         """Effective coefficients of the raw columns."""
-        return self._shown(self._mean) / self._scale
+        return self._shown(self.marginals.mean) / self._scale
 
     @property
     def coef_std(self) -> Array:
         """Standard deviations of the coefficients of the raw columns."""
-        return np.sqrt(self._shown(self._variances)) / self._scale
+        return np.sqrt(self._shown(self.marginals.variances)) / self._scale
 
     @property
     def coef_cov(self) -> Array:
@@ -144,33 +155,28 @@ class Fit:
     @property
     def intercept(self) -> float:
         """Score of a raw row of zeros, splines at their mean; 0 in a model without intercept."""
-        return float(self._intercept_row() @ self._mean)
+        return float(self._intercept_row() @ self.marginals.mean)
 
     @property
     def intercept_std(self) -> float:
         """Standard deviation of the intercept."""
-        t = self._intercept_row()[None]
-        rows = DenseRows(0, t, np.ones(1), np.ones(1), np.empty_like(t))
-        _, variance = self._coefficients.fixed(self.plan.n_fixed).message(self.gates).row_moments(rows)
-        return float(np.sqrt(np.asarray(variance)[0]))
+        return self.marginals.combination(self._intercept_row(), [])[0]
 
     @property
     def inclusion_probability(self) -> Array:
         """E γ of each column that users see; 1 where there is no gate."""
-        return self._shown(np.broadcast_to(self._opened, self.plan.n_fixed))
+        return self._shown(self.marginals.inclusion)
 
     @property
     def sign_probability(self) -> Array:
         """P(v > 0) of each column that users see, for the coefficient that it has when it is in."""
-        law = self._coefficients
-        mean, sd = (self._shown(self._of_fixed(x)) for x in (law.mean, np.sqrt(law.variances)))
-        return ndtr(np.divide(mean, sd, out=np.zeros_like(sd), where=sd > 0))
+        return self._shown(self.marginals.signs)
 
     @property
     def penalty(self) -> float:
         """E[α] = E[σ⁻²]/4 of the inputs' prior, for the standardised columns: the paper's penalty parameter."""
         names = [block.name for block in self.spec.blocks]
-        return 0.25 * self.outcome.state.scales[names.index(INPUTS)].inverse_mean
+        return 0.25 * self.marginals.inverse_scale(names.index(INPUTS))
 
     def _shown(self, of_design: Array) -> Array:
         begin = int(self.plan.recipe.intercept)
@@ -192,35 +198,30 @@ class Fit:
         import pandas as pd
 
         _require_level("summary", level)
+        chances = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
         mean, sd, names = self.coef, self.coef_std, self.plan.names[: self.plan.n_shown]
         sign, inclusion = self.sign_probability, self.inclusion_probability
-        lower, upper = (self._quantiles(0.5 + side * 0.5 * level) for side in (-1, 1))
+        lower, upper = (self._shown(self.marginals.quantiles(chance)) / self._scale for chance in chances)
+        combinations = self._shown(np.eye(self.plan.n_fixed))
         if self.plan.recipe.intercept:
-            own, spread = self.intercept, self.intercept_std
-            half_width = ndtri(0.5 + 0.5 * level) * spread
-            mean, sd, names = np.r_[own, mean], np.r_[spread, sd], (INTERCEPT, *names)
-            lower, upper = np.r_[own - half_width, lower], np.r_[own + half_width, upper]
-            sign, inclusion = np.r_[ndtr(own / spread) if spread > 0 else 0.5, sign], np.r_[1.0, inclusion]
+            spread, (low, high), positive = self.marginals.combination(self._intercept_row(), chances)
+            mean, sd, names = np.r_[self.intercept, mean], np.r_[spread, sd], (INTERCEPT, *names)
+            lower, upper = np.r_[low, lower], np.r_[high, upper]
+            sign, inclusion = np.r_[positive, sign], np.r_[1.0, inclusion]
+            combinations = np.vstack([self._intercept_row(), combinations])
         columns = {"coefficient": mean, "sd": sd, "lower": lower, "upper": upper, "p_positive": sign}
-        if self.gates is not None:
+        if self.selects:
             columns["inclusion"] = inclusion
-        frame = _noted(pd.DataFrame(columns, index=pd.Index(names)), level)
-        if self.outcome.others:
+        columns |= self.marginals.mixing(combinations)
+        frame = self._noted(pd.DataFrame(columns, index=pd.Index(names)), level)
+        if isinstance(self.outcome, Outcome) and self.outcome.others:
             frame.attrs["starts"] = self.starts()
         return frame
 
-    def _quantiles(self, chance: float) -> Array:
-        """Quantile of each coefficient γ v: normal where the gate is open, a point at 0 where it is not."""
-        law, scale = self._coefficients, self._scale
-        mean, sd = (self._shown(self._of_fixed(x)) / scale for x in (law.mean, np.sqrt(law.variances)))
-        opened = np.maximum(self.inclusion_probability, 1e-300)
-        below = opened * ndtr(np.divide(-mean, sd, out=np.zeros_like(sd), where=sd > 0))  # P(γv < 0)
-        within = np.where(chance < below, chance, chance - (1 - opened)) / opened
-        at_zero = (chance >= below) & (chance <= below + 1 - opened)
-        return np.where(at_zero & (opened < 1), 0.0, mean + sd * ndtri(np.clip(within, 0.0, 1.0)))
-
     def starts(self) -> list[tuple[float, int]]:
         """Bound and number of open gates at the end of each climb, the highest first; gates have several optima."""
+        if isinstance(self.outcome, Sample):
+            raise AttributeError("starts are those of a variational fit.")
         ends = [self.outcome, *self.outcome.others]
         counted = [
             (float(end.bounds[-1]), 0 if end.state.gates is None else int((end.state.gates.inclusion > 0.5).sum()))
@@ -255,7 +256,7 @@ class Fit:
                 [[name] * len(rows), groups, effects], names=["factor", "group", "effect"]
             )
             pieces.append(frame.set_axis(index))
-        return _noted(pd.concat(pieces))
+        return self._noted(pd.concat(pieces))
 
     def _effects_of(self, k: int) -> "pd.DataFrame":
         import pandas as pd
@@ -276,10 +277,10 @@ class Fit:
             for j, name in enumerate(plan.effects)
         }
         if len(frames) == 1:
-            return _noted(next(iter(frames.values())))
+            return self._noted(next(iter(frames.values())))
         joined = pd.concat(frames, names=["effect"])
         order = list(range(1, joined.index.nlevels))
-        return _noted(joined.reorder_levels([*order, 0]).sort_index(kind="stable", sort_remaining=False))
+        return self._noted(joined.reorder_levels([*order, 0]).sort_index(kind="stable", sort_remaining=False))
 
     def variance_components(self, level: float = 0.95) -> "pd.DataFrame":
         """Standard deviations of random effects and splines with their spread; correlations of slopes.
@@ -288,7 +289,9 @@ class Fit:
         user's column.
         """
         _require_level("variance_components", level)
-        return _noted(components.table(self.plan, self.spec, self.outcome.state, level), level)
+        if isinstance(self.outcome, Sample):
+            return self._noted(components.table_of_draws(self.plan, self.spec, self.outcome.scales, level), level)
+        return self._noted(components.table(self.plan, self.spec, self.outcome.state, level), level)
 
     def decision_function(
         self, data: Any, *, return_std: bool = False, new_groups: str = "population"
@@ -364,6 +367,13 @@ class Fit:
             raise AttributeError("No law of the inputs was learned: there are too many columns.")
         return self.population
 
+    def _noted(self, frame: "pd.DataFrame", level: float | None = None) -> "pd.DataFrame":
+        """Say in the table's corner what its spreads are."""
+        note = self.marginals.note
+        frame.columns.name = note
+        frame.attrs = {"spreads": note} if level is None else {"level": level, "spreads": note}
+        return frame
+
     def _read(self, data: Any, new_groups: str) -> Encoded:
         if new_groups not in ("population", "error"):
             raise ValueError(f"new_groups must be 'population' or 'error'; got {new_groups!r}.")
@@ -386,10 +396,3 @@ class Fit:
 def _require_level(what: str, level: float) -> None:
     if not 0 < level < 1:
         raise ValueError(f"{what}: level must lie between 0 and 1; got {level!r}.")
-
-
-def _noted(frame: "pd.DataFrame", level: float | None = None) -> "pd.DataFrame":
-    """Say in the table's corner what its spreads are."""
-    frame.columns.name = SPREAD_NOTE
-    frame.attrs = {"spreads": SPREAD_NOTE} if level is None else {"level": level, "spreads": SPREAD_NOTE}
-    return frame

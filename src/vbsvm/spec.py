@@ -1,5 +1,6 @@
 """What is fitted (``Spec``), and what is known so far (``State``)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast, final
@@ -127,6 +128,7 @@ class State:
     gates: Gates | None = None
     inputs: InputLaw | None = None
     levels: LevelLaws | None = None
+    values: Mapping[int, Array] | None = None  # a sampler's draws of missing inputs, by block of rows
 
     @property
     def gaussian(self) -> GaussianLaw:

@@ -1,6 +1,7 @@
 """What a pass over the rows sends back to the coefficients: sums, and nothing of the size of the data."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self, final
 
@@ -21,7 +22,7 @@ class Stats:
     this pass held, the row term at any other law of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant. ``curvature``
     is minus the second derivative of the collapsed row term in the mean, for Newton steps; a pass that starts from a
     point has none. ``inputs`` and ``levels`` are sums for the laws of
-    inputs and categories, where some are missing.
+    inputs and categories, where some are missing; ``values`` are a sampler's draws of missing inputs, by block.
     """
 
     gram: Any
@@ -31,6 +32,7 @@ class Stats:
     curvature: Any
     inputs: Any = None
     levels: Any = None
+    values: Mapping[int, Array] = field(default_factory=dict)
 
     @cached_property
     def cross(self) -> Array:
@@ -56,6 +58,7 @@ class Stats:
             curvature,
             _sum(self.inputs, other.inputs),
             _sum(self.levels, other.levels),
+            {**self.values, **other.values},
         )
 
 

@@ -25,7 +25,7 @@ from vbsvm.stats import Stats
 def sweep(spec: Spec, state: State, source: Source, resolve: Reading) -> tuple[State, Stats]:
     """Pass over the rows once and update everything else; the stats belong to the state that went in."""
     stats = pass_rows(state, source, resolve)
-    return update(spec, state, stats, resolve), stats
+    return replace(update(spec, state, stats, resolve), values=stats.values), stats
 
 
 def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature: bool = False) -> Stats:
@@ -40,7 +40,8 @@ def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature:
         if isinstance(rows, IncompleteRows):
             assert state.inputs is not None
             with np.errstate(all="ignore"):
-                return missing.row_stats(rows, message, state.inputs, resolve, with_curvature, options)
+                values = None if state.values is None else state.values.get(rows.index)
+                return missing.row_stats(rows, message, state.inputs, resolve, with_curvature, options, values)
         stats = row_stats(rows, message, resolve, with_curvature, options)
         if isinstance(state.inputs, Selective):
             return replace(stats, inputs=missing.probit_sums(rows, state.inputs))

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from vbsvm import intake
 from vbsvm.completion import Completion
 from vbsvm.design.plan import Encoded, Plan
+from vbsvm.fit.gibbs import Gibbs, Sample
 from vbsvm.fit.variational import Variational
 from vbsvm.mechanism import Shift
 from vbsvm.population import Population
@@ -31,12 +33,28 @@ class Task:
     classes: NDArray[Any]
     reader: "Reader | None" = None
 
-    def fit(self, inference: Variational, start: State | None = None, population: Population | None = None) -> Fit:
+    def fit(
+        self,
+        inference: Variational | Gibbs,
+        start: State | None = None,
+        population: Population | None = None,
+        seed: int = 0,
+    ) -> Fit:
         """Fit the model, from its own start or from a state; a population that is known already is not learned anew."""
-        outcome = inference.run(self.spec, self.source, start)
+        if isinstance(inference, Gibbs):
+            intake.require_sampleable(self.spec, self.source.holes)
+            outcome = inference.run(self.spec, self._repeated(), seed)
+        else:
+            outcome = inference.run(self.spec, self.source, start)
         if population is None or self.source.holes is not None:
             population = self.completion.population(self.source, outcome)
         return Fit(self.spec, self.plan, outcome, self.classes, self.reader, population, self.completion.gaps)
+
+    def _repeated(self) -> Memory:
+        """Rows with holes written out as often as their weights say: each has missing values of its own."""
+        if self.source.holes is None and self.source.options is None:
+            return self.source
+        return self.source.repeated()
 
     def shifted(self, shift: Shift) -> "Task":
         """The same with missing values shifted, and otherwise missing at random."""
@@ -53,3 +71,31 @@ class Task:
         complete = ~np.isnan(self.source.X).any(axis=1)
         levels = tuple(grouping.index[complete] for grouping in self.source.groupings)
         return Encoded(self.source.X[complete], levels)
+
+
+def read_inference(given: Any) -> Variational | Gibbs:
+    """The inference that was asked for; variational Bayes unless it is said."""
+    inference = Variational() if given is None else given
+    if not isinstance(inference, Variational | Gibbs):
+        raise TypeError(f"inference must be an object such as Variational() or Gibbs(), or None; got {inference!r}.")
+    return inference
+
+
+def require_variational(what: str, inference: Variational | Gibbs) -> Variational:
+    """Refuse a sampler where fits follow each other."""
+    if isinstance(inference, Gibbs):
+        raise ValueError(f"{what} follows a variational fit: take inference=Variational().")
+    return inference
+
+
+def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
+    """What the user should know of how a fit ended."""
+    if isinstance(fit.outcome, Sample):
+        assert isinstance(inference, Gibbs)
+        if fit.outcome.separable:
+            return [intake.why_separable(what)]
+        worst = fit.worst_mixing()
+        found = [f"{what} was interrupted after {fit.outcome.sweeps} sweeps."] if fit.interrupted else []
+        return found if worst is None else [*found, intake.why_not_mixed(what, *worst, inference)]
+    assert isinstance(inference, Variational)
+    return [] if fit.converged else [intake.why_not_converged(what, fit.outcome, inference)]

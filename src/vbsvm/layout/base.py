@@ -342,6 +342,10 @@ class Source(Protocol):
         """Sum the kernel over all row blocks: the only pass over the data."""
         ...
 
+    def total(self, kernel: Callable[[Any], Any]) -> Any:
+        """Sum anything that adds over all row blocks."""
+        ...
+
     def thin(self, step: int) -> Self | None:
         """Every ``step``-th row, or None where that is too little to learn from."""
         ...

@@ -119,6 +119,10 @@ class Options:
         shares = np.exp(values - top)
         return shares / np.add.reduceat(shares, self._first)[self._place]
 
+    def chosen(self, values: Array, shares: Array) -> Array:
+        """Values of the row that has the share 1 among its alternatives, for all of them."""
+        return values[np.flatnonzero(shares)][self._place]
+
     def counts(self, weights: Array, sizes: tuple[int, ...]) -> LevelCounts:
         """Weights by level, over rows whose level is missing."""
         found = []

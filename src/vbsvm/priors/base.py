@@ -72,6 +72,13 @@ class Prior(Parameters, ABC):
         """Expected prior log odds of the gates; a prior without gates is not asked."""
         raise NotImplementedError
 
+    @abstractmethod
+    def stretch(self, scale: Any, moments: Moments, g: float) -> tuple[ScaleLaw, float]:
+        """The scale of coefficients that a sampler multiplies by g, and the block's part of the move's log ratio.
+
+        That ratio is of the densities of coefficients and scale after and before, with the Jacobian of the move.
+        """
+
     def precision(self, scale: Any) -> float | Array:
         """E[σ⁻²], or the mean of the inverse covariance: the block's part of the expected prior precision Λ."""
         return scale.inverse_mean

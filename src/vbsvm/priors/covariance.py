@@ -63,6 +63,13 @@ class InverseWishart(Prior):
         q = len(moments.outer)
         return resolve(laws.InverseWishart(self.psi * np.eye(q) + moments.outer, self._degrees(q) + moments.n_groups))
 
+    def stretch(
+        self, scale: laws.InverseWishart | MatrixPoint, moments: Moments, g: float
+    ) -> tuple[MatrixPoint, float]:
+        """Σ → g²Σ."""
+        q = len(moments.columns)
+        return _stretched(scale, self._degrees(q), self.psi * np.eye(q), g)
+
     def bound(self, scale: laws.InverseWishart | MatrixPoint, moments: Moments) -> float:
         """E log p(u | Σ) + E log p(Σ) − E log q(Σ); E log|Σ| cancels, as q's degrees are always ν + m."""
         if not isinstance(scale, laws.InverseWishart):
@@ -147,6 +154,12 @@ class Covariance(Prior):
     def _psi(self, scale: HuangWandLaw) -> Array:
         return 2 * self.degrees * np.diag([law.inverse_mean for law in scale.auxiliary])
 
+    def stretch(self, scale: HuangWandLaw, moments: Moments, g: float) -> tuple[HuangWandLaw, float]:
+        """Σ → g²Σ given the auxiliary scales, which stay."""
+        nu = self.degrees + len(scale.auxiliary) - 1
+        covariance, ratio = _stretched(scale.covariance, nu, self._psi(scale), g)
+        return HuangWandLaw(covariance, scale.auxiliary), ratio
+
     def bound(self, scale: HuangWandLaw, moments: Moments) -> float:
         """As for ``InverseWishart``, and E log p(a) − E log q(a); each E log a cancels."""
         if not isinstance(scale.covariance, laws.InverseWishart):
@@ -161,6 +174,13 @@ class Covariance(Prior):
             total += math.lgamma(law.shape) - law.shape * math.log(law.rate) + law.shape
             total -= law.inverse_mean / self.scale**2 + math.log(self.scale) + 0.5 * math.log(math.pi)
         return total
+
+
+def _stretched(scale: laws.InverseWishart | MatrixPoint, nu: float, psi: Array, g: float) -> tuple[MatrixPoint, float]:
+    """g²Σ, and −νq log g − ½(g⁻² − 1) tr(ΨΣ⁻¹)."""
+    assert isinstance(scale, MatrixPoint)
+    ratio = -nu * len(psi) * math.log(g) - 0.5 * (g**-2 - 1) * float(np.vdot(psi, scale.inverse_mean))
+    return MatrixPoint(g * g * scale.value), ratio
 
 
 def _matrix_terms(law: laws.InverseWishart, nu: float, psi: Array, moments: Moments) -> float:

@@ -3,7 +3,7 @@
 import math
 import numbers
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self, final
 
 import numpy as np
@@ -245,6 +245,12 @@ class LaplaceZero(Prior):
         guess = (self.shape + 0.5 * determined) / (self.rate + 0.5 * rest)
         shape = self.shape + 0.5 * moments.size
         return LaplaceZeroLaw(InverseGamma(shape, shape / guess), scale.slab, scale.share)
+
+    def stretch(self, scale: LaplaceZeroLaw, moments: Moments, g: float) -> tuple[LaplaceZeroLaw, float]:
+        """σ² → g²σ², also where a gate is closed; b and ρ stay: −2A log g − (B/σ²)(g⁻² − 1)."""
+        assert isinstance(scale.variance, Point)
+        ratio = -2 * self.shape * math.log(g) - self.rate / scale.variance.value * (g**-2 - 1)
+        return replace(scale, variance=Point(g * g * scale.variance.value)), ratio
 
     def bound(self, scale: LaplaceZeroLaw, moments: Moments) -> float:
         """E log p(v, b, σ², γ, ρ) − E log q(b, σ², ρ); the gates' entropy is a term of its own."""

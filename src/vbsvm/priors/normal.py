@@ -36,6 +36,10 @@ class Normal(Prior):
         """Give the known variance, whatever the coefficients are."""
         return scale
 
+    def stretch(self, scale: Point, moments: Moments, g: float) -> tuple[Point, float]:
+        """p log g − (g² − 1)‖β‖²/(2σ²); the variance is known."""
+        return scale, moments.size * math.log(g) - (g * g - 1) * moments.total / (2 * self.variance)
+
     def bound(self, scale: Point, moments: Moments) -> float:
         """−½p log(2πσ²) − E‖β‖²/(2σ²)."""
         return -0.5 * moments.size * math.log(2 * math.pi * self.variance) - moments.total / (2 * self.variance)

@@ -54,6 +54,12 @@ class Ridge(Prior):
         shape = self.shape + 0.5 * moments.size
         return InverseGamma(shape, shape / guess)
 
+    def stretch(self, scale: InverseGamma | Point, moments: Moments, g: float) -> tuple[Point, float]:
+        """σ² → g²σ²: −2A log g − (B/σ²)(g⁻² − 1)."""
+        assert isinstance(scale, Point)
+        ratio = -2 * self.shape * math.log(g) - self.rate / scale.value * (g**-2 - 1)
+        return Point(g * g * scale.value), ratio
+
     def bound(self, scale: InverseGamma | Point, moments: Moments) -> float:
         """E log p(u | σ²) + E log p(σ²) − E log q(σ²); E log σ² cancels, as q's shape is always A + m/2."""
         if not isinstance(scale, InverseGamma):

@@ -99,6 +99,10 @@ class Memory:
             return stats
         return replace(stats, inputs=self._known if stats.inputs is None else self._known + stats.inputs)
 
+    def total(self, kernel: Callable[[Any], Any]) -> Any:
+        """Sum anything that adds over complete and incomplete rows."""
+        return self._fold_blocks(lambda block: block.sum(kernel))
+
     def _fold_blocks(self, kernel: "Callable[[_Block], Any]") -> Any:
         n_rows, size = len(self.X), self._block_rows()
         if n_rows <= size or self.wide:
@@ -170,6 +174,39 @@ class Memory:
         n_core = n_columns + sum(grouping.size for grouping in others)
         in_block = 0 if tail.is_sorted else tail.size
         return max(block_rows(n_columns), n_core * (n_core + in_block) // n_columns)
+
+    def repeated(self) -> "Memory":
+        """Every row as often as its weight says; whole numbers are needed."""
+        counts = self.weights.astype(np.intp)
+        if (counts != self.weights).any():
+            row = int(np.argmax(counts != self.weights))
+            raise ValueError(
+                f"Gibbs: the weight of row {row} is {self.weights[row]:g}. Where values are missing, a sampler takes "
+                "whole numbers as weights: leave class_weight and other weights out, or take Variational()."
+            )
+        if (counts == 1).all():
+            return self
+        which = np.repeat(np.arange(len(counts)), counts)
+        options = None
+        if self.options is not None:  # the copies of a row are origins of their own, alternatives side by side
+            copy = np.concatenate([np.arange(count) for count in counts])
+            order = np.lexsort((which, copy, self.options.origin[which]))
+            which, copy = which[order], copy[order]
+            pairs = np.stack([self.options.origin[which], copy], axis=1)
+            _, origin = np.unique(pairs, axis=0, return_inverse=True)
+            options = replace(self.options.take(which), origin=origin)
+        groupings = tuple(replace(grouping, index=grouping.index[which]) for grouping in self.groupings)
+        holes = None if self.holes is None else replace(self.holes, multipliers=self.holes.multipliers[which])
+        ones = np.broadcast_to(1.0, len(which))
+        return replace(
+            self,
+            X=self.X[which],
+            signs=self.signs[which],
+            weights=ones,
+            groupings=groupings,
+            holes=holes,
+            options=options,
+        )
 
     def thin(self, step: int) -> "Memory | None":
         """Every ``step``-th row that counts, or None where that leaves out a class or tears groups apart.

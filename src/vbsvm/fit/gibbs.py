@@ -1,0 +1,280 @@
+"""Gibbs sampling: the same sweep with every conditional replaced by a draw from it (Appendices A, B and C)."""
+
+import math
+import numbers
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from vbsvm.arrays import Array
+from vbsvm.fit.stretch import stretch
+from vbsvm.imputation import InputSums
+from vbsvm.laws import MatrixPoint, Point
+from vbsvm.layout.base import Source
+from vbsvm.layout.drawn import DrawnLaw
+from vbsvm.parameters import Parameters
+from vbsvm.priors.covariance import HuangWandLaw
+from vbsvm.priors.laplace_zero import LaplaceZeroLaw
+from vbsvm.readings import Draw
+from vbsvm.rowblocks import single_threaded_blas
+from vbsvm.spec import Spec, State
+from vbsvm.sweep import sweep
+
+# Draws of all chains that may be held: two gigabytes of float64.
+MOST_NUMBERS = 2**28
+FIRST_STEP = 0.2
+# A step is adapted while tuning, towards the best acceptance rate of moves along one direction.
+ACCEPTANCE = 0.44
+ROUNDS = 40
+# Below this many seconds of work it is not worth it to start processes.
+WORTH_A_PROCESS = 8.0
+ZERO_LOSS = 0.5
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """What the chains have drawn. Arrays are chains × draws × numbers.
+
+    ``coefficients`` are the effective ones (gates applied), ``gates`` are 0 or 1, ``scales`` has for each block its
+    variance or its covariance matrix laid out flat. ``zero_loss`` is the share of draws that separate the classes.
+    """
+
+    coefficients: Array
+    gates: Array | None
+    scales: tuple[Array, ...]
+    sweeps: int
+    interrupted: bool
+    zero_loss: float
+    acceptance: float
+    inputs: InputSums | None
+    last: State
+
+    @property
+    def passes(self) -> int:
+        """Sweeps of each chain, tuning included."""
+        return self.sweeps
+
+    @property
+    def separable(self) -> bool:
+        """Whether the classes are separated in most draws: then the posterior is hardly a posterior."""
+        return self.zero_loss > ZERO_LOSS
+
+    @property
+    def flat(self) -> Array:
+        """Draws of all chains, one below the other."""
+        return self.coefficients.reshape(-1, self.coefficients.shape[2])
+
+    @property
+    def state(self) -> State:
+        """Posterior means, and the draws as a law of the coefficients: what predictions ask."""
+        scales = []
+        for values in self.scales:
+            mean = values.reshape(-1, values.shape[2]).mean(axis=0)
+            q = math.isqrt(len(mean))
+            scales.append(Point(float(mean[0])) if q == 1 else MatrixPoint(mean.reshape(q, q)))
+        law: Any = DrawnLaw(self.flat)
+        return State(law, tuple(scales), None, self.last.inputs, self.last.levels)
+
+
+@final
+@dataclass(frozen=True)
+class Gibbs(Parameters):
+    """Gibbs sampling: draws from the posterior of the pseudo-likelihood, exact up to Monte Carlo error.
+
+    Parameters
+    ----------
+    draws : int, default 5000
+        Sweeps of each chain that are kept (every ``thin``-th of them).
+    tune : int, default 5000
+        Sweeps before these, which are thrown away.
+    chains : int, default 4
+        Independent chains, in parallel processes where it is worth it; with gates every other one starts with all of
+        them closed.
+    thin : int, default 1
+        Keep every ``thin``-th draw.
+    """
+
+    draws: int = 5000
+    tune: int = 5000
+    chains: int = 4
+    thin: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no sense."""
+        for name, least in (("draws", 1), ("tune", 0), ("chains", 1), ("thin", 1)):
+            value = getattr(self, name)
+            whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+            if not whole or not least <= int(value) <= 10**9:
+                raise ValueError(f"Gibbs: {name} must be a whole number of at least {least}; got {value!r}.")
+
+    @property
+    def kept(self) -> int:
+        """Draws kept of each chain."""
+        return -(-self.draws // self.thin)
+
+    def run(self, spec: Spec, source: Source, seed: int = 0) -> Sample:
+        """Draw from the posterior; Ctrl-C ends after the round and keeps what has been drawn."""
+        self._require_room(spec)
+        chains = [_Chain.start(spec, seed, k) for k in range(self.chains)]
+        rounds = [int(end) for end in np.linspace(0, self.tune + self.draws, ROUNDS + 1)[1:]]
+        interrupted, done, n_jobs = False, 0, 1
+        begin = time.perf_counter()
+        with _progress(self.tune + self.draws) as report:
+            for end in dict.fromkeys(rounds):
+                try:
+                    chains = self._advance(spec, source, chains, end, n_jobs)
+                except KeyboardInterrupt:
+                    if not chains[0].drawn:
+                        raise
+                    interrupted = True
+                    break
+                if done == 0:
+                    left = (time.perf_counter() - begin) * (self.tune + self.draws - end) / end
+                    n_jobs = -1 if self.chains > 1 and left > WORTH_A_PROCESS else 1
+                done = end
+                report(done)
+        return _sample(chains, done, interrupted)
+
+    def _advance(self, spec: Spec, source: Source, chains: "list[_Chain]", end: int, n_jobs: int) -> "list[_Chain]":
+        if n_jobs == 1:
+            return [_advance(spec, source, chain, end, self.tune, self.thin) for chain in chains]
+        work = (delayed(_advance)(spec, source, chain.fresh(), end, self.tune, self.thin) for chain in chains)
+        moved: Any = Parallel(n_jobs=n_jobs, inner_max_num_threads=1, backend="loky")(work)
+        return [one.after(two) for one, two in zip(chains, moved, strict=True)]
+
+    def _require_room(self, spec: Spec) -> None:
+        size = self.chains * self.kept * spec.n_columns
+        if size > MOST_NUMBERS:
+            needed = -(-size // MOST_NUMBERS) * self.thin
+            raise ValueError(
+                f"Gibbs: {self.chains} chains of {self.kept} draws of {spec.n_columns} coefficients would take "
+                f"{size * 8 / 2**30:.1f} gigabytes; up to {MOST_NUMBERS * 8 / 2**30:.0f} are held. Take thin={needed}."
+            )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Chain:
+    """A chain on its way: its state, its step, and what it has drawn so far."""
+
+    seed: int
+    number: int
+    state: State
+    step: float
+    done: int
+    drawn: tuple[tuple[Array, Array | None, tuple[Array, ...]], ...]
+    losses: tuple[int, int, int]  # draws, draws without loss, moves taken
+    inputs: InputSums | None
+
+    @staticmethod
+    def start(spec: Spec, seed: int, number: int) -> "_Chain":
+        """The paper's start; with gates, every other chain starts with all of them closed."""
+        return _Chain(seed, number, spec.start(1.0 if number % 2 == 0 else 0.0), FIRST_STEP, 0, (), (0, 0, 0), None)
+
+    def fresh(self) -> "_Chain":
+        """The chain without its draws: what another process needs of it."""
+        return replace(self, drawn=(), losses=(0, 0, 0), inputs=None)
+
+    def after(self, part: "_Chain") -> "_Chain":
+        """Join what a part has drawn to what was there."""
+        losses = tuple(a + b for a, b in zip(self.losses, part.losses, strict=True))
+        inputs = part.inputs if self.inputs is None else self.inputs
+        if self.inputs is not None and part.inputs is not None:
+            inputs = self.inputs + part.inputs
+        return replace(part, drawn=(*self.drawn, *part.drawn), losses=losses, inputs=inputs)
+
+
+def _advance(spec: Spec, source: Source, chain: _Chain, end: int, tune: int, thin: int) -> _Chain:
+    """Sweep on to the end of the round."""
+    state, step, kept = chain.state, chain.step, []
+    n, zero, taken = chain.losses
+    inputs = chain.inputs
+    with single_threaded_blas(), np.errstate(all="ignore"):
+        for k in range(chain.done, end):
+            resolve = Draw(chain.seed, chain.number, k)
+            state, stats = sweep(spec, state, source, resolve)
+            accepted, loss = False, 1.0
+            if spec.levels is None:
+                moved = stretch(spec, state, source, step, resolve)
+                state, accepted, loss = moved.state, moved.accepted, moved.loss
+            if k < tune:
+                step = min(max(step * math.exp((float(accepted) - ACCEPTANCE) / math.sqrt(k + 1.0)), 1e-3), 2.0)
+            elif (k - tune) % thin == 0:
+                kept.append(_numbers(state))
+                n, zero, taken = n + 1, zero + int(loss == 0.0), taken + int(accepted)
+                if stats.inputs is not None:
+                    inputs = stats.inputs if inputs is None else inputs + stats.inputs
+    drawn = chain.drawn
+    if kept:
+        thetas, gates, scales = zip(*kept, strict=True)
+        blocks = tuple(np.array(values) for values in zip(*scales, strict=True))
+        drawn = (*drawn, (np.array(thetas), None if gates[0] is None else np.array(gates), blocks))
+    return replace(chain, state=state, step=step, done=end, drawn=drawn, losses=(n, zero, taken), inputs=inputs)
+
+
+def _numbers(state: State) -> tuple[Array, Array | None, tuple[Array, ...]]:
+    """Effective coefficients, gates, and scales of a draw."""
+    theta, gates = state.coefficients.mean, None
+    if state.gates is not None:
+        theta, gates = state.gates.open * theta, state.gates.inclusion
+    return theta, gates, tuple(variance_of(scale) for scale in state.scales)
+
+
+def variance_of(scale: Any) -> Array:
+    """The variance of a block at a draw, or the covariance matrix of its effects, flat."""
+    law: Any = scale.covariance if isinstance(scale, HuangWandLaw) else scale
+    drawn: Any = law.variance if isinstance(law, LaplaceZeroLaw) else law
+    return np.ravel(drawn.value)
+
+
+def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
+    length = min(sum(len(piece[0]) for piece in chain.drawn) for chain in chains)
+
+    def joined(pick: Any) -> Array:
+        return np.stack([np.concatenate([pick(piece) for piece in chain.drawn])[:length] for chain in chains])
+
+    gates = None if chains[0].drawn[0][1] is None else joined(lambda piece: piece[1])
+    scales = tuple(joined(lambda piece, j=j: piece[2][j]) for j in range(len(chains[0].drawn[0][2])))
+    draws, zero, taken = (sum(chain.losses[i] for chain in chains) for i in range(3))
+    inputs = None
+    if chains[0].inputs is not None:
+        total = chains[0].inputs
+        for chain in chains[1:]:
+            assert chain.inputs is not None
+            total = total + chain.inputs
+        inputs = total.divided(draws)
+    return Sample(
+        joined(lambda piece: piece[0]),
+        gates,
+        scales,
+        sweeps,
+        interrupted,
+        zero / max(draws, 1),
+        taken / max(draws, 1),
+        inputs,
+        chains[0].state,
+    )
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Any]:
+    """A bar on a terminal, where rich is installed; nothing else."""
+    try:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    except ImportError:
+        yield lambda done: None
+        return
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    columns = (TextColumn("sweeps"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task("sweeps", total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,70 @@
+"""One group move a sweep: all coefficients and their scales are stretched by a common factor.
+
+The sampler of the paper's Appendix A creeps along that direction where rows are few beside coefficients. The latent
+scales are integrated out in the move, so it comes last in a sweep: they are drawn afresh in the next one.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from vbsvm.arrays import Array
+from vbsvm.layout.base import PointLaw, Source
+from vbsvm.layout.incomplete import IncompleteRows
+from vbsvm.readings import Reading
+from vbsvm.spec import Spec, State
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A factor with log g ~ N(0, step²), and the logarithm of a uniform number to judge it by."""
+
+    step: float
+    g: float = 1.0
+    log_uniform: float = 0.0
+
+    def draw(self, rng: np.random.Generator) -> "Proposal":
+        """Draw both."""
+        return Proposal(self.step, math.exp(self.step * rng.standard_normal()), math.log(rng.random()))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Stretched:
+    """The state after the move, whether it was taken, and the hinge loss Σ s h₊ before it."""
+
+    state: State
+    accepted: bool
+    loss: float
+
+
+def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Reading) -> Stretched:
+    """Propose θ → gθ with every σ² → g²σ², and take it by the Metropolis rule."""
+    proposal: Proposal = resolve(Proposal(step), "stretch")
+    g, theta = proposal.g, state.coefficients.mean
+    effective = theta if state.gates is None else state.gates.open * theta
+    change, loss = source.total(lambda rows: _losses(rows, state, effective, g))
+    ratio, scales = -2.0 * float(change), []
+    for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
+        moved, part = block.prior.stretch(scale, moments, g)
+        scales.append(moved)
+        ratio += part
+    if not proposal.log_uniform < ratio:
+        return Stretched(state, False, float(loss))
+    return Stretched(replace(state, coefficients=PointLaw(g * theta), scales=tuple(scales)), True, float(loss))
+
+
+def _losses(rows: Any, state: State, theta: Array, g: float) -> Array:
+    """Change of the hinge loss Σ s h₊, and the loss itself."""
+    if isinstance(rows, IncompleteRows):
+        assert state.values is not None
+        f = rows.filled(state.values[rows.index]).scores(theta)
+    else:
+        f = rows.scores(theta)
+    margin = rows.signs * f
+    before = np.maximum(1.0 - margin, 0.0)
+    after = np.maximum(1.0 - g * margin, 0.0)
+    return np.array([rows.weights @ (after - before), rows.weights @ before])
