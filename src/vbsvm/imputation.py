@@ -39,7 +39,7 @@ class GaussianImputation(Parameters):
     labels : bool, default True
         Whether the labels have a say in what missing values are. True is the paper's model. It overrates columns of
         which much is missing, as a missing value may then become what suits its label. False learns the law of the
-        inputs from the inputs alone, and then the coefficients.
+        inputs from the inputs alone, and then the coefficients; it underrates such columns.
     mechanism : NotAtRandom or Shift, default None
         Why values are missing. None: at random. ``NotAtRandom`` lets a value's own size decide whether it is observed;
         ``Shift`` moves missing values away from what the others suggest.

@@ -265,7 +265,8 @@ def why_not_mixed(what: str, name: str, rhat: float, ess: float, inference: Gibb
     return (
         f"{what}: the chains have not mixed well enough; the largest R-hat is {rhat:.3f} (up to 1.01 is good), and "
         f"{name!r} has {ess:.0f} effective draws (400 are needed). Draw more, as with "
-        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the summary's last columns before you trust a coefficient."
+        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the summary's last columns before you "
+        "trust a coefficient."
     )
 
 

@@ -3,11 +3,13 @@
 ``expect`` keeps the law (variational Bayes); ``Draw`` replaces it by a point drawn from it (Gibbs).
 """
 
-import zlib
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Protocol, final
 
 import numpy as np
+
+MASK = 2**64 - 1
 
 
 class Law(Protocol):
@@ -46,5 +48,8 @@ class Draw:
 
     def __call__(self, law: Law, *site: str | int) -> Any:
         """Give a point drawn from the law with the site's own generator."""
-        words = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in site]
-        return law.draw(np.random.default_rng([self.seed, self.chain, self.sweep, *words]))
+        # A counter-based generator starts anywhere at no cost; seeding another kind would take longer than most draws.
+        digest = blake2b(repr((self.chain, self.sweep, site)).encode(), digest_size=24).digest()
+        counter = np.array([0, *np.frombuffer(digest, dtype=np.uint64)], dtype=np.uint64)
+        key = np.array([self.seed & MASK, self.seed >> 64 & MASK], dtype=np.uint64)
+        return law.draw(np.random.Generator(np.random.Philox(key=key, counter=counter)))
