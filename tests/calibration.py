@@ -1,0 +1,231 @@
+"""Tilted simulation-based calibration: the truth must rank uniformly among draws from its own posterior.
+
+The hinge's pseudo-likelihood is not normalised over labels. So parameters are drawn from their prior *times* the row's
+normalising sums, e^{−2(1−f)₊} + e^{−2(1+f)₊}, by rejection, and labels from the normalised pair. Without the tilt a
+correct sampler fails: that is the negative control.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy import stats
+
+from vbsvm import GaussianImputation, LaplaceZero, Normal, Ridge
+from vbsvm.design.recipe import Recipe
+from vbsvm.fit.stretch import stretch
+from vbsvm.imputation import InputModel
+from vbsvm.layout.incomplete import Inputs
+from vbsvm.readings import Draw
+from vbsvm.source.memory import Grouping, Holes, Memory
+from vbsvm.spec import Block, Spec
+from vbsvm.sweep import sweep
+
+N_ROWS, DRAWS, TUNE, THIN = 6, 19, 30, 8
+SHAPE, RATE, RHO, VARIANCE = 3.0, 3.0, 0.4, 1.5
+PSI, NU, MEAN_VARIANCE, SHARE = 1.0, 5.0, 0.5, 0.35
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Parameters, rows and labels of one replicate; ``ranked`` are the numbers whose ranks are looked at."""
+
+    ranked: np.ndarray
+    X: np.ndarray
+    y: np.ndarray
+    levels: np.ndarray
+
+
+def log_sums(f):
+    """Logarithm of each row's normalising sum over both labels, less its largest value."""
+    both = np.logaddexp(-2 * np.maximum(1 - f, 0), -2 * np.maximum(1 + f, 0))
+    return both - np.log1p(np.exp(-4.0))
+
+
+def simulate(model, rng, tilted):
+    """Draw from the tilted prior and the rows' normalised labels."""
+    while True:
+        scale = RATE / rng.gamma(SHAPE)
+        beta = rng.normal(0, VARIANCE**0.5)
+        levels = np.arange(N_ROWS) % 3
+        X, theta = rng.normal(size=(N_ROWS, 2)), rng.normal(0, scale**0.5, size=2)
+        ranked = [beta, *theta, scale]
+        if model == "groups":
+            theta = rng.normal(0, VARIANCE**0.5, size=2)
+            effects = rng.normal(0, scale**0.5, size=3)
+            f = beta + X @ theta + effects[levels]
+            ranked = [beta, *theta, effects[0], scale]
+        elif model == "gates":
+            slab = 0.5 / rng.gamma(1.0, size=2)
+            v = rng.normal(0, np.sqrt(scale / slab))
+            gates = rng.random(2) < RHO
+            f = beta + X @ (gates * v)
+            ranked = [beta, *(gates * v), scale]
+        elif model == "missing":
+            Sigma = stats.invwishart.rvs(NU, PSI * np.eye(2), random_state=rng)
+            mean = rng.normal(0, MEAN_VARIANCE**0.5, size=2)
+            X = rng.multivariate_normal(mean, Sigma, size=N_ROWS)
+            f = beta + X @ theta
+            ranked = [beta, *theta, scale, mean[0], Sigma[0, 1]]
+        else:
+            f = beta + X @ theta
+        if not tilted or np.log(rng.random()) < log_sums(f).sum():
+            break
+    odds = 2 * np.maximum(1 + f, 0) - 2 * np.maximum(1 - f, 0)
+    y = np.where(rng.random(N_ROWS) < 1 / (1 + np.exp(-odds)), 1.0, -1.0)
+    if model == "missing":
+        X = np.where(rng.random(X.shape) < SHARE, np.nan, X)
+    return Truth(np.array(ranked), X, y, levels)
+
+
+def build(model, truth):
+    """Spec and rows, with the priors that the truth was drawn from."""
+    source = Memory(truth.X, truth.y, np.ones(N_ROWS), Recipe(np.zeros(2), np.ones(2), True))
+    intercept = Block("intercept", (slice(0, 1),), Normal(VARIANCE))
+    if model == "groups":
+        fixed = Block("fixed", (slice(0, 3),), Normal(VARIANCE))
+        source = replace(source, groupings=(Grouping(truth.levels, 3, (0,)),))
+        return Spec((fixed, Block("groups", (slice(3, 6),), Ridge(SHAPE, RATE)))), source
+    prior = LaplaceZero(rho=RHO, shape=SHAPE, rate=RATE) if model == "gates" else Ridge(SHAPE, RATE)
+    spec = Spec((intercept, Block("inputs", (slice(1, 3),), prior, prior.gate_of(["a", "b"]))))
+    if model == "missing":
+        inputs = Inputs.of([1, 2], [])
+        settings = GaussianImputation(psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True)
+        spec = replace(spec, inputs=InputModel(settings, inputs, 2))
+        source = replace(source, holes=Holes(inputs, np.empty((N_ROWS, 0)), np.zeros(2)))
+    return spec, source
+
+
+def numbers(model, state):
+    """The ranked numbers of a draw."""
+    theta = state.coefficients.mean
+    theta = theta if state.gates is None else state.gates.open * theta
+    if model == "groups":
+        return [*theta[:4], state.scales[1].value]
+    scale = state.scales[1].variance.value if model == "gates" else state.scales[1].value
+    if model == "missing":
+        return [*theta, scale, state.inputs.mean[0], state.inputs.covariance.value[0, 1]]
+    return [*theta, scale]
+
+
+def rank(model, seed, replicate, tilted=True, plant=None):
+    """Ranks of the truth among thinned draws; ties (closed gates) are broken at random."""
+    rng = np.random.default_rng([seed, replicate])
+    truth = simulate(model, rng, tilted)
+    spec, source = build(model, truth)
+    state, drawn = spec.start(), []
+    with np.errstate(all="ignore"):
+        for k in range(TUNE + DRAWS * THIN):
+            resolve = Draw(seed, replicate, k)
+            if plant is not None:
+                resolve = plant(resolve)
+            state, _ = sweep(spec, state, source, resolve)
+            state = stretch(spec, state, source, 0.5, resolve).state
+            if k >= TUNE and (k - TUNE) % THIN == THIN - 1:
+                drawn.append(numbers(model, state))
+    below, equal = (np.array(drawn) < truth.ranked).sum(axis=0), (np.array(drawn) == truth.ranked).sum(axis=0)
+    return below + rng.integers(0, equal + 1)
+
+
+def p_values(model, replicates, seed=0, tilted=True, plant=None, n_jobs=1):
+    """χ² tests of uniform ranks, one for each number."""
+    work = (delayed(rank)(model, seed, k, tilted, plant) for k in range(replicates))
+    ranks = np.array(Parallel(n_jobs=n_jobs)(work))
+    bins = 5 if replicates < 1000 else DRAWS + 1
+    found = []
+    for column in ranks.T:
+        counts = np.bincount(column * bins // (DRAWS + 1), minlength=bins)
+        found.append(stats.chisquare(counts).pvalue)
+    return np.array(found)
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """A reading whose coefficients are drawn with a spread that is wrong by a factor."""
+
+    resolve: Draw
+    factor: float
+    site: str = "coefficients"
+
+    def __call__(self, law, *site):
+        point = self.resolve(law, *site)
+        if site[0] != self.site:
+            return point
+        return replace(point, mean=law.mean + self.factor * (point.mean - law.mean))
+
+
+@dataclass(frozen=True)
+class Bent:
+    """A reading that changes a law before it is drawn from."""
+
+    resolve: Draw
+    name: str
+
+    def __call__(self, law, *site):
+        return self.resolve(MISTAKES[self.name](law, site), *site)
+
+
+def _shape(law, site):
+    return replace(law, shape=law.shape - 0.5) if type(law).__name__ == "InverseGamma" else law
+
+
+def _rate(law, site):
+    return replace(law, rate=0.7 * law.rate) if type(law).__name__ == "InverseGamma" else law
+
+
+def _latent(law, site):
+    return replace(law, root=1.3 * law.root) if site[0] == "rows" else law
+
+
+def _odds(law, site):
+    return replace(law, prior_log_odds=law.prior_log_odds + 0.7) if site[0] == "gates" else law
+
+
+def _dropped_one(law, site):
+    """The coefficients' law with Cᵀ(wy) in place of Cᵀ((1 + w)y): its mean shrinks."""
+    return law.at(0.7 * law.mean) if site[0] == "coefficients" else law
+
+
+def _move(law, site):
+    return law if site[0] != "stretch" else _Pushed(law)
+
+
+def _wishart(law, site):
+    return replace(law, degrees=law.degrees - 2.0) if site[:2] == ("inputs", "covariance") else law
+
+
+def _centre(law, site):
+    return replace(law, mean=0.6 * law.mean) if site[:2] == ("inputs", "mean") else law
+
+
+@dataclass(frozen=True)
+class _Pushed:
+    """A proposal that is judged too kindly where it stretches."""
+
+    law: object
+
+    def draw(self, rng):
+        drawn = self.law.draw(rng)
+        return replace(drawn, log_uniform=drawn.log_uniform - 3.0 * np.log(drawn.g))
+
+
+MISTAKES = {
+    "shape by a half": _shape,
+    "rate": _rate,
+    "latent scale": _latent,
+    "prior odds": _odds,
+    "dropped one": _dropped_one,
+    "power of g": _move,
+    "degrees": _wishart,
+    "mean of the inputs": _centre,
+}
+
+
+@dataclass(frozen=True)
+class Plant:
+    """Wraps the reading of each sweep; an object that other processes can have."""
+
+    name: str
+
+    def __call__(self, resolve):
+        return Narrow(resolve, 0.8) if self.name == "spread" else Bent(resolve, self.name)
