@@ -123,7 +123,7 @@ class Gibbs(Parameters):
         """Draw from the posterior; Ctrl-C ends after the round and keeps what has been drawn."""
         self._require_room(spec)
         chains = [_Chain.start(spec, seed, k) for k in range(self.chains)]
-        rounds = [int(end) for end in np.linspace(0, self.tune + self.draws, ROUNDS + 1)[1:]]
+        rounds = [math.ceil(end) for end in np.linspace(0, self.tune + self.draws, ROUNDS + 1)[1:]]
         interrupted, done, n_jobs = False, 0, 1
         begin = time.perf_counter()
         with _progress(self.tune + self.draws) as report:

@@ -1,0 +1,414 @@
+"""Gibbs sampling as users have it: agreement with quadrature, the stretch move, chains, results, warnings."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+from sklearn.exceptions import ConvergenceWarning
+
+from calibration import MISTAKES, Plant, p_values
+from models import source_of, spec_of
+from reference import Quadrature, simulate
+from vbsvm import (
+    VBSVC,
+    Covariance,
+    GaussianImputation,
+    Gibbs,
+    InverseWishart,
+    Joint,
+    LaplaceZero,
+    Model,
+    Normal,
+    NotAtRandom,
+    Ridge,
+    Variational,
+    diagnostics,
+)
+from vbsvm.fit import gibbs
+from vbsvm.fit.stretch import stretch
+from vbsvm.gates import Gates
+from vbsvm.laws import LatentPoint, MatrixPoint, Point
+from vbsvm.layout.base import Moments, PointLaw
+from vbsvm.priors.covariance import HuangWandLaw
+from vbsvm.priors.laplace_zero import LaplaceZeroLaw
+from vbsvm.readings import Draw
+
+FEW = Gibbs(draws=400, tune=200, chains=2)
+
+
+@pytest.fixture(scope="module")
+def overlapping():
+    """Rows that are not separable."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(200, 3))
+    return X, np.where(X @ [1.0, -0.5, 0.0] + 1.5 * rng.logistic(size=200) > 0, 1, 0)
+
+
+def quiet(call):
+    """Few draws mix badly, and it is said; here that is no matter."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return call()
+
+
+class TestQuadrature:
+    @pytest.mark.parametrize("move", [True, False, "wrong"])
+    def test_means_and_spreads(self, move, monkeypatch):
+        rng = np.random.default_rng(7)
+        x = rng.normal(size=12)
+        y = np.where(rng.random(12) < 1 / (1 + np.exp(-1.5 * x)), 1.0, -1.0)
+        s = np.where(np.arange(12) % 3 == 0, 2.0, 0.7)
+        exact = Quadrature(x, y, s, 2.0, 1.5, 4.0)
+        if move is False:
+            monkeypatch.setattr(gibbs, "stretch", lambda spec, state, *rest: _stay(state))
+        elif move == "wrong":
+            right = Ridge.stretch
+            monkeypatch.setattr(
+                Ridge,
+                "stretch",
+                lambda self, a, b, g: (right(self, a, b, g)[0], right(self, a, b, g)[1] + 2 * np.log(g)),
+            )
+        spec = spec_of(1, Ridge(2.0, 1.5), intercept_prior=Normal(4.0))
+        sample = Gibbs(draws=6000, tune=300, chains=2).run(spec, source_of(x[:, None], y, s), seed=1)
+        theta = sample.coefficients
+        z = []
+        for j in range(2):
+            for values, truth in (
+                (theta[:, :, j], exact.mean[j]),
+                ((theta[:, :, j] - exact.mean[j]) ** 2, exact.sd[j] ** 2),
+            ):
+                error = values.std() / np.sqrt(diagnostics.ess_bulk(values))
+                z.append((values.mean() - truth) / error)
+        assert bool(np.abs(z).max() < 4) is (move != "wrong")
+
+
+def _stay(state):
+    from vbsvm.fit.stretch import Stretched
+
+    return Stretched(state, False, 1.0)
+
+
+class TestStretch:
+    """The move's ratio for every kind of block, against the densities themselves and the Jacobian."""
+
+    THETA = np.array([0.7, -1.2, 0.4, 2.0, -0.3, 0.9])
+
+    def test_ratios(self):
+        g, law = 1.3, PointLaw(self.THETA)
+        one = Moments(law, (slice(0, 6),))
+
+        def normal(theta):
+            return stats.norm.logpdf(theta, scale=2.0).sum()
+
+        _, ratio = Normal(4.0).stretch(Point(4.0), one, g)
+        assert ratio == pytest.approx(normal(g * self.THETA) - normal(self.THETA) + 6 * np.log(g))
+
+        def ridge(theta, variance):
+            return stats.norm.logpdf(theta, scale=variance**0.5).sum() + stats.invgamma.logpdf(variance, 2.0, scale=1.5)
+
+        moved, ratio = Ridge(2.0, 1.5).stretch(Point(0.8), one, g)
+        assert moved.value == pytest.approx(0.8 * g**2)
+        expected = ridge(g * self.THETA, g * g * 0.8) - ridge(self.THETA, 0.8) + (6 + 2) * np.log(g)
+        assert ratio == pytest.approx(expected)
+
+        slab = LatentPoint(np.ones(6), np.array([0.5, 1.0, 2.0, 0.3, 1.5, 0.7]))
+        prior = LaplaceZero(rho=0.2, shape=2.0, rate=1.5)
+
+        def laplace(theta, variance):
+            scale = np.sqrt(variance / slab.weight)
+            return stats.norm.logpdf(theta, scale=scale).sum() + stats.invgamma.logpdf(variance, 2.0, scale=1.5)
+
+        moved, ratio = prior.stretch(LaplaceZeroLaw(Point(0.8), slab, None), one, g)
+        expected = laplace(g * self.THETA, g * g * 0.8) - laplace(self.THETA, 0.8) + (6 + 2) * np.log(g)
+        assert ratio == pytest.approx(expected)
+        assert moved.slab is slab
+
+    @pytest.mark.parametrize("kind", ["wishart", "huang"])
+    def test_ratios_of_matrices(self, kind):
+        g, law = 0.8, PointLaw(self.THETA)
+        pairs = Moments(law, (slice(0, 6, 2), slice(1, 6, 2)))
+        Sigma = np.array([[1.2, 0.3], [0.3, 0.7]])
+        if kind == "wishart":
+            prior, scale, psi, nu = InverseWishart(psi=0.5, nu=4.0), MatrixPoint(Sigma), 0.5 * np.eye(2), 4.0
+        else:
+            prior = Covariance(scale=3.0, degrees=2.0)
+            scale = HuangWandLaw(MatrixPoint(Sigma), (Point(0.5), Point(2.0)))
+            psi, nu = 4.0 * np.diag([2.0, 0.5]), 3.0
+
+        def density(theta, matrix):
+            effects = theta.reshape(3, 2)
+            return stats.multivariate_normal.logpdf(effects, np.zeros(2), matrix).sum() + stats.invwishart.logpdf(
+                matrix, nu, psi
+            )
+
+        moved, ratio = prior.stretch(scale, pairs, g)
+        expected = density(g * self.THETA, g * g * Sigma) - density(self.THETA, Sigma) + (6 + 6) * np.log(g)
+        assert ratio == pytest.approx(expected)
+        assert (moved.covariance if kind == "huang" else moved).value == pytest.approx(g * g * Sigma)
+
+    def test_it_makes_few_rows_mix(self, overlapping, monkeypatch):
+        X, y = simulate(120, 20, seed=2)
+        y = np.where(np.random.default_rng(0).random(120) < 0.3, -y, y)
+        spec, source = spec_of(20), source_of(X, y)
+        smallest = []
+        for moves in (True, False):
+            if not moves:
+                monkeypatch.setattr(gibbs, "stretch", lambda spec, state, *rest: _stay(state))
+            sample = Gibbs(draws=1500, tune=300, chains=2).run(spec, source, seed=0)
+            smallest.append(min(diagnostics.ess_bulk(sample.coefficients[:, :, j]) for j in range(21)))
+        assert smallest[0] > 1.3 * smallest[1]
+
+    def test_a_closed_gate_moves_too(self):
+        prior = LaplaceZero(rho=0.5)
+        spec = spec_of(2, prior)
+        spec = replace(spec, blocks=(spec.blocks[0], replace(spec.blocks[1], gate_of=np.array([0, 1]))))
+        X, y = simulate(20, 2, seed=0)
+        state = replace(spec.start(), coefficients=PointLaw(np.array([0.1, 0.5, -0.5])))
+        state = replace(state, gates=Gates(np.array([np.inf, -np.inf]), spec.gate_map))
+        state = replace(
+            state, scales=(state.scales[0], LaplaceZeroLaw(Point(1.0), LatentPoint(np.ones(2), np.ones(2)), None))
+        )
+        for k in range(50):
+            moved = stretch(spec, state, source_of(X, y), 0.2, Draw(0, 0, k))
+            if moved.accepted:
+                ratios = moved.state.coefficients.mean / state.coefficients.mean
+                assert ratios == pytest.approx(np.full(3, ratios[0]))
+                return
+        raise AssertionError("no move was taken")
+
+
+class TestCalibration:
+    """Tilted simulation-based calibration, small; ``make verify`` has the long one."""
+
+    def test_ranks_are_uniform(self):
+        assert p_values("plain", 150, n_jobs=2).min() > 0.01 / 4
+
+    @pytest.mark.parametrize("mistake", ["dropped one", "shape by a half"])
+    def test_a_planted_mistake_is_seen(self, mistake):
+        assert p_values("plain", 150, plant=Plant(mistake), n_jobs=2).min() < 0.01 / 4
+
+    def test_without_the_tilt_a_correct_sampler_fails(self):
+        assert p_values("plain", 150, tilted=False, n_jobs=2).min() < 0.01 / 4
+
+    @pytest.mark.long
+    @pytest.mark.parametrize(
+        ("model", "replicates"), [("plain", 20_000), ("groups", 8000), ("gates", 8000), ("missing", 4000)]
+    )
+    def test_ranks_are_uniform_in_a_long_run(self, model, replicates):
+        found = p_values(model, replicates, seed=7, n_jobs=-1)
+        assert found.min() > 0.01 / len(found)
+
+    @pytest.mark.long
+    @pytest.mark.parametrize("mistake", ["spread", *MISTAKES])
+    def test_every_planted_mistake_is_seen(self, mistake):
+        model = {"prior odds": "gates", "degrees": "missing", "mean of the inputs": "missing"}.get(mistake, "plain")
+        found = p_values(model, 2000, seed=8, plant=Plant(mistake), n_jobs=-1)
+        assert found.min() < 0.01 / len(found)
+
+
+class TestChains:
+    def test_the_same_seed_gives_the_same_draws_in_any_number_of_processes(self, overlapping, monkeypatch):
+        X, y = overlapping
+        one = quiet(lambda: VBSVC(inference=FEW, random_state=5).fit(X, y))
+        monkeypatch.setattr(gibbs, "WORTH_A_PROCESS", 0.0)
+        two = quiet(lambda: VBSVC(inference=FEW, random_state=5).fit(X, y))
+        np.testing.assert_array_equal(one.fit_[0].outcome.coefficients, two.fit_[0].outcome.coefficients)
+        other = quiet(lambda: VBSVC(inference=FEW, random_state=6).fit(X, y))
+        assert not np.array_equal(one.coef_, other.coef_)
+
+    def test_rounds_do_not_matter(self, overlapping, monkeypatch):
+        X, y = overlapping
+        spec, source = spec_of(3), source_of(X, np.where(y == 1, 1.0, -1.0))
+        found = []
+        for rounds in (40, 3):
+            monkeypatch.setattr(gibbs, "ROUNDS", rounds)
+            found.append(Gibbs(draws=60, tune=31, chains=2, thin=3).run(spec, source, 0).coefficients)
+        assert found[0].shape == (2, 20, 4)
+        np.testing.assert_array_equal(*found)
+
+    def test_an_interrupted_run_keeps_its_draws(self, overlapping, monkeypatch):
+        X, y = overlapping
+        right, calls = gibbs._advance, []
+
+        def interrupted(*arguments):
+            calls.append(1)
+            if len(calls) > 60:
+                raise KeyboardInterrupt
+            return right(*arguments)
+
+        monkeypatch.setattr(gibbs, "_advance", interrupted)
+        clf = VBSVC(inference=Gibbs(draws=200, tune=100, chains=2), random_state=0)
+        with pytest.raises(KeyboardInterrupt):
+            clf.fit(X, y)
+        assert 10 < clf.fit_[0].outcome.coefficients.shape[1] < 200
+        assert not clf.converged_
+
+    def test_one_chain_and_thinning(self, overlapping):
+        X, y = overlapping
+        clf = quiet(lambda: VBSVC(inference=Gibbs(draws=100, tune=50, chains=1, thin=7), random_state=0).fit(X, y))
+        assert clf.fit_[0].outcome.coefficients.shape == (1, 15, 4)
+        assert clf.n_iter_ == 150
+
+    @pytest.mark.parametrize("bad", [{"draws": 0}, {"tune": -1}, {"chains": 1.5}, {"thin": True}])
+    def test_settings_that_make_no_sense(self, bad):
+        with pytest.raises(ValueError, match=f"Gibbs: {next(iter(bad))} must be a whole number"):
+            Gibbs(**bad)
+
+    def test_more_draws_than_memory_are_refused_with_a_way_out(self):
+        with pytest.raises(ValueError, match=r"gigabytes.*Take thin="):
+            Gibbs(draws=10**8).run(spec_of(3), source_of(*simulate(20, 3, seed=0)))
+
+
+class TestResults:
+    def test_means_are_near_the_variational_ones_and_spreads_are_wider(self, overlapping):
+        X, y = overlapping
+        drawn = VBSVC(inference=Gibbs(draws=1500, tune=300, chains=2), random_state=0).fit(X, y)
+        climbed = VBSVC().fit(X, y)
+        assert np.abs(drawn.coef_ - climbed.coef_).max() < drawn.coef_std_.max()
+        ratios = climbed.coef_std_ / drawn.coef_std_
+        assert ((ratios > 0.35) & (ratios < 0.75)).all()
+        table = drawn.summary()
+        assert table.columns.name == "Gibbs"
+        assert list(table.columns[-3:]) == ["rhat", "ess_bulk", "ess_tail"]
+        assert drawn.converged_
+        assert drawn.penalty_ == pytest.approx(climbed.penalty_, rel=0.5)
+        np.testing.assert_allclose(np.sqrt(np.diagonal(drawn.coef_cov_[0])), drawn.coef_std_[0])
+        for name in ("elbo_", "elbo_trace_"):
+            with pytest.raises(AttributeError):
+                getattr(drawn, name)
+        assert (drawn.predict(X) == climbed.predict(X)).mean() > 0.95
+
+    def test_intervals_of_the_summary_are_quantiles_of_draws(self, overlapping):
+        X, y = overlapping
+        fit = quiet(lambda: VBSVC(inference=FEW, random_state=0).fit(X, y)).fit_[0]
+        table = fit.summary(level=0.8)
+        draws = fit.outcome.flat / np.r_[1.0, fit.plan.recipe.scale]
+        np.testing.assert_allclose(table["lower"].to_numpy()[1:], np.quantile(draws[:, 1:], 0.1, axis=0))
+        raw = fit.outcome.flat[:, 0] - draws[:, 1:] @ fit.plan.recipe.centre
+        assert table.loc["(intercept)", "upper"] == pytest.approx(np.quantile(raw, 0.9))
+        assert table.loc["(intercept)", "sd"] == pytest.approx(raw.std())
+
+    def test_gates(self, overlapping):
+        X, y = overlapping
+        clf = quiet(lambda: VBSVC(LaplaceZero(rho=0.3), FEW, random_state=0).fit(X, y))
+        assert clf.inclusion_probability_[0, 0] > 0.95
+        assert clf.inclusion_probability_[0, 2] < 0.6
+        assert clf.selected_[0].tolist()[0]
+        starts = clf.fit_[0].outcome.gates
+        assert starts.shape[2] == 3
+
+    def test_groups_slopes_and_predictions(self):
+        rng = np.random.default_rng(0)
+        g, x = np.arange(240) % 12, rng.normal(size=240)
+        y = np.where(x * (1 + rng.normal(size=12)[g]) + rng.normal(size=12)[g] + rng.logistic(size=240) > 0, "a", "b")
+        data = pd.DataFrame({"y": y, "x": x, "g": g})
+        fit = quiet(lambda: Model("y ~ x + (x | g)", data).fit(FEW, random_state=1))
+        assert fit.random_effects().shape == (24, 2)
+        table = fit.variance_components()
+        assert list(table.index.get_level_values(1)) == ["(intercept)", "x", "correlation of (intercept) and x"]
+        assert (table["lower"] < table["sd"]).all()
+        mean, sd = fit.decision_function(data.head(5), return_std=True)
+        draws = fit.outcome.flat
+        recipe = fit.plan.recipe
+        z = (data["x"].to_numpy()[:5] - recipe.centre[0]) / recipe.scale[0]
+        for i in range(5):
+            effects = draws[:, 2 + 2 * i : 4 + 2 * i]
+            scores = draws[:, 0] + draws[:, 1] * z[i] + effects[:, 0] + effects[:, 1] * z[i]
+            assert mean[i] == pytest.approx(scores.mean())
+            assert sd[i] == pytest.approx(scores.std(), rel=0.1)
+        assert np.isfinite(fit.predict_proba(data.head(3).assign(g=99))).all()
+        assert "2 chains of 400 draws" in repr(fit)
+
+    def test_missing_inputs_and_categories(self):
+        rng = np.random.default_rng(1)
+        x, arm = rng.normal(size=150), rng.choice(list("ab"), size=150)
+        y = np.where(x + (arm == "b") + rng.logistic(size=150) > 0.5, 1, 0)
+        data = pd.DataFrame({"y": y, "x": x, "z": x + rng.normal(size=150), "arm": arm}).astype({"arm": object})
+        data.loc[::5, "x"], data.loc[::7, "arm"], data.loc[::11, "z"] = np.nan, None, np.nan
+        drawn = quiet(lambda: Model("y ~ x + z + arm", data, {"fixed": Ridge()}).fit(FEW, random_state=0))
+        climbed = Model("y ~ x + z + arm", data, {"fixed": Ridge()}).fit()
+        assert np.abs(drawn.coef - climbed.coef).max() < 4 * drawn.coef_std.max()
+        assert np.isfinite(drawn.predict_proba(data)).all()
+        assert drawn.imputation_mean.shape == (2,)
+
+    def test_weights_of_incomplete_rows_must_be_whole(self):
+        X, y = simulate(40, 2, seed=0)
+        X[3, 0] = np.nan
+        with pytest.raises(ValueError, match=r"weight of row 0 is 0.5.*whole numbers"):
+            VBSVC(inference=FEW).fit(X, y, sample_weight=np.full(40, 0.5))
+        s = np.where(np.arange(40) % 2 == 0, 2, 1)
+        short = Gibbs(draws=10, tune=0, chains=1)  # rounding grows from draw to draw
+        one = quiet(lambda: VBSVC(inference=short, random_state=0).fit(X, y, sample_weight=s))
+        two = quiet(lambda: VBSVC(inference=short, random_state=0).fit(np.repeat(X, s, axis=0), np.repeat(y, s)))
+        np.testing.assert_allclose(one.coef_, two.coef_, rtol=1e-9)
+
+    def test_several_classes(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(150, 2))
+        y = np.array(["a", "b", "c"])[np.argmax(X @ rng.normal(size=(2, 3)) + rng.gumbel(size=(150, 3)), axis=1)]
+        clf = quiet(lambda: VBSVC(inference=FEW, random_state=0).fit(X, y))
+        assert clf.coef_.shape == (3, 2)
+        assert clf.score(X, y) > 0.4
+
+
+class TestWarnings:
+    def test_separable_data_are_said_to_be(self):
+        X, y = simulate(60, 2, seed=0)
+        with pytest.warns(ConvergenceWarning, match="most draws separate the classes"):
+            VBSVC(inference=FEW, random_state=0).fit(np.column_stack([X, 3 * y]), y)
+
+    def test_chains_that_do_not_mix_are_said_to(self, overlapping):
+        X, y = overlapping
+        with pytest.warns(ConvergenceWarning, match=r"not mixed well enough.*effective draws"):
+            VBSVC(inference=Gibbs(draws=30, tune=0, chains=2), random_state=0).fit(X, y)
+
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            ({"prior": LaplaceZero(gates=Joint())}, "take LaplaceZero"),
+            ({"imputation": GaussianImputation(mechanism=NotAtRandom())}, "NotAtRandom is there for variational"),
+            ({"imputation": GaussianImputation(labels=False)}, "labels=False"),
+        ],
+    )
+    def test_what_only_variational_bayes_has(self, settings, message):
+        X, y = simulate(60, 2, seed=0)
+        X[::4, 1] = np.nan
+        with pytest.raises(ValueError, match=message):
+            VBSVC(inference=FEW, **settings).fit(X, y)
+
+    def test_sensitivity_follows_variational_fits(self, overlapping):
+        with pytest.raises(ValueError, match="follows a variational fit"):
+            VBSVC(inference=FEW).sensitivity(*overlapping, [1.0])
+        with pytest.raises(TypeError, match="Variational\\(\\) or Gibbs\\(\\)"):
+            VBSVC(inference="mcmc").fit(*overlapping)
+
+
+class TestDiagnostics:
+    def test_independent_draws_and_their_opposites(self):
+        rng = np.random.default_rng(0)
+        good = rng.normal(size=(4, 1000))
+        assert diagnostics.rhat(good) < 1.01
+        assert 3000 < diagnostics.ess_bulk(good) < 5000
+        assert 2500 < diagnostics.ess_tail(good) < 5500
+        apart = good + np.array([[0], [0], [0], [2]])
+        assert diagnostics.rhat(apart) > 1.2
+        slow = np.cumsum(good, axis=1) / 30
+        assert diagnostics.ess_bulk(slow) < 40
+        heavy = good * np.array([[1], [1], [1], [5]])
+        assert diagnostics.rhat(heavy) > 1.05  # folded: the same centre, another spread
+        assert np.isnan(diagnostics.rhat(np.ones((2, 100))))
+
+    def test_an_autoregression_has_its_known_size(self):
+        rng = np.random.default_rng(1)
+        rho, draws = 0.8, np.zeros((4, 20_000))
+        for k in range(1, 20_000):
+            draws[:, k] = rho * draws[:, k - 1] + rng.normal(size=4)
+        expected = 80_000 * (1 - rho) / (1 + rho)
+        assert diagnostics.ess_bulk(draws) == pytest.approx(expected, rel=0.1)
+
+
+def test_a_variational_fit_is_not_changed_by_a_random_state(overlapping):
+    assert VBSVC(random_state=3).fit(*overlapping).elbo_ == VBSVC(inference=Variational()).fit(*overlapping).elbo_
