@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from vbsvm.comparison import compare
     from vbsvm.estimators import VBSVC
     from vbsvm.fit.gibbs import Gibbs
     from vbsvm.fit.variational import Variational
@@ -30,9 +31,11 @@ __all__ = [
     "Shift",
     "Variational",
     "__version__",
+    "compare",
 ]
 
 _HOMES = {
+    "compare": "vbsvm.comparison",
     "VBSVC": "vbsvm.estimators",
     "Beta": "vbsvm.priors",
     "Covariance": "vbsvm.priors",

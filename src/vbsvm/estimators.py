@@ -331,6 +331,12 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             raise ValueError("sensitivity is there for two classes; set one class against the rest.")
         return sensitivity.table(tasks[0], require_variational("sensitivity", self._inference()), deltas, columns)
 
+    def to_arviz(self) -> Any:
+        """Draws of ``Gibbs`` for ArviZ, for two classes; with several ask one of ``fit_``."""
+        if len(self._fits) > 1:
+            raise AttributeError("to_arviz is there for two classes: ask one of the fits in fit_.")
+        return self.fit_[0].to_arviz()
+
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
 

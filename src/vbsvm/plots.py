@@ -51,6 +51,46 @@ def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None) -
     return ax
 
 
+def densities(comparison: Any, *, terms: list[str] | None = None, n_columns: int = 4) -> Any:
+    """Densities of a variational fit and of a sampler's, one panel a parameter, with the accuracy in per cent.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What ``compare`` gives.
+    terms : list of str, default None
+        Parameters to show; None is all.
+    n_columns : int, default 4
+        Panels side by side.
+
+    Returns
+    -------
+    The figure.
+    """
+    pairs = [pair for pair in comparison.pairs if terms is None or pair.name in terms]
+    if not pairs:
+        raise ValueError(f"densities: none of {terms} is a parameter: {[pair.name for pair in comparison.pairs]}.")
+    n_columns = min(n_columns, len(pairs))
+    n_rows = -(-len(pairs) // n_columns)
+    size = (2.4 * n_columns, 1.9 * n_rows + 0.4)
+    figure, axes = _pyplot().subplots(n_rows, n_columns, figsize=size, layout="constrained", squeeze=False)
+    for ax in axes.ravel()[len(pairs) :]:
+        ax.remove()
+    for pair, ax in zip(pairs, axes.ravel(), strict=False):
+        ax.plot(pair.grid, pair.sampled, color="#e66101", linewidth=1.5, label="Gibbs")
+        ax.plot(pair.grid, pair.variational, color="#5e3c99", linewidth=1.5, linestyle="--", label="variational")
+        seen = pair.grid[
+            (pair.sampled > 1e-3 * pair.sampled.max()) | (pair.variational > 1e-3 * pair.variational.max())
+        ]
+        ax.set(title=pair.name, yticks=[], xlim=(seen[0], seen[-1]))
+        ax.title.set_fontsize(9)
+        ax.tick_params(labelsize=7)
+        ax.text(0.97, 0.9, f"{pair.accuracy:.0f} %", transform=ax.transAxes, ha="right", fontsize=9)
+        ax.spines[["top", "right", "left"]].set_visible(False)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
 def inclusion(fit: Any, ax: Any = None, *, top: int | None = None) -> Any:
     """Bars of inclusion probabilities, shaded by the probability that the coefficient is positive (paper, Figure 3).
 

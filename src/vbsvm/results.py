@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from vbsvm import components, diagnostics, gaps, hinge, prediction
+from vbsvm import components, diagnostics, export, gaps, hinge, prediction
 from vbsvm.arrays import Array
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
 from vbsvm.fit.gibbs import Sample
@@ -292,6 +292,12 @@ class Fit:
         if isinstance(self.outcome, Sample):
             return self._noted(components.table_of_draws(self.plan, self.spec, self.outcome.scales, level), level)
         return self._noted(components.table(self.plan, self.spec, self.outcome.state, level), level)
+
+    def to_arviz(self) -> Any:
+        """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the scale of the columns as they came."""
+        if not isinstance(self.outcome, Sample):
+            raise AttributeError("to_arviz is there after inference=Gibbs().")
+        return export.to_arviz(self.plan, self.spec, self.outcome)
 
     def decision_function(
         self, data: Any, *, return_std: bool = False, new_groups: str = "population"

@@ -1,0 +1,129 @@
+"""A variational fit beside a sampler's of the same model: how much of each posterior density the first one has."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from scipy.stats import gaussian_kde, invgamma, norm
+
+from vbsvm.arrays import Array
+from vbsvm.fit.gibbs import Sample
+from vbsvm.laws import InverseGamma
+from vbsvm.priors.laplace_zero import LaplaceZeroLaw
+from vbsvm.results import Fit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+POINTS = 801
+MOST_DRAWS = 20_000
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Densities of one parameter by both, on a grid; and the chances that it is exactly 0 (a closed gate)."""
+
+    name: str
+    grid: Array
+    variational: Array
+    sampled: Array
+    at_zero: tuple[float, float]
+
+    @property
+    def accuracy(self) -> float:
+        """100 (1 − ½∫|q − p|), in per cent."""
+        apart = np.trapezoid(np.abs(self.variational - self.sampled), self.grid)
+        return float(100 * (1 - 0.5 * (apart + abs(self.at_zero[0] - self.at_zero[1]))))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Pairs of densities, coefficients first, then standard deviations of random effects and of the prior."""
+
+    pairs: tuple[Pair, ...]
+    table: "pd.DataFrame"
+
+    def __repr__(self) -> str:
+        """The table."""
+        return self.table.round(3).to_string()
+
+
+def compare(variational: Any, sampled: Any) -> Comparison:
+    """Compare a variational fit with a Gibbs fit of the same model and data.
+
+    Both are fits of a ``Model``, or fitted ``VBSVC`` estimators of two classes. For each parameter the table has means
+    and standard deviations by both, and the accuracy of the variational density, 100 (1 − ½∫|q − p|) per cent.
+    """
+    import pandas as pd
+
+    one, other = _fit(variational), _fit(sampled)
+    if isinstance(one.outcome, Sample) or not isinstance(other.outcome, Sample):
+        raise ValueError("compare takes a variational fit first and a Gibbs fit second.")
+    if one.plan.names != other.plan.names or [b.name for b in one.spec.blocks] != [b.name for b in other.spec.blocks]:
+        raise ValueError("compare: the two fits are not of the same model.")
+    pairs = [*_coefficients(one, other), *_scales(one, other)]
+    moments = [(*_moments(pair.grid, pair.variational), *_moments(pair.grid, pair.sampled)) for pair in pairs]
+    columns = ["variational", "variational sd", "Gibbs", "Gibbs sd"]
+    table = pd.DataFrame(moments, columns=columns, index=pd.Index([pair.name for pair in pairs]))
+    table["accuracy"] = [pair.accuracy for pair in pairs]
+    table.columns.name = "accuracy in per cent"
+    return Comparison(tuple(pairs), table)
+
+
+def _fit(given: Any) -> Fit:
+    if isinstance(given, Fit):
+        return given
+    fits = getattr(given, "fit_", None)
+    if fits is None or len(fits) != 1:
+        raise TypeError("compare takes fits of a Model, or fitted estimators of two classes.")
+    return fits[0]
+
+
+def _coefficients(one: Fit, other: Fit) -> list[Pair]:
+    assert isinstance(other.outcome, Sample)
+    begin, scale = int(one.plan.recipe.intercept), one.plan.recipe.scale
+    law, inclusion = one.outcome.state.gaussian, one.inclusion_probability
+    draws, found = other.outcome.flat, []
+    for k, name in enumerate(one.plan.names[: one.plan.n_shown]):
+        values = draws[:, begin + k] / scale[k]
+        inside = values[values != 0] if one.selects else values
+        mean, sd = law.mean[begin + k] / scale[k], np.sqrt(law.variances[begin + k]) / scale[k]
+        share = len(inside) / len(values)
+        if not sd > 0 or len(inside) < 10 or np.ptp(inside) == 0:
+            continue
+        grid = _grid([mean - 5 * sd, inside.min()], [mean + 5 * sd, inside.max()])
+        q, p = inclusion[k] * norm.pdf(grid, mean, sd), share * _kernel(inside, grid)
+        found.append(Pair(name, grid, q, p, (1 - float(inclusion[k]), 1 - share)))
+    return found
+
+
+def _scales(one: Fit, other: Fit) -> list[Pair]:
+    """Standard deviations of blocks with one variance."""
+    assert isinstance(other.outcome, Sample)
+    found = []
+    for block, scale, draws in zip(one.spec.blocks, one.outcome.state.scales, other.outcome.scales, strict=True):
+        law = scale.variance if isinstance(scale, LaplaceZeroLaw) else scale
+        if isinstance(law, InverseGamma) and draws.shape[2] == 1:
+            values = np.sqrt(draws.ravel())
+            grid = _grid([0.3 * values.min()], [1.1 * np.quantile(values, 0.999)])
+            q = 2 * grid * invgamma.pdf(np.square(grid), law.shape, scale=law.rate)
+            found.append(Pair(f"sd of {block.name}", grid, q, _kernel(values, grid), (0.0, 0.0)))
+    return found
+
+
+def _grid(lows: list[float], highs: list[float]) -> Array:
+    return np.linspace(min(lows), max(highs), POINTS)
+
+
+def _kernel(values: Array, grid: Array) -> Array:
+    step = -(-len(values) // MOST_DRAWS)
+    return np.asarray(gaussian_kde(values[::step])(grid), dtype=np.float64)
+
+
+def _moments(grid: Array, density: Array) -> tuple[float, float]:
+    mass = np.trapezoid(density, grid)
+    mean = np.trapezoid(grid * density, grid) / mass if mass > 0 else 0.0
+    variance = np.trapezoid(np.square(grid - mean) * density, grid) / mass if mass > 0 else 0.0
+    return float(mean), float(np.sqrt(variance))

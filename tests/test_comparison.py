@@ -1,0 +1,106 @@
+"""A variational fit beside a sampler's: densities, accuracy, figures, ArviZ."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.exceptions import ConvergenceWarning
+
+from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, compare, diagnostics, plots
+from vbsvm.comparison import Pair
+from vbsvm.datasets import load_toenail
+
+pytest.importorskip("arviz", reason="ArviZ is not installed", exc_type=ImportError)
+
+
+@pytest.fixture(scope="module")
+def fits():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(200, 3))
+    y = np.where(X @ [1.0, -0.5, 0.0] + 1.5 * rng.logistic(size=200) > 0, 1, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        drawn = VBSVC(inference=Gibbs(draws=800, tune=200, chains=2), random_state=0).fit(X, y)
+        gated = VBSVC(LaplaceZero(rho=0.3), Gibbs(draws=800, tune=200, chains=2), random_state=0).fit(X, y)
+    return VBSVC().fit(X, y), drawn, VBSVC(LaplaceZero(rho=0.3)).fit(X, y), gated
+
+
+def test_the_accuracy_of_equal_and_of_disjoint_densities():
+    grid = np.linspace(-10, 10, 2001)
+    one, far = stats.norm.pdf(grid), stats.norm.pdf(grid, 8, 0.3)
+    assert Pair("x", grid, one, one, (0.0, 0.0)).accuracy == pytest.approx(100)
+    assert Pair("x", grid, one, far, (0.0, 0.0)).accuracy == pytest.approx(0, abs=1e-6)
+    half = Pair("x", grid, one, stats.norm.pdf(grid, 0, 2.0), (0.0, 0.0)).accuracy
+    cut = np.sqrt(2 * np.log(2) / (1 - 0.25))  # where the densities cross
+    exact = 100 * (1 - (2 * stats.norm.cdf(cut) - 2 * stats.norm.cdf(cut / 2)))
+    assert half == pytest.approx(exact, abs=0.01)
+    gated = Pair("x", grid, 0.5 * one, 0.2 * one, (0.5, 0.8))
+    assert gated.accuracy == pytest.approx(70, abs=1e-3)
+
+
+def test_the_table_and_the_figure(fits):
+    climbed, drawn, *_ = fits
+    found = compare(climbed, drawn)
+    assert list(found.table.index) == ["x0", "x1", "x2", "sd of inputs"]
+    np.testing.assert_allclose(found.table["Gibbs"].to_numpy()[:3], drawn.coef_[0], atol=0.01)
+    np.testing.assert_allclose(found.table["variational sd"].to_numpy()[:3], climbed.coef_std_[0], rtol=0.01)
+    # Mean-field spreads are about half: the overlap of N(0, ½²) and N(0, 1) is 68 %, less what the means differ by.
+    assert ((found.table["accuracy"][:3] > 40) & (found.table["accuracy"][:3] < 85)).all()
+    assert "accuracy" in repr(found)
+    figure = plots.densities(found, terms=["x0", "x2"])
+    assert [ax.get_title() for ax in figure.axes] == ["x0", "x2"]
+    with pytest.raises(ValueError, match="is a parameter"):
+        plots.densities(found, terms=["nothing"])
+
+
+def test_gates_count_what_is_at_zero(fits):
+    *_, climbed, drawn = fits
+    found = compare(climbed, drawn)
+    assert found.table["accuracy"].between(0, 100).all()
+    assert any(pair.at_zero[1] > 0.2 for pair in found.pairs)
+
+
+def test_what_can_not_be_compared(fits):
+    climbed, drawn, *_ = fits
+    with pytest.raises(ValueError, match="variational fit first"):
+        compare(drawn, climbed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        other = VBSVC(inference=Gibbs(draws=50, tune=10, chains=1), random_state=0).fit(*separate())
+    with pytest.raises(ValueError, match="not of the same model"):
+        compare(climbed, other)
+    with pytest.raises(TypeError, match="compare takes fits"):
+        compare(3, drawn)
+
+
+def separate():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 1))
+    return X, np.where(X[:, 0] + 3 * rng.normal(size=80) > 0, 1, 0)
+
+
+def test_arviz_has_the_draws_and_agrees_on_how_they_mix(fits):
+    import arviz
+
+    drawn = fits[1]
+    data = drawn.to_arviz()
+    posterior = data.posterior
+    assert dict(posterior.sizes) == {"chain": 2, "draw": 800, "term": 3}
+    np.testing.assert_allclose(posterior["coefficients"].mean(("chain", "draw")), drawn.coef_[0])
+    assert float(posterior["intercept"].mean()) == pytest.approx(drawn.intercept_[0])
+    draws = drawn.fit_[0].outcome.coefficients[:, :, 1]
+    assert diagnostics.rhat(draws) == pytest.approx(float(arviz.rhat(draws)), abs=1e-3)
+    assert diagnostics.ess_bulk(draws) == pytest.approx(float(arviz.ess(draws, method="bulk")), rel=0.03)
+    assert diagnostics.ess_tail(draws) == pytest.approx(float(arviz.ess(draws, method="tail")), rel=0.05)
+    with pytest.raises(AttributeError, match="Gibbs"):
+        fits[0].to_arviz()
+
+
+def test_arviz_has_the_effects_of_groups():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fit = Model("outcome ~ visit + (1 | patientID)", load_toenail()).fit(Gibbs(20, 20, 2), random_state=0)
+    posterior = fit.to_arviz().posterior
+    assert posterior["patientID"].shape == (2, 20, 294)
+    assert "sd of (1 | patientID)" in posterior
