@@ -96,6 +96,23 @@ def test_the_latent_draw_is_exact_at_the_ends(root):
         assert stats.kstest(a, stats.chi2(1).cdf).pvalue > 1e-3
 
 
+@pytest.mark.parametrize("root", [0.0, *np.logspace(-300, 300, 25), 0.05, 0.5, 2.0, 7.0])
+def test_the_latent_draw_has_its_law_at_any_size(root):
+    """Thirty points, fixed seed, Bonferroni; the law's own form where it can be computed, its limits elsewhere."""
+    a = Latent(np.ones(5000), np.full(5000, root)).draw(np.random.default_rng(11)).value
+    assert np.isfinite(a).all()
+    if root < 1e-8:  # GIG(½, 1, 0)
+        found = stats.kstest(a, stats.chi2(1).cdf)
+    elif root > 1e8:  # nearly normal around root, with the variance root
+        found = stats.kstest((a - root) / np.sqrt(root), stats.norm.cdf) if root < 1e28 else None
+    else:
+        found = stats.kstest(1 / a, stats.invgauss(1 / root, scale=1.0).cdf)
+    if found is None:  # the spread is below rounding
+        assert np.abs(a / root - 1).max() < 1e-12
+    else:
+        assert found.pvalue > 0.01 / 30
+
+
 def test_draws_do_not_depend_on_threads(monkeypatch):
     rng = np.random.default_rng(0)
     n = 5 * rowblocks.block_rows(13) + 7

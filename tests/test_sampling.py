@@ -28,6 +28,7 @@ from vbsvm import (
     diagnostics,
 )
 from vbsvm.fit import gibbs
+from vbsvm.fit.checkpoint import CheckpointError
 from vbsvm.fit.stretch import stretch
 from vbsvm.gates import Gates
 from vbsvm.laws import LatentPoint, MatrixPoint, Point
@@ -251,6 +252,64 @@ class TestChains:
             clf.fit(X, y)
         assert 10 < clf.fit_[0].outcome.coefficients.shape[1] < 200
         assert not clf.converged_
+
+    @pytest.mark.parametrize("kind", ["plain", "gates", "groups", "missing"])
+    def test_a_checkpoint_leads_to_the_same_draws(self, kind, overlapping, tmp_path, monkeypatch):
+        X, y = (one.copy() for one in overlapping)
+        path = tmp_path / "run.chains"
+        formula, prior = ("y ~ a + b + (a | g)", {}) if kind == "groups" else ("y ~ a + b", {"fixed": Ridge()})
+        if kind == "gates":
+            prior = {"fixed": LaplaceZero(rho=0.3)}
+        if kind == "missing":
+            X[::5, 1] = np.nan
+        model = Model(formula, pd.DataFrame(X, columns=list("abc")).assign(y=y, g=np.arange(200) % 8), prior)
+        settings = Gibbs(draws=60, tune=20, chains=2, checkpoint=path)
+        whole = quiet(lambda: model.fit(replace(settings, checkpoint=None), random_state=3)).outcome
+        right, calls = gibbs._advance, []
+
+        def interrupted(*arguments):
+            calls.append(1)
+            if len(calls) == 51:
+                raise KeyboardInterrupt
+            return right(*arguments)
+
+        monkeypatch.setattr(gibbs, "_advance", interrupted)
+        part = quiet(lambda: model.fit(settings, random_state=3)).outcome
+        assert part.interrupted
+        assert path.exists()
+        resumed = quiet(lambda: model.fit(settings, random_state=3)).outcome
+        np.testing.assert_array_equal(whole.coefficients, resumed.coefficients)
+        assert not path.exists()
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(self, overlapping, tmp_path, monkeypatch):
+        X, y = overlapping
+        path = tmp_path / "run.chains"
+        monkeypatch.setattr(gibbs, "SECONDS_BETWEEN", -1.0)
+        monkeypatch.setattr(gibbs.Path, "unlink", lambda self, missing_ok=False: None)
+        settings = Gibbs(draws=20, tune=5, chains=1, checkpoint=str(path))
+        whole = quiet(lambda: VBSVC(inference=settings, random_state=0).fit(X, y)).coef_
+        before = path.read_bytes()
+        for other in (
+            lambda: VBSVC(inference=settings, random_state=1).fit(X, y),
+            lambda: VBSVC(Normal(1.0), settings, random_state=0).fit(X, y),
+            lambda: VBSVC(inference=settings, random_state=0).fit(X + np.arange(3), 1 - y),
+        ):
+            with pytest.raises(CheckpointError, match="another run"):
+                other()
+        rng = np.random.default_rng(0)
+        for _ in range(40):
+            damaged = bytearray(before)
+            damaged[rng.integers(len(before))] ^= 1 << rng.integers(8)
+            path.write_bytes(bytes(damaged))
+            try:
+                again = quiet(lambda: VBSVC(inference=settings, random_state=0).fit(X, y)).coef_
+            except CheckpointError:
+                continue
+            np.testing.assert_array_equal(again, whole)  # a byte that tells nothing, such as a time
+        path.write_bytes(b"nothing of the kind")
+        with pytest.raises(CheckpointError, match="can't be read"):
+            VBSVC(inference=settings, random_state=0).fit(X, y)
 
     def test_one_chain_and_thinning(self, overlapping):
         X, y = overlapping

@@ -2,22 +2,27 @@
 
 import math
 import numbers
+import os
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 from joblib import Parallel, delayed
 
 from vbsvm.arrays import Array
+from vbsvm.fit import checkpoint
 from vbsvm.fit.stretch import stretch
 from vbsvm.imputation import InputSums
 from vbsvm.laws import MatrixPoint, Point
 from vbsvm.layout.base import Source
 from vbsvm.layout.drawn import DrawnLaw
+from vbsvm.layout.incomplete import IncompleteRows
+from vbsvm.layout.options import OptionRows
 from vbsvm.parameters import Parameters
 from vbsvm.priors.covariance import HuangWandLaw
 from vbsvm.priors.laplace_zero import LaplaceZeroLaw
@@ -35,6 +40,7 @@ ROUNDS = 40
 # Below this many seconds of work it is not worth it to start processes.
 WORTH_A_PROCESS = 8.0
 ZERO_LOSS = 0.5
+SECONDS_BETWEEN = 10.0
 
 
 @final
@@ -99,12 +105,16 @@ class Gibbs(Parameters):
         them closed.
     thin : int, default 1
         Keep every ``thin``-th draw.
+    checkpoint : path, default None
+        A file that the chains are written to from time to time. A run that finds it goes on from there, to the same
+        draws that it would have made without a break; a finished run removes it.
     """
 
     draws: int = 5000
     tune: int = 5000
     chains: int = 4
     thin: int = 1
+    checkpoint: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
@@ -123,11 +133,14 @@ class Gibbs(Parameters):
         """Draw from the posterior; Ctrl-C ends after the round and keeps what has been drawn."""
         self._require_room(spec)
         chains = [_Chain.start(spec, seed, k) for k in range(self.chains)]
+        about = self._about(spec, source, seed)
+        if self.checkpoint is not None and (found := checkpoint.read(self.checkpoint, about)) is not None:
+            chains = [_Chain(*one) for one in found]
         rounds = [math.ceil(end) for end in np.linspace(0, self.tune + self.draws, ROUNDS + 1)[1:]]
-        interrupted, done, n_jobs = False, 0, 1
-        begin = time.perf_counter()
+        interrupted, done, n_jobs, first = False, chains[0].done, 1, True
+        begin = written = time.perf_counter()
         with _progress(self.tune + self.draws) as report:
-            for end in dict.fromkeys(rounds):
+            for end in dict.fromkeys(end for end in rounds if end > done):
                 try:
                     chains = self._advance(spec, source, chains, end, n_jobs)
                 except KeyboardInterrupt:
@@ -135,12 +148,35 @@ class Gibbs(Parameters):
                         raise
                     interrupted = True
                     break
-                if done == 0:
-                    left = (time.perf_counter() - begin) * (self.tune + self.draws - end) / end
-                    n_jobs = -1 if self.chains > 1 and left > WORTH_A_PROCESS else 1
+                if first:
+                    left = (time.perf_counter() - begin) * (self.tune + self.draws - end) / (end - done)
+                    n_jobs, first = -1 if self.chains > 1 and left > WORTH_A_PROCESS else 1, False
                 done = end
                 report(done)
+                if self.checkpoint is not None and time.perf_counter() - written > SECONDS_BETWEEN:
+                    self._write(about, chains)
+                    written = time.perf_counter()
+        if self.checkpoint is not None:
+            if interrupted:
+                self._write(about, chains)
+            else:
+                Path(self.checkpoint).unlink(missing_ok=True)
         return _sample(chains, done, interrupted)
+
+    def _write(self, about: dict[str, Any], chains: "list[_Chain]") -> None:
+        assert self.checkpoint is not None
+        content = [tuple(getattr(chain, one.name) for one in fields(chain)) for chain in chains]
+        checkpoint.write(self.checkpoint, about, content)
+
+    def _about(self, spec: Spec, source: Source, seed: int) -> dict[str, Any]:
+        """What a checkpoint must agree on: settings, model, and a few sums that tell data apart."""
+        if self.checkpoint is None:
+            return {}
+        theta = np.sin(1.0 + np.arange(spec.n_columns))
+        sums = source.total(lambda rows: _fingerprint(rows, theta))
+        blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
+        settings = {name: getattr(self, name) for name in ("draws", "tune", "chains", "thin")}
+        return {"settings": settings, "seed": seed, "model": blocks, "data": [float(f"{one:.9e}") for one in sums]}
 
     def _advance(self, spec: Spec, source: Source, chains: "list[_Chain]", end: int, n_jobs: int) -> "list[_Chain]":
         if n_jobs == 1:
@@ -189,6 +225,15 @@ class _Chain:
         if self.inputs is not None and part.inputs is not None:
             inputs = self.inputs + part.inputs
         return replace(part, drawn=(*self.drawn, *part.drawn), losses=losses, inputs=inputs)
+
+
+def _fingerprint(rows: Any, theta: Array) -> Array:
+    plain = rows.rows if isinstance(rows, OptionRows) else rows
+    if isinstance(plain, IncompleteRows):
+        plain = plain.filled(np.zeros_like(plain.known))
+    scores = plain.scores(theta)
+    s = plain.weights
+    return np.array([s.sum(), s @ plain.signs, s @ scores, s @ np.square(scores), (s * plain.signs) @ scores])
 
 
 def _advance(spec: Spec, source: Source, chain: _Chain, end: int, tune: int, thin: int) -> _Chain:
