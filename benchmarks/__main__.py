@@ -1,9 +1,9 @@
-"""Run the benchmarks: ``python -m benchmarks [speed|passes|groups|selection|missing|nine_cells] [--quick]``."""
+"""Run the benchmarks: ``python -m benchmarks [name] [--quick]``; without a name all of them."""
 
 import argparse
 import sys
 
-from benchmarks import groups, missing, nine_cells, passes, selection, speed
+from benchmarks import groups, missing, nine_cells, passes, sampling, selection, speed
 
 BENCHMARKS = {
     "speed": speed.main,
@@ -11,6 +11,7 @@ BENCHMARKS = {
     "groups": groups.main,
     "selection": selection.main,
     "missing": missing.main,
+    "sampling": sampling.main,
     "nine_cells": nine_cells.main,
 }
 
@@ -37,6 +38,7 @@ def main(arguments: list[str]) -> None:
     groups.main(["--quick"])
     selection.main(["--quick"])
     missing.main(["--quick"])
+    sampling.main(["--quick"])
     nine_cells.main(["--quick"])
 
 

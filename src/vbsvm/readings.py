@@ -3,6 +3,7 @@
 ``expect`` keeps the law (variational Bayes); ``Draw`` replaces it by a point drawn from it (Gibbs).
 """
 
+import threading
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, Protocol, final
@@ -48,8 +49,38 @@ class Draw:
 
     def __call__(self, law: Law, *site: str | int) -> Any:
         """Give a point drawn from the law with the site's own generator."""
-        # A counter-based generator starts anywhere at no cost; seeding another kind would take longer than most draws.
         digest = blake2b(repr((self.chain, self.sweep, site)).encode(), digest_size=24).digest()
-        counter = np.array([0, *np.frombuffer(digest, dtype=np.uint64)], dtype=np.uint64)
-        key = np.array([self.seed & MASK, self.seed >> 64 & MASK], dtype=np.uint64)
-        return law.draw(np.random.Generator(np.random.Philox(key=key, counter=counter)))
+        stream = _streams.free.pop() if _streams.free else _Stream()
+        try:
+            return law.draw(stream.at(self.seed, digest))
+        finally:
+            _streams.free.append(stream)
+
+
+@final
+class _Stream:
+    """A counter-based generator: it starts anywhere at no cost, where seeding takes longer than most draws."""
+
+    def __init__(self) -> None:
+        self._bits = np.random.Philox(0)
+        self._generator = np.random.Generator(self._bits)
+        self._start: Any = self._bits.state
+
+    def at(self, seed: int, digest: bytes) -> np.random.Generator:
+        """The generator at the beginning of the stream that has this seed and digest."""
+        state = self._start["state"]
+        state["key"][:] = seed & MASK, seed >> 64 & MASK
+        state["counter"][0] = 0
+        state["counter"][1:] = np.frombuffer(digest, dtype=np.uint64)
+        self._bits.state = self._start
+        return self._generator
+
+
+class _Streams(threading.local):
+    """Streams that are free in this thread; a draw within a draw takes another one."""
+
+    def __init__(self) -> None:
+        self.free: list[_Stream] = []
+
+
+_streams = _Streams()

@@ -1,0 +1,84 @@
+"""Effective draws a second, beside NumPyro's NUTS on the same posterior; and a sweep beside a variational pass."""
+
+import argparse
+import time
+
+import numpy as np
+
+from benchmarks.rivals import numpyro_nuts
+from benchmarks.tables import print_table
+from vbsvm import Gibbs, Normal, Ridge, diagnostics
+from vbsvm.design.recipe import Recipe
+from vbsvm.fit import gibbs
+from vbsvm.fit.stretch import stretch
+from vbsvm.readings import Draw, expect
+from vbsvm.source.memory import Memory
+from vbsvm.spec import Block, Spec
+from vbsvm.sweep import pass_rows, sweep, update
+
+CELLS = ((200, 10), (500, 50))
+
+
+def simulate(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Overlapping classes: no hyperplane separates them."""
+    rng = np.random.default_rng([seed, n, d])
+    X = rng.normal(size=(n, d))
+    y = np.where(X @ rng.normal(size=d) / np.sqrt(d) + 1.5 * rng.logistic(size=n) > 0, 1.0, -1.0)
+    return X, y
+
+
+def model(X: np.ndarray, y: np.ndarray) -> tuple[Spec, Memory]:
+    """Algorithm 2 with Example 1."""
+    n, d = X.shape
+    blocks = (Block("intercept", (slice(0, 1),), Normal(1e8)), Block("inputs", (slice(1, d + 1),), Ridge()))
+    return Spec(blocks), Memory(X, y, np.ones(n), Recipe(np.zeros(d), np.ones(d), True))
+
+
+def smallest(draws: np.ndarray) -> float:
+    """Smallest effective number of draws over the coefficients."""
+    return min(diagnostics.ess_bulk(draws[:, :, j]) for j in range(draws.shape[2]))
+
+
+def rates(n: int, d: int, draws: int) -> list[float]:
+    """Effective draws a second of ours and of NUTS, one process and one thread each; tuning is left out."""
+    X, y = simulate(n, d)
+    spec, source = model(X, y)
+    gibbs.WORTH_A_PROCESS = np.inf
+    begin = time.perf_counter()
+    sample = Gibbs(draws=draws, tune=500, chains=2).run(spec, source, 0)
+    ours = smallest(sample.coefficients) / ((time.perf_counter() - begin) * draws / (draws + 500))
+    theta, seconds = numpyro_nuts.sample(X, y, draws // 4, 500, 2, 0)
+    return [ours, smallest(theta) / seconds, float(np.abs(theta.mean((0, 1)) - sample.coefficients.mean((0, 1))).max())]
+
+
+def sweep_cost(n: int, d: int, rounds: int) -> float:
+    """Seconds of a sweep with its move / seconds of a variational pass with its update, interleaved minima."""
+    spec, source = model(*simulate(n, d))
+    law = spec.start()
+    law = update(spec, law, pass_rows(law, source, expect), expect)
+    point, best = spec.start(), [np.inf, np.inf]
+    for k in range(rounds):
+        begin = time.perf_counter()
+        point, _ = sweep(spec, point, source, Draw(0, 0, k))
+        point = stretch(spec, point, source, 0.2, Draw(0, 0, k)).state
+        middle = time.perf_counter()
+        law = update(spec, law, pass_rows(law, source, expect, with_curvature=True), expect)
+        best = [min(best[0], middle - begin), min(best[1], time.perf_counter() - middle)]
+    return best[0] / best[1]
+
+
+def main(arguments: list[str]) -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks sampling")
+    parser.add_argument("--quick", action="store_true", help="fewer draws")
+    options = parser.parse_args(arguments)
+    draws = 1000 if options.quick else 6000
+    lines = []
+    for n, d in CELLS:
+        ours, nuts, apart = rates(n, d, draws)
+        lines.append([f"{n} × {d}", f"{ours:.0f}", f"{nuts:.0f}", f"{ours / nuts:.2f}", f"{apart:.3f}"])
+    print("\nSmallest effective number of draws a second")
+    print_table(["rows × inputs", "Gibbs", "NUTS", "ratio", "largest difference of means"], lines)
+    lines = [[f"{n} × {d}", f"{sweep_cost(n, d, 50):.2f}"] for n, d in (*CELLS, (5000, 50), (50_000, 50))]
+    print("\nA sweep with its move / a variational pass with its update")
+    print_table(["rows × inputs", "ratio"], lines)
