@@ -14,24 +14,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from vbsvm import hinge, intake, sensitivity
 from vbsvm.arrays import Array
-from vbsvm.completion import Completion
-from vbsvm.design.levels import Levels
-from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
-from vbsvm.design.recipe import column_ranges, learn_recipe
+from vbsvm.design.plan import Encoded
 from vbsvm.fit.gibbs import Gibbs
 from vbsvm.fit.variational import Variational
-from vbsvm.imputation import GaussianImputation, InputModel
+from vbsvm.imputation import GaussianImputation
 from vbsvm.parameters import require_flag
-from vbsvm.priors import LaplaceZero, Normal, Prior, Ridge
-from vbsvm.results import INPUTS, Fit
-from vbsvm.source.memory import Grouping, Memory
-from vbsvm.spec import Block, Spec
+from vbsvm.priors import LaplaceZero, Prior, Ridge
+from vbsvm.results import Fit
+from vbsvm.tabular import Table
 from vbsvm.task import Task, read_inference, require_variational, warnings_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-INTERCEPT_PRIOR = Normal(1e8)
 
 
 @final
@@ -196,7 +190,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
-        prior = self._prior()
+        prior, settings = self._prior(), self._imputation()
         require_flag("VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept)
         intake.require_labels(y)
         if self.group is not None and not self.fit_intercept:
@@ -204,39 +198,15 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         table, labels, members = intake.read_data(self, X, y, self.group)
         intake.require_moderate_width(table)
         weights = intake.read_weights(sample_weight, len(table))
-        names = intake.column_names(self)
         self.classes_, codes = intake.read_labels(labels, weights)
-
-        ranges = column_ranges(table, weights)
-        intake.require_usable(table, weights, ranges, names)
-        recipe = learn_recipe(table, weights, ranges, bool(self.fit_intercept), bool(self.standardize))
-        intake.require_representable(ranges, recipe, names)
-
-        weights = intake.with_class_weights(weights, self.class_weight, self.classes_, codes)
-        factors, groupings = (), ()
-        if members is not None:
-            levels, _ = Levels.learn([members[weights > 0]])
-            factors = (FactorPlan((str(self.group),), levels, (INTERCEPT,), slopes=(0,)),)
-            groupings = (Grouping(levels.encode([members]), len(levels), slopes=(0,)),)
-        plan = Plan(recipe, names, len(names), factors)
-        missing = ranges.holes
-        completion = Completion.of(self._imputation(), plan, table, weights, missing)
-        spec = _spec(prior, plan, completion.law)
-        intake.require_gates_that_fit(spec, plan)
-        gate_map = spec.gate_map
-        wide = not groupings and not missing.any() and intake.is_wide(table)
-        wide = wide and not spec.joint_gates and not (gate_map and gate_map.shared)
-        positives = range(1, 2) if len(self.classes_) == 2 else range(len(self.classes_))
-        tasks = []
-        for positive in positives:
-            signs = np.where(codes == positive, 1.0, -1.0)
-            source = Memory(table, signs, weights, recipe, groupings, wide=wide, holes=completion.holes)
-            tasks.append(Task(spec, plan, completion, source, self._of_two(positive)))
-        return tasks
-
-    def _of_two(self, positive: int) -> NDArray[Any]:
-        """Labels of a model's two classes; None stands for the rest."""
-        return self.classes_ if len(self.classes_) == 2 else np.array([None, self.classes_[positive]], dtype=object)
+        data = Table(table, intake.column_names(self), self.classes_, codes, weights, members, str(self.group))
+        return data.tasks(
+            prior,
+            settings,
+            self.class_weight,
+            intercept=bool(self.fit_intercept),
+            standardize=bool(self.standardize),
+        )
 
     def _prior(self) -> Prior:
         prior = Ridge() if self.prior is None else self.prior
@@ -449,14 +419,3 @@ class VBSVC(ClassifierMixin, BaseEstimator):
     def converged_(self) -> bool:
         """Whether all models converged."""
         return all(fit.converged for fit in self._fits)
-
-
-def _spec(prior: Prior, plan: Plan, inputs: InputModel | None) -> Spec:
-    """Examples 1 and 2 of the paper: an intercept that is not penalised, inputs, and random intercepts of groups."""
-    intercept = int(plan.recipe.intercept)
-    blocks = [Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR)] if intercept else []
-    columns = slice(intercept, plan.n_fixed)
-    blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.names)))
-    for begin, factor in zip(plan.first_effects(), plan.factors, strict=True):
-        blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), Ridge()))
-    return Spec(tuple(blocks), inputs)

@@ -20,8 +20,6 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from vbsvm.arrays import Array
 from vbsvm.design.plan import Plan
 from vbsvm.design.recipe import Range, Recipe
-from vbsvm.fit.gibbs import Gibbs
-from vbsvm.fit.variational import Ending, Outcome, Variational
 from vbsvm.imputation import GaussianImputation
 from vbsvm.spec import Spec
 
@@ -260,25 +258,6 @@ def require_sampleable(spec: Spec, holes: Any) -> None:
         )
 
 
-def why_not_mixed(what: str, name: str, rhat: float, ess: float, inference: Gibbs) -> str:
-    """Say that chains have not mixed, and what to do."""
-    return (
-        f"{what}: the chains have not mixed well enough; the largest R-hat is {rhat:.3f} (up to 1.01 is good), and "
-        f"{name!r} has {ess:.0f} effective draws (400 are needed). Draw more, as with "
-        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the summary's last columns before you "
-        "trust a coefficient."
-    )
-
-
-def why_separable(what: str) -> str:
-    """Say that the classes are separated, and what to do."""
-    return (
-        f"{what}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
-        "means depend on how long the chains ran. Take a prior that holds the coefficients, such as Ridge(3, 3) or "
-        "Normal(1.0), or inference=Variational(), which stays finite."
-    )
-
-
 def read_seed(random_state: Any) -> int:
     """A seed from None, a number or a generator."""
     return int(check_random_state(random_state).randint(0, 2**31 - 1))
@@ -288,24 +267,6 @@ def require_gates_that_fit(spec: Spec, plan: Plan) -> None:
     """Refuse joint laws of gates and coefficients beside random effects."""
     if spec.joint_gates and plan.factors:
         raise ValueError("LaplaceZero(gates=Joint()) does not go with random effects: take gates=Factorised().")
-
-
-def why_not_converged(what: str, outcome: Outcome, inference: Variational) -> str:
-    """Say why a climb ended before the bound stood still, and what to do."""
-    if outcome.ending is Ending.INTERRUPTED:
-        return f"{what} was interrupted after {outcome.passes} passes: the coefficients may still move."
-    if outcome.ending is Ending.OUT_OF_PASSES:
-        return (
-            f"{what} stopped after {outcome.passes} passes, before the bound stood still to tol={inference.tol:g}: "
-            "the coefficients may still move. Allow more passes with "
-            f"inference=Variational(max_iter={10 * inference.max_iter}), or accept the result with a larger tol."
-        )
-    return (
-        f"{what} stopped because rounding errors outweighed every further step: the coefficients are not at the "
-        "optimum. Columns are large beside their spread, or depend on each other linearly under a nearly flat "
-        "prior: centre and scale them (standardize=True and an intercept do), drop the dependent ones, "
-        "or take Ridge()."
-    )
 
 
 def _require_counts(weights: Array) -> Array:

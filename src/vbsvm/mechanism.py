@@ -16,6 +16,7 @@ from scipy.special import log_ndtr
 
 from vbsvm import laws
 from vbsvm.arrays import Array, cholesky, inverse
+from vbsvm.layout.incomplete import HoleGroup
 from vbsvm.parameters import Parameters, require_positive
 
 LOG_2PI = math.log(2 * math.pi)
@@ -180,3 +181,40 @@ class ProbitLaw:
         """Draw φ."""
         noise = np.einsum("cjk,ck->cj", cholesky(self.covariance), rng.standard_normal(self.mean.shape))
         return self._at(self.mean + noise, np.zeros_like(self.covariance))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbitPull:
+    """How being missing pulls at the missing values of a group of rows: η = offset + slope d, and E φ₁², E φ₀φ₁.
+
+    All are rows × k, and zero for variables that are missing at random.
+    """
+
+    offset: Array
+    slope: Array
+    square: Array
+    product: Array
+
+    @staticmethod
+    def of(law: ProbitLaw, group: HoleGroup, values: Array) -> "ProbitPull":
+        """Pulls around the values that are expected without them."""
+        n_variables = values.shape[1]
+        by_variable = np.zeros((4, n_variables))
+        by_variable[:, law.variables] = [*law.mean.T, law.outer[:, 1, 1], law.outer[:, 0, 1]]
+        offset, slope, square, product = (one[group.cells[1]] for one in by_variable)
+        at = values[group.cells]
+        return ProbitPull(offset + slope * at, slope, square, product + square * at)
+
+    def at(self, change: Array) -> Array:
+        """The linear term E φ₁ E a* − E[φ₀φ₁] − E φ₁² d at values changed by this much, the last part at no change."""
+        eta = self.offset + self.slope * change
+        latent = eta - np.exp(-0.5 * np.square(eta) - 0.5 * LOG_2PI - log_ndtr(-eta))
+        return self.slope * latent - self.product
+
+
+def with_probit(T: Array, law: ProbitLaw) -> Array:
+    """T + diag E φ₁²: what missing values are held by, beside the labels."""
+    held = T.copy()
+    held[law.variables, law.variables] += law.outer[:, 1, 1]
+    return held

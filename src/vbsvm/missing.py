@@ -11,17 +11,17 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, xlogy
+from scipy.special import xlogy
 
 from vbsvm import hinge
 from vbsvm.arrays import Array, cholesky, inverse
-from vbsvm.imputation import InputLaw, InputSums, Selective
+from vbsvm.input_laws import InputLaw, InputSums, Selective
 from vbsvm.laws import Latent
 from vbsvm.layout.base import Effects, Message, PointLaw, Rows
 from vbsvm.layout.dense import LOG_2PI
 from vbsvm.layout.incomplete import HoleGroup, IncompleteRows
 from vbsvm.layout.options import LevelCounts, LevelLaws, Options, Shares
-from vbsvm.mechanism import ProbitLaw
+from vbsvm.mechanism import ProbitPull, with_probit
 from vbsvm.readings import Reading
 from vbsvm.stats import Stats
 
@@ -196,7 +196,7 @@ class RowLaws:
         h, v = 1.0 - y * f, np.broadcast_to(v, len(y)).copy()
         spread, entropy, lean = [], 0.0, np.zeros_like(values)
         probit = self.law.probit if isinstance(self.law, Selective) else None
-        T = self.law.precision if probit is None else _with_probit(self.law.precision, probit)
+        T = self.law.precision if probit is None else with_probit(self.law.precision, probit)
         variances, shares = np.zeros_like(values), np.ones(len(y))
         for group in rows.groups:
             at = group.rows
@@ -230,43 +230,6 @@ class RowLaws:
             spread.append(Spread.of(cells, found, shrunk, w, counted, len(rows.inputs.variables)))
         root = np.sqrt(h * h + v)
         return Resolved(h, root, shares * s / root, shares, values, variances, lean, tuple(spread), entropy)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class ProbitPull:
-    """How being missing pulls at the missing values of a group of rows: η = offset + slope d, and E φ₁², E φ₀φ₁.
-
-    All are rows × k, and zero for variables that are missing at random.
-    """
-
-    offset: Array
-    slope: Array
-    square: Array
-    product: Array
-
-    @staticmethod
-    def of(law: ProbitLaw, group: HoleGroup, values: Array) -> "ProbitPull":
-        """Pulls around the values that are expected without them."""
-        n_variables = values.shape[1]
-        by_variable = np.zeros((4, n_variables))
-        by_variable[:, law.variables] = [*law.mean.T, law.outer[:, 1, 1], law.outer[:, 0, 1]]
-        offset, slope, square, product = (one[group.cells[1]] for one in by_variable)
-        at = values[group.cells]
-        return ProbitPull(offset + slope * at, slope, square, product + square * at)
-
-    def at(self, change: Array) -> Array:
-        """The linear term E φ₁ E a* − E[φ₀φ₁] − E φ₁² d at values changed by this much, the last part at no change."""
-        eta = self.offset + self.slope * change
-        latent = eta - np.exp(-0.5 * np.square(eta) - 0.5 * LOG_2PI - log_ndtr(-eta))
-        return self.slope * latent - self.product
-
-
-def _with_probit(T: Array, law: ProbitLaw) -> Array:
-    """T + diag E φ₁²: what missing values are held by, beside the labels."""
-    held = T.copy()
-    held[law.variables, law.variables] += law.outer[:, 1, 1]
-    return held
 
 
 def _resolve(

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.arrays import Array, inverse
-from vbsvm.imputation import InputModel, InputSums, KnownInputs
+from vbsvm.imputation import InputModel
+from vbsvm.input_laws import InputSums, KnownInputs
 from vbsvm.layout.incomplete import Inputs
 
 

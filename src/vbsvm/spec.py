@@ -11,7 +11,8 @@ from scipy.special import logit
 
 from vbsvm.arrays import Array
 from vbsvm.gates import GateMap, Gates
-from vbsvm.imputation import InputLaw, InputModel
+from vbsvm.imputation import InputModel
+from vbsvm.input_laws import InputLaw
 from vbsvm.laws import ScaleLaw
 from vbsvm.layout.base import CoefficientLaw, GaussianLaw, Moments, PointLaw, Precision
 from vbsvm.layout.options import LevelLaws, LevelModel

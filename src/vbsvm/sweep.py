@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from vbsvm import hinge, missing
-from vbsvm.imputation import Selective
+from vbsvm.input_laws import Selective
 from vbsvm.layout.base import Message, Rows, Source
 from vbsvm.layout.incomplete import IncompleteRows
 from vbsvm.layout.options import OptionRows

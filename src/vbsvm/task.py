@@ -10,7 +10,7 @@ from vbsvm import intake
 from vbsvm.completion import Completion
 from vbsvm.design.plan import Encoded, Plan
 from vbsvm.fit.gibbs import Gibbs, Sample
-from vbsvm.fit.variational import Variational
+from vbsvm.fit.variational import Ending, Outcome, Variational
 from vbsvm.mechanism import Shift
 from vbsvm.population import Population
 from vbsvm.results import Fit
@@ -93,9 +93,46 @@ def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str
     if isinstance(fit.outcome, Sample):
         assert isinstance(inference, Gibbs)
         if fit.outcome.separable:
-            return [intake.why_separable(what)]
+            return [_why_separable(what)]
         worst = fit.worst_mixing()
         found = [f"{what} was interrupted after {fit.outcome.sweeps} sweeps."] if fit.interrupted else []
-        return found if worst is None else [*found, intake.why_not_mixed(what, *worst, inference)]
+        return found if worst is None else [*found, _why_not_mixed(what, *worst, inference)]
     assert isinstance(inference, Variational)
-    return [] if fit.converged else [intake.why_not_converged(what, fit.outcome, inference)]
+    return [] if fit.converged else [_why_not_converged(what, fit.outcome, inference)]
+
+
+def _why_not_mixed(what: str, name: str, rhat: float, ess: float, inference: Gibbs) -> str:
+    """Say that chains have not mixed, and what to do."""
+    return (
+        f"{what}: the chains have not mixed well enough; the largest R-hat is {rhat:.3f} (up to 1.01 is good), and "
+        f"{name!r} has {ess:.0f} effective draws (400 are needed). Draw more, as with "
+        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the summary's last columns before you "
+        "trust a coefficient."
+    )
+
+
+def _why_separable(what: str) -> str:
+    """Say that the classes are separated, and what to do."""
+    return (
+        f"{what}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
+        "means depend on how long the chains ran. Take a prior that holds the coefficients, such as Ridge(3, 3) or "
+        "Normal(1.0), or inference=Variational(), which stays finite."
+    )
+
+
+def _why_not_converged(what: str, outcome: Outcome, inference: Variational) -> str:
+    """Say why a climb ended before the bound stood still, and what to do."""
+    if outcome.ending is Ending.INTERRUPTED:
+        return f"{what} was interrupted after {outcome.passes} passes: the coefficients may still move."
+    if outcome.ending is Ending.OUT_OF_PASSES:
+        return (
+            f"{what} stopped after {outcome.passes} passes, before the bound stood still to tol={inference.tol:g}: "
+            "the coefficients may still move. Allow more passes with "
+            f"inference=Variational(max_iter={10 * inference.max_iter}), or accept the result with a larger tol."
+        )
+    return (
+        f"{what} stopped because rounding errors outweighed every further step: the coefficients are not at the "
+        "optimum. Columns are large beside their spread, or depend on each other linearly under a nearly flat "
+        "prior: centre and scale them (standardize=True and an intercept do), drop the dependent ones, "
+        "or take Ridge()."
+    )

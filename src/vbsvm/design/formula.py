@@ -18,9 +18,9 @@ from vbsvm.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.basis import Spline
 from vbsvm.design.expansion import Categories
-from vbsvm.design.guard import FormulaError, columns_of
+from vbsvm.design.guard import FormulaError
 from vbsvm.design.levels import Levels
-from vbsvm.design.linear import STATEFUL, Linear, Variable, fill, gaps_of, reference_of
+from vbsvm.design.linear import Linear, columns_in, fill, gaps_of, learn_linear, reference_of
 from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.recipe import Recipe, column_ranges, learn_recipe
 from vbsvm.design.syntax import GroupTerm, Parts, SplineTerm
@@ -205,7 +205,7 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
         *(effects[i].matrix.factors[j] for i, j in carried.values()),
     ]
     categorical = {one for matrix in (fixed, *(of_term.matrix for of_term in effects)) for one in matrix.categorical}
-    linear, alone = _learn_linear(parts, frame, factors_of, categorical, gaps)
+    linear, alone = learn_linear(parts, frame, factors_of, categorical, gaps)
     categories, uncertain = _learn_categories(given, categorical, factors_of, linear, weights)
     hidden = [Matrix.learn(f"0 + {expression}", frame)[0] for expression in alone]
     names = tuple(names + [name for name, _ in carried] + alone)
@@ -253,69 +253,13 @@ def _learn_categories(
 ) -> tuple[Categories, tuple[int, ...]]:
     """Columns that are categories and may be missing; and columns of the table that depend on one that is."""
     names = list(frame.columns)
-    columns = {one: _columns_in(one, names) for one in categorical}
+    columns = {one: columns_in(one, names) for one in categorical}
     chosen = sorted({name for of_factor in columns.values() for name in of_factor} - linear.reasons.keys())
     missing = {name for name in chosen if bool(frame[name].isna().any())}
     uncertain = tuple(
         k for k, factors in enumerate(factors_of) if any(missing & set(columns.get(one, ())) for one in factors)
     )
     return Categories.learn(frame, chosen, weights), uncertain
-
-
-def _learn_linear(
-    parts: Parts,
-    frame: "pd.DataFrame",
-    factors_of: list[tuple[str, ...]],
-    categorical: set[str],
-    gaps: dict[str, NDArray[np.bool_]],
-) -> tuple[Linear, list[str]]:
-    """Find the factors that may miss values, and those that need a column of their own for that."""
-    names, expressions = list(frame.columns), list(dict.fromkeys(one for factors in factors_of for one in factors))
-    uses: dict[str, list[str]] = {}
-    for expression in (*expressions, *(f"s({term.expression})" for term in parts.splines)):
-        inner = expression[2:-1] if expression not in expressions else expression
-        for name in _columns_in(inner, names):
-            uses.setdefault(name, []).append(expression)
-    variables, alone, reasons = [], [], {}
-    for expression in expressions:
-        columns = tuple(dict.fromkeys(_columns_in(expression, names)))
-        places = [k for k, factors in enumerate(factors_of) if factors == (expression,)]
-        if expression in categorical:
-            continue  # a missing category is written out by level
-        reason = _why_not(expression, columns, uses, len(places))
-        if reason is None and not places:
-            if gaps.keys() & set(columns):
-                places = [len(factors_of) + len(alone)]
-                alone.append(expression)
-            else:
-                reason = f"it was known in fit, and enters by products alone: {expression}."
-        if reason is not None:
-            reasons |= dict.fromkeys(columns, reason)
-            continue
-        links = [k for k, factors in enumerate(factors_of) if expression in factors and k != places[0]]
-        variables.append(Variable(expression, columns, places[0], tuple(links)))
-    for term in parts.splines:
-        reasons |= dict.fromkeys(
-            _columns_in(term.expression, names), f"enters by {term}: a missing input must enter linearly."
-        )
-    return Linear(tuple(variables), {name: reference_of(frame[name], name) for name in names}, reasons), alone
-
-
-def _why_not(expression: str, columns: tuple[str, ...], uses: dict[str, list[str]], n_places: int) -> str | None:
-    """Why a factor may not miss values; None where it may."""
-    function = expression.split("(", maxsplit=1)[0].strip()
-    several = next((uses[name] for name in columns if len(set(uses[name])) > 1), None)
-    if not columns:
-        return "it is a constant."
-    if several is not None:
-        return (
-            f"occurs in several expressions ({', '.join(dict.fromkeys(several))}): a missing input must enter linearly."
-        )
-    if function in STATEFUL:
-        return f"enters by {expression}: write the column itself, which is standardised inside the fit."
-    if n_places > 1:
-        return f"enters by {expression}, which has several columns: a missing input must enter linearly."
-    return None
 
 
 def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", names: list[str]) -> tuple[Curve, Array]:
@@ -402,14 +346,9 @@ def _labels(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any
     return found
 
 
-def _columns_in(expression: str, names: list[str]) -> list[str]:
-    """Columns of the data in a factor as formulaic calls it: a column's bare name may look like code."""
-    return [expression] if expression in names else columns_of(expression, names)
-
-
 def _require_known(frame: "pd.DataFrame", expression: str, categories: list[Any]) -> None:
     """Refuse a category that was not there in fit: formulaic would take it for the first one."""
-    name = _columns_in(expression, list(frame.columns))[0]
+    name = columns_in(expression, list(frame.columns))[0]
     unknown = ~frame[name].isin(categories).to_numpy()
     if unknown.any():
         row = int(np.argmax(unknown))

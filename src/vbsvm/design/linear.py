@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
+from vbsvm.design.guard import columns_of
+from vbsvm.design.syntax import Parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,3 +113,64 @@ def reference_of(column: Any, name: str) -> Any:
 def _any(masks: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | None:
     found = [mask for mask in masks if mask is not None]
     return np.logical_or.reduce(found) if found else None
+
+
+def learn_linear(
+    parts: Parts,
+    frame: "pd.DataFrame",
+    factors_of: list[tuple[str, ...]],
+    categorical: set[str],
+    gaps: dict[str, NDArray[np.bool_]],
+) -> tuple[Linear, list[str]]:
+    """Find the factors that may miss values, and those that need a column of their own for that."""
+    names, expressions = list(frame.columns), list(dict.fromkeys(one for factors in factors_of for one in factors))
+    uses: dict[str, list[str]] = {}
+    for expression in (*expressions, *(f"s({term.expression})" for term in parts.splines)):
+        inner = expression[2:-1] if expression not in expressions else expression
+        for name in columns_in(inner, names):
+            uses.setdefault(name, []).append(expression)
+    variables, alone, reasons = [], [], {}
+    for expression in expressions:
+        columns = tuple(dict.fromkeys(columns_in(expression, names)))
+        places = [k for k, factors in enumerate(factors_of) if factors == (expression,)]
+        if expression in categorical:
+            continue  # a missing category is written out by level
+        reason = _why_not(expression, columns, uses, len(places))
+        if reason is None and not places:
+            if gaps.keys() & set(columns):
+                places = [len(factors_of) + len(alone)]
+                alone.append(expression)
+            else:
+                reason = f"it was known in fit, and enters by products alone: {expression}."
+        if reason is not None:
+            reasons |= dict.fromkeys(columns, reason)
+            continue
+        links = [k for k, factors in enumerate(factors_of) if expression in factors and k != places[0]]
+        variables.append(Variable(expression, columns, places[0], tuple(links)))
+    for term in parts.splines:
+        reasons |= dict.fromkeys(
+            columns_in(term.expression, names), f"enters by {term}: a missing input must enter linearly."
+        )
+    return Linear(tuple(variables), {name: reference_of(frame[name], name) for name in names}, reasons), alone
+
+
+def _why_not(expression: str, columns: tuple[str, ...], uses: dict[str, list[str]], n_places: int) -> str | None:
+    """Why a factor may not miss values; None where it may."""
+    function = expression.split("(", maxsplit=1)[0].strip()
+    several = next((uses[name] for name in columns if len(set(uses[name])) > 1), None)
+    if not columns:
+        return "it is a constant."
+    if several is not None:
+        return (
+            f"occurs in several expressions ({', '.join(dict.fromkeys(several))}): a missing input must enter linearly."
+        )
+    if function in STATEFUL:
+        return f"enters by {expression}: write the column itself, which is standardised inside the fit."
+    if n_places > 1:
+        return f"enters by {expression}, which has several columns: a missing input must enter linearly."
+    return None
+
+
+def columns_in(expression: str, names: list[str]) -> list[str]:
+    """Columns of the data in a factor as formulaic calls it: a column's bare name may look like code."""
+    return [expression] if expression in names else columns_of(expression, names)

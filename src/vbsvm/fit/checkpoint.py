@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from vbsvm.gates import GateMap, Gates
-from vbsvm.imputation import InputSums, JointInputs, KnownInputs, Regressors
+from vbsvm.input_laws import InputSums, JointInputs, KnownInputs, Regressors
 from vbsvm.laws import InverseGamma, InverseWishart, Latent, LatentPoint, MatrixPoint, Point
 from vbsvm.layout.base import PointLaw
 from vbsvm.layout.options import LevelLaws

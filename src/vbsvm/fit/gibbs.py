@@ -17,7 +17,7 @@ from joblib import Parallel, delayed
 from vbsvm.arrays import Array
 from vbsvm.fit import checkpoint
 from vbsvm.fit.stretch import stretch
-from vbsvm.imputation import InputSums
+from vbsvm.input_laws import InputSums
 from vbsvm.laws import MatrixPoint, Point
 from vbsvm.layout.base import Source
 from vbsvm.layout.drawn import DrawnLaw

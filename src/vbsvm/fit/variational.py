@@ -14,7 +14,7 @@ import numpy as np
 from vbsvm import bound
 from vbsvm.arrays import Array
 from vbsvm.fit.accelerate import Accelerated, Plain, Strategy, Visited
-from vbsvm.imputation import InputSums, Learned
+from vbsvm.input_laws import InputSums, Learned
 from vbsvm.layout.base import Source
 from vbsvm.parameters import Parameters, require_flag, require_positive
 from vbsvm.readings import expect

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
 from vbsvm.design.recipe import Recipe, weighted_rows
-from vbsvm.imputation import InputSums, Regressors
+from vbsvm.input_laws import InputSums, Regressors
 from vbsvm.layout.arrow import ArrowRows
 from vbsvm.layout.dense import DenseRows
 from vbsvm.layout.dual import DualRows
