@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from vbsvm import components, diagnostics, export, gaps, hinge, prediction
+from vbsvm import components, diagnostics, effects, export, gaps, hinge, prediction
 from vbsvm.arrays import Array
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
 from vbsvm.fit.gibbs import Sample
@@ -235,52 +235,7 @@ class Fit:
         Slopes are given for the user's column. In a standardised model random intercepts are deviations at the mean of
         the slopes' columns. With several factors name one, or get all of them with the factor as the first level.
         """
-        import pandas as pd
-
-        names = [plan.name for plan in self.plan.factors]
-        if factor is not None and factor not in names:
-            raise ValueError(f"random_effects: there is no factor {factor!r}; there are {names}.")
-        chosen = names if factor is None else [factor]
-        if not chosen:
-            raise ValueError("random_effects: the model has no groups.")
-        frames = {name: self._effects_of(names.index(name)) for name in chosen}
-        if len(chosen) == 1:
-            return frames.popitem()[1]
-        pieces, plans = [], dict(zip(names, self.plan.factors, strict=True))
-        for name, frame in frames.items():
-            several = frame.index.names[-1] == "effect"
-            rows = [label if isinstance(label, tuple) else (label,) for label in frame.index]
-            groups = [":".join(map(str, row[:-1] if several else row)) for row in rows]
-            effects = [row[-1] for row in rows] if several else [plans[name].effects[0]] * len(rows)
-            index = pd.MultiIndex.from_arrays(
-                [[name] * len(rows), groups, effects], names=["factor", "group", "effect"]
-            )
-            pieces.append(frame.set_axis(index))
-        return self._noted(pd.concat(pieces))
-
-    def _effects_of(self, k: int) -> "pd.DataFrame":
-        import pandas as pd
-
-        plan, begin = self.plan.factors[k], self.plan.first_effects()[k]
-        shape = len(plan.levels), len(plan.slopes)
-        of_factor, law = slice(begin, begin + plan.size), self._coefficients
-        mean = law.mean[of_factor].reshape(shape)
-        sd = np.sqrt(law.variances[of_factor].reshape(shape))
-        units = self.plan.units(plan)
-        labels = plan.levels.labels
-        if len(plan.columns) > 1:
-            index: Any = pd.MultiIndex.from_tuples(labels, names=plan.columns)
-        else:
-            index = pd.Index(labels, name=plan.name)
-        frames = {
-            name: pd.DataFrame({"mean": mean[:, j] * units[j], "sd": sd[:, j] * units[j]}, index=index)
-            for j, name in enumerate(plan.effects)
-        }
-        if len(frames) == 1:
-            return self._noted(next(iter(frames.values())))
-        joined = pd.concat(frames, names=["effect"])
-        order = list(range(1, joined.index.nlevels))
-        return self._noted(joined.reorder_levels([*order, 0]).sort_index(kind="stable", sort_remaining=False))
+        return self._noted(effects.table(self.plan, self._coefficients, factor))
 
     def variance_components(self, level: float = 0.95) -> "pd.DataFrame":
         """Standard deviations of random effects and splines with their spread; correlations of slopes.
