@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from joblib import Parallel, delayed
-from scipy import stats
+from scipy import special, stats
 
-from vbsvm import GaussianImputation, LaplaceZero, Normal, Ridge
+from vbsvm import GaussianImputation, LaplaceZero, Normal, NotAtRandom, Ridge
 from vbsvm.design.recipe import Recipe
 from vbsvm.fit.stretch import stretch
 from vbsvm.imputation import InputModel
@@ -62,12 +62,13 @@ def simulate(model, rng, tilted):
             gates = rng.random(2) < RHO
             f = beta + X @ (gates * v)
             ranked = [beta, *(gates * v), scale]
-        elif model == "missing":
+        elif model in ("missing", "selective"):
             Sigma = stats.invwishart.rvs(NU, PSI * np.eye(2), random_state=rng)
             mean = rng.normal(0, MEAN_VARIANCE**0.5, size=2)
             X = rng.multivariate_normal(mean, Sigma, size=N_ROWS)
             f = beta + X @ theta
-            ranked = [beta, *theta, scale, mean[0], Sigma[0, 1]]
+            phi = rng.normal(size=2)
+            ranked = [beta, *theta, scale, *((mean[0], Sigma[0, 1]) if model == "missing" else phi)]
         else:
             f = beta + X @ theta
         if not tilted or np.log(rng.random()) < log_sums(f).sum():
@@ -76,6 +77,9 @@ def simulate(model, rng, tilted):
     y = np.where(rng.random(N_ROWS) < 1 / (1 + np.exp(-odds)), 1.0, -1.0)
     if model == "missing":
         X = np.where(rng.random(X.shape) < SHARE, np.nan, X)
+    if model == "selective":
+        lost = rng.random(N_ROWS) < special.ndtr(-phi[0] - phi[1] * X[:, 0])
+        X[lost, 0] = np.nan
     return Truth(np.array(ranked), X, y, levels)
 
 
@@ -89,10 +93,11 @@ def build(model, truth):
         return Spec((fixed, Block("groups", (slice(3, 6),), Ridge(SHAPE, RATE)))), source
     prior = LaplaceZero(rho=RHO, shape=SHAPE, rate=RATE) if model == "gates" else Ridge(SHAPE, RATE)
     spec = Spec((intercept, Block("inputs", (slice(1, 3),), prior, prior.gate_of(["a", "b"]))))
-    if model == "missing":
-        inputs = Inputs.of([1, 2], [])
-        settings = GaussianImputation(psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True)
-        spec = replace(spec, inputs=InputModel(settings, inputs, 2))
+    if model in ("missing", "selective"):
+        inputs, mechanism = Inputs.of([1, 2], []), NotAtRandom(variance=1.0) if model == "selective" else None
+        settings = GaussianImputation(psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True, mechanism=mechanism)
+        probit_of = np.array([0]) if model == "selective" else None
+        spec = replace(spec, inputs=InputModel(settings, inputs, 2, probit_of))
         source = replace(source, holes=Holes(inputs, np.empty((N_ROWS, 0)), np.zeros(2)))
     return spec, source
 
@@ -104,6 +109,8 @@ def numbers(model, state):
     if model == "groups":
         return [*theta[:4], state.scales[1].value]
     scale = state.scales[1].variance.value if model == "gates" else state.scales[1].value
+    if model == "selective":
+        return [*theta, scale, *state.inputs.probit.mean[0]]
     if model == "missing":
         return [*theta, scale, state.inputs.mean[0], state.inputs.covariance.value[0, 1]]
     return [*theta, scale]

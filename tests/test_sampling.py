@@ -22,7 +22,6 @@ from vbsvm import (
     LaplaceZero,
     Model,
     Normal,
-    NotAtRandom,
     Ridge,
     Variational,
     diagnostics,
@@ -202,7 +201,8 @@ class TestCalibration:
 
     @pytest.mark.long
     @pytest.mark.parametrize(
-        ("model", "replicates"), [("plain", 20_000), ("groups", 8000), ("gates", 8000), ("missing", 4000)]
+        ("model", "replicates"),
+        [("plain", 20_000), ("groups", 8000), ("gates", 8000), ("missing", 4000), ("selective", 4000)],
     )
     def test_ranks_are_uniform_in_a_long_run(self, model, replicates):
         found = p_values(model, replicates, seed=7, n_jobs=-1)
@@ -434,7 +434,6 @@ class TestWarnings:
         ("settings", "message"),
         [
             ({"prior": LaplaceZero(gates=Joint())}, "take LaplaceZero"),
-            ({"imputation": GaussianImputation(mechanism=NotAtRandom())}, "NotAtRandom is there for variational"),
             ({"imputation": GaussianImputation(labels=False)}, "labels=False"),
         ],
     )

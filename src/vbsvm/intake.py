@@ -250,8 +250,6 @@ def require_sampleable(spec: Spec, holes: Any) -> None:
     """Refuse what only variational Bayes has."""
     if spec.joint_gates:
         raise ValueError("Gibbs samples gates and coefficients in turn: take LaplaceZero(gates=Factorised()).")
-    if spec.inputs is not None and spec.inputs.probit_of is not None:
-        raise ValueError("NotAtRandom is there for variational Bayes: take inference=Variational().")
     if holes is not None and not holes.labels:
         raise ValueError(
             "GaussianImputation(labels=False) is there for variational Bayes: take inference=Variational()."

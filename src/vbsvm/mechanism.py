@@ -12,7 +12,7 @@ from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtri_exp
 
 from vbsvm import laws
 from vbsvm.arrays import Array, cholesky, inverse
@@ -105,6 +105,39 @@ class ProbitSums:
 
 @final
 @dataclass(frozen=True, eq=False)
+class Latents:
+    """a* ~ N(η, 1), positive where the sign is 1 and negative where it is −1."""
+
+    eta: Array
+    sign: Array
+
+    @property
+    def log_chance(self) -> Array:
+        """log Φ(±η)."""
+        return log_ndtr(self.sign * self.eta)
+
+    @property
+    def value(self) -> Array:
+        """E a* = η ± φ(η)/Φ(±η), by logarithms, as both vanish far out."""
+        ratio = np.exp(-0.5 * np.square(self.eta) - 0.5 * LOG_2PI - self.log_chance)
+        return self.eta + self.sign * ratio
+
+    def draw(self, rng: np.random.Generator) -> "DrawnLatents":
+        """By the inverse of the distribution function, in logarithms."""
+        log_uniform = np.log1p(-rng.random(self.eta.shape))
+        return DrawnLatents(self.eta - self.sign * ndtri_exp(log_uniform + self.log_chance))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DrawnLatents:
+    """a* without spread."""
+
+    value: Array
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class ProbitLaw:
     """q(φ₀, φ₁) of some variables: means (variables × 2) and covariances (variables × 2 × 2).
 
@@ -129,17 +162,20 @@ class ProbitLaw:
         """E[φφᵀ]."""
         return self.covariance + self.mean[:, :, None] * self.mean[:, None, :]
 
-    def expected(self, values: Array, sign: Any) -> tuple[Array, Array, Array]:
-        """η, E a* and log Φ(±η) at these values (rows × columns); the sign is 1 where they are observed, else −1."""
-        eta = self.mean[:, 0] + values * self.mean[:, 1]
-        log_chance = log_ndtr(sign * eta)
-        # φ(η)/Φ(±η), by logarithms, as both vanish far out.
-        ratio = np.exp(-0.5 * np.square(eta) - 0.5 * LOG_2PI - log_chance)
-        return eta, eta + sign * ratio, log_chance
+    def latents(self, values: Array, observed: NDArray[np.bool_]) -> "Latents":
+        """Law of a* at these values (rows × columns), and whether they were observed."""
+        return Latents(self.mean[:, 0] + values * self.mean[:, 1], np.where(observed, 1.0, -1.0))
 
-    def sums(self, values: Array, spread: Array, observed: NDArray[np.bool_], s: Array) -> ProbitSums:
-        """Sums over rows: expected values and variances of the columns (rows × columns), and what was observed."""
-        eta, latent, log_chance = self.expected(values, np.where(observed, 1.0, -1.0))
+    def sums(
+        self, values: Array, spread: Array, observed: NDArray[np.bool_], s: Array, latent: Array | None = None
+    ) -> ProbitSums:
+        """Sums over rows: expected values and variances of the columns (rows × columns), and what was observed.
+
+        ``latent`` are draws of a*; variational Bayes has their expectations.
+        """
+        law = self.latents(values, observed)
+        eta, log_chance = law.eta, law.log_chance
+        latent = law.value if latent is None else latent
         gram = np.empty((len(self.variables), 2, 2))
         gram[:, 0, 0] = s.sum()
         gram[:, 0, 1] = gram[:, 1, 0] = s @ values

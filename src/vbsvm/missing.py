@@ -135,6 +135,7 @@ class Resolved:
     lean: Array
     spread: tuple[Spread, ...]
     entropy: float
+    latent: Array | None = None  # a sampler's draws of a*
 
 
 @final
@@ -167,23 +168,31 @@ class RowLaws:
         h = 1.0 - y * self.message.row_moments(rows.filled(before))[0]
         shares = np.ones(len(y)) if self.options is None else self.options.shares(-2 * np.maximum(h, 0.0))
         w = Latent(s, np.abs(h)).draw(rng).weight
+        probit = self.law.probit if isinstance(self.law, Selective) else None
+        T, latent, pull = self.law.precision, None, np.zeros_like(expected)
+        if probit is not None:  # a* first, like a: then values given both
+            j, T = probit.variables, with_probit(T, probit)
+            latent = probit.latents((rows.known + before)[:, j], ~rows.holes[:, j]).draw(rng).value
+            offset, slope = probit.mean.T
+            pull[:, j] = slope * (latent - offset) - np.square(slope) * expected[:, j]
         at_means = rows.filled(expected)
         h = 1.0 - y * self.message.row_moments(at_means)[0]
         effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
         values = expected.copy()
         for group in rows.groups:
             at, cells = group.rows, Cells.of(group, effects)
-            found = Coordinates.of(cells, self.law.precision)
+            found = Coordinates.of(cells, T)
             axes, weight = found.axes[cells.of_row], w[at, None]
             along = np.einsum("rk,rkj->rj", cells.mean[cells.of_row], axes)
             shrunk = 1.0 / (1.0 + weight * found.curvature[cells.of_row])
-            moved = (y[at, None] + weight * (y * h)[at, None]) * along * shrunk
+            moved = (y[at, None] + weight * (y * h)[at, None]) * along
+            moved = (moved + np.einsum("rk,rkj->rj", pull[group.cells], axes)) * shrunk
             moved += np.sqrt(shrunk) * rng.standard_normal(shrunk.shape)
             values[group.cells] += np.einsum("rkj,rj->rk", axes, moved)
         if self.options is not None:
             values = self.options.chosen(values, shares)
         nothing = np.zeros_like(values)
-        return DrawnRows(Resolved(h, np.abs(h), shares * w, shares, values, nothing, nothing, (), 0.0))
+        return DrawnRows(Resolved(h, np.abs(h), shares * w, shares, values, nothing, nothing, (), 0.0, latent))
 
     @property
     def result(self) -> Resolved:
@@ -321,7 +330,7 @@ def row_stats(
     probit = None
     if isinstance(law, Selective):
         j = law.probit.variables
-        probit = law.probit.sums(inputs[:, j], found.variances[:, j], ~rows.holes[:, j], s)
+        probit = law.probit.sums(inputs[:, j], found.variances[:, j], ~rows.holes[:, j], s, found.latent)
     return Stats(
         gram=gram,
         cross_sums=filled.cross(y * (s + w)),
@@ -363,10 +372,12 @@ class Alternatives:
         return self.options.counts(weights, tuple(len(one) for one in self.laws.logs))
 
 
-def probit_sums(rows: Any, law: Selective) -> InputSums:
+def probit_sums(rows: Any, law: Selective, resolve: Reading) -> InputSums:
     """What complete rows say about being observed: nothing of theirs is missing."""
     design = rows.design if hasattr(rows, "design") else rows.dense.design
     values = design[:, law.probit.columns]
-    found = law.probit.sums(values, np.zeros_like(values), np.ones(values.shape, dtype=bool), rows.weights)
+    observed = np.ones(values.shape, dtype=bool)
+    latent = resolve(law.probit.latents(values, observed), "observed rows", rows.index).value
+    found = law.probit.sums(values, np.zeros_like(values), observed, rows.weights, latent)
     shape = law.coefficients.shape
     return InputSums(np.zeros(shape), np.zeros((shape[1], shape[1])), probit=found)

@@ -44,7 +44,7 @@ def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature:
                 return missing.row_stats(rows, message, state.inputs, resolve, with_curvature, options, values)
         stats = row_stats(rows, message, resolve, with_curvature, options)
         if isinstance(state.inputs, Selective):
-            return replace(stats, inputs=missing.probit_sums(rows, state.inputs))
+            return replace(stats, inputs=missing.probit_sums(rows, state.inputs, resolve))
         return stats
 
     return source.fold(kernel)

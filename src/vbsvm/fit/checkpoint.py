@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from vbsvm.gates import GateMap, Gates
-from vbsvm.input_laws import InputSums, JointInputs, KnownInputs, Regressors
+from vbsvm.input_laws import InputSums, JointInputs, KnownInputs, Regressors, Selective
 from vbsvm.laws import InverseGamma, InverseWishart, Latent, LatentPoint, MatrixPoint, Point
 from vbsvm.layout.base import PointLaw
 from vbsvm.layout.options import LevelLaws
+from vbsvm.mechanism import ProbitLaw, ProbitSums
 from vbsvm.priors.covariance import HuangWandLaw
 from vbsvm.priors.laplace_zero import LaplaceZeroLaw, Share, SharePoint
 from vbsvm.spec import State
@@ -30,6 +31,7 @@ _KNOWN: dict[str, Any] = {
     for kind in (
         State, PointLaw, Point, MatrixPoint, LatentPoint, Latent, SharePoint, Share, LaplaceZeroLaw, HuangWandLaw,
         Gates, GateMap, KnownInputs, JointInputs, LevelLaws, InverseGamma, InverseWishart, InputSums, Regressors,
+        Selective, ProbitLaw, ProbitSums,
     )
 }  # fmt: skip
 
