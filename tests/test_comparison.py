@@ -104,3 +104,14 @@ def test_arviz_has_the_effects_of_groups():
     posterior = fit.to_arviz().posterior
     assert posterior["patientID"].shape == (2, 20, 294)
     assert "sd of (1 | patientID)" in posterior
+
+
+def test_arviz_has_slopes_of_the_users_column():
+    data = load_toenail().assign(visit=lambda frame: 10 * frame["visit"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fit = Model("outcome ~ visit + (visit | patientID)", data).fit(Gibbs(20, 20, 2), random_state=0)
+    posterior = fit.to_arviz().posterior
+    means = posterior["patientID"].mean(("chain", "draw")).to_numpy()
+    np.testing.assert_allclose(means, fit.random_effects()["mean"].to_numpy())
+    assert posterior["covariance of (visit | patientID)"].shape == (2, 20, 2, 2)

@@ -529,6 +529,39 @@ class TestShift:
             VBSVC(imputation=GaussianImputation(mechanism=Shift({"x0": 1.0}))).fit(X, y)
 
 
+class TestSurprises:
+    def test_far_rows_of_several_classes_have_probabilities(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(120, 3))
+        y = np.where(X[:, 0] > 0.8, "c", np.where(X[:, 1] + rng.logistic(size=120) > 0, "a", "b"))
+        chances = VBSVC().fit(X, y).predict_proba([[100, np.nan, 0.0], [-1e6, np.nan, np.nan]])
+        np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+
+    def test_sensitivity_leaves_categories_alone(self, arms):
+        table = Model("y ~ x + arm", arms, {"fixed": Ridge()}).sensitivity([0, 0.5])
+        assert table.attrs["columns"] == ["x"]
+        with pytest.raises(ValueError, match="nothing to shift"):
+            Model("y ~ arm", arms).sensitivity([1.0])
+
+    def test_a_boolean_may_be_missing_in_predict(self):
+        rng = np.random.default_rng(0)
+        data = pd.DataFrame({"z": rng.normal(size=80), "flag": rng.random(80) < 0.5, "y": rng.random(80) < 0.5})
+        fit = Model("y ~ z + flag", data).fit()
+        rows = data.head(3).astype({"flag": object})
+        rows.loc[0, "flag"] = None
+        assert np.isfinite(fit.predict_proba(rows)).all()
+        np.testing.assert_allclose(fit.decision_function(rows)[1:], fit.decision_function(data.head(3))[1:])
+
+    def test_na_in_columns_of_objects_and_the_index_of_what_is_imputed(self):
+        X, y = correlated(60, 3, seed=1)
+        frame = pd.DataFrame(X, columns=list("abc"), index=np.arange(60) + 500)
+        clf = VBSVC().fit(frame, y)
+        objects = frame.astype(object).where(frame.notna(), pd.NA)
+        for other in (objects, objects.to_numpy()):
+            assert VBSVC().fit(other, y).elbo_ == clf.elbo_
+        assert clf.impute(frame)[0].index.equals(frame.index)
+
+
 class TestLabels:
     """Whether labels have a say in missing values."""
 
@@ -561,7 +594,7 @@ class TestEdges:
     def test_a_column_without_any_value_is_refused(self):
         X, y = correlated(30, 3, seed=1)
         X[:, 1] = np.nan
-        with pytest.raises(ValueError, match="Column 'x1' has no value in any row"):
+        with pytest.raises(ValueError, match="Column 'x1' has no value in any row that counts"):
             VBSVC().fit(X, y)
         with pytest.raises(ValueError, match="Column 'b' has no value in any row"):
             Model("y ~ a + b", pd.DataFrame({"y": y, "a": X[:, 0], "b": X[:, 1]}))

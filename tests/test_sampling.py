@@ -311,6 +311,43 @@ class TestChains:
         with pytest.raises(CheckpointError, match="can't be read"):
             VBSVC(inference=settings, random_state=0).fit(X, y)
 
+    def test_a_checkpoint_knows_the_law_of_the_inputs_and_its_directory(self, overlapping, tmp_path, monkeypatch):
+        X, y = (one.copy() for one in overlapping)
+        X[::5, 1] = np.nan
+        settings = Gibbs(draws=np.int64(20), tune=5, chains=1, checkpoint=tmp_path / "run.chains")
+        monkeypatch.setattr(gibbs, "SECONDS_BETWEEN", -1.0)
+        monkeypatch.setattr(gibbs.Path, "unlink", lambda self, missing_ok=False: None)
+        quiet(lambda: VBSVC(inference=settings, random_state=0).fit(X, y))
+        with pytest.raises(CheckpointError, match="another run"):
+            VBSVC(inference=settings, random_state=0, imputation=GaussianImputation(psi=5.0)).fit(X, y)
+        with pytest.raises(FileNotFoundError, match="no directory"):
+            VBSVC(inference=Gibbs(checkpoint=tmp_path / "nowhere" / "x")).fit(X, y)
+
+    def test_several_classes_have_checkpoints_of_their_own(self, overlapping, tmp_path, monkeypatch):
+        X, y = overlapping
+        y = np.where(X[:, 2] > 1, 2, y)
+        settings = Gibbs(draws=20, tune=5, chains=1, checkpoint=tmp_path / "run.chains")
+        whole = quiet(lambda: VBSVC(inference=replace(settings, checkpoint=None), random_state=0).fit(X, y))
+        monkeypatch.setattr(gibbs, "SECONDS_BETWEEN", -1.0)
+        right, calls = gibbs._advance, []
+
+        def broken(*arguments):
+            calls.append(1)
+            if len(calls) == 40:
+                raise RuntimeError("the power went off")
+            return right(*arguments)
+
+        monkeypatch.setattr(gibbs, "_advance", broken)
+        with pytest.raises(RuntimeError):
+            VBSVC(inference=settings, random_state=0).fit(X, y)
+        assert [path.name for path in tmp_path.iterdir()] == ["run.chains.1"]
+        again = quiet(lambda: VBSVC(inference=settings, random_state=0).fit(X, y))
+        np.testing.assert_array_equal(again.coef_, whole.coef_)
+
+    def test_too_few_draws_to_judge_are_said_to_be(self, overlapping):
+        with pytest.warns(ConvergenceWarning, match="3 effective draws"):
+            VBSVC(inference=Gibbs(draws=3, tune=0, chains=2), random_state=0).fit(*overlapping)
+
     def test_one_chain_and_thinning(self, overlapping):
         X, y = overlapping
         clf = quiet(lambda: VBSVC(inference=Gibbs(draws=100, tune=50, chains=1, thin=7), random_state=0).fit(X, y))

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from vbsvm import hinge, intake, sensitivity
+from vbsvm import gaps, hinge, intake, sensitivity
 from vbsvm.arrays import Array
 from vbsvm.design.plan import Encoded
 from vbsvm.fit.gibbs import Gibbs
@@ -183,7 +183,8 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         tasks = self._tasks(X, y, sample_weight)
         seed = intake.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
         for k, task in enumerate(tasks):
-            fits.append(task.fit(inference, population=fits[0].population if fits else None, seed=seed + k))
+            own = inference.for_class(k) if isinstance(inference, Gibbs) and len(tasks) > 1 else inference
+            fits.append(task.fit(own, population=fits[0].population if fits else None, seed=seed + k))
             if fits[-1].interrupted and len(fits) < len(tasks):
                 raise KeyboardInterrupt
         return tuple(fits)
@@ -270,7 +271,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
 
         The standard deviation of a known input is 0. With several classes it is the first model's law of the inputs.
         """
-        return self._fits[0].impute(self._read(X))
+        return gaps.indexed(self._fits[0].impute(self._read(X)), X)
 
     def missing_summary(self) -> "pd.DataFrame":
         """Which inputs were missing together in fit: a row for each pattern (True is missing), the commonest first."""

@@ -1,5 +1,6 @@
 """Draws for other tools: ArviZ."""
 
+import math
 import warnings
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 
 def posterior(plan: Plan, spec: "Spec", sample: Sample) -> tuple[dict[str, Array], dict[str, list[str]]]:
-    """Draws by name, chains × draws × …, on the scale of the user's columns; and which dimensions they have."""
+    """Draws by name, chains × draws × …, on the scale of the user's columns; and which dimensions they have.
+
+    Standard deviations and covariances are those of effects of the design's (standardised) columns.
+    """
     begin, recipe = int(plan.recipe.intercept), plan.recipe
     shown = sample.coefficients[:, :, begin : begin + plan.n_shown] / recipe.scale[: plan.n_shown]
     found, dimensions = {"coefficients": shown}, {"coefficients": ["term"]}
@@ -28,8 +32,12 @@ def posterior(plan: Plan, spec: "Spec", sample: Sample) -> tuple[dict[str, Array
     for block, values in zip(spec.blocks, sample.scales, strict=True):
         if values.shape[2] == 1 and np.ptp(values) > 0:
             found[f"sd of {block.name}"] = np.sqrt(values[:, :, 0])
+        elif values.shape[2] > 1:
+            q = math.isqrt(values.shape[2])
+            found[f"covariance of {block.name}"] = values.reshape(*values.shape[:2], q, q)
     for factor, first in zip(plan.factors, plan.first_effects(), strict=True):
-        found[factor.name] = sample.coefficients[:, :, first : first + factor.size]
+        units = np.tile(plan.units(factor), len(factor.levels))
+        found[factor.name] = sample.coefficients[:, :, first : first + factor.size] * units
         dimensions[factor.name] = [f"effects of {factor.name}"]
     return found, dimensions
 

@@ -1,7 +1,7 @@
 """Missing inputs as users see them: which were missing together, and what they are expected to be."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +87,14 @@ def _conditional(known: Array, missing: NDArray[np.bool_], population: Populatio
         values[group.cells] = np.einsum("rkj,rj->rk", covariance[group.pattern_of], pull[group.cells])
         spread[group.cells] = np.sqrt(np.einsum("pkk->pk", covariance))[group.pattern_of]
     return values, spread
+
+
+def indexed(tables: "tuple[pd.DataFrame, pd.DataFrame]", data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
+    """The tables with the index of the frame that was given, if it has one."""
+    index = getattr(data, "index", None)
+    if index is None or callable(index) or len(index) != len(tables[0]):
+        return tables
+    return tables[0].set_axis(index), tables[1].set_axis(index)
 
 
 def mean_and_covariance(plan: Plan, population: Population) -> tuple[Array, Array]:

@@ -5,7 +5,7 @@ h = 1 − y f (paper, Section 2.3).
 """
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import log_expit, logsumexp
 
 from vbsvm.arrays import Array
 from vbsvm.laws import Latent
@@ -46,7 +46,9 @@ def averaged_log_odds(f: Array, variance: Array) -> Array:
     z, weights = np.polynomial.hermite_e.hermegauss(48)
     around = log_odds(f[uncertain, None] + np.sqrt(variance[uncertain, None]) * z)
     weights = weights / weights.sum()
-    found[uncertain] = np.log(expit(around) @ weights) - np.log(expit(-around) @ weights)
+    found[uncertain] = logsumexp(log_expit(around), axis=1, b=weights) - logsumexp(
+        log_expit(-around), axis=1, b=weights
+    )
     return found
 
 

@@ -39,6 +39,7 @@ def read_data(
     estimator: BaseEstimator, X: Any, y: Any, group: str | int | None
 ) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
+    X = _without_na(X)
     if group is None:
         with _naming_the_column(X):
             table, labels = validate_data(estimator, X, y, ensure_all_finite=False, dtype=FLOATS)
@@ -56,6 +57,7 @@ def read_table(
 
     The group's column is taken out before the numeric check: it may hold text.
     """
+    X = _without_na(X)
     if group is None:
         with _naming_the_column(X):
             return validate_data(estimator, X, reset=reset, ensure_all_finite=False, dtype=FLOATS), None
@@ -79,6 +81,18 @@ def read_table(
     with _naming_the_column(inputs):
         options: dict[str, Any] = {"dtype": FLOATS, "ensure_all_finite": False, "input_name": "X"}
         return check_array(inputs, **options), members
+
+
+def _without_na(X: Any) -> Any:
+    """NaN in place of pandas' NA, in columns of objects, which are not made floats otherwise."""
+    dtypes = list(X.dtypes) if hasattr(X, "dtypes") and hasattr(X, "columns") else [getattr(X, "dtype", None)]
+    if not any(getattr(dtype, "kind", "") == "O" for dtype in dtypes):
+        return X
+    import pandas as pd
+
+    if isinstance(X, pd.DataFrame):
+        return X.where(X.notna(), np.nan)
+    return np.where(pd.isna(X), np.nan, X) if isinstance(X, np.ndarray) else X
 
 
 def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
@@ -279,7 +293,7 @@ def require_usable(X: NDArray[np.floating], weights: Array, ranges: Range, names
     empty = np.flatnonzero(ranges.holes & (ranges.low > ranges.high))
     if len(empty):
         raise ValueError(
-            f"Column {names[empty[0]]!r} has no value in any row: there is nothing to learn from. Drop it."
+            f"Column {names[empty[0]]!r} has no value in any row that counts: there is nothing to learn from. Drop it."
         )
     bad = np.flatnonzero(~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))
     if len(bad):

@@ -107,7 +107,10 @@ class Fit:
 
     def worst_mixing(self) -> tuple[str, float, float] | None:
         """The coefficient whose chains mix worst, its R̂ and effective draws, where that is not good enough."""
-        table = self.summary()
+        assert isinstance(self.outcome, Sample)
+        table, n_draws = self.summary(), self.outcome.coefficients.shape[1]
+        if n_draws < 4:
+            return str(table.index[0]), np.nan, float(n_draws)
         rhat, ess = (table[name].to_numpy(dtype=float) for name in ("rhat", "ess_bulk"))
         if not ((rhat > diagnostics.LARGEST_RHAT) | (ess < diagnostics.SMALLEST_ESS)).any():
             return None
@@ -302,7 +305,7 @@ class Fit:
         Both are on the scale of the columns as they came; the standard deviation of a known value is 0. Labels are not
         used.
         """
-        return gaps.impute(self.plan, self._population(), self._read(data, "population"))
+        return gaps.indexed(gaps.impute(self.plan, self._population(), self._read(data, "population")), data)
 
     def missing_summary(self) -> "pd.DataFrame":
         """Which inputs were missing together in fit: one row for each pattern (True is missing), the commonest first.

@@ -24,9 +24,11 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
     """One row for each shift: coefficients, and the share of complete rows whose class is not that without shift."""
     import pandas as pd
 
-    missing = task.completion.gaps.names
-    if not len(missing):
-        raise ValueError("sensitivity: no value is missing, so there is nothing to shift.")
+    holes, first = task.source.holes, int(task.plan.recipe.intercept)
+    if holes is None:
+        raise ValueError("sensitivity: no value is missing but perhaps categories, so there is nothing to shift.")
+    of_law = {task.plan.names[k - first] for k in holes.inputs.variables}
+    missing = [name for name in task.completion.gaps.names if name in of_law]
     chosen = list(missing) if columns is None else list(columns)
     require_known("sensitivity", chosen, missing)
     wanted = sorted({float(delta) for delta in deltas})

@@ -97,7 +97,9 @@ def fill(frame: "pd.DataFrame", gaps: dict[str, NDArray[np.bool_]], reference: d
     """The frame with these values in its gaps."""
     if not gaps:
         return frame
-    return frame.assign(**{name: frame[name].where(~missing, reference[name]) for name, missing in gaps.items()})
+    filled = {name: frame[name].where(~missing, reference[name]) for name, missing in gaps.items()}
+    numeric = {name: column.astype(np.float64) for name, column in filled.items() if type(reference[name]) is float}
+    return frame.assign(**{**filled, **numeric})
 
 
 def reference_of(column: Any, name: str) -> Any:
@@ -107,7 +109,7 @@ def reference_of(column: Any, name: str) -> Any:
         raise ValueError(f"Column {name!r} has no value in any row: there is nothing to learn from. Drop it.")
     if column.dtype.kind not in "biuf":
         return known.iloc[0]
-    return known.iloc[int(np.abs(known.to_numpy(dtype=float)).argmax())]
+    return float(known.iloc[int(np.abs(known.to_numpy(dtype=float)).argmax())])
 
 
 def _any(masks: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | None:

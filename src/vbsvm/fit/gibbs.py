@@ -124,6 +124,10 @@ class Gibbs(Parameters):
             if not whole or not least <= int(value) <= 10**9:
                 raise ValueError(f"Gibbs: {name} must be a whole number of at least {least}; got {value!r}.")
 
+    def for_class(self, k: int) -> "Gibbs":
+        """The same with a checkpoint of its own for one of several classes."""
+        return self if self.checkpoint is None else replace(self, checkpoint=f"{os.fspath(self.checkpoint)}.{k}")
+
     @property
     def kept(self) -> int:
         """Draws kept of each chain."""
@@ -172,10 +176,14 @@ class Gibbs(Parameters):
         """What a checkpoint must agree on: settings, model, and a few sums that tell data apart."""
         if self.checkpoint is None:
             return {}
+        if not Path(self.checkpoint).absolute().parent.is_dir():
+            raise FileNotFoundError(f"Gibbs: there is no directory for the checkpoint {os.fspath(self.checkpoint)}.")
         theta = np.sin(1.0 + np.arange(spec.n_columns))
         sums = source.total(lambda rows: _fingerprint(rows, theta))
         blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
-        settings = {name: getattr(self, name) for name in ("draws", "tune", "chains", "thin")}
+        if spec.inputs is not None:
+            blocks.append(repr(spec.inputs.settings))
+        settings = {name: int(getattr(self, name)) for name in ("draws", "tune", "chains", "thin")}
         return {"settings": settings, "seed": seed, "model": blocks, "data": [float(f"{one:.9e}") for one in sums]}
 
     def _advance(self, spec: Spec, source: Source, chains: "list[_Chain]", end: int, n_jobs: int) -> "list[_Chain]":
@@ -230,7 +238,7 @@ class _Chain:
 def _fingerprint(rows: Any, theta: Array) -> Array:
     plain = rows.rows if isinstance(rows, OptionRows) else rows
     if isinstance(plain, IncompleteRows):
-        plain = plain.filled(np.zeros_like(plain.known))
+        plain = plain.filled(np.where(plain.holes, 0.7, 0.0))
     scores = plain.scores(theta)
     s = plain.weights
     return np.array([s.sum(), s @ plain.signs, s @ scores, s @ np.square(scores), (s * plain.signs) @ scores])
