@@ -16,7 +16,7 @@ from vbsvm.design.recipe import Recipe
 from vbsvm.fit.stretch import stretch
 from vbsvm.imputation import InputModel
 from vbsvm.layout.incomplete import Inputs
-from vbsvm.readings import Draw
+from vbsvm.readings import Draw, OverRelaxed
 from vbsvm.source.memory import Grouping, Holes, Memory
 from vbsvm.spec import Block, Spec
 from vbsvm.sweep import sweep
@@ -124,7 +124,7 @@ def rank(model, seed, replicate, tilted=True, plant=None):
     state, drawn = spec.start(), []
     with np.errstate(all="ignore"):
         for k in range(TUNE + DRAWS * THIN):
-            resolve = Draw(seed, replicate, k)
+            resolve = OverRelaxed(Draw(seed, replicate, k), state.coefficients.mean)
             if plant is not None:
                 resolve = plant(resolve)
             state, _ = sweep(spec, state, source, resolve)
@@ -191,7 +191,7 @@ def _odds(law, site):
 
 def _dropped_one(law, site):
     """The coefficients' law with Cᵀ(wy) in place of Cᵀ((1 + w)y): its mean shrinks."""
-    return law.at(0.7 * law.mean) if site[0] == "coefficients" else law
+    return law.at(0.5 * law.mean) if site[0] == "coefficients" else law
 
 
 def _move(law, site):

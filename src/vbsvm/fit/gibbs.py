@@ -26,7 +26,7 @@ from vbsvm.layout.options import OptionRows
 from vbsvm.parameters import Parameters
 from vbsvm.priors.covariance import HuangWandLaw
 from vbsvm.priors.laplace_zero import LaplaceZeroLaw
-from vbsvm.readings import Draw
+from vbsvm.readings import Draw, OverRelaxed
 from vbsvm.rowblocks import single_threaded_blas
 from vbsvm.spec import Spec, State
 from vbsvm.sweep import sweep
@@ -251,7 +251,7 @@ def _advance(spec: Spec, source: Source, chain: _Chain, end: int, tune: int, thi
     inputs = chain.inputs
     with single_threaded_blas(), np.errstate(all="ignore"):
         for k in range(chain.done, end):
-            resolve = Draw(chain.seed, chain.number, k)
+            resolve = OverRelaxed(Draw(chain.seed, chain.number, k), state.coefficients.mean)
             state, stats = sweep(spec, state, source, resolve)
             accepted, loss = False, 1.0
             if spec.levels is None:
