@@ -715,6 +715,8 @@ class TestNotAtRandom:
         for bad in ({"columns": "x"}, {"variance": -1}):
             with pytest.raises(ValueError, match="NotAtRandom"):
                 NotAtRandom(**bad)
+        with pytest.raises(ValueError, match="labels=True only"):
+            GaussianImputation(labels=False, mechanism=NotAtRandom())
         with pytest.raises(TypeError, match="mechanism"):
             GaussianImputation(mechanism="mnar")
         with pytest.raises(ValueError, match="Shift"):

@@ -72,6 +72,9 @@ class GaussianImputation(Parameters):
                 f"GaussianImputation: mechanism must be NotAtRandom(…), Shift(…) or None; got {self.mechanism!r}."
             )
 
+        if isinstance(self.mechanism, NotAtRandom) and not self.labels:
+            raise ValueError("GaussianImputation: NotAtRandom goes with labels=True only.")
+
     def shift_of(self, names: Sequence[str]) -> Array:
         """Shift of the missing values of each of these columns, in units of the design."""
         return self.mechanism.of(names) if isinstance(self.mechanism, Shift) else np.zeros(len(names))

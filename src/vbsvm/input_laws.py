@@ -127,9 +127,21 @@ class Selective:
         return Selective(self.inputs.unpack(numbers[:at]), self.probit.unpack(numbers[at:]))
 
 
+class _Still:
+    """A law that an extrapolation leaves as it is."""
+
+    def pack(self) -> list[float]:
+        """Give no numbers: nothing here may move."""
+        return []
+
+    def unpack(self, numbers: Array) -> Self:
+        """Return itself."""
+        return self
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class Learned:
+class Learned(_Still):
     """A law of the inputs that was learned from them alone, and is held while coefficients are fitted."""
 
     inputs: Any
@@ -144,30 +156,14 @@ class Learned:
         """E Σ⁻¹."""
         return self.inputs.precision
 
-    def pack(self) -> list[float]:
-        """Give no numbers: nothing here may move."""
-        return []
-
-    def unpack(self, numbers: Array) -> Self:
-        """Return itself."""
-        return self
-
 
 @final
 @dataclass(frozen=True, eq=False)
-class KnownInputs:
+class KnownInputs(_Still):
     """A law of the inputs without uncertainty: a start, a draw, or what predictions go by."""
 
     coefficients: Array
     precision: Array
-
-    def pack(self) -> list[float]:
-        """Give no numbers: nothing here may move."""
-        return []
-
-    def unpack(self, numbers: Array) -> Self:
-        """Return itself."""
-        return self
 
 
 @final
