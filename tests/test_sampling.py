@@ -215,7 +215,7 @@ class TestCalibration:
         assert p_values("plain", 150, n_jobs=2).min() > 0.01 / 4
 
     def test_a_planted_mistake_is_seen(self):
-        assert p_values("plain", 300, plant=Plant("dropped one"), n_jobs=2).min() < 0.01 / 4
+        assert p_values("plain", 300, plant=Plant("rate"), n_jobs=2).min() < 0.01 / 4
 
     def test_without_the_tilt_a_correct_sampler_fails(self):
         assert p_values("plain", 300, tilted=False, n_jobs=2).min() < 0.01 / 4

@@ -196,7 +196,7 @@ class Latent:
     def draw(self, rng: np.random.Generator) -> LatentPoint:
         """Draw a itself: the mean of 1/a is unbounded, and NumPy's ``wald`` is not exact there."""
         H = self.s * self.root
-        nu = np.square(rng.standard_normal(H.shape))
-        larger = H + nu / 2 + np.sqrt(nu * (H + nu / 4))
+        half = 0.5 * np.square(rng.standard_normal(H.shape))
+        larger = H + half + np.sqrt(half * (H + H + half))
         take_larger = rng.random(H.shape) * (larger + H) < larger
         return LatentPoint(self.s, np.where(take_larger, larger, H * (H / larger)))

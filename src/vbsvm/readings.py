@@ -5,7 +5,8 @@
 
 import math
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Protocol, final
 
@@ -50,12 +51,17 @@ class Draw:
 
     def __call__(self, law: Law, *site: str | int) -> Any:
         """Give a point drawn from the law with the site's own generator."""
-        digest = blake2b(repr((self.chain, self.sweep, site)).encode(), digest_size=24).digest()
         stream = _streams.free.pop() if _streams.free else _Stream()
         try:
-            return law.draw(stream.at(self.seed, digest))
+            return law.draw(stream.at(self.seed, (0, _word(site), self.sweep, self.chain)))
         finally:
             _streams.free.append(stream)
+
+
+@lru_cache(maxsize=4096)
+def _word(site: tuple[str | int, ...]) -> int:
+    """64 bits for a site: equal sites have equal words, and others do not in practice."""
+    return int.from_bytes(blake2b(repr(site).encode(), digest_size=8).digest(), "little")
 
 
 @final
@@ -78,7 +84,7 @@ class OverRelaxed:
         if site != ("coefficients",):
             return drawn
         back, ahead = self.before - law.mean, drawn.mean - law.mean
-        return replace(drawn, mean=law.mean - self.rho * back + math.sqrt(1 - self.rho**2) * ahead)
+        return drawn.at(law.mean - self.rho * back + math.sqrt(1 - self.rho**2) * ahead)
 
 
 @final
@@ -88,15 +94,17 @@ class _Stream:
     def __init__(self) -> None:
         self._bits = np.random.Philox(0)
         self._generator = np.random.Generator(self._bits)
-        self._start: Any = self._bits.state
 
-    def at(self, seed: int, digest: bytes) -> np.random.Generator:
-        """The generator at the beginning of the stream that has this seed and digest."""
-        state = self._start["state"]
-        state["key"][:] = seed & MASK, seed >> 64 & MASK
-        state["counter"][0] = 0
-        state["counter"][1:] = np.frombuffer(digest, dtype=np.uint64)
-        self._bits.state = self._start
+    def at(self, seed: int, counter: tuple[int, int, int, int]) -> np.random.Generator:
+        """The generator at the beginning of the stream that has this seed and counter; a draw moves the first word."""
+        self._bits.state = {
+            "bit_generator": "Philox",
+            "state": {"counter": counter, "key": (seed & MASK, seed >> 64 & MASK)},
+            "buffer": (0, 0, 0, 0),
+            "buffer_pos": 4,
+            "has_uint32": 0,
+            "uinteger": 0,
+        }
         return self._generator
 
 

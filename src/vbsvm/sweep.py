@@ -25,7 +25,8 @@ from vbsvm.stats import Stats
 def sweep(spec: Spec, state: State, source: Source, resolve: Reading) -> tuple[State, Stats]:
     """Pass over the rows once and update everything else; the stats belong to the state that went in."""
     stats = pass_rows(state, source, resolve)
-    return replace(update(spec, state, stats, resolve), values=stats.values), stats
+    state = update(spec, state, stats, resolve)
+    return replace(state, values=stats.values) if stats.values else state, stats
 
 
 def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature: bool = False) -> Stats:

@@ -278,6 +278,10 @@ class PointLaw:
         """Return itself."""
         return self
 
+    def at(self, mean: Array) -> "PointLaw":
+        """Another point."""
+        return PointLaw(mean)
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
