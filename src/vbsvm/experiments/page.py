@@ -1,0 +1,175 @@
+"""What a run leaves behind: numbers as CSV, the figures, and a page with the paper's claims beside what was found."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vbsvm.experiments import data, figures
+from vbsvm.experiments.claims import CLAIMS, DECISIONS, PAPERS_SECONDS, Outcome
+from vbsvm.experiments.findings import Findings, Interval
+from vbsvm.experiments.work import EXPERIMENTS, MCMC, METHODS, SVM, VB, Job, Result, Settings
+from vbsvm.plots import style
+from vbsvm.report.blocks import Caveat, Cell, Section, Table, Text, Verdict, cell
+from vbsvm.report.figures import picture
+from vbsvm.report.page import document, place
+
+TITLES = {
+    "simulation": "Penalty parameter inference: simulated data (Section 4.2, Figure 1)",
+    "toenail": "Random intercepts: toenail infection (Section 4.3, Figure 2)",
+    "spam": "Variable selection: spam (Section 4.4, Figure 3)",
+    "cardiac": "Missing values: cardiac catheterisation (Section 4.5, Figure 4)",
+}
+
+
+def write(folder: Path, results: Mapping[Job, Result], settings: Settings, skipped: Mapping[str, str]) -> str:
+    """Write everything, and give a few lines for the terminal. The CSV with errors holds nothing that chance moves."""
+    findings = Findings(results)
+    ordered = sorted(results.values(), key=_order)
+    _write_csv(
+        folder / "errors.csv",
+        ("experiment", "cell", "replicate", "method", "balanced_error"),
+        ((*_named(one.job), repr(one.error)) for one in ordered if one.error is not None and not one.job.timed),
+    )
+    _write_csv(
+        folder / "seconds.csv",
+        ("experiment", "cell", "replicate", "method", "timed_alone", "seconds"),
+        ((*_named(one.job), int(one.job.timed), f"{one.seconds:.6g}") for one in ordered),
+    )
+    _write_csv(
+        folder / "inclusion.csv",
+        ("method", "input", "inclusion", "positive"),
+        (
+            (one.job.method, name, repr(p), repr(sign))
+            for one in ordered
+            if one.inclusion
+            for name, p, sign in zip(data.spam()[0], one.inclusion, one.positive, strict=True)
+        ),
+    )
+    sections, shown = [_overview(findings, settings)], 0
+    for experiment in EXPERIMENTS:
+        found = figures.drawing(experiment, findings)
+        if found is None:
+            if experiment in skipped:
+                sections.append(Section(TITLES[experiment], (Caveat("Left out.", skipped[experiment]),)))
+            continue
+        shown += 1
+        draw, told = found
+        name = figures.NAMES[experiment]
+        figure = style.new_figure()
+        draw(figure)
+        figure.savefig(folder / f"{name}.png", dpi=160)
+        drawn = picture(name, told, f"{name.replace('figure', 'Figure ')} of the paper, with our results.", draw)
+        sections.append(
+            Section(TITLES[experiment], (*_tables(experiment, findings), drawn, *_claims(experiment, findings)))
+        )
+    sections.append(Section("Decided where the paper is silent", tuple(Text(one) for one in DECISIONS)))
+    path = place(folder / "index.html", document("The paper's experiments, run again", sections))
+    lines = [f"{count:3} {outcome}" for outcome, count in _counts(findings).items()]
+    return "\n".join(["", "Claims of the paper:", *lines, "", f"The page: {path}"])
+
+
+def _named(job: Job) -> tuple[str, str, int, str]:
+    return job.experiment, job.cell, job.replicate, job.method
+
+
+def _order(result: Result) -> tuple[Any, ...]:
+    job = result.job
+    sizes = [int(size) for size in job.cell.split("x")] if job.cell else []
+    return EXPERIMENTS.index(job.experiment), sizes, job.replicate, METHODS.index(job.method), job.timed
+
+
+def _write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows(rows)
+    place(path, text.getvalue())
+
+
+def _counts(findings: Findings) -> dict[str, int]:
+    found = [claim.judge(findings).outcome for claim in CLAIMS]
+    return {outcome.value: found.count(outcome) for outcome in Outcome if outcome in found}
+
+
+def _overview(findings: Findings, settings: Settings) -> Section:
+    rows = []
+    for claim in CLAIMS:
+        verdict = claim.judge(findings)
+        rows.append((Cell(claim.text), Cell(claim.experiment), Cell(verdict.outcome.value)))
+    about = (
+        "The numerical experiments of Luts and Ormerod, Mean field variational Bayesian inference for support vector "
+        f"machine classification, Section 4, run again: up to {settings.data_sets} simulated data sets a cell and "
+        f"{settings.splits} splits of real data, {settings.holdouts} hold-outs a grid point (the paper's are 100), "
+        f"{settings.sweeps} + {settings.sweeps} sweeps of MCMC, {settings.spam_sweeps} + {settings.spam_sweeps} on spam. "
+        f"All data sets come from the seed {settings.seed}. Each claim is judged by a rule that was written before the "
+        "run, and the rule stands beside it. An SVM is the default method, with its penalty by a grid search."
+    )
+    return Section(
+        "Claims", (Text(about), Table("Claims and outcomes", ("Claim", "Experiment", "Outcome"), tuple(rows)))
+    )
+
+
+def _claims(experiment: str, findings: Findings) -> list[Verdict | Caveat]:
+    blocks: list[Verdict | Caveat] = []
+    for claim in CLAIMS:
+        if claim.experiment != experiment:
+            continue
+        verdict = claim.judge(findings)
+        blocks.append(
+            Caveat(
+                f"“{claim.text}” {verdict.outcome.value.capitalize()}.",
+                f"{verdict.evidence}. Rule: {claim.rule}".removeprefix(". "),
+            )
+        )
+    return blocks
+
+
+def _tables(experiment: str, findings: Findings) -> list[Table]:
+    tables = []
+    if experiment != "spam":
+        cells = sorted(
+            {job.cell for job in findings.results if job.experiment == experiment},
+            key=lambda text: [int(size) for size in text.split("x")] if text else [],
+        )
+        rows = []
+        for one in cells:
+            errors = findings.errors(experiment, one, METHODS)
+            differences = (
+                findings.difference(experiment, (one,), *pair) for pair in ((SVM, VB), (SVM, MCMC), (VB, MCMC))
+            )
+            means = (Cell(f"{100 * values.mean():.2f}", float(values.mean())) for values in errors.values())
+            rows.append((Cell(one or "all"), cell(len(errors[VB])), *means, *map(_difference, differences)))
+        head = ("rows x inputs", "data sets", *METHODS, "SVM − VB", "SVM − MCMC", "VB − MCMC")
+        told = "Mean balanced error in per cent, and paired differences in points with 95 % intervals"
+        tables.append(Table(told, head, tuple(rows)))
+    times = _times(experiment, findings)
+    return [*tables, times] if times is not None else tables
+
+
+def _difference(interval: Interval | None) -> Cell:
+    return Cell("–") if interval is None else Cell(str(interval), interval.mean)
+
+
+def _times(experiment: str, findings: Findings) -> Table | None:
+    """Times as ratios to VB, ours beside the paper's."""
+    papers = PAPERS_SECONDS[experiment]
+    ours = {method: findings.seconds(experiment, method) for method in papers}
+    known = {method: seconds for method, seconds in ours.items() if seconds is not None}
+    if len(known) < len(ours):
+        return None
+    rows = tuple(
+        (
+            Cell(method),
+            cell(float(np.round(known[method], 4))),
+            Cell(f"{known[method] / known[VB]:.3g}", known[method] / known[VB]),
+            cell(papers[method]),
+            Cell(f"{papers[method] / papers[VB]:.3g}", papers[method] / papers[VB]),
+        )
+        for method in papers
+    )
+    held = "" if experiment == "spam" else ", with all 100 hold-outs"
+    return Table(f"Time for one data set{held}", ("", "seconds", "ratio to VB", "paper: seconds", "paper: ratio"), rows)
