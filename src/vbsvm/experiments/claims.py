@@ -80,7 +80,7 @@ def _alike(
 
 
 def _better(experiment: str, cells: tuple[str, ...], *pairs: tuple[str, str]) -> Callable[[Findings], Verdict]:
-    """The second of each pair has the lower error: seen where all intervals lie above 0; not seen where one is below."""
+    """The second of each pair errs less: seen where all intervals lie above 0; not seen where one is below."""
 
     def judge(findings: Findings) -> Verdict:
         found = [(*pair, findings.difference(experiment, cells, *pair)) for pair in pairs]
@@ -292,8 +292,8 @@ DECISIONS = (
     "The SVM on toenail has visit, treatment and their product, and knows no patients.",
     "Duration of symptoms may be 0: its logarithm is log(1 + days). Sex is 1 for women, 0 for men.",
     "Cardiac test sets are a quarter of the complete rows; all other rows, complete or not, are for training.",
-    "The prior of the inputs' covariance is inverse Wishart with this package's default degrees, since the paper's three "
-    "degrees are too few for it to be a distribution where four inputs are modelled.",
+    "The prior of the inputs' covariance is inverse Wishart with this package's default degrees, since the paper's "
+    "three degrees are too few for it to be a distribution where four inputs are modelled.",
     "MCMC is one chain from the paper's start; a class is the sign of the score at the posterior mean. This package's "
     "sampler adds a stretch move and over-relaxation to the paper's, with the same posterior.",
     "VB stops when the bound rises by less than 1e−10, with this package's acceleration; with gates it climbs from "

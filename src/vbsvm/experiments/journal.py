@@ -1,7 +1,6 @@
 """Results as they come, one line each, in a file that a killed run leaves usable."""
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
@@ -40,7 +39,7 @@ class Journal:
         if whole != text:
             spare = self._path.with_suffix(".tmp")
             spare.write_text(whole)
-            os.replace(spare, self._path)
+            spare.replace(self._path)
 
     def add(self, result: Result) -> None:
         """Keep a result, on disk before anything else is begun."""

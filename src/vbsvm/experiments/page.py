@@ -104,9 +104,9 @@ def _overview(findings: Findings, settings: Settings) -> Section:
         "The numerical experiments of Luts and Ormerod, Mean field variational Bayesian inference for support vector "
         f"machine classification, Section 4, run again: up to {settings.data_sets} simulated data sets a cell and "
         f"{settings.splits} splits of real data, {settings.holdouts} hold-outs a grid point (the paper's are 100), "
-        f"{settings.sweeps} + {settings.sweeps} sweeps of MCMC, {settings.spam_sweeps} + {settings.spam_sweeps} on spam. "
-        f"All data sets come from the seed {settings.seed}. Each claim is judged by a rule that was written before the "
-        "run, and the rule stands beside it. An SVM is the default method, with its penalty by a grid search."
+        f"{settings.sweeps} + {settings.sweeps} sweeps of MCMC, {settings.spam_sweeps} + {settings.spam_sweeps} on "
+        f"spam. All data sets come from the seed {settings.seed}. Each claim is judged by a rule that was written "
+        "before the run, and the rule stands beside it. An SVM is the default method, with its penalty by a grid search."
     )
     return Section(
         "Claims", (Text(about), Table("Claims and outcomes", ("Claim", "Experiment", "Outcome"), tuple(rows)))
