@@ -106,7 +106,7 @@ def _overview(findings: Findings, settings: Settings) -> Section:
         f"{settings.splits} splits of real data, {settings.holdouts} hold-outs a grid point (the paper's are 100), "
         f"{settings.sweeps} + {settings.sweeps} sweeps of MCMC, {settings.spam_sweeps} + {settings.spam_sweeps} on "
         f"spam. All data sets come from the seed {settings.seed}. Each claim is judged by a rule that was written "
-        "before the run, and the rule stands beside it. An SVM is the default method, with its penalty by a grid search."
+        "before the run; the rule stands beside it. An SVM is the default method, with its penalty by a grid search."
     )
     return Section(
         "Claims", (Text(about), Table("Claims and outcomes", ("Claim", "Experiment", "Outcome"), tuple(rows)))
