@@ -36,8 +36,8 @@ class TestSolver:
         for alpha, w, b in zip(ALPHAS, weights, intercepts, strict=True):
             svc = SVC(kernel="linear", C=1 / (2 * alpha), tol=1e-8).fit(X, signs)
             best = loss(X, signs, svc.coef_[0], svc.intercept_[0], alpha)
-            # The gap that ends the search bounds our excess; LIBSVM's is larger, whatever its tolerance.
-            assert (1 - 1e-4) * best < loss(X, signs, w, b, alpha) < (1 + 1e-8) * best
+            # The gap that ends the search bounds our excess; LIBSVM's is up to 2e-4, whatever its tolerance.
+            assert loss(X, signs, w, b, alpha) < (1 + 1e-8) * best
             np.testing.assert_allclose(w, svc.coef_[0], atol=1e-3 * np.abs(svc.coef_).max())
 
     def test_a_penalty_alone_has_the_same_solution_as_among_others(self):
