@@ -11,6 +11,7 @@ from scipy.special import expit
 from vbsvm import components, diagnostics, effects, export, gaps, hinge, prediction
 from vbsvm.arrays import Array
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
+from vbsvm.facts import Facts
 from vbsvm.fit.gibbs import Sample
 from vbsvm.fit.variational import Ending, Outcome
 from vbsvm.gaps import Gaps
@@ -43,6 +44,7 @@ class Fit:
     reader: "Reader | None" = None
     population: Population | None = None
     gaps: Gaps | None = None
+    facts: Facts | None = None
 
     def __repr__(self) -> str:
         """One line: what was fitted, and how it ended."""
