@@ -24,7 +24,7 @@ class Facts:
 
     @staticmethod
     def of(source: Memory) -> "Facts":
-        """Count the rows of positive weight; rows that are alternatives of each other count as the one that they are."""
+        """Count the rows of positive weight; alternatives of a row count as the one row that they are."""
         chosen: Any = slice(None)
         if source.options is not None:
             chosen = np.unique(source.options.origin, return_index=True)[1]

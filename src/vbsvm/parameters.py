@@ -16,8 +16,7 @@ class Parameters:
     def written(self) -> str:
         """The settings with their numbers as people write them."""
         settings = (
-            f"{name}={f'{value:g}' if isinstance(value, float) else value}"
-            for name, value in self.get_params().items()
+            f"{name}={f'{value:g}' if isinstance(value, float) else value}" for name, value in self.get_params().items()
         )
         return f"{type(self).__name__}({', '.join(settings)})"
 
