@@ -159,7 +159,9 @@ def draw_predictive(found: Predicted, ax: Any) -> Any:
         counts = np.histogram(inside[chosen], bins=edges)[0] / chosen.sum()
         label = f"{found.classes[int(truth)]} ({chosen.sum()} rows)"
         ax.stairs(counts, edges, color=colour, linewidth=1.4, linestyle=line, label=style.plain(label))
-        ax.stairs(counts, edges, fill=True, facecolor=colour, alpha=0.25, hatch=hatch, edgecolor=colour, linewidth=0)
+        ax.stairs(counts, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
+        if hatch:
+            ax.stairs(counts, edges, fill=True, facecolor="none", edgecolor=colour, hatch=hatch, linewidth=0, alpha=0.6)
     ax.axvline(0.0, color=style.INK, linewidth=0.8)
     for margin, label in ((-1.0, "margins, ±1"), (1.0, None)):
         ax.axvline(margin, color=style.MUTED, linewidth=0.8, linestyle=":", label=label)

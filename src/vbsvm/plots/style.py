@@ -75,7 +75,7 @@ def svg_of(figure: Any) -> str:
     from matplotlib import rc_context
 
     buffer = io.StringIO()
-    settings = {"svg.fonttype": "none", "svg.hashsalt": "vbsvm"}
+    settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "vbsvm"}
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     with rc_context(settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # the reader's fonts have more letters than matplotlib's
