@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
@@ -307,6 +308,29 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         if len(self._fits) > 1:
             raise AttributeError("to_arviz is there for two classes: ask one of the fits in fit_.")
         return self.fit_[0].to_arviz()
+
+    def report(
+        self, path: Any, X: ArrayLike | None = None, y: ArrayLike | None = None, title: str | None = None
+    ) -> Path:
+        """Write one self-contained page of HTML: model, data, coefficients, figures, checks and caveats.
+
+        Parameters
+        ----------
+        path : path
+            The file; one that is there already is replaced.
+        X, y : table and labels, default None
+            The rows of the fit: scores by class, calibration and the error in sample are added.
+        title : str, default None
+            Heading of the page.
+        """
+        from vbsvm import report
+        from vbsvm.plots import subjects
+
+        if (X is None) != (y is None):
+            raise ValueError("report: X and y go together; give both, or neither.")
+        classes = [None] if len(self._fits) == 1 else self.classes_
+        found = [] if X is None else [subjects.predicted("report", self, X, y, class_) for class_ in classes]
+        return report.write(path, self._fits, found, title)
 
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.

@@ -14,6 +14,9 @@ from vbsvm.population import Population
 if TYPE_CHECKING:
     import pandas as pd
 
+CHANGED = "changed predictions"
+"""Column of a sensitivity analysis, beside the coefficients: the share of rows whose class is another one."""
+
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from vbsvm.completion import Completion
 from vbsvm.design import formula as formulas
 from vbsvm.design import frames, syntax
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
+from vbsvm.facts import Facts
 from vbsvm.fit.gibbs import Gibbs
 from vbsvm.fit.variational import Variational
 from vbsvm.gaps import Gaps
@@ -142,31 +143,20 @@ class Model:
 
     def __str__(self) -> str:
         """Formula, rows and classes, blocks with their sizes and priors, groups, and the keys of ``priors``."""
-        source = self._source
-        first = slice(None) if source.options is None else np.unique(source.options.origin, return_index=True)[1]
-        n_rows, n_positive = source.n_rows, int((source.signs[first] > 0).sum())
+        facts = Facts.of(self._source)
         negative, positive = (str(label) for label in self.classes)
         lines = [
             self.formula,
-            f"{n_rows} rows: {n_positive} of {positive} (+1), {n_rows - n_positive} of {negative} (−1)",
+            f"{facts.n_rows} rows: {facts.rows[1]} of {positive} (+1), {facts.rows[0]} of {negative} (−1)",
             "",
         ]
         rows = [("block", "coefficients", "prior")]
-        rows += [(block.name, str(block.size), _written(block.prior)) for block in self.spec.blocks]
+        rows += [(block.name, str(block.size), block.prior.written()) for block in self.spec.blocks]
         widths = [max(len(row[i]) for row in rows) for i in range(2)]
         lines += [f"  {name:<{widths[0]}}  {size:>{widths[1]}}  {prior}" for name, size, prior in rows]
-        for grouping, factor in zip(self._source.groupings, self._reader.plan.factors, strict=True):
-            counts = np.bincount(grouping.index[first])
-            lines.append(f"{len(factor.levels)} groups in {factor.name}, of {counts.min()} to {counts.max()} rows")
+        for sizes, factor in zip(facts.group_sizes, self._reader.plan.factors, strict=True):
+            lines.append(f"{len(factor.levels)} groups in {factor.name}, of {sizes.min()} to {sizes.max()} rows")
         return "\n".join([*lines, f"keys of priors: {', '.join(map(repr, _keys(self._reader)))}"])
-
-
-def _written(prior: Prior) -> str:
-    """A prior with its numbers as people write them."""
-    settings = (
-        f"{name}={f'{value:g}' if isinstance(value, float) else value}" for name, value in prior.get_params().items()
-    )
-    return f"{type(prior).__name__}({', '.join(settings)})"
 
 
 def _completion(

@@ -13,6 +13,13 @@ class Parameters:
         """Give the settings by name, as scikit-learn's ``clone`` and grids ask for them."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
+    def written(self) -> str:
+        """The settings with their numbers as people write them."""
+        settings = (
+            f"{name}={f'{value:g}' if isinstance(value, float) else value}" for name, value in self.get_params().items()
+        )
+        return f"{type(self).__name__}({', '.join(settings)})"
+
 
 def require_positive(owner: str, **values: float) -> None:
     """Raise a ``ValueError`` that names the first value that is not a positive number of a sensible size."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy.special import expit
 from vbsvm import components, diagnostics, effects, export, gaps, hinge, prediction
 from vbsvm.arrays import Array
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
+from vbsvm.facts import Facts
 from vbsvm.fit.gibbs import Sample
 from vbsvm.fit.variational import Ending, Outcome
 from vbsvm.gaps import Gaps
@@ -43,6 +45,7 @@ class Fit:
     reader: "Reader | None" = None
     population: Population | None = None
     gaps: Gaps | None = None
+    facts: Facts | None = None
 
     def __repr__(self) -> str:
         """One line: what was fitted, and how it ended."""
@@ -256,6 +259,24 @@ class Fit:
         if not isinstance(self.outcome, Sample):
             raise AttributeError("to_arviz is there after inference=Gibbs().")
         return export.to_arviz(self.plan, self.spec, self.outcome)
+
+    def report(self, path: Any, data: Any = None, title: str | None = None) -> Path:
+        """Write one self-contained page of HTML: model, data, coefficients, figures, checks and caveats.
+
+        Parameters
+        ----------
+        path : path
+            The file; one that is there already is replaced.
+        data : data frame, default None
+            The rows of the fit with their outcome: scores by class, calibration and the error in sample are added.
+        title : str, default None
+            Heading of the page.
+        """
+        from vbsvm import report
+        from vbsvm.plots import subjects
+
+        found = [] if data is None else [subjects.predicted("report", self, data)]
+        return report.write(path, [self], found, title)
 
     def decision_function(
         self, data: Any, *, return_std: bool = False, new_groups: str = "population"

@@ -8,6 +8,7 @@ import numpy as np
 
 from vbsvm.design.plan import INTERCEPT
 from vbsvm.fit.variational import Variational
+from vbsvm.gaps import CHANGED
 from vbsvm.mechanism import Shift, require_known
 from vbsvm.results import Fit
 from vbsvm.task import Task
@@ -15,7 +16,6 @@ from vbsvm.task import Task
 if TYPE_CHECKING:
     import pandas as pd
 
-CHANGED = "changed predictions"
 # The bound may have several optima. Fits follow one of them in steps of this size.
 STEP = 0.25
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from vbsvm import intake
 from vbsvm.completion import Completion
 from vbsvm.design.plan import Encoded, Plan
+from vbsvm.facts import Facts
 from vbsvm.fit.gibbs import Gibbs, Sample
 from vbsvm.fit.variational import Ending, Outcome, Variational
 from vbsvm.mechanism import Shift
@@ -48,7 +49,8 @@ class Task:
             outcome = inference.run(self.spec, self.source, start)
         if population is None or self.source.holes is not None:
             population = self.completion.population(self.source, outcome)
-        return Fit(self.spec, self.plan, outcome, self.classes, self.reader, population, self.completion.gaps)
+        gaps, facts = self.completion.gaps, Facts.of(self.source)
+        return Fit(self.spec, self.plan, outcome, self.classes, self.reader, population, gaps, facts)
 
     def _repeated(self) -> Memory:
         """Rows with holes written out as often as their weights say: each has missing values of its own."""

@@ -1,0 +1,19 @@
+"""Figures for a paper: each takes a fit and matplotlib axes (or makes them), and gives the axes back."""
+
+from vbsvm.plots.checks import bound, densities, sensitivity, trace
+from vbsvm.plots.effects import coefficients, inclusion, random_effects, spline
+from vbsvm.plots.rows import calibration, missing, predictive
+
+__all__ = [
+    "bound",
+    "calibration",
+    "coefficients",
+    "densities",
+    "inclusion",
+    "missing",
+    "predictive",
+    "random_effects",
+    "sensitivity",
+    "spline",
+    "trace",
+]

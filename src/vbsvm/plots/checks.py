@@ -1,0 +1,152 @@
+"""Figures of how a fit was reached, and of how far it leans on what was assumed."""
+
+from typing import Any
+
+import numpy as np
+
+from vbsvm.design.plan import INTERCEPT
+from vbsvm.fit.gibbs import Sample
+from vbsvm.gaps import CHANGED
+from vbsvm.plots import style
+from vbsvm.plots.subjects import one_fit
+
+MOST_DRAWS = 500
+
+
+def bound(fit: Any, ax: Any = None, *, class_: Any = None) -> Any:
+    """How the bound rose: its distance from where it ended, in nats, at each accepted step of the climb.
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        Fitted by variational Bayes.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None makes a figure.
+    class_ : label, default None
+        Which class against the rest, where an estimator knows more than two.
+    """
+    one = one_fit("bound", fit, class_)
+    if isinstance(one.outcome, Sample):
+        raise ValueError("bound: a sampler has no bound; trace shows its chains.")
+    bounds = one.bounds[np.isfinite(one.bounds)]
+    below = bounds[-1] - bounds
+    seen = below > 0
+    ax = style.axes(ax, 2.8)
+    ax.plot(1 + np.flatnonzero(seen), below[seen], "o-", color=style.BLUE, linewidth=1.2, markersize=3.5)
+    ax.set_yscale("log")
+    ax.invert_yaxis()
+    ax.minorticks_off()
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.set_xlabel(f"accepted step of {len(bounds)}")
+    ax.set_ylabel(f"nats below the end ({bounds[-1]:.2f})".replace("-", "−"))
+    return style.dress(ax)
+
+
+def trace(fit: Any, ax: Any = None, *, term: str | None = None, class_: Any = None) -> Any:
+    """Draws of one coefficient by each chain of a sampler, side by side in time; good chains look alike.
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        Fitted by ``Gibbs()``.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None makes a figure.
+    term : str, default None
+        Which coefficient; None is the one with the fewest effective draws.
+    class_ : label, default None
+        Which class against the rest, where an estimator knows more than two.
+    """
+    one = one_fit("trace", fit, class_)
+    if not isinstance(one.outcome, Sample):
+        raise ValueError("trace: there are no chains after variational Bayes; bound shows the climb.")
+    names = list(one.plan.names[: one.plan.n_shown])
+    if term is None:
+        rest = one.summary()["ess_bulk"].to_numpy(dtype=float)[int(one.plan.recipe.intercept) :]
+        term = names[int(np.argmin(np.where(np.isnan(rest), np.inf, rest)))]
+    if term not in names:
+        raise ValueError(f"trace: there is no coefficient {term!r}; there are {names}.")
+    k = names.index(term)
+    draws = one.outcome.coefficients[:, :, int(one.plan.recipe.intercept) + k] / one.plan.recipe.scale[k]
+    ax = style.axes(ax, 2.8)
+    step = -(-draws.shape[1] // MOST_DRAWS)
+    for chain, values in enumerate(draws):
+        places = 1 + np.arange(0, len(values), step)
+        ax.plot(places, values[::step], color=style.look(chain)[0], linewidth=0.6, alpha=0.8)
+    ax.set_xlabel(f"draw; {len(draws)} chains" + (f", one of {step} draws is shown" if step > 1 else ""))
+    ax.set_ylabel(style.plain(term))
+    return style.dress(ax)
+
+
+def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None) -> Any:
+    """Tipping points: coefficients against the shift of missing values, in units of their size without shift.
+
+    A circle marks a shift at which a coefficient changes its sign.
+
+    Parameters
+    ----------
+    table : DataFrame
+        What ``sensitivity`` of an estimator or a model gives.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None makes a figure.
+    terms : list of str, default None
+        Coefficients to show; None is all but the intercept.
+    """
+    ax = style.axes(ax, 3.4)
+    chosen = [name for name in table.columns if name not in (INTERCEPT, CHANGED)] if terms is None else terms
+    shift = table.index.to_numpy(dtype=float)
+    nearest = int(np.abs(shift).argmin())
+    for k, name in enumerate(chosen):
+        values = table[name].to_numpy(dtype=float)
+        unit = abs(values[nearest])
+        values = values / unit if unit > 0 else values
+        colour, dashes = style.look(k)
+        ax.plot(shift, values, dashes, color=colour, label=style.plain(name), linewidth=1.5)
+        for i in np.flatnonzero(values[1:] * values[:-1] < 0):
+            share = values[i] / (values[i] - values[i + 1])
+            at = shift[i] + share * (shift[i + 1] - shift[i])
+            ax.plot([at], [0.0], "o", color=colour, markersize=7, fillstyle="none")
+    ax.axhline(0.0, color=style.MUTED, linewidth=0.8)
+    ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle=":")
+    columns = ", ".join(table.attrs.get("columns", ["values"]))
+    ax.set_xlabel(style.plain(f"shift of missing {columns} (standard deviations)"))
+    ax.set_ylabel("coefficient, relative to no shift")
+    ax.legend()
+    return style.dress(ax)
+
+
+def densities(comparison: Any, *, terms: list[str] | None = None, n_columns: int = 4) -> Any:
+    """Densities of a variational fit and of a sampler's, one panel a parameter, with the accuracy in per cent.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        What ``compare`` gives.
+    terms : list of str, default None
+        Parameters to show; None is all.
+    n_columns : int, default 4
+        Panels side by side.
+
+    Returns
+    -------
+    The figure.
+    """
+    pairs = [pair for pair in comparison.pairs if terms is None or pair.name in terms]
+    if not pairs:
+        raise ValueError(f"densities: none of {terms} is a parameter: {[pair.name for pair in comparison.pairs]}.")
+    n_columns = min(n_columns, len(pairs))
+    n_rows = -(-len(pairs) // n_columns)
+    figure, axes = style.panels(n_rows, n_columns, (2.4 * n_columns, 1.9 * n_rows + 0.4))
+    for ax in axes.ravel()[len(pairs) :]:
+        ax.remove()
+    for pair, ax in zip(pairs, axes.ravel(), strict=False):
+        ax.plot(pair.grid, pair.sampled, color=style.VERMILION, linewidth=1.5, label="Gibbs")
+        ax.plot(pair.grid, pair.variational, color=style.BLUE, linewidth=1.5, linestyle="--", label="variational")
+        seen = pair.grid[
+            (pair.sampled > 1e-3 * pair.sampled.max()) | (pair.variational > 1e-3 * pair.variational.max())
+        ]
+        ax.set(title=style.plain(pair.name), yticks=[], xlim=(seen[0], seen[-1]))
+        ax.text(0.97, 0.9, f"{pair.accuracy:.0f} %", transform=ax.transAxes, ha="right", fontsize=style.TEXT)
+        style.dress(ax, hidden=("top", "right", "left"))
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    return figure

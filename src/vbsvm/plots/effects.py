@@ -1,0 +1,235 @@
+"""Figures of what was found: coefficients, inclusion, effects of groups, curves."""
+
+from typing import Any
+
+import numpy as np
+
+from vbsvm.arrays import Array
+from vbsvm.design.plan import INTERCEPT
+from vbsvm.fit.gibbs import Sample
+from vbsvm.plots import style
+from vbsvm.plots.subjects import one_fit
+
+# More groups than this are drawn as one band: single lines would lie on top of each other.
+MOST_LINES = 400
+NORMAL = 1.959964
+POINTS = 201
+
+
+def coefficients(
+    fit: Any,
+    ax: Any = None,
+    *,
+    class_: Any = None,
+    level: float = 0.95,
+    standardized: bool = True,
+    ordered: bool = True,
+    top: int | None = None,
+) -> Any:
+    """Forest plot: mean and interval of each coefficient but the intercept.
+
+    Intervals of a variational fit are mean-field ones, and the axis says that they are too narrow. An open circle is a
+    coefficient whose gate is rather closed than open.
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        What was fitted.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None makes a figure.
+    class_ : label, default None
+        Which class against the rest, where an estimator knows more than two.
+    level : float, default 0.95
+        Probability of the intervals.
+    standardized : bool, default True
+        Coefficients for one standard deviation of each column, which can be compared; False is for one unit of it. In a
+        model that did not scale its columns both are the same.
+    ordered : bool, default True
+        The largest at the top; False keeps the order of the columns.
+    top : int, default None
+        Show so many of the largest in magnitude only.
+    """
+    one = one_fit("coefficients", fit, class_)
+    table = one.summary(level).iloc[int(one.plan.recipe.intercept) :]
+    scale = one.plan.recipe.scale[: one.plan.n_shown]
+    unit = np.where(np.isfinite(scale), scale, 0.0) if standardized else np.ones(len(table))
+    mean, lower, upper = (table[name].to_numpy(dtype=float) * unit for name in ("coefficient", "lower", "upper"))
+    order = np.argsort(-np.abs(mean), kind="stable")[:top] if top is not None else np.arange(len(mean))
+    order = order[np.argsort(-mean[order], kind="stable")] if ordered else np.sort(order)
+    names, row, wide = style.wrapped([str(table.index[k]) for k in order])
+    ax = style.axes(ax, 0.75 + row * len(order), max(style.WIDTH, 3.2 + wide))
+    opened = table["inclusion"].to_numpy(dtype=float)[order] > 0.5 if one.selects else np.ones(len(order), dtype=bool)
+    _intervals(ax, mean[order], lower[order], upper[order], opened)
+    ax.set_yticks(range(len(order)), names)
+    ax.set_ylim(len(order) - 0.4, -0.6)
+    per = "one standard deviation" if standardized and (scale != 1.0).any() else "one unit"
+    ax.set_xlabel(f"change of the score for {per}\n{spread_words(one, level)}", loc="right")
+    return style.dress(ax, hidden=("top", "right", "left"))
+
+
+def spread_words(one: Any, level: float, what: str = "interval") -> str:
+    """Which interval it is, honestly."""
+    if isinstance(one.outcome, Sample):
+        return f"posterior mean and {100 * level:g} % {what}"
+    return f"mean and {100 * level:g} % {what} (mean field: too narrow)"
+
+
+def _intervals(ax: Any, mean: Array, lower: Array, upper: Array, filled: Any) -> None:
+    """Points with intervals, one a row, and the line of no effect; hundreds of rows get thin, light lines."""
+    rows, many = np.arange(len(mean)), len(mean) > style.MOST_NAMES
+    ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
+    ax.hlines(rows, lower, upper, color=style.SKY if many else style.BLUE, linewidth=0.5 if many else 1.4)
+    size = 1.8 if many else 4.5
+    ax.plot(mean[filled], rows[filled], "o", color=style.BLUE, markersize=size)
+    ax.plot(mean[~filled], rows[~filled], "o", color=style.BLUE, markersize=size, markerfacecolor="white")
+    ax.tick_params(axis="y", left=False)
+
+
+def random_effects(
+    fit: Any, ax: Any = None, *, factor: str | None = None, effect: str | None = None, class_: Any = None
+) -> Any:
+    """Caterpillar plot: effects of the groups of one factor in order, mean ± 1.96 standard deviations.
+
+    Up to sixty groups are named, up to four hundred have a line each, and more become a band.
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        What was fitted.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None makes a figure.
+    factor : str, default None
+        Which grouping factor; None where there is one only.
+    effect : str, default None
+        Which of its effects, such as the slope of "visit"; None is the first, mostly the intercept.
+    class_ : label, default None
+        Which class against the rest, where an estimator knows more than two.
+    """
+    one = one_fit("random_effects", fit, class_)
+    known = {of_factor.name: of_factor for of_factor in one.plan.factors}
+    if not known:
+        raise ValueError("random_effects: the model has no groups.")
+    factor = next(iter(known)) if factor is None and len(known) == 1 else factor
+    if factor not in known:
+        raise ValueError(f"random_effects: say which factor, factor=… of {list(known)}.")
+    effects = known[factor].effects
+    effect = effects[0] if effect is None else effect
+    if effect not in effects:
+        raise ValueError(f"random_effects: {factor} has no effect {effect!r}; it has {list(effects)}.")
+    table = one.random_effects(factor)
+    table = table.xs(effect, level="effect") if len(effects) > 1 else table
+    mean, sd = table["mean"].to_numpy(dtype=float), table["sd"].to_numpy(dtype=float)
+    order = np.argsort(mean, kind="stable")
+    n_groups = len(order)
+    labels = [":".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in table.index[order]]
+    names, row, wide = style.wrapped(labels if n_groups <= style.MOST_NAMES else [])
+    ax = style.axes(ax, 0.75 + row * n_groups if names else 5.4, max(style.WIDTH, 3.2 + wide))
+    mean, sd = mean[order], sd[order]
+    if n_groups > MOST_LINES:
+        rows = np.arange(n_groups)
+        ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
+        ax.fill_betweenx(rows, mean - NORMAL * sd, mean + NORMAL * sd, color=style.SKY, alpha=0.45, linewidth=0)
+        ax.plot(mean, rows, color=style.BLUE, linewidth=1.2)
+    else:
+        _intervals(ax, mean, mean - NORMAL * sd, mean + NORMAL * sd, np.ones(n_groups, dtype=bool))
+    ax.set_ylim(-0.6 - 0.01 * n_groups, n_groups - 0.4 + 0.01 * n_groups)
+    if names:
+        ax.set_yticks(range(n_groups), names)
+    else:
+        ax.set_yticks([])
+        ax.set_ylabel(style.plain(f"{n_groups} groups of {factor}, in order"))
+    what = "effect on the score" if effect == INTERCEPT else f"effect of {effect} on the score"
+    narrow = "" if isinstance(one.outcome, Sample) else " (mean field: too narrow)"
+    ax.set_xlabel(style.plain(f"{what}, by {factor}") + f"\nmean ± 1.96 standard deviations{narrow}", loc="right")
+    return style.dress(ax, hidden=("top", "right", "left"))
+
+
+def spline(fit: Any, ax: Any = None, *, term: str | None = None, level: float = 0.95) -> Any:
+    """The curve of an ``s(x)`` term with its band, over the range of x in fit; ticks are the knots.
+
+    The curve is the change of the score from its mean over the rows. Interactions of x are not a part of it.
+
+    Parameters
+    ----------
+    fit : Fit
+        Of a ``Model`` with a spline.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None makes a figure.
+    term : str, default None
+        Which spline, such as "s(age)"; None where there is one only.
+    level : float, default 0.95
+        Probability of the band, pointwise.
+    """
+    one = one_fit("spline", fit)
+    curves = {} if one.reader is None else {str(curve.term): curve for curve in one.reader.curves}
+    if not curves:
+        raise ValueError("spline: the model has no s(x) term.")
+    term = next(iter(curves)) if term is None and len(curves) == 1 else term
+    if term not in curves:
+        raise ValueError(f"spline: say which curve, term=… of {list(curves)}.")
+    curve = curves[term]
+    x = np.linspace(curve.spline.low, curve.spline.low + curve.spline.width, POINTS)
+    rows = _curve_rows(one, curve, x)
+    chances = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+    band = np.array([one.marginals.combination(row, chances)[1] for row in rows])
+    ax = style.axes(ax, 3.2)
+    ax.axhline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
+    ax.fill_between(x, band[:, 0], band[:, 1], color=style.SKY, alpha=0.45, linewidth=0)
+    ax.plot(x, rows @ one.marginals.mean, color=style.BLUE, linewidth=1.6)
+    knots = curve.spline.low + curve.spline.width * np.unique(curve.spline.knots)
+    ax.plot(knots, np.zeros(len(knots)), "|", color=style.INK, markersize=6, transform=ax.get_xaxis_transform())
+    ax.set_xlim(x[0], x[-1])
+    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{spread_words(one, level, 'band')}")
+    ax.set_ylabel(style.plain(f"{term}: change of the score"))
+    return style.dress(ax)
+
+
+def _curve_rows(one: Any, curve: Any, x: Array) -> Array:
+    """Design rows in which all but the curve's own columns are at their mean."""
+    plan, first = one.plan, int(one.plan.recipe.intercept)
+    line = plan.names.index(f"{curve.term} line" if curve.with_line else curve.values.names[0])
+    bend = plan.names.index(f"{curve.term} bend 1")
+    columns = [line, *range(bend, bend + curve.spline.n_columns)]
+    raw = np.column_stack([x, curve.spline.encode(x)])
+    rows = np.zeros((len(x), plan.n_fixed))
+    rows[:, [column + first for column in columns]] = (raw - plan.recipe.centre[columns]) / plan.recipe.scale[columns]
+    return rows
+
+
+def inclusion(fit: Any, ax: Any = None, *, top: int | None = None, class_: Any = None) -> Any:
+    """Bars of inclusion probabilities, shaded by the probability that the coefficient is positive (paper, Figure 3).
+
+    Above a bar + or − stands where the sign is as good as sure (97.5 %) and the input is rather in than out.
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        Fitted with ``LaplaceZero()``.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None makes a figure wide enough for the names.
+    top : int, default None
+        Show the inputs with the largest probabilities only, in that order; None shows all in the order of the columns.
+    class_ : label, default None
+        Which class against the rest, where an estimator knows more than two.
+    """
+    one = one_fit("inclusion", fit, class_)
+    if not one.selects:
+        raise ValueError("inclusion: the model has no gates; fit it with LaplaceZero().")
+    names, chances, signs = one.plan.names[: one.plan.n_shown], one.inclusion_probability, one.sign_probability
+    shown = np.arange(len(names)) if top is None else np.argsort(-chances, kind="stable")[:top]
+    labels, row, long = style.wrapped([names[k] for k in shown], 60)
+    ax = style.axes(ax, 2.4 + long, max(4.0, row * len(shown) + 1.6))
+    scale = style.shades(style.SIGNS)
+    bars = range(len(shown))
+    ax.bar(bars, chances[shown], width=0.8, color=scale.to_rgba(signs[shown]), edgecolor=style.INK, linewidth=0.6)
+    for k, column in enumerate(shown):
+        if chances[column] > 0.5 and abs(signs[column] - 0.5) > 0.475:
+            mark = "+" if signs[column] > 0.5 else "−"
+            ax.annotate(mark, (k, chances[column]), (0, 1), textcoords="offset points", ha="center", fontsize=7)
+    ax.axhline(0.5, color=style.MUTED, linewidth=0.8, linestyle=":")
+    ax.set(ylim=(0, 1.08), yticks=[0, 0.5, 1], xlim=(-0.7, len(shown) - 0.3), ylabel="inclusion probability")
+    ax.set_xticks(bars, labels, rotation=90)
+    bar = ax.figure.colorbar(scale, ax=ax, ticks=[0, 0.5, 1], pad=0.01, aspect=30)
+    bar.set_label("P(coefficient > 0)", fontsize=style.SMALL, color=style.INK)
+    bar.ax.tick_params(labelsize=style.SMALL, colors=style.INK)
+    return style.dress(ax)

@@ -1,0 +1,174 @@
+"""Figures of rows: what is missing, how scores separate the classes, and whether probabilities hold."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import beta
+
+from vbsvm.arrays import Array
+from vbsvm.plots import style
+from vbsvm.plots.subjects import Predicted, one_fit, predicted
+
+SPIKES = 50
+SPIKE_HEIGHT = 0.12
+BARS = 40
+FEWEST = 20
+# Scores beyond so many times the upper quartile of their size are counted in the outermost bars.
+REACH = 4.0
+
+
+def missing(fit: Any, ax: Any = None, *, top: int = 30) -> Any:
+    """Which inputs were missing together: one row a pattern, filled squares are missing, with the rows that have it.
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        Fitted to data with missing values.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None makes a figure.
+    top : int, default 30
+        Show so many of the commonest patterns only.
+    """
+    one = fit.fit_[0] if hasattr(fit, "fit_") else one_fit("missing", fit)
+    gaps = one.gaps
+    if gaps is None or not len(gaps.names):
+        raise ValueError("missing: nothing was missing in fit.")
+    shown, counts = gaps.patterns[:top], gaps.counts[:top]
+    by_column = gaps.counts @ gaps.patterns
+    names = [f"{name} ({count})" for name, count in zip(gaps.names, by_column, strict=True)]
+    labels, column, long = style.wrapped(names, 60)
+    ax = style.axes(ax, 0.7 + 0.2 * len(shown) + long, max(4.2, 1.8 + max(column, 0.24) * len(names)))
+    rows, columns = np.nonzero(shown)
+    ax.plot(columns, rows, "s", color=style.VERMILION, markersize=7, label="missing")
+    rows, columns = np.nonzero(~shown)
+    ax.plot(columns, rows, ".", color=style.MUTED, markersize=3, label="known")
+    for k, count in enumerate(counts):
+        ax.annotate(
+            f"{count} ({100 * count / gaps.total:.1f} %)",
+            (1.0, k),
+            (4, 0),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            va="center",
+            fontsize=style.SMALL,
+            color=style.INK,
+        )
+    ax.set_xticks(range(len(names)), labels, rotation=90)
+    ax.set(xlim=(-0.7, len(names) - 0.3), ylim=(len(shown) - 0.4, -0.6), yticks=[])
+    hidden = len(gaps.counts) - len(shown)
+    ax.set_ylabel(f"the {len(shown)} commonest of {len(gaps.counts)} patterns" if hidden else "pattern")
+    ax.set_xlabel("below: rows that miss the input\nright: rows with the pattern", loc="right")
+    ax.tick_params(axis="x", bottom=False)
+    return style.dress(ax, hidden=("top", "right", "left", "bottom"))
+
+
+def calibration(fit: Any, X: Any, y: Any = None, ax: Any = None, *, class_: Any = None, n_bins: int = 10) -> Any:
+    """Observed share of the positive class against its predicted probability, in bins.
+
+    Bins are of equal width, joined until each has twenty rows. Bars are 95 % intervals of the share (Jeffreys). Spikes
+    show where the rows are (their height is the root of a count): those of the positive class hang from the top, the
+    others stand at the bottom.
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        What predicts.
+    X, y : table and labels
+        Rows whose class is known. For the fit of a ``Model`` X is a frame with the outcome in it, and y is not needed.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None makes a figure.
+    class_ : label, default None
+        Which class against the rest, where an estimator knows more than two.
+    n_bins : int, default 10
+        Number of bins before they are joined.
+    """
+    return draw_calibration(predicted("calibration", fit, X, y, class_), ax, n_bins)
+
+
+def draw_calibration(found: Predicted, ax: Any, n_bins: int = 10) -> Any:
+    """The figure of ``calibration``, of rows that are predicted already."""
+    ax = style.axes(ax, 3.8, 4.2)
+    chances, positive = found.chances, found.positive
+    places = _bins(chances, n_bins)
+    total, hits = np.bincount(places), np.bincount(places, positive)
+    mean, share = np.bincount(places, chances) / total, hits / total
+    ends = beta.ppf([[0.025], [0.975]], hits + 0.5, total - hits + 0.5)
+    ax.plot([0, 1], [0, 1], color=style.MUTED, linewidth=0.8, linestyle="--", label="as predicted")
+    ax.vlines(mean, np.minimum(ends[0], share), np.maximum(ends[1], share), color=style.BLUE, linewidth=1.2)
+    ax.plot(mean, share, "o-", color=style.BLUE, linewidth=1.2, markersize=4.5, label="observed")
+    _spikes(ax, chances[positive], style.VERMILION, top=True)
+    _spikes(ax, chances[~positive], style.GREEN, top=False)
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xticks=np.linspace(0, 1, 6), yticks=np.linspace(0, 1, 6))
+    ax.set_aspect("equal")
+    ax.set_xlabel(style.plain(f"predicted probability of {found.classes[1]}"))
+    ax.set_ylabel(style.plain(f"observed share of {found.classes[1]}"))
+    ax.legend(loc="upper left", bbox_to_anchor=(0.02, 0.86))
+    return style.dress(ax)
+
+
+def _bins(chances: Array, n_bins: int) -> NDArray[np.intp]:
+    """Number of each row's bin; neighbours are joined, from the left, until each has rows enough."""
+    places = np.minimum((chances * n_bins).astype(np.intp), n_bins - 1)
+    counts, number, held, joined = np.bincount(places, minlength=n_bins), 0, 0, []
+    for k, count in enumerate(counts):
+        joined.append(number)
+        held += int(count)
+        if held >= FEWEST and counts[k + 1 :].sum() >= FEWEST:
+            number, held = number + 1, 0
+    return np.array(joined)[places]
+
+
+def _spikes(ax: Any, chances: Array, colour: str, *, top: bool) -> None:
+    """Counts of rows along the lower or the upper edge, the highest of them at a fixed height."""
+    counts, edges = np.histogram(chances, bins=SPIKES, range=(0, 1))
+    heights = SPIKE_HEIGHT * np.sqrt(counts / counts.max())
+    middle = 0.5 * (edges[1:] + edges[:-1])
+    begin, end = (1.02 - heights, np.full(SPIKES, 1.02)) if top else (np.full(SPIKES, -0.02), heights - 0.02)
+    seen = counts > 0
+    ax.vlines(middle[seen], begin[seen], end[seen], color=colour, linewidth=1.6)
+
+
+def predictive(fit: Any, X: Any, y: Any = None, ax: Any = None, *, class_: Any = None) -> Any:
+    """Scores of rows by class; 0 is where classes change, and beyond the margins at ±1 a right score costs nothing.
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        What predicts.
+    X, y : table and labels
+        Rows whose class is known. For the fit of a ``Model`` X is a frame with the outcome in it, and y is not needed.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None makes a figure.
+    class_ : label, default None
+        Which class against the rest, where an estimator knows more than two.
+    """
+    return draw_predictive(predicted("predictive", fit, X, y, class_), ax)
+
+
+def draw_predictive(found: Predicted, ax: Any) -> Any:
+    """The figure of ``predictive``, of rows that are predicted already."""
+    ax = style.axes(ax, 3.2)
+    reach = max(REACH * float(np.quantile(np.abs(found.scores), 0.75)), 1.25)
+    low, high = max(float(found.scores.min()), -reach), min(float(found.scores.max()), reach)
+    edges = np.linspace(min(low, -1.25), max(high, 1.25), BARS + 1)
+    inside = np.clip(found.scores, edges[0], edges[-1])
+    looks = ((False, style.GREEN, "--", "\\\\\\\\"), (True, style.VERMILION, "-", ""))
+    for truth, colour, line, hatch in looks:
+        chosen = found.positive == truth
+        counts = np.histogram(inside[chosen], bins=edges)[0] / chosen.sum()
+        label = f"{found.classes[int(truth)]} ({chosen.sum()} rows)"
+        ax.stairs(counts, edges, color=colour, linewidth=1.4, linestyle=line, label=style.plain(label))
+        ax.stairs(counts, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
+        if hatch:
+            ax.stairs(counts, edges, fill=True, facecolor="none", edgecolor=colour, hatch=hatch, linewidth=0, alpha=0.6)
+    ax.axvline(0.0, color=style.INK, linewidth=0.8)
+    for margin, label in ((-1.0, "margins, ±1"), (1.0, None)):
+        ax.axvline(margin, color=style.MUTED, linewidth=0.8, linestyle=":", label=label)
+    beyond = int((inside != found.scores).sum())
+    more = f"\nthe outermost bars hold {beyond} rows from beyond" if beyond else ""
+    ax.set_ylim(0, None)
+    ax.set_xlabel(style.plain(f"score (positive: {found.classes[1]})") + more)
+    ax.set_ylabel("share of the class's rows")
+    ax.legend(loc="best")
+    return style.dress(ax)

@@ -1,0 +1,109 @@
+"""What to know before trusting a fit: only what applies to it, in plain words."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from vbsvm.fit.gibbs import Sample
+from vbsvm.mechanism import NotAtRandom, Shift
+from vbsvm.report.blocks import Caveat, names
+
+# Above this share of missing values the coefficient of a column says more about the model than about the column.
+MUCH = 0.3
+
+
+def of(fit: Any) -> Iterator[Caveat]:
+    """All that applies to a fit."""
+    yield Caveat(
+        "A pseudo-likelihood",
+        "The hinge loss of a support vector machine is read as a likelihood, though it is not one: it does not sum to "
+        "one over the labels. Coefficients are on the scale of the hinge, which is content with scores beyond ±1. They "
+        "are smaller than those of a logistic model: their signs and order compare, their sizes do not.",
+    )
+    if not isinstance(fit.outcome, Sample):
+        yield Caveat(
+            "Spreads are too small",
+            "Standard deviations, intervals and probabilities of a sign are those of the mean-field law: about half of "
+            "the posterior's in ordinary data, and less where the classes nearly separate. The ratio of a coefficient "
+            "to its standard deviation ranks inputs; do not report the interval as a credible interval. A fit by "
+            "Gibbs() has those.",
+        )
+    yield Caveat(
+        "Probabilities are not calibrated",
+        "They normalise the pseudo-likelihood, order the rows as the scores do, and are mostly too near to 0 or 1. "
+        "Where the numbers matter, calibrate them on rows that the fit has not seen.",
+    )
+    if fit.plan.factors and not isinstance(fit.outcome, Sample):
+        yield Caveat(
+            "Spreads between groups",
+            "Mean field can be far off for the standard deviation of random effects, and its interval does not tell. "
+            "Predicted classes hardly suffer.",
+        )
+    if fit.selects:
+        yield _selection(fit)
+    if fit.gaps is not None and fit.gaps.n_incomplete:
+        yield from _missing(fit)
+
+
+def _selection(fit: Any) -> Caveat:
+    if isinstance(fit.outcome, Sample):
+        return Caveat(
+            "Selection",
+            "Inclusion probabilities are shares of draws. Gates mix slowly: compare chains before you report them.",
+        )
+    text = (
+        "Inclusion probabilities of variational Bayes are mostly near 0 or 1, where sampling has values between: read "
+        "them as a selection, not as a strength of evidence. Of correlated inputs one may be taken and the others left."
+    )
+    if not fit.spec.joint_gates:
+        text += (
+            " The bound has several optima, and the start decides between them; LaplaceZero(restarts=…) tries others."
+        )
+    return Caveat("Selection", text)
+
+
+def _missing(fit: Any) -> Iterator[Caveat]:
+    gaps, law = fit.gaps, fit.spec.inputs
+    if law is not None:
+        if law.settings.labels:
+            yield Caveat(
+                "Columns with many holes are overrated",
+                "A missing value may become what suits its label, so that a large coefficient pays off: the "
+                "coefficient of a column of which much is missing is not to be trusted. "
+                "GaussianImputation(labels=False) errs on the other side; what matters by both is established.",
+            )
+        else:
+            yield Caveat(
+                "Columns with many holes are underrated",
+                "The law of the inputs was learned without the labels and held: coefficients of columns with missing "
+                "values are shrunk. The default, labels=True, errs on the other side.",
+            )
+        yield Caveat(
+            "Normality",
+            "Incomplete inputs are taken as normal, given the others. Transform skewed ones, as in log(x).",
+        )
+        mechanism = law.settings.mechanism
+        if isinstance(mechanism, NotAtRandom):
+            yield Caveat(
+                "Not at random",
+                "Whether a value is observed was let depend on the value. What identifies this is the normality of "
+                "the inputs and little else: read it with a sensitivity analysis.",
+            )
+        elif isinstance(mechanism, Shift):
+            yield Caveat("Shifted values", f"Missing values were shifted by assumption: {mechanism.written()}.")
+        else:
+            yield _at_random()
+    else:
+        yield _at_random()
+    much = [
+        name for name, count in zip(gaps.names, gaps.counts @ gaps.patterns, strict=True) if count > MUCH * gaps.total
+    ]
+    if much:
+        yield Caveat("Much is missing", f"More than {100 * MUCH:.0f} % are missing of {names(much)}.")
+
+
+def _at_random() -> Caveat:
+    return Caveat(
+        "Missing at random",
+        "Given what is known of a row, being missing is taken to say nothing about the value. Data can't prove that: "
+        "sensitivity(…) shows what follows if it is wrong.",
+    )

@@ -1,0 +1,220 @@
+"""The sections that all models of a report share: at a glance, the model, the data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vbsvm.design.recipe import Recipe
+from vbsvm.fit.gibbs import Sample
+from vbsvm.plots import rows
+from vbsvm.plots.subjects import Predicted
+from vbsvm.priors import Covariance, InverseWishart, LaplaceZero, Normal, Ridge
+from vbsvm.report import sections
+from vbsvm.report.blocks import Code, Section, Table, Text, Verdict, cell, percent, told
+from vbsvm.report.figures import picture
+
+_IN_WORDS = {
+    Normal: "normal with a given variance",
+    Ridge: "normal; its variance is inferred",
+    LaplaceZero: "zero, or Laplace with an inferred scale",
+    Covariance: "normal; standard deviations and correlations are inferred",
+    InverseWishart: "normal; its covariance is inferred",
+}
+
+
+def title_of(fits: Sequence[Any]) -> str:
+    """What the report is about, where the user does not say it."""
+    fit = fits[0]
+    if fit.reader is not None:
+        return f"Support vector machine for {fit.reader.parts.outcome}"
+    if len(fits) > 1:
+        return f"Support vector machine for {len(fits)} classes"
+    return f"Support vector machine: {fit.classes[1]!s} against {fit.classes[0]!s}"
+
+
+def glance(fits: Sequence[Any], found: Sequence[Predicted]) -> Section:
+    """The whole in a few lines."""
+    pairs = list(zip(fits, found or [None] * len(fits), strict=True))
+    notes = [verdict for fit, rows_of in pairs for verdict in sections.worst(fit, rows_of)]
+    fit = fits[0]
+    lines = [("model", _columns(fit)), ("inference", _inference(fits))]
+    if fit.facts is not None:
+        lines.insert(0, ("rows", _rows(fit)))
+    if fit.gaps is not None and fit.gaps.n_incomplete:
+        lines.append(("missing", f"{_share(fit.gaps.n_incomplete, fit.gaps.total)} of the rows miss an input"))
+    if found:
+        lines.append(("balanced error", f"{balanced_error(found):.3f} in sample"))
+    body = tuple((cell(name), cell(text)) for name, text in lines)
+    checks = dict.fromkeys(notes) or {Verdict(True, "All checks passed."): None}
+    return Section("At a glance", (Table("", (), body), *checks))
+
+
+def balanced_error(found: Sequence[Predicted]) -> float:
+    """Mean over the classes of the share of their rows that get another class."""
+    if len(found) == 1:
+        return found[0].balanced_error
+    chosen = np.argmax([one.scores for one in found], axis=0)
+    return float(np.mean([(chosen[one.positive] != k).mean() for k, one in enumerate(found)]))
+
+
+def model(fits: Sequence[Any]) -> Section:
+    """The model in words."""
+    fit = fits[0]
+    blocks: list[Any] = []
+    if fit.reader is not None:
+        blocks.append(Code(fit.reader.parts.text))
+    if len(fits) == 1:
+        blocks.append(
+            Text(
+                "A linear support vector machine: every row has a score, and its sign is the predicted class. A "
+                f"positive score speaks for {fit.classes[1]!s}, a negative one for {fit.classes[0]!s}."
+            )
+        )
+    else:
+        blocks.append(
+            Text(
+                f"Linear support vector machines for {len(fits)} classes, each set against the rest: every row has a "
+                "score for each class, and the largest is the predicted class."
+            )
+        )
+    blocks.append(
+        Text(f"{_capital(_columns(fit))}. {_scaling(fit.plan.recipe, fit.plan.n_shown)} {_inference_words(fits)}")
+    )
+    if any(block.name == "inputs" for block in fit.spec.blocks) and isinstance(_inputs_prior(fit), Ridge):
+        found = ", ".join(told(one.penalty) for one in fits)
+        blocks.append(
+            Text(f"The penalty α of the inputs was inferred: {found}. (The C of scikit-learn's SVC is 1/(2α).)")
+        )
+    body = tuple(
+        (cell(block.name), cell(block.size), cell(block.prior.written()), cell(_IN_WORDS.get(type(block.prior), "–")))
+        for block in fit.spec.blocks
+    )
+    speak = "Priors speak of the columns as they are scaled in the fit."
+    blocks.append(Table(f"Priors. {speak}", ("block", "coefficients", "prior", "in words"), body))
+    return Section("The model", tuple(blocks))
+
+
+def data(fits: Sequence[Any]) -> Section:
+    """Rows, classes, weights; what was missing; groups."""
+    fit = fits[0]
+    blocks: list[Any] = []
+    if fit.facts is None:
+        blocks.append(Text("The fit keeps no counts of its rows."))
+    else:
+        blocks += [Text(f"{_rows(fit)}."), _classes(fits)]
+        if fit.facts.weights is not None:
+            blocks.append(Text("Rows have weights, a weight of k counting as k rows."))
+    parts = []
+    if fit.gaps is not None and fit.gaps.n_incomplete:
+        parts.append(_missing(fit))
+    if fit.facts is not None and fit.plan.factors:
+        body = tuple(
+            (
+                cell(factor.name),
+                cell(len(factor.levels)),
+                *(cell(float(value)) for value in (sizes.min(), np.median(sizes), sizes.max())),
+            )
+            for factor, sizes in zip(fit.plan.factors, fit.facts.group_sizes, strict=True)
+        )
+        head = ("factor", "groups", "fewest rows", "median", "most rows")
+        parts.append(Section("Groups in the data", (Table("Groups, and rows of a group.", head, body),)))
+    return Section("The data", tuple(blocks), tuple(parts))
+
+
+def _classes(fits: Sequence[Any]) -> Table:
+    pairs = []
+    for fit in fits:
+        weights = (None, None) if fit.facts.weights is None else fit.facts.weights
+        both = list(zip(fit.classes, fit.facts.rows, weights, strict=True))
+        pairs += both if len(fits) == 1 else both[1:]
+    weighted = pairs[0][2] is not None
+    total = sum(n_rows for _, n_rows, _ in pairs)
+    body = tuple(
+        (cell(str(label)), cell(n_rows), cell(percent(n_rows, total)), *([cell(weight)] if weighted else []))
+        for label, n_rows, weight in pairs
+    )
+    return Table("Rows by class.", ("class", "rows", "share", *(["sum of weights"] if weighted else [])), body)
+
+
+def _missing(fit: Any) -> Section:
+    gaps = fit.gaps
+    by_column = gaps.counts @ gaps.patterns
+    body = tuple(
+        (cell(name), cell(int(count)), cell(percent(count, gaps.total)))
+        for name, count in zip(gaps.names, by_column, strict=True)
+    )
+    blocks = (
+        Text(
+            f"{_share(gaps.n_incomplete, gaps.total)} of the rows miss at least one input, in "
+            f"{_count(len(gaps.counts), 'pattern')}. Missing values were inferred together with the coefficients; no "
+            "row was dropped."
+        ),
+        Table("Missing values by column.", ("column", "missing", "share"), body),
+        picture(
+            "missing",
+            "Which inputs are missing together, one row a pattern.",
+            "Patterns of missing values: squares are missing, dots are known.",
+            lambda ax: rows.missing(fit, ax),
+        ),
+    )
+    return Section("Missing values", blocks)
+
+
+def _rows(fit: Any) -> str:
+    return f"{fit.facts.n_rows} rows" + (
+        "" if fit.facts.weights is None else f", of weight {told(sum(fit.facts.weights), 6)}"
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part} of {whole} ({percent(part, whole)})"
+
+
+def _columns(fit: Any) -> str:
+    parts = [_count(fit.plan.n_shown, "column")]
+    if fit.reader is not None and fit.reader.curves:
+        parts.append(_count(len(fit.reader.curves), "curve"))
+    parts += [f"{len(factor.levels)} groups of {factor.name}" for factor in fit.plan.factors]
+    return ", ".join(parts) + ("" if fit.plan.recipe.intercept else ", no intercept")
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _scaling(recipe: Recipe, n_shown: int) -> str:
+    if (recipe.scale[:n_shown] == 1.0).all():
+        return "Columns were taken as they came."
+    return (
+        "Columns were scaled to mean 0 and standard deviation 1 in the fit."
+        if recipe.intercept
+        else ("Columns were scaled to standard deviation 1 in the fit, and not centred.")
+    )
+
+
+def _inference(fits: Sequence[Any]) -> str:
+    outcome = fits[0].outcome
+    if isinstance(outcome, Sample):
+        chains, draws, _ = outcome.coefficients.shape
+        return f"Gibbs sampling, {_count(chains, 'chain')} of {draws} draws"
+    return f"variational Bayes, {max(fit.outcome.passes for fit in fits)} passes over the data"
+
+
+def _inference_words(fits: Sequence[Any]) -> str:
+    outcome = fits[0].outcome
+    if isinstance(outcome, Sample):
+        chains, draws, _ = outcome.coefficients.shape
+        return (
+            f"The posterior was sampled: {_count(chains, 'chain')} of {outcome.sweeps} Gibbs sweeps, of which {draws} "
+            "draws each were kept."
+        )
+    return "The fit is by mean-field variational Bayes; penalties and variances were inferred with the coefficients."
+
+
+def _inputs_prior(fit: Any) -> Any:
+    return next(block.prior for block in fit.spec.blocks if block.name == "inputs")

@@ -1,0 +1,247 @@
+"""The sections of a report of one fit: what each says, and whether it has something to say."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from vbsvm.arrays import Array
+from vbsvm.design.plan import INTERCEPT
+from vbsvm.fit.gibbs import Sample
+from vbsvm.plots import checks, effects, rows
+from vbsvm.plots.subjects import Predicted
+from vbsvm.report import verdicts
+from vbsvm.report.blocks import Section, Table, Text, Verdict, cell, percent, told
+from vbsvm.report.figures import picture
+
+LEVEL = 0.95
+MOST_IN_FIGURE = 40
+MOST_IN_TABLE = 2000
+HEADS = {
+    "coefficient": "mean",
+    "sd": "sd",
+    "lower": "lower",
+    "upper": "upper",
+    "p_positive": "P(> 0)",
+    "inclusion": "inclusion",
+    "rhat": "R̂",
+    "ess_bulk": "ESS, bulk",
+    "ess_tail": "ESS, tail",
+    "variance": "variance",
+    "mean": "mean",
+}
+
+
+def coefficients(fit: Any, key: str) -> Section:
+    """Forest plot and table."""
+    table = fit.summary(LEVEL)
+    scale = fit.plan.recipe.scale[: fit.plan.n_shown]
+    n_terms = fit.plan.n_shown
+    unit = np.concatenate([np.full(len(table) - n_terms, np.nan), np.where(np.isfinite(scale), scale, 0.0)])
+    scaled = table["coefficient"].to_numpy(dtype=float) * unit
+    chosen = _largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MOST_IN_TABLE)
+    body = [(cell(str(table.index[k])), cell(scaled[k]), *(cell(value) for value in table.iloc[k])) for k in chosen]
+    head = ("term", "mean per sd", *(HEADS[name] for name in table.columns))
+    which = f"{100 * LEVEL:g} % intervals " + ("of the posterior" if _sampled(fit) else "of the mean-field law")
+    blocks: list[Any] = [
+        Text(
+            f"A coefficient is the change of the score for one unit of its column; “mean per sd” is for one standard "
+            f"deviation, and can be compared. A positive one speaks for {fit.classes[1]!s}."
+        )
+    ]
+    if n_terms:
+        top = min(n_terms, MOST_IN_FIGURE)
+        shown = "all" if top == n_terms else f"the {top} largest of {n_terms}"
+        alt = (
+            f"Forest plot of {shown} coefficients for one standard deviation of each column; the table has the numbers."
+        )
+        caption = (
+            f"Coefficients for one standard deviation of their columns ({shown}): {effects.spread_words(fit, LEVEL)}."
+        )
+        if fit.selects:
+            caption += " Open circles are rather out than in."
+        blocks.append(picture(f"{key}-forest", alt, caption, lambda ax: effects.coefficients(fit, ax, top=top)))
+    caption = f"Coefficients, {which}." + (
+        f" The {len(chosen)} largest of {len(table)}." if len(chosen) < len(table) else ""
+    )
+    return Section("Coefficients", (*blocks, Table(caption, head, tuple(body))))
+
+
+def selection(fit: Any, key: str) -> Section:
+    """Which inputs are in."""
+    chances = fit.inclusion_probability
+    gated = fit.spec.gate_map.gate_of[int(fit.plan.recipe.intercept) :][: fit.plan.n_shown] >= 0
+    top = min(int(gated.sum()), MOST_IN_FIGURE)
+    n_in = int((chances[gated] > 0.5).sum())
+    between = int(((chances[gated] > 0.05) & (chances[gated] < 0.95)).sum())
+    text = (
+        f"{n_in} of {int(gated.sum())} inputs are rather in than out (inclusion probability above ½); of {between} the "
+        "probability lies between 0.05 and 0.95."
+    )
+    caption = (
+        f"Inclusion probabilities{'' if top == gated.sum() else f', the {top} largest'}. Colours and signs say whether "
+        "the coefficient is positive (purple, +) or negative (orange, −), where that is as good as sure."
+    )
+    alt = f"Bars of the inclusion probabilities of {top} inputs; the table of coefficients has the numbers."
+    return Section(
+        "Selection",
+        (Text(text), picture(f"{key}-inclusion", alt, caption, lambda ax: effects.inclusion(fit, ax, top=top))),
+    )
+
+
+def curves(fit: Any, key: str) -> Section:
+    """One figure for each spline."""
+    blocks: list[Any] = [
+        Text(
+            "A curve is the change of the score from its mean over the rows, a straight line included. Ticks at the "
+            "bottom are the knots, which lie where the data are."
+        )
+    ]
+    for k, curve in enumerate(fit.reader.curves):
+        term = str(curve.term)
+        caption = f"{term}: {effects.spread_words(fit, LEVEL, 'band')}, pointwise."
+        blocks.append(_curve(f"{key}-curve{k}", fit, term, caption))
+    return Section("Curves", tuple(blocks))
+
+
+def _curve(key: str, fit: Any, term: str, caption: str) -> Any:
+    return picture(key, f"The curve {term} with its band.", caption, lambda ax: effects.spline(fit, ax, term=term))
+
+
+def groups(fit: Any, key: str) -> Section:
+    """Variance components, and the effects of each factor's groups."""
+    table = fit.variance_components(LEVEL)
+    body = tuple(
+        (cell(f"{term}" if effect == "all" else f"{term}, {effect}"), *(cell(value) for value in row))
+        for (term, effect), row in zip(table.index, table.to_numpy(dtype=float), strict=True)
+    )
+    head = ("effects", *("median sd" if name == "sd" else HEADS[name] for name in table.columns))
+    which = "of the posterior" if _sampled(fit) else "of the mean-field law, which can be far off"
+    blocks: list[Any] = [
+        Text(
+            "Effects of groups have mean 0 and a spread that is inferred with them: groups with few rows are drawn "
+            "towards 0."
+        ),
+        Table(
+            f"Standard deviations of effects, and correlations, with {100 * LEVEL:g} % intervals {which}.", head, body
+        ),
+    ]
+    for k, factor in enumerate(fit.plan.factors):
+        for j, effect in enumerate(factor.effects):
+            blocks.append(_caterpillar(f"{key}-groups{k}x{j}", fit, factor, effect))
+        blocks.append(_effects_table(fit, factor))
+    return Section("Groups", tuple(blocks))
+
+
+def _caterpillar(key: str, fit: Any, factor: Any, effect: str) -> Any:
+    what = "Intercepts" if effect == INTERCEPT else f"Slopes of {effect}"
+    caption = f"{what} of the {len(factor.levels)} groups of {factor.name}, in order."
+    return picture(
+        key,
+        f"Caterpillar plot. {caption}",
+        caption,
+        lambda ax: effects.random_effects(fit, ax, factor=factor.name, effect=effect),
+    )
+
+
+def _effects_table(fit: Any, factor: Any) -> Table:
+    table = fit.random_effects(factor.name)
+    mean = table["mean"].to_numpy(dtype=float)
+    chosen = _largest(np.abs(mean), MOST_IN_TABLE)
+    labels = [":".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in table.index]
+    body = tuple((cell(labels[k]), *(cell(value) for value in table.iloc[k])) for k in chosen)
+    more = "" if len(chosen) == len(table) else f", the {len(chosen)} largest of {len(table)}"
+    head = (factor.name, *(HEADS[name] for name in table.columns))
+    return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)
+
+
+def predictions(fit: Any, found: Predicted, key: str) -> Section:
+    """Scores and probabilities of rows with known classes."""
+    n_rows, sides = len(found.scores), found.scores > 0
+    body = []
+    for truth, label in enumerate(found.classes):
+        of_class = found.positive == bool(truth)
+        wrong = int((sides[of_class] != bool(truth)).sum())
+        body.append((cell(label), cell(int(of_class.sum())), cell(wrong), cell(wrong / of_class.sum())))
+    within = int((np.abs(found.scores) < 1).sum())
+    blocks = [
+        Text(_whose(fit, n_rows)),
+        Text(
+            f"The balanced error is {found.balanced_error:.3f}: the mean of the two classes' shares of rows on the "
+            f"wrong side. {within} rows ({percent(within, n_rows)}) lie between the margins at ±1."
+        ),
+        Table("Rows on the wrong side of 0, in sample.", ("class", "rows", "wrong", "share"), tuple(body)),
+        picture(
+            f"{key}-scores",
+            f"Distributions of the scores of {found.classes[0]} and {found.classes[1]}.",
+            "Scores by class. Rows beyond the margin on their side cost nothing in the fit.",
+            lambda ax: rows.draw_predictive(found, ax),
+        ),
+        picture(
+            f"{key}-calibration",
+            f"Observed share of {found.classes[1]} against its predicted probability.",
+            "Calibration in sample: bins of equal width, joined until each has twenty rows, with 95 % intervals of the "
+            f"share. Spikes show where rows are, those of {found.classes[1]} at the top.",
+            lambda ax: rows.draw_calibration(found, ax),
+        ),
+        *verdicts.of_rows(found),
+    ]
+    return Section("Predictions in sample", tuple(blocks))
+
+
+def _whose(fit: Any, n_rows: int) -> str:
+    if fit.facts is not None and fit.facts.n_rows != n_rows:
+        return (
+            f"The report was given {n_rows} rows, and the fit had {fit.facts.n_rows}. As far as they are the same "
+            "rows, what follows is in sample: new rows are predicted worse."
+        )
+    return (
+        f"These are in-sample figures, of the {n_rows} rows that the report was given, which the fit has seen: new "
+        "rows are predicted worse. Cross-validation tells by how much."
+    )
+
+
+def ending(fit: Any, key: str) -> Section:
+    """How the fit was reached: verdicts, and the climb or the chains."""
+    blocks: list[Any] = list(verdicts.of(fit))
+    if not isinstance(fit.outcome, Sample):
+        if len(fit.bounds) > 2:
+            caption = (
+                f"The bound on the log evidence at each accepted step, as its distance from the end at "
+                f"{told(fit.elbo, 7)}. A straight climb to the top is how it should look."
+            )
+            alt = f"The bound rises over {len(fit.bounds)} accepted steps."
+            blocks.append(picture(f"{key}-bound", alt, caption, lambda ax: checks.bound(fit, ax)))
+    elif fit.outcome.coefficients.shape[1] >= 4 and fit.plan.n_shown:
+        caption = "The coefficient that mixes worst: its draws by chain. Good chains look like the same noise."
+        blocks.append(picture(f"{key}-trace", "Traces of the chains.", caption, lambda ax: checks.trace(fit, ax)))
+    return Section("How the fit ended", tuple(blocks))
+
+
+def of_fit(fit: Any, found: Predicted | None, key: str) -> Iterator[Section]:
+    """All sections about one two-class model."""
+    yield coefficients(fit, key)
+    if fit.selects:
+        yield selection(fit, key)
+    if fit.reader is not None and fit.reader.curves:
+        yield curves(fit, key)
+    if fit.plan.factors:
+        yield groups(fit, key)
+    if found is not None:
+        yield predictions(fit, found, key)
+    yield ending(fit, key)
+
+
+def worst(fit: Any, found: Predicted | None) -> list[Verdict]:
+    """Verdicts that ask for a look, for the head of the page."""
+    all_of = [*verdicts.of(fit), *(() if found is None else verdicts.of_rows(found))]
+    return [verdict for verdict in all_of if not verdict.good]
+
+
+def _sampled(fit: Any) -> bool:
+    return isinstance(fit.outcome, Sample)
+
+
+def _largest(size: Array, most: int) -> list[int]:
+    """Places of the largest, in their own order."""
+    return sorted(np.argsort(-size, kind="stable")[:most].tolist())

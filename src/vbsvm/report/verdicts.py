@@ -1,0 +1,100 @@
+"""Checks of a fit with their verdicts in plain language: good, or look at this."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from vbsvm import diagnostics
+from vbsvm.fit.gibbs import Sample
+from vbsvm.fit.variational import Ending
+from vbsvm.plots.subjects import Predicted
+from vbsvm.report.blocks import Verdict, told
+
+FEW_ROWS = 10
+FEW_GROUPS = 5
+
+
+def of(fit: Any) -> Iterator[Verdict]:
+    """How the fit ended, and what of its data asks for care."""
+    yield from _of_sample(fit) if isinstance(fit.outcome, Sample) else _of_climb(fit)
+    if fit.facts is not None:
+        for label, rows in zip(fit.classes, fit.facts.rows, strict=True):
+            if label is not None and rows < FEW_ROWS:
+                yield Verdict(False, f"The class {label!s} has {rows} rows only.")
+    for factor in fit.plan.factors:
+        if len(factor.levels) < FEW_GROUPS:
+            yield Verdict(
+                False,
+                f"{factor.name} has {len(factor.levels)} groups only: so few say little about the spread between "
+                "groups, and its prior has a say.",
+            )
+
+
+def _of_climb(fit: Any) -> Iterator[Verdict]:
+    passes, ending = fit.outcome.passes, fit.outcome.ending
+    if ending is Ending.CONVERGED:
+        yield Verdict(True, f"The bound stood still after {passes} passes over the data.")
+    elif ending is Ending.INTERRUPTED:
+        yield Verdict(False, f"The fit was interrupted after {passes} passes: the coefficients may still move.")
+    elif ending is Ending.OUT_OF_PASSES:
+        yield Verdict(
+            False,
+            f"The fit ended after {passes} passes, before the bound stood still: the coefficients may still move. "
+            "Allow more with Variational(max_iter=…).",
+        )
+    else:
+        yield Verdict(
+            False,
+            "Rounding errors outweighed every further step: the coefficients are not at the optimum. Columns are large "
+            "beside their spread, or depend on each other linearly.",
+        )
+    if fit.outcome.others:
+        ends = fit.starts()
+        told_ends = "; ".join(f"bound {told(bound, 7)}, {count} inputs in" for bound, count in ends)
+        agree = len({count for _, count in ends}) == 1 and ends[0][0] - ends[-1][0] < 0.01
+        said = f"{len(ends)} starts {'agree' if agree else 'disagree, and the highest bound was kept'}: {told_ends}."
+        yield Verdict(agree, said)
+
+
+def _of_sample(fit: Any) -> Iterator[Verdict]:
+    sample = fit.outcome
+    if sample.interrupted:
+        yield Verdict(False, f"The sampler was interrupted after {sample.sweeps} sweeps.")
+    if sample.separable:
+        yield Verdict(
+            False,
+            "Most draws separate the classes: the posterior is hardly bounded under this prior, and its means depend "
+            "on how long the chains ran. Take a prior that holds the coefficients, such as Ridge(3, 3).",
+        )
+    worst = fit.worst_mixing()
+    if worst is None:
+        table = fit.summary()
+        yield Verdict(
+            True,
+            f"The chains agree: the largest R̂ is {np.nanmax(table['rhat']):.3f} (up to {diagnostics.LARGEST_RHAT} is "
+            f"good), and every coefficient has at least {np.nanmin(table['ess_bulk']):.0f} effective draws "
+            f"({diagnostics.SMALLEST_ESS} are needed).",
+        )
+    else:
+        name, rhat, ess = worst
+        yield Verdict(
+            False,
+            f"The chains have not mixed well enough: the largest R̂ is {told(rhat, 4)} (up to "
+            f"{diagnostics.LARGEST_RHAT} is good), and {name} has {told(round(ess))} effective draws "
+            f"({diagnostics.SMALLEST_ESS} are needed). Draw more.",
+        )
+
+
+def of_rows(found: Predicted) -> Iterator[Verdict]:
+    """What the predictions of rows with known classes ask for."""
+    sides = found.scores > 0
+    if (sides == found.positive).all():
+        yield Verdict(
+            False,
+            "Every row is on its side: the columns separate the classes here, and the sizes of the coefficients are "
+            "the prior's as much as the data's.",
+        )
+    for side, label in ((False, found.classes[0]), (True, found.classes[1])):
+        if not (sides == side).any():
+            yield Verdict(False, f"No row is predicted as {label}. A rare class needs larger weights.")
