@@ -13,9 +13,9 @@ from vbsvm.experiments.claims import CLAIMS, DECISIONS, PAPERS_SECONDS, Outcome
 from vbsvm.experiments.findings import Findings, Interval
 from vbsvm.experiments.work import EXPERIMENTS, MCMC, METHODS, SVM, VB, Job, Result, Settings
 from vbsvm.plots import style
-from vbsvm.report.blocks import Caveat, Cell, Section, Table, Text, Verdict, cell
+from vbsvm.report.blocks import Caveat, Cell, Section, Table, Text, cell
+from vbsvm.report.document import document, place
 from vbsvm.report.figures import picture
-from vbsvm.report.page import document, place
 
 TITLES = {
     "simulation": "Penalty parameter inference: simulated data (Section 4.2, Figure 1)",
@@ -49,14 +49,13 @@ def write(folder: Path, results: Mapping[Job, Result], settings: Settings, skipp
             for name, p, sign in zip(data.spam()[0], one.inclusion, one.positive, strict=True)
         ),
     )
-    sections, shown = [_overview(findings, settings)], 0
+    sections = [_overview(findings, settings)]
     for experiment in EXPERIMENTS:
         found = figures.drawing(experiment, findings)
         if found is None:
             if experiment in skipped:
                 sections.append(Section(TITLES[experiment], (Caveat("Left out.", skipped[experiment]),)))
             continue
-        shown += 1
         draw, told = found
         name = figures.NAMES[experiment]
         figure = style.new_figure()
@@ -113,8 +112,8 @@ def _overview(findings: Findings, settings: Settings) -> Section:
     )
 
 
-def _claims(experiment: str, findings: Findings) -> list[Verdict | Caveat]:
-    blocks: list[Verdict | Caveat] = []
+def _claims(experiment: str, findings: Findings) -> list[Caveat]:
+    blocks: list[Caveat] = []
     for claim in CLAIMS:
         if claim.experiment != experiment:
             continue

@@ -1,15 +1,11 @@
-"""The page itself: sections into the template, and the text into a file."""
+"""The page of a fit: which sections it has, and where it goes."""
 
-import base64
-import hashlib
-import os
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from vbsvm.plots.subjects import Predicted
-from vbsvm.report import caveats, overview, sections
+from vbsvm.report import caveats, document, overview, sections
 from vbsvm.report.blocks import Section
 
 
@@ -23,29 +19,12 @@ def write(path: Any, fits: Sequence[Any], found: Sequence[Predicted] = (), title
         raise ValueError(f"report: {place} is a directory; name a file in it, such as {place / 'report.html'}.")
     if not place.parent.is_dir():
         raise ValueError(f"report: there is no directory {place.parent}; make it first.")
-    text = render(fits, found, title)
-    beside = place.with_name(f".{place.name}.{os.getpid()}.part")
-    try:
-        beside.write_text(text, encoding="utf-8", newline="\n")
-        beside.replace(place)
-    finally:
-        beside.unlink(missing_ok=True)
-    return place
+    return document.place(place, render(fits, found, title))
 
 
 def render(fits: Sequence[Any], found: Sequence[Predicted] = (), title: str | None = None) -> str:
     """The page as text."""
-    environment = _environment()
-    folder = files("vbsvm.report")
-    script = (folder / "page.js").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8")).render(
-        title=overview.title_of(fits) if title is None else str(title),
-        sections=_sections(fits, found),
-        css=(folder / "page.css").read_text(encoding="utf-8"),
-        script=script,
-        script_hash=digest,
-    )
+    return document.document(overview.title_of(fits) if title is None else str(title), _sections(fits, found))
 
 
 def _sections(fits: Sequence[Any], found: Sequence[Predicted]) -> list[Section]:
@@ -59,11 +38,3 @@ def _sections(fits: Sequence[Any], found: Sequence[Predicted]) -> list[Section]:
             parts.append(Section(f"{fit.classes[1]!s} against the rest", (), of_class))
     known = dict.fromkeys(caveat for fit in fits for caveat in caveats.of(fit))
     return [*parts, Section("Before you trust it", tuple(known))]
-
-
-def _environment() -> Any:
-    try:
-        from jinja2 import Environment, StrictUndefined
-    except ImportError as error:
-        raise ImportError("A report needs jinja2 and matplotlib: pip install 'vbsvm[report]'.") from error
-    return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

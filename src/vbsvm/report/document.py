@@ -1,0 +1,45 @@
+"""Sections into the template, and a text into a file: the part of a page that does not know what it tells."""
+
+import base64
+import hashlib
+import os
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from vbsvm.report.blocks import Section
+
+
+def document(title: str, sections: Sequence[Section]) -> str:
+    """The page as text."""
+    environment = _environment()
+    folder = files("vbsvm.report")
+    script = (folder / "page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8")).render(
+        title=title,
+        sections=sections,
+        css=(folder / "page.css").read_text(encoding="utf-8"),
+        script=script,
+        script_hash=digest,
+    )
+
+
+def place(path: Path, text: str) -> Path:
+    """Write a file, or replace it, at once or not at all."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        beside.write_text(text, encoding="utf-8", newline="\n")
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return path
+
+
+def _environment() -> Any:
+    try:
+        from jinja2 import Environment, StrictUndefined
+    except ImportError as error:
+        raise ImportError("A report needs jinja2 and matplotlib: pip install 'vbsvm[report]'.") from error
+    return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
