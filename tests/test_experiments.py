@@ -1,14 +1,19 @@
 """The paper's experiments: the exact SVM, resumable runs, and claims that can be lost."""
 
+import csv
 import json
+import subprocess
+import sys
+import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from scipy.special import expit
 from sklearn.svm import SVC
 
-from vbsvm.experiments import claims, data, default_svm, solver, work
+from vbsvm.experiments import claims, command, data, default_svm, page, solver, work
 from vbsvm.experiments.claims import CLAIMS, Outcome
 from vbsvm.experiments.findings import Findings, Interval
 from vbsvm.experiments.journal import NAME, Journal, OtherSettingsError
@@ -249,3 +254,77 @@ class TestClaims:
         found = [Interval.of(rng.normal(size=20)) for _ in range(2000)]
         assert np.mean([one.low < 0 < one.high for one in found]) == pytest.approx(0.95, abs=0.015)
         assert np.mean([abs(one.mean) < 0.25 * (one.high - one.low) for one in found]) < 0.75
+
+
+RUN = """
+from pathlib import Path
+from vbsvm.experiments import command, page
+from vbsvm.experiments.journal import Journal
+from vbsvm.experiments.work import Settings
+
+if __name__ == "__main__":
+    settings = Settings(splits=3, holdouts=2, sweeps=400)
+    journal = Journal(Path("{folder}"), settings)
+    command.run(journal, ("toenail",), settings, {jobs})
+    page.write(Path("{folder}"), journal.results, settings, {{}})
+"""
+
+
+class TestRuns:
+    @pytest.fixture(autouse=True)
+    def few_holdouts(self, monkeypatch):
+        monkeypatch.setattr(work, "PAPERS_HOLDOUTS", 2)
+
+    def test_killed_twice_a_run_ends_with_the_same_numbers(self, tmp_path):
+        folders = {}
+        for name, jobs in (("whole", 1), ("killed", 2)):
+            folders[name] = tmp_path / name
+            script = tmp_path / f"{name}.py"
+            script.write_text(RUN.format(folder=folders[name], jobs=jobs))
+            journal = folders[name] / NAME
+            for lines in (2, 5) if name == "killed" else ():
+                process = subprocess.Popen([sys.executable, script], stderr=subprocess.DEVNULL)
+                while process.poll() is None and (not journal.exists() or journal.read_text().count("\n") < lines):
+                    time.sleep(0.01)
+                assert process.poll() is None
+                process.kill()
+                process.wait()
+            subprocess.run([sys.executable, script], check=True, capture_output=True)
+        whole, killed = ((folder / "errors.csv").read_bytes() for folder in folders.values())
+        assert whole == killed
+        assert whole.count(b"\n") == 1 + 3 * 3
+
+    def test_the_command_writes_numbers_figures_and_a_page(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(Settings, "quick", lambda self: SMALL)
+        arguments = ["toenail", "--quick", "--jobs", "1", "--out", str(tmp_path)]
+        done = CliRunner().invoke(command.reproduce, arguments)
+        assert done.exit_code == 0, done.output
+        assert "Claims of the paper" in done.output
+        assert {path.name for path in tmp_path.iterdir()} == {
+            NAME,
+            "errors.csv",
+            "seconds.csv",
+            "inclusion.csv",
+            "figure2.png",
+            "index.html",
+        }
+        shown = (tmp_path / "index.html").read_text()
+        assert shown.count("<svg") == 1
+        assert "VB and MCMC with random intercepts classify better" in shown
+        with (tmp_path / "errors.csv").open() as file:
+            assert [line["method"] for line in csv.DictReader(file)] == list(METHODS)
+        before = (tmp_path / "errors.csv").read_bytes(), (tmp_path / "seconds.csv").read_bytes()
+        CliRunner().invoke(command.reproduce, arguments)
+        assert before == ((tmp_path / "errors.csv").read_bytes(), (tmp_path / "seconds.csv").read_bytes())
+        refused = CliRunner().invoke(command.reproduce, arguments[:1] + arguments[2:])
+        assert refused.exit_code == 1
+        assert "other settings" in refused.output
+
+    def test_without_its_data_cardiac_is_left_out_with_a_reason(self, tmp_path, monkeypatch):
+        monkeypatch.delenv("VBSVM_DATA", raising=False)
+        done = CliRunner().invoke(command.reproduce, ["cardiac", "--out", str(tmp_path)])
+        assert done.exit_code == 1
+        assert "VBSVM_DATA is not set" in done.output
+        text = page.write(tmp_path, {}, SMALL, {"cardiac": "There is no <file>."})
+        assert "not run" in text
+        assert "There is no &lt;file&gt;." in (tmp_path / "index.html").read_text()
