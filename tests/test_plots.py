@@ -2,13 +2,24 @@
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 
 mpl.use("Agg")
 
 from matplotlib import pyplot
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from sklearn.datasets import load_iris
 
-from vbsvm import VBSVC, LaplaceZero, plots
+from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, plots
+from vbsvm.plots import style
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    pyplot.close("all")
 
 
 @pytest.fixture(scope="module")
@@ -17,14 +28,63 @@ def clf():
     return VBSVC(LaplaceZero(0.2)).fit(X, X[:, 2] - X[:, 5] > 0)
 
 
+@pytest.fixture(scope="module")
+def data():
+    rng, n = np.random.default_rng(0), 400
+    frame = pd.DataFrame({"age": rng.uniform(20, 80, n), "dose": 100 * rng.normal(size=n), "g": rng.integers(0, 20, n)})
+    score = 2 * np.sin(frame["age"] / 8) + 0.01 * frame["dose"] + rng.normal(size=20)[frame["g"]]
+    frame["y"] = np.where(score + rng.logistic(size=n) > 0, "yes", "no")
+    return frame
+
+
+@pytest.fixture(scope="module")
+def fit(data):
+    return Model("y ~ dose + s(age) + (dose || g)", data).fit()
+
+
+@pytest.fixture(scope="module")
+def with_holes(data):
+    holes = data.copy()
+    holes.loc[::4, "dose"], holes.loc[::10, "age"] = np.nan, np.nan
+    return Model("y ~ dose + age", holes).fit()
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    return VBSVC().fit(X, names), X, names
+
+
+@pytest.fixture(scope="module")
+def drawn(data):
+    with pytest.warns(UserWarning, match="mixed"):
+        return VBSVC(inference=Gibbs(draws=50, tune=20, chains=3), random_state=0).fit(data[["age", "dose"]], data["y"])
+
+
+def segments(ax):
+    (lines,) = [one for one in ax.collections if isinstance(one, LineCollection)]
+    return np.array(lines.get_segments())
+
+
+def labels(axis):
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def points(ax):
+    """All markers of the axes, as x and y."""
+    found = [line.get_xydata() for line in ax.lines if line.get_marker() == "o"]
+    return np.concatenate(found)
+
+
 def test_bars_are_the_inclusion_probabilities_shaded_by_sign(clf):
     ax = plots.inclusion(clf)
     np.testing.assert_allclose([bar.get_height() for bar in ax.patches], clf.inclusion_probability_[0])
     positive, negative = (np.array(ax.patches[k].get_facecolor()[:3]) for k in (2, 5))
     assert positive[2] > positive[1]  # purple
     assert negative[0] > negative[2]  # orange
-    assert [label.get_text() for label in ax.get_xticklabels()] == [f"x{k}" for k in range(8)]
-    pyplot.close("all")
+    assert labels(ax.xaxis) == [f"x{k}" for k in range(8)]
+    assert {(text.get_text(), round(text.xy[0])) for text in ax.texts} >= {("+", 2), ("−", 5)}
 
 
 def test_the_top_inputs_are_drawn_into_given_axes(clf):
@@ -33,10 +93,202 @@ def test_the_top_inputs_are_drawn_into_given_axes(clf):
     heights = [bar.get_height() for bar in ax.patches]
     assert len(heights) == 3
     assert heights == sorted(heights, reverse=True)
-    pyplot.close("all")
 
 
-def test_a_model_without_gates_is_refused():
-    X = np.random.default_rng(0).normal(size=(30, 2))
+def test_a_model_without_gates_is_refused(fit):
     with pytest.raises(ValueError, match=r"fit it with LaplaceZero"):
-        plots.inclusion(VBSVC().fit(X, X[:, 0] > 0))
+        plots.inclusion(fit)
+
+
+def test_a_forest_has_means_and_intervals_for_one_standard_deviation_in_order(fit, data):
+    ax = plots.coefficients(fit, level=0.9)
+    table, sd = fit.summary(0.9).drop("(intercept)"), data["dose"].std(ddof=0)
+    assert labels(ax.yaxis) == [table["coefficient"].mul([sd, data["age"].std(ddof=0)]).idxmax(), "s(age) line"]
+    row = labels(ax.yaxis).index("dose")
+    np.testing.assert_allclose(segments(ax)[row][:, 0], table.loc["dose", ["lower", "upper"]].to_numpy(float) * sd)
+    np.testing.assert_allclose(points(ax)[row], [table.loc["dose", "coefficient"] * sd, row])
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first at the top
+    assert "90 % interval (mean field: too narrow)" in ax.get_xlabel()
+    assert "one standard deviation" in ax.get_xlabel()
+
+
+def test_a_forest_can_keep_units_order_and_the_largest_only(fit, clf):
+    ax = plots.coefficients(fit, standardized=False, ordered=False)
+    assert labels(ax.yaxis) == ["dose", "s(age) line"]
+    np.testing.assert_allclose(points(ax)[:, 0], fit.coef)
+    assert "one unit" in ax.get_xlabel()
+    assert labels(plots.coefficients(clf, top=2).yaxis) == ["x2", "x5"]
+
+
+def test_closed_gates_have_open_circles(clf):
+    ax = plots.coefficients(clf, ordered=False)
+    hollow = [line for line in ax.lines if line.get_marker() == "o" and line.get_markerfacecolor() == "white"]
+    np.testing.assert_array_equal(hollow[0].get_ydata(), np.flatnonzero(clf.inclusion_probability_[0] <= 0.5))
+
+
+def test_intervals_of_a_sampler_are_not_called_narrow(drawn):
+    assert plots.coefficients(drawn).get_xlabel().endswith("posterior mean and 95 % interval")
+
+
+def test_several_classes_need_a_name(iris):
+    clf, X, y = iris
+    for draw in (plots.coefficients, plots.bound):
+        with pytest.raises(ValueError, match=r"class_=… of \['setosa', 'versicolor', 'virginica'\]"):
+            draw(clf)
+    np.testing.assert_allclose(
+        points(plots.coefficients(clf, class_="virginica", standardized=False, ordered=False))[:, 0], clf.coef_[2]
+    )
+    with pytest.raises(ValueError, match="class_=…"):
+        plots.calibration(clf, X, y, class_="rose")
+
+
+def test_a_caterpillar_is_sorted_and_named(fit):
+    ax = plots.random_effects(fit)
+    table = fit.random_effects("g").xs("(intercept)", level="effect").sort_values("mean")
+    np.testing.assert_allclose(points(ax)[:, 0], table["mean"])
+    assert labels(ax.yaxis) == [str(label) for label in table.index]
+    np.testing.assert_allclose(np.ptp(segments(ax)[:, :, 0], axis=1), 2 * 1.959964 * table["sd"])
+    slopes = fit.random_effects("g").xs("dose", level="effect")["mean"].sort_values()
+    np.testing.assert_allclose(points(plots.random_effects(fit, effect="dose"))[:, 0], slopes)
+
+
+@pytest.mark.parametrize(("n_groups", "n_lines", "n_bands"), [(1, 1, 0), (200, 200, 0), (600, 0, 1)])
+def test_a_caterpillar_of_many_groups_grows_thin_and_then_a_band(n_groups, n_lines, n_bands):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.normal(size=1200), "g": np.arange(1200) % n_groups})
+    clf = VBSVC(group="g").fit(X, X["x"] + rng.normal(size=1200) > 0)
+    ax = plots.random_effects(clf)
+    lines = [one for one in ax.collections if isinstance(one, LineCollection)]
+    assert sum(len(one.get_segments()) for one in lines) == n_lines
+    assert len(ax.collections) - len(lines) == n_bands
+    assert (f"{n_groups} groups of g" in ax.get_ylabel()) == (n_groups > 60)
+    ax.figure.canvas.draw()
+
+
+def test_a_factor_that_is_not_there_is_named(fit, clf, data):
+    with pytest.raises(ValueError, match="has no groups"):
+        plots.random_effects(clf)
+    with pytest.raises(ValueError, match=r"factor=… of \['g'\]"):
+        plots.random_effects(fit, factor="h")
+    with pytest.raises(ValueError, match="has no effect 'age'"):
+        plots.random_effects(fit, effect="age")
+
+
+def test_a_bound_climbs_to_its_end(fit, drawn):
+    ax = plots.bound(fit)
+    known = fit.bounds[np.isfinite(fit.bounds)]
+    below = known[-1] - known
+    np.testing.assert_allclose(points(ax)[:, 1], below[below > 0])
+    assert ax.get_ylim()[0] > ax.get_ylim()[1]
+    with pytest.raises(ValueError, match="a sampler has no bound"):
+        plots.bound(drawn)
+
+
+def test_a_trace_has_a_line_for_each_chain_on_the_scale_of_the_column(drawn, fit):
+    ax = plots.trace(drawn, term="dose")
+    assert len(ax.lines) == 3
+    assert np.mean([line.get_ydata() for line in ax.lines]) == pytest.approx(drawn.coef_[0, 1])
+    assert plots.trace(drawn).get_ylabel() in ("age", "dose")
+    with pytest.raises(ValueError, match="no chains after variational"):
+        plots.trace(fit)
+
+
+def test_a_curve_is_what_the_score_changes_by(fit, data):
+    ax = plots.spline(fit, level=0.5)
+    (curve,) = [line for line in ax.lines if len(line.get_xdata()) > 100]
+    x, y = curve.get_data()
+    assert (x[0], x[-1]) == (data["age"].min(), data["age"].max())
+    score = fit.decision_function(pd.DataFrame({"age": x, "dose": 0.0, "g": -1}))
+    np.testing.assert_allclose(y - y[0], score - score[0], atol=1e-9)
+    (band,) = ax.collections
+    inside = band.get_paths()[0].vertices
+    assert inside[:, 1].min() < y.min()
+    assert y.max() < inside[:, 1].max()
+    assert "50 % band" in ax.get_xlabel()
+
+
+def test_a_curve_whose_line_is_a_fixed_effect_has_that_line(data):
+    fit = Model("y ~ age + s(age) + s(weight)", data.assign(weight=data["dose"])).fit()
+    (curve,) = [line for line in plots.spline(fit, term="s(age)").lines if len(line.get_xdata()) > 100]
+    x, y = curve.get_data()
+    score = fit.decision_function(pd.DataFrame({"age": x, "weight": 0.0}))
+    np.testing.assert_allclose(y - y[0], score - score[0], atol=1e-9)
+    with pytest.raises(ValueError, match=r"term=… of \['s\(age\)', 's\(weight\)'\]"):
+        plots.spline(fit)
+
+
+def test_patterns_of_missing_values_are_squares_with_counts(with_holes):
+    ax = plots.missing(with_holes)
+    squares = next(line for line in ax.lines if line.get_marker() == "s").get_xydata()
+    rows, columns = np.nonzero(with_holes.gaps.patterns)
+    np.testing.assert_array_equal(squares, np.column_stack([columns, rows]))
+    assert labels(ax.xaxis) == ["dose (100)", "age (40)"]
+    assert [text.get_text().split()[0] for text in ax.texts] == [str(n) for n in with_holes.gaps.counts]
+    assert "commonest of 4" in plots.missing(with_holes, top=2).get_ylabel()
+
+
+def test_nothing_missing_is_said(fit):
+    with pytest.raises(ValueError, match="nothing was missing"):
+        plots.missing(fit)
+
+
+def test_calibration_is_the_share_in_bins_of_enough_rows(fit, data):
+    ax = plots.calibration(fit, data)
+    found, chances, truth = points(ax), fit.predict_proba(data)[:, 1], data["y"] == "yes"
+    assert 3 <= len(found) <= 10
+    assert np.all(np.diff(found[:, 0]) > 0)
+    first = next(below for k in range(1, 10) if (below := chances * 10 < k).sum() >= 20)
+    np.testing.assert_allclose(found[0], [chances[first].mean(), truth[first].mean()])
+    assert ax.get_xlabel() == "predicted probability of yes"
+
+
+def test_calibration_of_a_wrong_model_leaves_the_diagonal(fit, data):
+    swapped = data.assign(y=np.where(data["y"] == "yes", "no", "yes"))
+    right, wrong = (np.abs(np.subtract(*points(plots.calibration(fit, one)).T)).mean() for one in (data, swapped))
+    assert wrong > 3 * right
+
+
+def test_scores_by_class_are_shares_with_margins(fit, data):
+    ax = plots.predictive(fit, data)
+    outlines = [patch for patch in ax.patches if patch.get_label() and patch.get_label()[0] != "_"]
+    assert [patch.get_label() for patch in outlines] == [
+        f"{name} ({(data['y'] == name).sum()} rows)" for name in ("no", "yes")
+    ]
+    for patch, name in zip(outlines, ("no", "yes"), strict=True):
+        values, edges, _ = patch.get_data()
+        assert values.sum() == pytest.approx(1.0)
+        scores = np.clip(fit.decision_function(data), edges[0], edges[-1])[data["y"] == name]
+        np.testing.assert_allclose(values, np.histogram(scores, edges)[0] / len(scores))
+    assert sorted(line.get_xdata()[0] for line in ax.lines) == [-1.0, 0.0, 1.0]
+
+
+def test_rows_without_known_classes_are_refused(clf, fit, data, iris):
+    X = np.random.default_rng(0).normal(size=(10, 8))
+    with pytest.raises(ValueError, match="y is needed"):
+        plots.predictive(clf, X)
+    with pytest.raises(ValueError, match="rows of both classes"):
+        plots.predictive(clf, X, np.ones(10, dtype=bool))
+    with pytest.raises(ValueError, match="was not a class in fit"):
+        plots.predictive(clf, X, ["a"] * 10)
+    with pytest.raises(ValueError, match="no column 'y'"):
+        plots.calibration(fit, data.drop(columns="y"))
+    with pytest.raises(TypeError, match="pass a fitted VBSVC"):
+        plots.coefficients(VBSVC())
+
+
+def test_names_are_not_cut_and_dollars_are_not_mathematics(data):
+    long = "a name of which no letter may be lost, " * 3 + "$\\alpha_1$ and $5"
+    frame = data.rename(columns={"dose": long})
+    ax = plots.coefficients(VBSVC().fit(frame[["age", long]], frame["y"]))
+    ax.figure.canvas.draw()
+    shown = next(label for label in ax.get_yticklabels() if "letter" in label.get_text())
+    assert shown.get_text().replace("\n", " ").replace("\\$", "$") == long
+    assert ax.figure.bbox.contains(*shown.get_window_extent().min)
+
+
+def test_an_empty_figure_gets_the_size_that_is_needed(clf):
+    small, large = Figure(layout="constrained"), Figure(layout="constrained")
+    assert plots.coefficients(clf, small, top=1).figure is small
+    plots.coefficients(clf, large)
+    assert large.get_figheight() > small.get_figheight() > 0.8
+    assert style.svg_of(small) == style.svg_of(small)

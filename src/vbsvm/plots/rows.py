@@ -12,7 +12,7 @@ from vbsvm.plots.subjects import Predicted, one_fit, predicted
 
 SPIKES = 50
 SPIKE_HEIGHT = 0.12
-BARS = 40
+MOST_BARS = 40
 FEWEST = 20
 # Scores beyond so many times the upper quartile of their size are counted in the outermost bars.
 REACH = 4.0
@@ -151,7 +151,8 @@ def draw_predictive(found: Predicted, ax: Any) -> Any:
     ax = style.axes(ax, 3.2)
     reach = max(REACH * float(np.quantile(np.abs(found.scores), 0.75)), 1.25)
     low, high = max(float(found.scores.min()), -reach), min(float(found.scores.max()), reach)
-    edges = np.linspace(min(low, -1.25), max(high, 1.25), BARS + 1)
+    n_bars = int(np.clip(2.5 * np.cbrt(len(found.scores)), 10, MOST_BARS))
+    edges = np.linspace(min(low, -1.25), max(high, 1.25), n_bars + 1)
     inside = np.clip(found.scores, edges[0], edges[-1])
     looks = ((False, style.GREEN, "--", "\\\\\\\\"), (True, style.VERMILION, "-", ""))
     for truth, colour, line, hatch in looks:

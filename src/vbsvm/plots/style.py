@@ -59,7 +59,7 @@ def wrapped(names: Sequence[Any], width: int = 36) -> tuple[list[str], float, fl
     lines = [textwrap.wrap(str(name), width) or [""] for name in names]
     n_lines = max((len(one) for one in lines), default=1)
     longest = max((len(line) for one in lines for line in one), default=0)
-    return ["\n".join(map(plain, one)) for one in lines], 0.06 + 0.14 * n_lines, 0.07 * longest
+    return ["\n".join(map(plain, one)) for one in lines], 0.1 + 0.14 * n_lines, 0.07 * longest
 
 
 def new_figure() -> Any:

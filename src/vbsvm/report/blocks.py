@@ -18,23 +18,37 @@ def cell(value: Any) -> Cell:
     """A number as people read it, or text."""
     if isinstance(value, str):
         return Cell(value)
-    number = float(value)
-    return Cell(told(number), None if math.isnan(number) else number)
+    return Cell(told(value), None if math.isnan(value) else float(value))
 
 
 def told(value: float, digits: int = 3) -> str:
-    """A number with a few digits, whole numbers in full."""
+    """A number with a few digits, counts in full."""
+    if isinstance(value, int):
+        return str(value).replace("-", "−")
     if math.isnan(value):
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    text = f"{value:.0f}" if float(value).is_integer() and abs(value) < 1e9 else f"{value:.{digits}g}"
-    return text.replace("-", "−")
+    text = f"{value:.1e}" if value != 0 and not 1e-4 <= abs(value) < 1e6 else f"{value:#.{digits}g}".removesuffix(".")
+    return ("0" if value == 0 else text).replace("-", "−")
+
+
+def chance(value: float) -> Cell:
+    """A probability; one that is as good as 0 or 1 is said to be near it."""
+    if math.isnan(value):
+        return Cell("–")
+    text = "< 0.001" if value < 0.001 else "> 0.999" if value > 0.999 else f"{value:.3f}"
+    return Cell(text, float(value))
+
+
+def share(part: float, whole: float) -> Cell:
+    """A share in per cent."""
+    return Cell(percent(part, whole), part / whole)
 
 
 def percent(part: float, whole: float) -> str:
-    """A share in per cent."""
-    return "–" if whole == 0 else f"{100 * part / whole:.1f} %"
+    """A share in per cent, as text."""
+    return f"{100 * part / whole:.1f} %"
 
 
 def names(items: list[str], most: int = 8) -> str:
@@ -73,6 +87,11 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     folded: bool = False
     kind: str = "table"
+
+    @property
+    def sortable(self) -> bool:
+        """Whether there is something to sort."""
+        return len(self.rows) > 3 and bool(self.head)
 
     def numeric(self, column: int) -> bool:
         """Whether a column holds numbers."""

@@ -5,10 +5,7 @@ from typing import Any
 
 from vbsvm.fit.gibbs import Sample
 from vbsvm.mechanism import NotAtRandom, Shift
-from vbsvm.report.blocks import Caveat, names
-
-# Above this share of missing values the coefficient of a column says more about the model than about the column.
-MUCH = 0.3
+from vbsvm.report.blocks import Caveat
 
 
 def of(fit: Any) -> Iterator[Caveat]:
@@ -62,7 +59,7 @@ def _selection(fit: Any) -> Caveat:
 
 
 def _missing(fit: Any) -> Iterator[Caveat]:
-    gaps, law = fit.gaps, fit.spec.inputs
+    law = fit.spec.inputs
     if law is not None:
         if law.settings.labels:
             yield Caveat(
@@ -94,11 +91,6 @@ def _missing(fit: Any) -> Iterator[Caveat]:
             yield _at_random()
     else:
         yield _at_random()
-    much = [
-        name for name, count in zip(gaps.names, gaps.counts @ gaps.patterns, strict=True) if count > MUCH * gaps.total
-    ]
-    if much:
-        yield Caveat("Much is missing", f"More than {100 * MUCH:.0f} % are missing of {names(much)}.")
 
 
 def _at_random() -> Caveat:

@@ -11,7 +11,7 @@ from vbsvm.plots import rows
 from vbsvm.plots.subjects import Predicted
 from vbsvm.priors import Covariance, InverseWishart, LaplaceZero, Normal, Ridge
 from vbsvm.report import sections
-from vbsvm.report.blocks import Code, Section, Table, Text, Verdict, cell, percent, told
+from vbsvm.report.blocks import Code, Section, Table, Text, Verdict, cell, percent, share, told
 from vbsvm.report.figures import picture
 
 _IN_WORDS = {
@@ -36,7 +36,7 @@ def title_of(fits: Sequence[Any]) -> str:
 def glance(fits: Sequence[Any], found: Sequence[Predicted]) -> Section:
     """The whole in a few lines."""
     pairs = list(zip(fits, found or [None] * len(fits), strict=True))
-    notes = [verdict for fit, rows_of in pairs for verdict in sections.worst(fit, rows_of)]
+    notes = [verdict for fit, rows_of in pairs for verdict in sections.all_verdicts(fit, rows_of)]
     fit = fits[0]
     lines = [("model", _columns(fit)), ("inference", _inference(fits))]
     if fit.facts is not None:
@@ -46,8 +46,10 @@ def glance(fits: Sequence[Any], found: Sequence[Predicted]) -> Section:
     if found:
         lines.append(("balanced error", f"{balanced_error(found):.3f} in sample"))
     body = tuple((cell(name), cell(text)) for name, text in lines)
-    checks = dict.fromkeys(notes) or {Verdict(True, "All checks passed."): None}
-    return Section("At a glance", (Table("", (), body), *checks))
+    if len(fits) > 1:
+        bad = [verdict for verdict in notes if not verdict.good]
+        notes = bad or [Verdict(True, f"All {len(fits)} fits passed their checks.")]
+    return Section("At a glance", (Table("", (), body), *dict.fromkeys(notes)))
 
 
 def balanced_error(found: Sequence[Predicted]) -> float:
@@ -90,8 +92,8 @@ def model(fits: Sequence[Any]) -> Section:
         (cell(block.name), cell(block.size), cell(block.prior.written()), cell(_IN_WORDS.get(type(block.prior), "–")))
         for block in fit.spec.blocks
     )
-    speak = "Priors speak of the columns as they are scaled in the fit."
-    blocks.append(Table(f"Priors. {speak}", ("block", "coefficients", "prior", "in words"), body))
+    caption = "Priors; they speak of the columns as they are scaled in the fit."
+    blocks.append(Table(caption, ("block", "coefficients", "prior", "in words"), body))
     return Section("The model", tuple(blocks))
 
 
@@ -113,7 +115,7 @@ def data(fits: Sequence[Any]) -> Section:
             (
                 cell(factor.name),
                 cell(len(factor.levels)),
-                *(cell(float(value)) for value in (sizes.min(), np.median(sizes), sizes.max())),
+                *(cell(value) for value in (int(sizes.min()), float(np.median(sizes)), int(sizes.max()))),
             )
             for factor, sizes in zip(fit.plan.factors, fit.facts.group_sizes, strict=True)
         )
@@ -131,7 +133,7 @@ def _classes(fits: Sequence[Any]) -> Table:
     weighted = pairs[0][2] is not None
     total = sum(n_rows for _, n_rows, _ in pairs)
     body = tuple(
-        (cell(str(label)), cell(n_rows), cell(percent(n_rows, total)), *([cell(weight)] if weighted else []))
+        (cell(str(label)), cell(n_rows), share(n_rows, total), *([cell(weight)] if weighted else []))
         for label, n_rows, weight in pairs
     )
     return Table("Rows by class.", ("class", "rows", "share", *(["sum of weights"] if weighted else [])), body)
@@ -141,7 +143,7 @@ def _missing(fit: Any) -> Section:
     gaps = fit.gaps
     by_column = gaps.counts @ gaps.patterns
     body = tuple(
-        (cell(name), cell(int(count)), cell(percent(count, gaps.total)))
+        (cell(name), cell(int(count)), share(int(count), gaps.total))
         for name, count in zip(gaps.names, by_column, strict=True)
     )
     blocks = (

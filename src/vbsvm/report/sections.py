@@ -11,7 +11,7 @@ from vbsvm.fit.gibbs import Sample
 from vbsvm.plots import checks, effects, rows
 from vbsvm.plots.subjects import Predicted
 from vbsvm.report import verdicts
-from vbsvm.report.blocks import Section, Table, Text, Verdict, cell, percent, told
+from vbsvm.report.blocks import Cell, Section, Table, Text, Verdict, cell, chance, percent, share, told
 from vbsvm.report.figures import picture
 
 LEVEL = 0.95
@@ -40,8 +40,8 @@ def coefficients(fit: Any, key: str) -> Section:
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), np.where(np.isfinite(scale), scale, 0.0)])
     scaled = table["coefficient"].to_numpy(dtype=float) * unit
     chosen = _largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MOST_IN_TABLE)
-    body = [(cell(str(table.index[k])), cell(scaled[k]), *(cell(value) for value in table.iloc[k])) for k in chosen]
-    head = ("term", "mean per sd", *(HEADS[name] for name in table.columns))
+    body = [(cell(str(table.index[k])), *_cells(table.iloc[k]), cell(float(scaled[k]))) for k in chosen]
+    head = ("term", *(HEADS[name] for name in table.columns), "mean per sd")
     which = f"{100 * LEVEL:g} % intervals " + ("of the posterior" if _sampled(fit) else "of the mean-field law")
     blocks: list[Any] = [
         Text(
@@ -50,7 +50,8 @@ def coefficients(fit: Any, key: str) -> Section:
         )
     ]
     if n_terms:
-        top = min(n_terms, MOST_IN_FIGURE)
+        n_in = max(int((fit.inclusion_probability > 0.5).sum()), 1)
+        top = min(n_in, MOST_IN_FIGURE)
         shown = "all" if top == n_terms else f"the {top} largest of {n_terms}"
         alt = (
             f"Forest plot of {shown} coefficients for one standard deviation of each column; the table has the numbers."
@@ -58,8 +59,6 @@ def coefficients(fit: Any, key: str) -> Section:
         caption = (
             f"Coefficients for one standard deviation of their columns ({shown}): {effects.spread_words(fit, LEVEL)}."
         )
-        if fit.selects:
-            caption += " Open circles are rather out than in."
         blocks.append(picture(f"{key}-forest", alt, caption, lambda ax: effects.coefficients(fit, ax, top=top)))
     caption = f"Coefficients, {which}." + (
         f" The {len(chosen)} largest of {len(table)}." if len(chosen) < len(table) else ""
@@ -101,6 +100,8 @@ def curves(fit: Any, key: str) -> Section:
         term = str(curve.term)
         caption = f"{term}: {effects.spread_words(fit, LEVEL, 'band')}, pointwise."
         blocks.append(_curve(f"{key}-curve{k}", fit, term, caption))
+    if not fit.plan.factors:
+        blocks.append(_components(fit))
     return Section("Curves", tuple(blocks))
 
 
@@ -110,27 +111,32 @@ def _curve(key: str, fit: Any, term: str, caption: str) -> Any:
 
 def groups(fit: Any, key: str) -> Section:
     """Variance components, and the effects of each factor's groups."""
-    table = fit.variance_components(LEVEL)
-    body = tuple(
-        (cell(f"{term}" if effect == "all" else f"{term}, {effect}"), *(cell(value) for value in row))
-        for (term, effect), row in zip(table.index, table.to_numpy(dtype=float), strict=True)
-    )
-    head = ("effects", *("median sd" if name == "sd" else HEADS[name] for name in table.columns))
-    which = "of the posterior" if _sampled(fit) else "of the mean-field law, which can be far off"
     blocks: list[Any] = [
         Text(
             "Effects of groups have mean 0 and a spread that is inferred with them: groups with few rows are drawn "
             "towards 0."
         ),
-        Table(
-            f"Standard deviations of effects, and correlations, with {100 * LEVEL:g} % intervals {which}.", head, body
-        ),
+        _components(fit),
     ]
     for k, factor in enumerate(fit.plan.factors):
         for j, effect in enumerate(factor.effects):
             blocks.append(_caterpillar(f"{key}-groups{k}x{j}", fit, factor, effect))
         blocks.append(_effects_table(fit, factor))
     return Section("Groups", tuple(blocks))
+
+
+def _components(fit: Any) -> Table:
+    """Standard deviations of effects and curves, and correlations."""
+    table = fit.variance_components(LEVEL)
+    body = tuple(
+        (cell(f"{term}" if effect == "all" else f"{term}, {effect}"), *(cell(float(value)) for value in row))
+        for (term, effect), row in zip(table.index, table.to_numpy(dtype=float), strict=True)
+    )
+    head = ("effects", *("median sd" if name == "sd" else HEADS[name] for name in table.columns))
+    which = "of the posterior" if _sampled(fit) else "of the mean-field law, which can be far off"
+    return Table(
+        f"Standard deviations of effects, and correlations, with {100 * LEVEL:g} % intervals {which}.", head, body
+    )
 
 
 def _caterpillar(key: str, fit: Any, factor: Any, effect: str) -> Any:
@@ -149,7 +155,7 @@ def _effects_table(fit: Any, factor: Any) -> Table:
     mean = table["mean"].to_numpy(dtype=float)
     chosen = _largest(np.abs(mean), MOST_IN_TABLE)
     labels = [":".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in table.index]
-    body = tuple((cell(labels[k]), *(cell(value) for value in table.iloc[k])) for k in chosen)
+    body = tuple((cell(labels[k]), *(cell(float(value)) for value in table.iloc[k])) for k in chosen)
     more = "" if len(chosen) == len(table) else f", the {len(chosen)} largest of {len(table)}"
     head = (factor.name, *(HEADS[name] for name in table.columns))
     return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)
@@ -162,7 +168,7 @@ def predictions(fit: Any, found: Predicted, key: str) -> Section:
     for truth, label in enumerate(found.classes):
         of_class = found.positive == bool(truth)
         wrong = int((sides[of_class] != bool(truth)).sum())
-        body.append((cell(label), cell(int(of_class.sum())), cell(wrong), cell(wrong / of_class.sum())))
+        body.append((cell(label), cell(int(of_class.sum())), cell(wrong), share(wrong, int(of_class.sum()))))
     within = int((np.abs(found.scores) < 1).sum())
     blocks = [
         Text(_whose(fit, n_rows)),
@@ -232,14 +238,25 @@ def of_fit(fit: Any, found: Predicted | None, key: str) -> Iterator[Section]:
     yield ending(fit, key)
 
 
-def worst(fit: Any, found: Predicted | None) -> list[Verdict]:
-    """Verdicts that ask for a look, for the head of the page."""
-    all_of = [*verdicts.of(fit), *(() if found is None else verdicts.of_rows(found))]
-    return [verdict for verdict in all_of if not verdict.good]
+def all_verdicts(fit: Any, found: Predicted | None) -> list[Verdict]:
+    """All verdicts, for the head of the page."""
+    return [*verdicts.of(fit), *(() if found is None else verdicts.of_rows(found))]
 
 
 def _sampled(fit: Any) -> bool:
     return isinstance(fit.outcome, Sample)
+
+
+def _cells(row: Any) -> Iterator[Cell]:
+    """A row of a table of coefficients."""
+    for name, value in row.items():
+        if name in ("p_positive", "inclusion"):
+            yield chance(float(value))
+        elif name == "rhat":
+            yield Cell("–") if np.isnan(value) else Cell(f"{value:.3f}", float(value))
+        else:
+            whole = name in ("ess_bulk", "ess_tail") and np.isfinite(value)
+            yield cell(round(value) if whole else float(value))
 
 
 def _largest(size: Array, most: int) -> list[int]:

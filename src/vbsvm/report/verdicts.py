@@ -9,10 +9,12 @@ from vbsvm import diagnostics
 from vbsvm.fit.gibbs import Sample
 from vbsvm.fit.variational import Ending
 from vbsvm.plots.subjects import Predicted
-from vbsvm.report.blocks import Verdict, told
+from vbsvm.report.blocks import Verdict, names, told
 
 FEW_ROWS = 10
 FEW_GROUPS = 5
+# Above this share of missing values the coefficient of a column says more about the model than about the column.
+MUCH = 0.3
 
 
 def of(fit: Any) -> Iterator[Verdict]:
@@ -22,6 +24,12 @@ def of(fit: Any) -> Iterator[Verdict]:
         for label, rows in zip(fit.classes, fit.facts.rows, strict=True):
             if label is not None and rows < FEW_ROWS:
                 yield Verdict(False, f"The class {label!s} has {rows} rows only.")
+    if fit.gaps is not None:
+        missing = zip(fit.gaps.names, fit.gaps.counts @ fit.gaps.patterns, strict=True)
+        much = [name for name, count in missing if count > MUCH * fit.gaps.total]
+        if much:
+            said = f"More than {100 * MUCH:.0f} % of the values are missing of {names(much)}."
+            yield Verdict(False, f"{said} Do not read their coefficients without a sensitivity analysis.")
     for factor in fit.plan.factors:
         if len(factor.levels) < FEW_GROUPS:
             yield Verdict(

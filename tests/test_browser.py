@@ -1,0 +1,106 @@
+"""Reports in a real browser."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import browser
+from vbsvm import VBSVC, LaplaceZero, Model
+
+HOSTILE = "<script>window.hacked=1</script>"
+IMAGE = '"><img src=x onerror="window.hacked=2">'
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with browser.open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("reports"), np.random.default_rng(0)
+    data = pd.DataFrame(rng.normal(size=(240, 5)), columns=["age", "dose", "much too long a name " * 5, HOSTILE, IMAGE])
+    data["g"] = [f"</title>{k}" for k in rng.integers(0, 12, 240)]
+    data["y"] = np.where(data["age"] - data["dose"] + rng.logistic(size=240) > 0, HOSTILE, "no")
+    data.loc[::6, "dose"] = np.nan
+    fit = Model("y ~ . + s(age) + (1 | g)", data.drop(columns=IMAGE)).fit()
+    X = data.drop(columns=["y", "g"]).fillna(0.0)
+    clf = VBSVC(LaplaceZero(0.2)).fit(X, data["y"])
+    return {
+        "model": fit.report(folder / "model.html", data, title=f"A {HOSTILE} title"),
+        "estimator": clf.report(folder / "estimator.html", X, data["y"]),
+    }
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [browser.PHONE, browser.DESKTOP])
+@pytest.mark.parametrize("name", ["model", "estimator"])
+def test_a_report_is_quiet_and_fits_its_window(driver, paths, name, width, scheme):
+    with driver.page(paths[name], width=width, scheme=scheme) as page:
+        assert page.complaints == []
+        assert page.network == []
+        assert not page.scrolls_sideways()
+        assert page.raw.locator("svg").count() >= 4
+        assert [level for level, _ in page.headings()].count(1) == 1
+
+
+def test_names_from_the_data_do_nothing(driver, paths):
+    for path in paths.values():
+        with driver.page(path) as page:
+            assert page.raw.evaluate("window.hacked") is None
+            assert page.raw.locator("img").count() == 0
+            assert page.raw.locator("script").count() == 1
+            assert HOSTILE in page.raw.inner_text("body")
+            assert any(HOSTILE in text for text in page.raw.locator("svg text").all_text_contents())
+
+
+def test_a_page_that_misbehaves_is_noticed(driver, tmp_path):
+    bad = tmp_path / "bad.html"
+    bad.write_text("<body><div style='width:3000px'>x</div><script>console.error('no'); boom()</script>")
+    with driver.page(bad) as page:
+        assert page.scrolls_sideways()
+        assert "no" in page.complaints
+        assert any("boom" in one for one in page.complaints)
+
+
+def test_tables_sort_by_number_and_back_from_mouse_and_keyboard(driver, paths):
+    with driver.page(paths["estimator"]) as page:
+        selector = "table.sortable"
+        table = page.raw.locator(selector)
+        head = table.locator("thead th").nth(1)
+        head.locator("button").click()
+        assert head.get_attribute("aria-sort") == "ascending"
+        script = "rows => rows.map(row => Number(row.cells[1].dataset.value))"
+        values = page.raw.eval_on_selector_all(f"{selector} tbody tr", script)
+        assert values == sorted(values)
+        assert len(values) == 6
+        head.locator("button").focus()
+        page.raw.keyboard.press("Enter")
+        assert head.get_attribute("aria-sort") == "descending"
+        values = page.raw.eval_on_selector_all(f"{selector} tbody tr", script)
+        assert values == sorted(values, reverse=True)
+        table.locator("thead th").nth(0).locator("button").click()
+        names = page.column(selector, 0)
+        assert names.index("age") < names.index("dose")
+        assert head.get_attribute("aria-sort") == "none"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_in_both_schemes(driver, paths, scheme):
+    with driver.page(paths["model"], scheme=scheme) as page:
+        for selector in ("p", "figcaption", ".caption", "a", "svg"):
+            assert page.contrast(selector) > 4.5, selector
+        ink = page.raw.evaluate("getComputedStyle(document.querySelector('svg text')).fill")
+        assert ink == page.raw.evaluate("getComputedStyle(document.body).color")
+        blue = page.raw.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--blue')")
+        assert re.fullmatch(r"#\w{6}", blue.strip())
+
+
+def test_wide_tables_scroll_in_their_own_box(driver, paths):
+    with driver.page(paths["estimator"], width=browser.PHONE) as page:
+        script = "all => all.filter(one => one.scrollWidth > one.clientWidth).length"
+        assert page.raw.eval_on_selector_all(".box", script) >= 1
+        assert page.raw.eval_on_selector_all(".box", "all => all.every(one => one.tabIndex === 0)")

@@ -1,0 +1,289 @@
+"""The report as a text: what it says, that it says it safely, and the same each time."""
+
+import itertools
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+
+from vbsvm import VBSVC, GaussianImputation, Gibbs, Joint, LaplaceZero, Model, NotAtRandom, Variational
+
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Outline(HTMLParser):
+    """Headings, ids, attributes and texts of a page; unbalanced tags are an error."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.headings, self.ids, self.tags, self.text = [], [], [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and re.fullmatch(r"h\d", self.open[-1]):
+            self.headings.append((int(self.open[-1][1]), data))
+        if "style" not in self.open and "script" not in self.open:
+            self.text.append(data)
+
+    @property
+    def words(self):
+        return " ".join(" ".join(self.text).split())
+
+    def named(self, tag):
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+def outline(path):
+    page = Outline(path.read_text(encoding="utf-8"))
+    assert page.headings[0][0] == 1
+    levels = [level for level, _ in page.headings]
+    assert levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+    assert len(set(page.ids)) == len(page.ids)
+    for svg in page.named("svg"):
+        assert svg["role"] == "img"
+        assert svg["aria-labelledby"] in page.ids
+    targets = [attrs["href"][1:] for tag in ("a", "use") for attrs in page.named(tag)]
+    targets += re.findall(r"url\(#([^)]+)\)", path.read_text(encoding="utf-8"))
+    assert set(targets) <= set(page.ids)
+    assert all("scope" in th for th in page.named("th"))
+    assert page.named("html") == [{"lang": "en"}]
+    assert not re.findall(r"(?:src|href)=\"(?!#|data:)", path.read_text(encoding="utf-8"))
+    return page
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng, n = np.random.default_rng(0), 300
+    frame = pd.DataFrame(rng.normal(size=(n, 3)), columns=["age", "dose", "sugar"])
+    frame["arm"] = rng.choice(["drug", "placebo"], n).astype(object)
+    frame["g"] = rng.integers(0, 15, n)
+    signal = np.sin(2 * frame["age"]) + frame["sugar"] - (frame["arm"] == "drug") + rng.logistic(size=n)
+    frame["y"] = np.where(signal > 0, "event", "none")
+    return frame
+
+
+@pytest.fixture(scope="module")
+def with_holes(data):
+    holes, rng = data.copy(), np.random.default_rng(1)
+    holes.loc[rng.random(len(data)) < 0.4, "sugar"] = np.nan
+    holes.loc[rng.random(len(data)) < 0.1, "arm"] = None
+    return holes
+
+
+@pytest.fixture(scope="module")
+def full(with_holes):
+    return Model("y ~ s(age) + sugar + arm + (1 | g)", with_holes, positive="event").fit()
+
+
+def titles(page):
+    return [text for level, text in page.headings if level == 2]
+
+
+def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_holes, tmp_path):
+    page = outline(full.report(tmp_path / "r.html", with_holes))
+    assert titles(page) == [
+        "At a glance",
+        "The model",
+        "The data",
+        "Coefficients",
+        "Curves",
+        "Groups",
+        "Predictions in sample",
+        "How the fit ended",
+        "Before you trust it",
+    ]
+    n_event = (with_holes["y"] == "event").sum()
+    n_sugar, n_rows = with_holes["sugar"].isna().sum(), with_holes[["sugar", "arm"]].isna().any(axis=1).sum()
+    for said in (
+        "y ~ s(age) + sugar + arm + (1 | g)",
+        "A positive score speaks for event, a negative one for none.",
+        f"The bound stood still after {full.outcome.passes} passes",
+        f"event {n_event} {100 * n_event / 300:.1f} %",
+        f"sugar {n_sugar} {100 * n_sugar / 300:.1f} %",
+        f"{n_rows} of 300",
+        "More than 30 % of the values are missing of “sugar”",
+        "new rows are predicted worse",
+        "about half of the posterior's",
+        "Columns with many holes are overrated",
+        "not calibrated",
+    ):
+        assert said in page.words, said
+    assert len(page.named("svg")) == 7
+
+
+def test_the_balanced_error_is_that_of_the_predictions(full, with_holes, tmp_path):
+    page = outline(full.report(tmp_path / "r.html", with_holes))
+    wrong = full.predict(with_holes) != with_holes["y"]
+    expected = np.mean([wrong[with_holes["y"] == label].mean() for label in ("event", "none")])
+    assert f"The balanced error is {expected:.3f}" in page.words
+
+
+def test_every_coefficient_stands_in_the_table_with_its_number(full, tmp_path):
+    text = full.report(tmp_path / "r.html").read_text(encoding="utf-8")
+    for name, row in full.summary().iterrows():
+        assert re.search(rf"<th scope=\"row\">{re.escape(name)}</th>.*?data-value=\"{row['coefficient']}\"", text, re.S)
+
+
+def test_without_data_there_are_no_predictions(full, tmp_path):
+    page = outline(full.report(tmp_path / "r.html"))
+    assert "Predictions in sample" not in titles(page)
+    assert "balanced error" not in page.words
+
+
+def test_a_fit_that_knows_little_of_its_data_is_reported_all_the_same(full, tmp_path):
+    page = outline(replace(full, facts=None, gaps=None, population=None).report(tmp_path / "r.html"))
+    assert "keeps no counts" in page.words
+    assert "Missing values" not in page.words
+
+
+def test_other_rows_than_those_of_the_fit_are_not_passed_off_as_them(full, with_holes, tmp_path):
+    page = outline(full.report(tmp_path / "r.html", with_holes[:200]))
+    assert "was given 200 rows, and the fit had 300" in page.words
+
+
+def test_the_same_fit_gives_the_same_bytes(full, with_holes, tmp_path):
+    one, two = (full.report(tmp_path / name, with_holes).read_bytes() for name in ("a.html", "b.html"))
+    assert one == two
+
+
+def test_caveats_are_said_only_where_they_apply(data, tmp_path):
+    X, y = data[["age", "dose", "sugar"]], data["y"]
+    page = outline(VBSVC().fit(X, y).report(tmp_path / "r.html"))
+    for absent in ("holes", "Selection", "groups", "at random", "Gibbs sweeps"):
+        assert absent not in page.words, absent
+    assert "The penalty α of the inputs was inferred" in page.words
+
+
+def test_a_sampler_shows_chains_and_no_bound(data, tmp_path):
+    X, y = data[["age", "sugar"]], data["y"]
+    with pytest.warns(UserWarning, match="mixed"):
+        clf = VBSVC(inference=Gibbs(draws=60, tune=20, chains=2), random_state=0).fit(X, y)
+    page = outline(clf.report(tmp_path / "r.html", X, y))
+    assert "2 chains of 60 draws" in page.words
+    assert "Look at this: The chains have not mixed well enough" in page.words
+    assert "R̂" in page.words
+    assert "mean field" not in page.words
+    assert "Spreads are too small" not in page.words
+    assert "stood still" not in page.words
+
+
+@pytest.mark.parametrize("prior", [LaplaceZero(0.2, restarts=1), LaplaceZero(0.2, gates=Joint())])
+def test_selection_has_a_section_and_a_caveat(data, tmp_path, prior):
+    X, y = data[["age", "dose", "sugar"]], data["y"]
+    page = outline(VBSVC(prior).fit(X, y).report(tmp_path / "r.html"))
+    assert "Selection" in titles(page)
+    assert "rather in than out" in page.words
+    assert ("several optima" in page.words) == (not prior.joint)
+    assert bool(re.search(r"\d starts (dis)?agree", page.words)) == bool(prior.restarts)
+
+
+def test_several_classes_have_a_section_each(tmp_path):
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    clf = VBSVC().fit(X, names)
+    page = outline(clf.report(tmp_path / "r.html", X, names))
+    assert [f"{name} against the rest" for name in clf.classes_] == titles(page)[3:6]
+    wrong = clf.predict(X) != names
+    expected = np.mean([wrong[names == name].mean() for name in clf.classes_])
+    assert f"{expected:.3f} in sample" in page.words
+    assert "setosa 50 33.3 %" in page.words
+
+
+@pytest.mark.parametrize(
+    "settings", [GaussianImputation(labels=False), GaussianImputation(mechanism=NotAtRandom(columns=["sugar"]))]
+)
+def test_the_law_of_missing_inputs_decides_what_is_said_of_it(with_holes, tmp_path, settings):
+    known = with_holes.dropna(subset="arm")
+    page = outline(Model("y ~ age + sugar", known, imputation=settings).fit().report(tmp_path / "r.html"))
+    assert ("underrated" in page.words) == (not settings.labels)
+    assert ("let depend on the value" in page.words) == (settings.mechanism is not None)
+
+
+def test_a_fit_without_columns_and_one_without_intercept_are_reported(data, tmp_path):
+    page = outline(Model("y ~ 1 + (1 | g)", data).fit().report(tmp_path / "r.html", data))
+    assert "0 columns, 15 groups of g" in page.words
+    clf = VBSVC(fit_intercept=False).fit(data[["age"]], data["y"])
+    assert "1 column, no intercept" in outline(clf.report(tmp_path / "r.html")).words
+
+
+def test_weights_and_two_factors_with_slopes_are_told(data, tmp_path):
+    weighted = data.assign(w=np.where(data["y"] == "event", 2.0, 1.0), h=data["g"] % 4)
+    fit = Model("y ~ age + (age | g) + (1 | h)", weighted, weights="w").fit()
+    page = outline(fit.report(tmp_path / "r.html", weighted))
+    assert f"300 rows, of weight {int(weighted['w'].sum())}" in page.words
+    assert "sum of weights" in page.words
+    assert "Slopes of age of the 15 groups of g" in page.words
+    assert "h has 4 groups only" in page.words
+
+
+def test_names_from_the_data_are_text_everywhere(data, tmp_path):
+    name, label = '<script>window.hacked="1"</script>', "</svg><b>&amp;$x^2$\x01"
+    frame = data.rename(columns={"age": name}).assign(y=np.where(data["y"] == "event", label, "none"))
+    clf = VBSVC(LaplaceZero(0.5)).fit(frame[[name, "sugar"]], frame["y"])
+    page = outline(clf.report(tmp_path / "r.html", frame[[name, "sugar"]], frame["y"], title=f"{name}{label}"))
+    assert len(page.named("script")) == 1
+    assert not page.named("b")
+    assert page.words.count(name) >= 4
+    assert "$x^2$" in page.words
+
+
+def test_letters_of_other_scripts_and_long_names_are_kept(data, tmp_path):
+    frame = data.rename(columns={"age": "年龄", "sugar": "x" * 300})
+    text = VBSVC().fit(frame[["年龄", "x" * 300]], frame["y"]).report(tmp_path / "r.html").read_text(encoding="utf-8")
+    assert text.count("年龄") >= 2
+    assert "x" * 300 in text
+
+
+def test_an_unfinished_fit_asks_for_a_look(data, tmp_path):
+    with pytest.warns(UserWarning, match="max_iter"):
+        clf = VBSVC(inference=Variational(max_iter=3)).fit(data[["age", "sugar"]], data["y"])
+    assert "Look at this: The fit ended after 3 passes" in outline(clf.report(tmp_path / "r.html")).words
+
+
+def test_separated_classes_ask_for_a_look(tmp_path):
+    X = pd.DataFrame({"x": np.r_[np.linspace(-3, -1, 30), np.linspace(1, 3, 30)]})
+    y = X["x"] > 0
+    assert "Every row is on its side" in outline(VBSVC().fit(X, y).report(tmp_path / "r.html", X, y)).words
+
+
+def test_a_place_that_does_not_exist_is_refused_and_nothing_is_left(full, tmp_path):
+    with pytest.raises(ValueError, match="there is no directory"):
+        full.report(tmp_path / "nowhere" / "r.html")
+    with pytest.raises(ValueError, match="is a directory"):
+        full.report(tmp_path)
+    (tmp_path / "r.html").write_text("old")
+    with pytest.raises(ValueError, match="no column"):
+        full.report(tmp_path / "r.html", pd.DataFrame({"age": [1.0]}))
+    assert [path.name for path in tmp_path.iterdir()] == ["r.html"]
+    assert (tmp_path / "r.html").read_text() == "old"
+
+
+def test_half_of_the_rows_data_is_refused(data, tmp_path):
+    clf = VBSVC().fit(data[["age"]], data["y"])
+    with pytest.raises(ValueError, match="X and y go together"):
+        clf.report(tmp_path / "r.html", data[["age"]])
+
+
+def test_a_missing_package_is_named(full, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r"pip install 'vbsvm\[report\]'"):
+        full.report(tmp_path / "r.html")
