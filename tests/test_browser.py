@@ -8,6 +8,8 @@ import pytest
 
 import browser
 from vbsvm import VBSVC, LaplaceZero, Model
+from vbsvm.experiments import page, work
+from vbsvm.experiments.claims import CLAIMS
 
 HOSTILE = "<script>window.hacked=1</script>"
 IMAGE = '"><img src=x onerror="window.hacked=2">'
@@ -104,3 +106,33 @@ def test_wide_tables_scroll_in_their_own_box(driver, paths):
         script = "all => all.filter(one => one.scrollWidth > one.clientWidth).length"
         assert page.raw.eval_on_selector_all(".box", script) >= 1
         assert page.raw.eval_on_selector_all(".box", "all => all.every(one => one.tabIndex === 0)")
+
+
+@pytest.fixture(scope="module")
+def reproduction(tmp_path_factory):
+    """A page with every figure and table, from made-up results."""
+    folder, rng = tmp_path_factory.mktemp("reproduction"), np.random.default_rng(0)
+    jobs = work.jobs_of(work.EXPERIMENTS, work.Settings(data_sets=5, splits=5)) + work.timed_jobs(work.EXPERIMENTS)
+    results = {}
+    for job in jobs:
+        chances = tuple(rng.random(57)) if job.experiment == "spam" else ()
+        error = None if chances else float(rng.uniform(0.1, 0.3))
+        results[job] = work.Result(job, error, float(rng.uniform(1, 100)), chances, chances)
+    page.write(folder, results, work.Settings(), {})
+    return folder / "index.html"
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(browser.PHONE, "dark"), (browser.DESKTOP, "light")])
+def test_the_page_of_the_reproduction(driver, reproduction, width, scheme):
+    with driver.page(reproduction, width=width, scheme=scheme) as opened:
+        assert opened.complaints == []
+        assert opened.network == []
+        assert not opened.scrolls_sideways()
+        assert opened.raw.locator("figure svg").count() == 4
+        headings = [text for _, text in opened.headings()]
+        assert all(word in text for word, text in zip(("again", "Claims", "simulated"), headings, strict=False))
+        assert headings[-1] == "Decided where the paper is silent"
+        opened.raw.locator("table.sortable").first.locator("button", has_text="Outcome").click()
+        outcomes = opened.column("#part-1 table.sortable", 2)
+        assert len(outcomes) == len(CLAIMS)
+        assert outcomes == sorted(outcomes)
