@@ -253,15 +253,13 @@ def _advance(spec: Spec, source: Source, chain: _Chain, end: int, tune: int, thi
         for k in range(chain.done, end):
             resolve = OverRelaxed(Draw(chain.seed, chain.number, k), state.coefficients.mean)
             state, stats = sweep(spec, state, source, resolve)
-            accepted, loss = False, 1.0
-            if spec.levels is None:
-                moved = stretch(spec, state, source, step, resolve)
-                state, accepted, loss = moved.state, moved.accepted, moved.loss
+            moved = stretch(spec, state, source, step, resolve)
+            state = moved.state
             if k < tune:
-                step = min(max(step * math.exp((float(accepted) - ACCEPTANCE) / math.sqrt(k + 1.0)), 1e-3), 2.0)
+                step = min(max(step * math.exp((float(moved.accepted) - ACCEPTANCE) / math.sqrt(k + 1.0)), 1e-3), 2.0)
             elif (k - tune) % thin == 0:
                 kept.append(_numbers(state))
-                n, zero, taken = n + 1, zero + int(loss == 0.0), taken + int(accepted)
+                n, zero, taken = n + 1, zero + int(moved.loss == 0.0), taken + int(moved.accepted)
                 if stats.inputs is not None:
                     inputs = stats.inputs if inputs is None else inputs + stats.inputs
     drawn = chain.drawn
