@@ -16,6 +16,7 @@ from vbsvm.population import Population
 from vbsvm.results import Fit
 from vbsvm.source.memory import Memory
 from vbsvm.spec import Spec, State
+from vbsvm.traces import Worst
 
 if TYPE_CHECKING:
     from vbsvm.design.formula import Reader
@@ -96,18 +97,18 @@ def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str
             return [_why_separable(what)]
         worst = fit.worst_mixing()
         found = [f"{what} was interrupted after {fit.outcome.sweeps} sweeps."] if fit.interrupted else []
-        return found if worst is None else [*found, _why_not_mixed(what, *worst, inference)]
+        return found if worst is None else [*found, _why_not_mixed(what, worst, inference)]
     assert isinstance(inference, Variational)
     return [] if fit.converged else [_why_not_converged(what, fit.outcome, inference)]
 
 
-def _why_not_mixed(what: str, name: str, rhat: float, ess: float, inference: Gibbs) -> str:
+def _why_not_mixed(what: str, worst: Worst, inference: Gibbs) -> str:
     """Say that chains have not mixed, and what to do."""
     return (
-        f"{what}: the chains have not mixed well enough; the largest R-hat is {rhat:.3f} (up to 1.01 is good), and "
-        f"{name!r} has {ess:.0f} effective draws (400 are needed). Draw more, as with "
-        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the summary's last columns before you "
-        "trust a coefficient."
+        f"{what}: the chains have not mixed well enough: {worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to "
+        f"1.01 is good), and {worst.ess_of!r} has {worst.ess:.0f} effective draws (400 are needed). Draw more, as with "
+        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the last columns of the "
+        "tables before you trust a number."
     )
 
 
