@@ -14,6 +14,7 @@ from vbsvm.arrays import Array
 from vbsvm.design.plan import INTERCEPT, Plan
 from vbsvm.diagnostics import Mixing
 from vbsvm.fit.gibbs import Sample
+from vbsvm.priors import Normal
 from vbsvm.spec import Block, Spec
 
 
@@ -93,7 +94,7 @@ class Traces:
     def components(self) -> Iterator[Component]:
         """Standard deviations of each block's effects, and their correlations."""
         for block, values in zip(self.spec.blocks, self.sample.scales, strict=True):
-            if block.columns[0].start < self.plan.n_fixed and np.ptp(values) == 0:
+            if block.columns[0].start < self.plan.n_fixed and isinstance(block.prior, Normal):
                 continue
             effects = list(effects_of(self.plan, block))
             q = math.isqrt(values.shape[2])
