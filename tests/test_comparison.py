@@ -3,18 +3,21 @@
 import warnings
 from dataclasses import replace
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib import pyplot
 from scipy import integrate, stats
 from sklearn.exceptions import ConvergenceWarning
 
-from vbsvm import VBSVC, Covariance, Gibbs, LaplaceZero, Model, compare, diagnostics, plots
+from vbsvm import VBSVC, Covariance, Gibbs, LaplaceZero, Model, compare, diagnostics, mixing_plots, plots
 from vbsvm.comparison import Pair
 from vbsvm.components import Correlation
 from vbsvm.datasets import load_toenail
 from vbsvm.laws import InverseWishart
 
+mpl.use("Agg")
 pytest.importorskip("arviz", reason="ArviZ is not installed", exc_type=ImportError)
 
 SEVERAL = {"(1 | h)": Covariance(scale=2.0)}  # one effect alone may have this prior too
@@ -181,3 +184,50 @@ def test_arviz_has_slopes_of_the_users_column():
     assert covariances.shape == (2, 20, 2, 2)
     sds = fit.variance_components()["sd"]["(visit | patientID)", "visit"]
     assert np.median(np.sqrt(covariances[:, :, 1, 1])) == pytest.approx(sds)
+
+
+class TestMixingPlots:
+    def test_a_line_for_each_chain_and_a_panel_for_each_parameter_that_moves(self, slopes):
+        drawn = slopes[1]
+        axes = mixing_plots.traces(drawn)
+        assert len(axes) == len(list(drawn.traces)) == 6
+        assert axes[1].get_title(loc="left").startswith("x\nR̂ ")
+        for ax, trace in zip(axes, drawn.traces, strict=True):
+            for line, draws in zip(ax.lines, trace.draws, strict=True):
+                np.testing.assert_array_equal(line.get_ydata(), draws)
+        assert [ax.get_yscale() for ax in axes][-2:] == ["linear", "log"]  # of a correlation, and of one near 0
+        pyplot.close("all")
+
+    def test_given_axes_and_named_parameters(self, slopes):
+        _, axes = pyplot.subplots(1, 2)
+        found = mixing_plots.ranks(slopes[1], ["x", "sd of (1 | h)"], axes)
+        assert list(found) == list(axes)
+        np.testing.assert_allclose(sum(one.get_data()[0] for one in found[0].patches), 2.0)
+        pyplot.close("all")
+
+    def test_what_can_not_be_drawn(self, slopes, fits):
+        with pytest.raises(ValueError, match=r"traces: \['z'\] is not a parameter: there are \['\(intercept\)', 'x'"):
+            mixing_plots.traces(slopes[1], ["z"])
+        with pytest.raises(ValueError, match="1 axes are given for 2 parameters"):
+            mixing_plots.ranks(slopes[1], ["x", "(intercept)"], pyplot.figure().subplots())
+        with pytest.raises(AttributeError, match="Gibbs"):
+            mixing_plots.traces(fits[0])
+        pyplot.close("all")
+
+    def test_many_parameters_leave_the_slowest(self, fits, monkeypatch):
+        monkeypatch.setattr(mixing_plots, "MOST_PANELS", 2)
+        gated = fits[3]
+        axes = mixing_plots.traces(gated)
+        moving = [trace for trace in gated.fit_[0].traces if np.ptp(trace.draws) > 0]
+        slowest = sorted(moving, key=lambda trace: trace.mixing.ess_bulk)[:2]
+        shown = {ax.get_title(loc="left").split("\n")[0] for ax in axes}
+        assert shown == {trace.name for trace in slowest}
+        pyplot.close("all")
+
+    def test_ranks_of_chains_that_agree_and_of_chains_that_do_not(self):
+        rng = np.random.default_rng(0)
+        good = rng.normal(size=(4, 2000))
+        assert np.abs(mixing_plots.rank_shares(good) - 1).max() < 0.4
+        gates = (rng.random((4, 2000)) < 0.3).astype(float)
+        assert np.abs(mixing_plots.rank_shares(gates) - 1).max() < 0.4
+        assert mixing_plots.rank_shares(good + 2 * np.eye(4)[:, :1])[0, -1] > 2
