@@ -67,6 +67,19 @@ def quiet(call):
         return call()
 
 
+def interrupt(monkeypatch, after, by=KeyboardInterrupt):
+    """Chains advance so many times, then there is one interruption, and then all goes on."""
+    right, calls = gibbs._advance, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == after + 1:
+            raise by
+        return right(*arguments)
+
+    monkeypatch.setattr(gibbs, "_advance", interrupted)
+
+
 class TestQuadrature:
     @pytest.mark.parametrize("move", [True, False, "wrong"])
     def test_means_and_spreads(self, move, monkeypatch):
@@ -314,15 +327,7 @@ class TestChains:
 
     def test_an_interrupted_run_keeps_its_draws(self, overlapping, monkeypatch):
         X, y = overlapping
-        right, calls = gibbs._advance, []
-
-        def interrupted(*arguments):
-            calls.append(1)
-            if len(calls) > 60:
-                raise KeyboardInterrupt
-            return right(*arguments)
-
-        monkeypatch.setattr(gibbs, "_advance", interrupted)
+        interrupt(monkeypatch, after=60)
         clf = VBSVC(inference=Gibbs(draws=200, tune=100, chains=2), random_state=0)
         with pytest.raises(KeyboardInterrupt):
             clf.fit(X, y)
@@ -341,15 +346,7 @@ class TestChains:
         model = Model(formula, pd.DataFrame(X, columns=list("abc")).assign(y=y, g=np.arange(200) % 8), prior)
         settings = Gibbs(draws=60, tune=20, chains=2, checkpoint=path)
         whole = quiet(lambda: model.fit(replace(settings, checkpoint=None), random_state=3)).outcome
-        right, calls = gibbs._advance, []
-
-        def interrupted(*arguments):
-            calls.append(1)
-            if len(calls) == 51:
-                raise KeyboardInterrupt
-            return right(*arguments)
-
-        monkeypatch.setattr(gibbs, "_advance", interrupted)
+        interrupt(monkeypatch, after=50)
         part = quiet(lambda: model.fit(settings, random_state=3)).outcome
         assert part.interrupted
         assert path.exists()
@@ -405,20 +402,42 @@ class TestChains:
         settings = Gibbs(draws=20, tune=5, chains=1, checkpoint=tmp_path / "run.chains")
         whole = quiet(lambda: VBSVC(inference=replace(settings, checkpoint=None), random_state=0).fit(X, y))
         monkeypatch.setattr(gibbs, "SECONDS_BETWEEN", -1.0)
-        right, calls = gibbs._advance, []
-
-        def broken(*arguments):
-            calls.append(1)
-            if len(calls) == 40:
-                raise RuntimeError("the power went off")
-            return right(*arguments)
-
-        monkeypatch.setattr(gibbs, "_advance", broken)
+        interrupt(monkeypatch, after=39, by=RuntimeError)
         with pytest.raises(RuntimeError):
             VBSVC(inference=settings, random_state=0).fit(X, y)
-        assert [path.name for path in tmp_path.iterdir()] == ["run.chains.1"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == [f"run.chains.{k}" for k in range(3)]
         again = quiet(lambda: VBSVC(inference=settings, random_state=0).fit(X, y))
         np.testing.assert_array_equal(again.coef_, whole.coef_)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_an_interrupted_run_has_draws_of_every_class(self, overlapping, monkeypatch):
+        X, y = overlapping
+        y = np.where(X[:, 2] > 1, 2, y)
+        settings = Gibbs(draws=200, tune=100, chains=2)
+        whole = quiet(lambda: VBSVC(inference=settings, random_state=0).fit(X, y))
+        interrupt(monkeypatch, after=6 * 20 + 3)  # in the 21st of 40 rounds, in the second class
+        clf = VBSVC(inference=settings, random_state=0)
+        with pytest.raises(KeyboardInterrupt):
+            clf.fit(X, y)
+        drawn = [fit.outcome.coefficients for fit in clf.fit_]
+        assert [one.shape[:2] for one in drawn] == [(2, 58), (2, 50), (2, 50)]
+        for part, one in zip(drawn, whole.fit_, strict=True):
+            np.testing.assert_array_equal(part, one.outcome.coefficients[:, : part.shape[1]])
+        assert clf.predict(X).shape == (200,)
+        assert not clf.converged_
+
+    def test_an_interrupted_tuning_stores_nothing_but_its_checkpoint(self, overlapping, tmp_path, monkeypatch):
+        X, y = overlapping
+        settings = Gibbs(draws=40, tune=40, chains=2, checkpoint=tmp_path / "run.chains")
+        whole = quiet(lambda: VBSVC(inference=replace(settings, checkpoint=None), random_state=0).fit(X, y))
+        clf = VBSVC(inference=settings, random_state=0)
+        with monkeypatch.context() as patch:
+            interrupt(patch, after=11)
+            with pytest.raises(KeyboardInterrupt):
+                clf.fit(X, y)
+        assert not hasattr(clf, "fit_")
+        assert (tmp_path / "run.chains").exists()
+        np.testing.assert_array_equal(quiet(lambda: clf.fit(X, y)).coef_, whole.coef_)
 
     def test_too_few_draws_to_judge_are_said_to_be(self, overlapping):
         with pytest.warns(ConvergenceWarning, match="3 effective draws"):

@@ -5,7 +5,7 @@ import numbers
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -135,65 +135,37 @@ class Gibbs(Parameters):
 
     def run(self, spec: Spec, source: Source, seed: int = 0) -> Sample:
         """Draw from the posterior; Ctrl-C ends after the round and keeps what has been drawn."""
-        self._require_room(spec)
-        chains = [_Chain.start(spec, seed, k) for k in range(self.chains)]
-        about = self._about(spec, source, seed)
-        if self.checkpoint is not None and (found := checkpoint.read(self.checkpoint, about)) is not None:
-            chains = [_Chain(*one) for one in found]
-        rounds = [math.ceil(end) for end in np.linspace(0, self.tune + self.draws, ROUNDS + 1)[1:]]
-        interrupted, done, n_jobs, first = False, chains[0].done, 1, True
-        begin = written = time.perf_counter()
-        with _progress(self.tune + self.draws) as report:
-            for end in dict.fromkeys(end for end in rounds if end > done):
-                try:
-                    chains = self._advance(spec, source, chains, end, n_jobs)
-                except KeyboardInterrupt:
-                    if not chains[0].drawn:
-                        raise
-                    interrupted = True
-                    break
-                if first:
-                    left = (time.perf_counter() - begin) * (self.tune + self.draws - end) / (end - done)
-                    n_jobs, first = -1 if self.chains > 1 and left > WORTH_A_PROCESS else 1, False
-                done = end
-                report(done)
-                if self.checkpoint is not None and time.perf_counter() - written > SECONDS_BETWEEN:
-                    self._write(about, chains)
-                    written = time.perf_counter()
-        if self.checkpoint is not None:
-            if interrupted:
-                self._write(about, chains)
-            else:
-                Path(self.checkpoint).unlink(missing_ok=True)
-        return _sample(chains, done, interrupted)
+        return self.run_several([(spec, source)], seed)[0]
 
-    def _write(self, about: dict[str, Any], chains: "list[_Chain]") -> None:
-        assert self.checkpoint is not None
-        content = [tuple(getattr(chain, one.name) for one in fields(chain)) for chain in chains]
-        checkpoint.write(self.checkpoint, about, content)
+    def run_several(self, models: Sequence[tuple[Spec, Source]], seed: int = 0) -> list[Sample]:
+        """Draw for several models, all of them round by round, so that Ctrl-C finds draws of each."""
+        runs = [
+            _Run.start(self.for_class(k) if len(models) > 1 else self, spec, source, seed + k)
+            for k, (spec, source) in enumerate(models)
+        ]
+        total, interrupted, written = self.tune + self.draws, False, time.perf_counter()
+        with _progress(total * len(runs)) as report:
+            try:
+                for end in dict.fromkeys(math.ceil(end) for end in np.linspace(0, total, ROUNDS + 1)[1:]):
+                    for k, run in enumerate(runs):
+                        runs[k] = run.advanced(end)
+                        report(sum(run.done for run in runs))
+                    if time.perf_counter() - written > SECONDS_BETWEEN:
+                        _write_all(runs)
+                        written = time.perf_counter()
+            except KeyboardInterrupt:
+                interrupted = True
+        if interrupted:
+            _write_all(runs)
+            if not all(run.chains[0].drawn for run in runs):
+                raise KeyboardInterrupt
+        else:
+            for run in runs:
+                run.remove_checkpoint()
+        return [_sample(run.chains, run.done, interrupted) for run in runs]
 
-    def _about(self, spec: Spec, source: Source, seed: int) -> dict[str, Any]:
-        """What a checkpoint must agree on: settings, model, and a few sums that tell data apart."""
-        if self.checkpoint is None:
-            return {}
-        if not Path(self.checkpoint).absolute().parent.is_dir():
-            raise FileNotFoundError(f"Gibbs: there is no directory for the checkpoint {os.fspath(self.checkpoint)}.")
-        theta = np.sin(1.0 + np.arange(spec.n_columns))
-        sums = source.total(lambda rows: _fingerprint(rows, theta))
-        blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
-        if spec.inputs is not None:
-            blocks.append(repr(spec.inputs.settings))
-        settings = {name: int(getattr(self, name)) for name in ("draws", "tune", "chains", "thin")}
-        return {"settings": settings, "seed": seed, "model": blocks, "data": [float(f"{one:.9e}") for one in sums]}
-
-    def _advance(self, spec: Spec, source: Source, chains: "list[_Chain]", end: int, n_jobs: int) -> "list[_Chain]":
-        if n_jobs == 1:
-            return [_advance(spec, source, chain, end, self.tune, self.thin) for chain in chains]
-        work = (delayed(_advance)(spec, source, chain.fresh(), end, self.tune, self.thin) for chain in chains)
-        moved: Any = Parallel(n_jobs=n_jobs, inner_max_num_threads=1, backend="loky")(work)
-        return [one.after(two) for one, two in zip(chains, moved, strict=True)]
-
-    def _require_room(self, spec: Spec) -> None:
+    def require_room(self, spec: Spec) -> None:
+        """Refuse more draws than are held."""
         size = self.chains * self.kept * spec.n_columns
         if size > MOST_NUMBERS:
             needed = -(-size // MOST_NUMBERS) * self.thin
@@ -233,6 +205,84 @@ class _Chain:
         if self.inputs is not None and part.inputs is not None:
             inputs = self.inputs + part.inputs
         return replace(part, drawn=(*self.drawn, *part.drawn), losses=losses, inputs=inputs)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """A model on its way: its chains, and in how many processes they go on (0 before that is known)."""
+
+    settings: Gibbs
+    spec: Spec
+    source: Source
+    about: dict[str, Any]
+    chains: list[_Chain]
+    n_jobs: int = 0
+
+    @staticmethod
+    def start(settings: Gibbs, spec: Spec, source: Source, seed: int) -> "_Run":
+        """From the beginning, or from the checkpoint."""
+        settings.require_room(spec)
+        about = _about(settings, spec, source, seed)
+        chains = [_Chain.start(spec, seed, k) for k in range(settings.chains)]
+        if settings.checkpoint is not None and (found := checkpoint.read(settings.checkpoint, about)) is not None:
+            chains = [_Chain(*one) for one in found]
+        return _Run(settings, spec, source, about, chains)
+
+    @property
+    def done(self) -> int:
+        """Sweeps of each chain so far."""
+        return self.chains[0].done
+
+    def advanced(self, end: int) -> "_Run":
+        """Sweep on to the end of the round; the first one shows whether processes are worth it."""
+        if self.done >= end:
+            return self
+        begin, settings = time.perf_counter(), self.settings
+        chains = self._swept(end)
+        if self.n_jobs:
+            return replace(self, chains=chains)
+        left = (time.perf_counter() - begin) * (settings.tune + settings.draws - end) / (end - self.done)
+        return replace(self, chains=chains, n_jobs=-1 if settings.chains > 1 and left > WORTH_A_PROCESS else 1)
+
+    def _swept(self, end: int) -> list[_Chain]:
+        tune, thin = self.settings.tune, self.settings.thin
+        if self.n_jobs >= 0:
+            return [_advance(self.spec, self.source, chain, end, tune, thin) for chain in self.chains]
+        work = (delayed(_advance)(self.spec, self.source, chain.fresh(), end, tune, thin) for chain in self.chains)
+        moved: Any = Parallel(n_jobs=self.n_jobs, inner_max_num_threads=1, backend="loky")(work)
+        return [one.after(two) for one, two in zip(self.chains, moved, strict=True)]
+
+    def write_checkpoint(self) -> None:
+        """Write the chains, where there is a place for them."""
+        if self.settings.checkpoint is not None:
+            content = [tuple(getattr(chain, one.name) for one in fields(chain)) for chain in self.chains]
+            checkpoint.write(self.settings.checkpoint, self.about, content)
+
+    def remove_checkpoint(self) -> None:
+        """A finished run needs none."""
+        if self.settings.checkpoint is not None:
+            Path(self.settings.checkpoint).unlink(missing_ok=True)
+
+
+def _write_all(runs: list[_Run]) -> None:
+    for run in runs:
+        run.write_checkpoint()
+
+
+def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, Any]:
+    """What a checkpoint must agree on: settings, model, and a few sums that tell data apart."""
+    if settings.checkpoint is None:
+        return {}
+    if not Path(settings.checkpoint).absolute().parent.is_dir():
+        raise FileNotFoundError(f"Gibbs: there is no directory for the checkpoint {os.fspath(settings.checkpoint)}.")
+    theta = np.sin(1.0 + np.arange(spec.n_columns))
+    sums = source.total(lambda rows: _fingerprint(rows, theta))
+    blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
+    if spec.inputs is not None:
+        blocks.append(repr(spec.inputs.settings))
+    numbers = {name: int(getattr(settings, name)) for name in ("draws", "tune", "chains", "thin")}
+    return {"settings": numbers, "seed": seed, "model": blocks, "data": [float(f"{one:.9e}") for one in sums]}
 
 
 def _fingerprint(rows: Any, theta: Array) -> Array:
