@@ -334,7 +334,7 @@ class TestChains:
         assert 10 < clf.fit_[0].outcome.coefficients.shape[1] < 200
         assert not clf.converged_
 
-    @pytest.mark.parametrize("kind", ["plain", "gates", "groups", "missing"])
+    @pytest.mark.parametrize("kind", ["plain", "gates", "groups", "missing", "categories"])
     def test_a_checkpoint_leads_to_the_same_draws(self, kind, overlapping, tmp_path, monkeypatch):
         X, y = (one.copy() for one in overlapping)
         path = tmp_path / "run.chains"
@@ -343,7 +343,11 @@ class TestChains:
             prior = {"fixed": LaplaceZero(rho=0.3)}
         if kind == "missing":
             X[::5, 1] = np.nan
-        model = Model(formula, pd.DataFrame(X, columns=list("abc")).assign(y=y, g=np.arange(200) % 8), prior)
+        if kind == "categories":
+            formula = "y ~ a + b + k"
+        k = np.where(np.arange(200) % 7 == 0, None, np.where(X[:, 2] > 0, "u", "v"))
+        data = pd.DataFrame(X, columns=list("abc")).assign(y=y, g=np.arange(200) % 8, k=k)
+        model = Model(formula, data, prior)
         settings = Gibbs(draws=60, tune=20, chains=2, checkpoint=path)
         whole = quiet(lambda: model.fit(replace(settings, checkpoint=None), random_state=3)).outcome
         interrupt(monkeypatch, after=50)
