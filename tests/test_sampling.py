@@ -575,6 +575,24 @@ class TestResults:
         assert np.isfinite(drawn.predict_proba(data)).all()
         assert drawn.imputation_mean.shape == (2,)
 
+    def test_predictions_know_the_mean_of_the_levels_chances(self, monkeypatch):
+        rng = np.random.default_rng(1)
+        arm = np.where(rng.random(60) < 0.4, None, rng.choice(["a", "b"], size=60))
+        data = pd.DataFrame({"y": rng.integers(0, 2, size=60), "x": rng.normal(size=60), "arm": arm})
+        counts, right = [], gibbs.sweep
+
+        def recorded(*arguments):
+            state, stats = right(*arguments)
+            counts.append(stats.levels.counts[0])
+            return state, stats
+
+        monkeypatch.setattr(gibbs, "sweep", recorded)
+        settings = Gibbs(draws=40, tune=0, chains=2)
+        fit = quiet(lambda: Model("y ~ x + arm", data, {"fixed": Ridge()}).fit(settings, random_state=0))
+        (found,) = fit.outcome.state.levels.concentrations
+        np.testing.assert_allclose(found, 1 + np.mean(counts, axis=0))
+        assert found.sum() == pytest.approx(62)
+
     def test_weights_of_incomplete_rows_must_be_whole(self):
         X, y = simulate(40, 2, seed=0)
         X[3, 0] = np.nan

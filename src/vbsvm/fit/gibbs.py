@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, final
 
@@ -22,7 +23,7 @@ from vbsvm.laws import MatrixPoint, Point
 from vbsvm.layout.base import Source
 from vbsvm.layout.drawn import DrawnLaw
 from vbsvm.layout.incomplete import IncompleteRows
-from vbsvm.layout.options import OptionRows
+from vbsvm.layout.options import LevelCounts, LevelLaws, OptionRows
 from vbsvm.parameters import Parameters
 from vbsvm.priors.covariance import HuangWandLaw
 from vbsvm.priors.laplace_zero import LaplaceZeroLaw
@@ -49,7 +50,7 @@ class Sample:
     """What the chains have drawn. Arrays are chains × draws × numbers.
 
     ``coefficients`` are the effective ones (gates applied), ``gates`` are 0 or 1, ``scales`` has for each block its
-    variance or its covariance matrix laid out flat. ``zero_loss`` is the share of draws that separate the classes.
+    variance or its covariance matrix laid out flat. ``inputs`` and ``levels`` are means over draws. ``zero_loss`` is the share of draws that separate the classes.
     """
 
     coefficients: Array
@@ -60,6 +61,7 @@ class Sample:
     zero_loss: float
     acceptance: float
     inputs: InputSums | None
+    levels: LevelCounts | None
     last: State
 
     @property
@@ -86,7 +88,8 @@ class Sample:
             q = math.isqrt(len(mean))
             scales.append(Point(float(mean[0])) if q == 1 else MatrixPoint(mean.reshape(q, q)))
         law: Any = DrawnLaw(self.flat)
-        return State(law, tuple(scales), None, self.last.inputs, self.last.levels)
+        levels = None if self.levels is None else LevelLaws.of(tuple(1.0 + one for one in self.levels.counts))
+        return State(law, tuple(scales), None, self.last.inputs, levels)
 
 
 @final
@@ -188,23 +191,28 @@ class _Chain:
     drawn: tuple[tuple[Array, Array | None, tuple[Array, ...]], ...]
     losses: tuple[int, int, int]  # draws, draws without loss, moves taken
     inputs: InputSums | None
+    levels: LevelCounts | None
 
     @staticmethod
     def start(spec: Spec, seed: int, number: int) -> "_Chain":
         """The paper's start; with gates, every other chain starts with all of them closed."""
-        return _Chain(seed, number, spec.start(1.0 if number % 2 == 0 else 0.0), FIRST_STEP, 0, (), (0, 0, 0), None)
+        opened = 1.0 if number % 2 == 0 else 0.0
+        return _Chain(seed, number, spec.start(opened), FIRST_STEP, 0, (), (0, 0, 0), None, None)
 
     def fresh(self) -> "_Chain":
         """The chain without its draws: what another process needs of it."""
-        return replace(self, drawn=(), losses=(0, 0, 0), inputs=None)
+        return replace(self, drawn=(), losses=(0, 0, 0), inputs=None, levels=None)
 
     def after(self, part: "_Chain") -> "_Chain":
         """Join what a part has drawn to what was there."""
         losses = tuple(a + b for a, b in zip(self.losses, part.losses, strict=True))
-        inputs = part.inputs if self.inputs is None else self.inputs
-        if self.inputs is not None and part.inputs is not None:
-            inputs = self.inputs + part.inputs
-        return replace(part, drawn=(*self.drawn, *part.drawn), losses=losses, inputs=inputs)
+        inputs, levels = _added(self.inputs, part.inputs), _added(self.levels, part.levels)
+        return replace(part, drawn=(*self.drawn, *part.drawn), losses=losses, inputs=inputs, levels=levels)
+
+
+def _added(one: Any, other: Any) -> Any:
+    """The sum of what is there."""
+    return other if one is None else one if other is None else one + other
 
 
 @final
@@ -298,7 +306,7 @@ def _advance(spec: Spec, source: Source, chain: _Chain, end: int, tune: int, thi
     """Sweep on to the end of the round."""
     state, step, kept = chain.state, chain.step, []
     n, zero, taken = chain.losses
-    inputs = chain.inputs
+    inputs, levels = chain.inputs, chain.levels
     with single_threaded_blas(), np.errstate(all="ignore"):
         for k in range(chain.done, end):
             resolve = OverRelaxed(Draw(chain.seed, chain.number, k), state.coefficients.mean)
@@ -310,14 +318,14 @@ def _advance(spec: Spec, source: Source, chain: _Chain, end: int, tune: int, thi
             elif (k - tune) % thin == 0:
                 kept.append(_numbers(state))
                 n, zero, taken = n + 1, zero + int(moved.loss == 0.0), taken + int(moved.accepted)
-                if stats.inputs is not None:
-                    inputs = stats.inputs if inputs is None else inputs + stats.inputs
+                inputs, levels = _added(inputs, stats.inputs), _added(levels, stats.levels)
     drawn = chain.drawn
     if kept:
         thetas, gates, scales = zip(*kept, strict=True)
         blocks = tuple(np.array(values) for values in zip(*scales, strict=True))
         drawn = (*drawn, (np.array(thetas), None if gates[0] is None else np.array(gates), blocks))
-    return replace(chain, state=state, step=step, done=end, drawn=drawn, losses=(n, zero, taken), inputs=inputs)
+    losses = n, zero, taken
+    return replace(chain, state=state, step=step, done=end, drawn=drawn, losses=losses, inputs=inputs, levels=levels)
 
 
 def _numbers(state: State) -> tuple[Array, Array | None, tuple[Array, ...]]:
@@ -344,13 +352,7 @@ def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
     gates = None if chains[0].drawn[0][1] is None else joined(lambda piece: piece[1])
     scales = tuple(joined(lambda piece, j=j: piece[2][j]) for j in range(len(chains[0].drawn[0][2])))
     draws, zero, taken = (sum(chain.losses[i] for chain in chains) for i in range(3))
-    inputs = None
-    if chains[0].inputs is not None:
-        total = chains[0].inputs
-        for chain in chains[1:]:
-            assert chain.inputs is not None
-            total = total + chain.inputs
-        inputs = total.divided(draws)
+    inputs, levels = (reduce(_added, (getattr(chain, name) for chain in chains)) for name in ("inputs", "levels"))
     return Sample(
         joined(lambda piece: piece[0]),
         gates,
@@ -359,7 +361,8 @@ def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
         interrupted,
         zero / max(draws, 1),
         taken / max(draws, 1),
-        inputs,
+        None if inputs is None else inputs.divided(draws),
+        None if levels is None else levels.divided(draws),
         chains[0].state,
     )
 

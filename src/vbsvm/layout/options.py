@@ -81,6 +81,10 @@ class LevelCounts:
         """Add the counts of two sets of rows."""
         return LevelCounts(tuple(one + two for one, two in zip(self.counts, other.counts, strict=True)))
 
+    def divided(self, n: float) -> "LevelCounts":
+        """Means of counts of n sweeps, which were added."""
+        return LevelCounts(tuple(one / n for one in self.counts))
+
 
 @final
 @dataclass(frozen=True, eq=False)
