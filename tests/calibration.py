@@ -16,6 +16,7 @@ from vbsvm.design.recipe import Recipe
 from vbsvm.fit.stretch import stretch
 from vbsvm.imputation import InputModel
 from vbsvm.layout.incomplete import Inputs
+from vbsvm.layout.options import KNOWN, LevelCounts, LevelModel, Options
 from vbsvm.readings import Draw, OverRelaxed
 from vbsvm.source.memory import Grouping, Holes, Memory
 from vbsvm.spec import Block, Spec
@@ -25,11 +26,16 @@ from vbsvm.sweep import sweep
 N_ROWS, DRAWS, TUNE, THIN = 8, 19, 25, 6
 SHAPE, RATE, RHO, VARIANCE = 3.0, 0.8, 0.4, 0.4
 PSI, NU, MEAN_VARIANCE, SHARE = 1.0, 5.0, 0.5, 0.35
+# Models with a category that may be missing; in the second one the other input may be too.
+CATEGORICAL, MISSING = ("categories", "both"), -1
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Parameters, rows and labels of one replicate; ``ranked`` are the numbers whose ranks are looked at."""
+    """Parameters, rows and labels of one replicate; ``ranked`` are the numbers whose ranks are looked at.
+
+    ``levels`` are the rows' groups, or the levels of their category.
+    """
 
     ranked: np.ndarray
     X: np.ndarray
@@ -69,6 +75,13 @@ def simulate(model, rng, tilted):
             f = beta + X @ theta
             phi = rng.normal(size=2)
             ranked = [beta, *theta, scale, *((mean[0], Sigma[0, 1]) if model == "missing" else phi)]
+        elif model in CATEGORICAL:
+            chances = rng.dirichlet(np.ones(2))
+            levels = (rng.random(N_ROWS) < chances[1]).astype(int)
+            mean, spread = rng.normal(0, MEAN_VARIANCE**0.5), PSI / rng.chisquare(NU)
+            X = np.column_stack([rng.normal(mean, spread**0.5, size=N_ROWS), levels])
+            f = beta + X @ theta
+            ranked = [beta, *theta, scale, chances[0], *((mean,) if model == "both" else ())]
         else:
             f = beta + X @ theta
         if not tilted or np.log(rng.random()) < log_sums(f).sum():
@@ -80,11 +93,16 @@ def simulate(model, rng, tilted):
     if model == "selective":
         lost = rng.random(N_ROWS) < special.ndtr(-phi[0] - phi[1] * X[:, 0])
         X[lost, 0] = np.nan
+    if model in CATEGORICAL:
+        levels = np.where(rng.random(N_ROWS) < SHARE, MISSING, levels)
+        X[:, 0] = np.where((rng.random(N_ROWS) < SHARE) & (model == "both"), np.nan, X[:, 0])
     return Truth(np.array(ranked), X, y, levels)
 
 
 def build(model, truth):
     """Spec and rows, with the priors that the truth was drawn from."""
+    if model in CATEGORICAL:
+        return build_categorical(truth, incomplete=model == "both")
     source = Memory(truth.X, truth.y, np.ones(N_ROWS), Recipe(np.zeros(2), np.ones(2), True))
     intercept = Block("intercept", (slice(0, 1),), Normal(VARIANCE))
     if model == "groups":
@@ -102,6 +120,26 @@ def build(model, truth):
     return spec, source
 
 
+def build_categorical(truth, incomplete):
+    """A row whose category is missing stands there once for each level; the other input may be missing too."""
+    lost = truth.levels == MISSING
+    origin = np.repeat(np.arange(N_ROWS), np.where(lost, 2, 1))
+    turn = np.r_[0, (origin[1:] == origin[:-1]).astype(int)]
+    X, codes = truth.X[origin], np.where(lost[origin], turn, KNOWN)
+    X[:, 1] = np.where(lost[origin], turn, X[:, 1])
+    counts = LevelCounts((np.bincount(truth.levels[~lost], minlength=2).astype(float),))
+    recipe, options = Recipe(np.zeros(2), np.ones(2), True), Options(origin, codes[:, None])
+    source = Memory(X, truth.y[origin], np.ones(len(X)), recipe, options=options, known_levels=counts)
+    intercept = Block("intercept", (slice(0, 1),), Normal(VARIANCE))
+    spec = Spec((intercept, Block("inputs", (slice(1, 3),), Ridge(SHAPE, RATE))), levels=LevelModel((2,)))
+    if incomplete:
+        inputs = Inputs.of([1], [])
+        settings = GaussianImputation(psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True)
+        spec = replace(spec, inputs=InputModel(settings, inputs, 1))
+        source = replace(source, holes=Holes(inputs, np.empty((len(X), 0)), np.zeros(1)))
+    return spec, source
+
+
 def numbers(model, state):
     """The ranked numbers of a draw."""
     theta = state.coefficients.mean
@@ -111,6 +149,8 @@ def numbers(model, state):
     scale = state.scales[1].variance.value if model == "gates" else state.scales[1].value
     if model == "selective":
         return [*theta, scale, *state.inputs.probit.mean[0]]
+    if model in CATEGORICAL:
+        return [*theta, scale, np.exp(state.levels.logs[0][0]), *(state.inputs.mean if model == "both" else ())]
     if model == "missing":
         return [*theta, scale, state.inputs.mean[0], state.inputs.covariance.value[0, 1]]
     return [*theta, scale]

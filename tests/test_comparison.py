@@ -1,17 +1,27 @@
 """A variational fit beside a sampler's: densities, accuracy, figures, ArviZ."""
 
 import warnings
+from dataclasses import replace
 
+import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
-from scipy import stats
+from matplotlib import pyplot
+from scipy import integrate, stats
 from sklearn.exceptions import ConvergenceWarning
 
-from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, compare, diagnostics, plots
+from vbsvm import VBSVC, Covariance, Gibbs, LaplaceZero, Model, compare, diagnostics, plots
 from vbsvm.comparison import Pair
+from vbsvm.components import Correlation
 from vbsvm.datasets import load_toenail
+from vbsvm.laws import InverseWishart
+from vbsvm.plots import mixing
 
+mpl.use("Agg")
 pytest.importorskip("arviz", reason="ArviZ is not installed", exc_type=ImportError)
+
+SEVERAL = {"(1 | h)": Covariance(scale=2.0)}  # one effect alone may have this prior too
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +69,63 @@ def test_gates_count_what_is_at_zero(fits):
     found = compare(climbed, drawn)
     assert found.table["accuracy"].between(0, 100).all()
     assert any(pair.at_zero[1] > 0.2 for pair in found.pairs)
+
+
+@pytest.fixture(scope="module")
+def slopes():
+    rng = np.random.default_rng(0)
+    g, x = np.arange(300) % 15, 10 * rng.normal(size=300)
+    y = np.where(x * (0.1 + 0.1 * rng.normal(size=15)[g]) + rng.normal(size=15)[g] + rng.logistic(size=300) > 0, 1, 0)
+    model = Model("y ~ x + (x | g) + (1 | h)", pd.DataFrame({"y": y, "x": x, "g": g, "h": g // 3}), SEVERAL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return model.fit(), model.fit(Gibbs(draws=600, tune=200, chains=2), random_state=0)
+
+
+def test_standard_deviations_and_correlations_of_effects_are_compared(slopes):
+    climbed, drawn = slopes
+    found = compare(climbed, drawn)
+    names = [
+        "sd of (intercept) in (x | g)",
+        "sd of x in (x | g)",
+        "correlation of (intercept) and x in (x | g)",
+        "sd of (1 | h)",
+    ]
+    assert sorted(found.table.index) == sorted(["x", *names])
+    assert found.table["accuracy"].between(0, 100).all()
+    for pair in found.pairs:
+        for density in (pair.variational, pair.sampled):
+            assert np.trapezoid(density, pair.grid) == pytest.approx(1, abs=0.03)
+    tables = climbed.variance_components(), drawn.variance_components()
+    places = [("(x | g)", "x"), ("(x | g)", "correlation of (intercept) and x"), ("(1 | h)", "(intercept)")]
+    for name, place in zip(names[1:], places, strict=True):
+        pair = next(pair for pair in found.pairs if pair.name == name)
+        for density, table in zip((pair.variational, pair.sampled), tables, strict=True):
+            below = integrate.cumulative_trapezoid(density, pair.grid, initial=0)
+            expected = table.loc[place, ["lower", "sd", "upper"]].to_numpy()
+            step = 0.02 * np.ptp(pair.grid)
+            np.testing.assert_allclose(np.interp([0.025, 0.5, 0.975], below, pair.grid), expected, atol=step)
+
+
+def test_a_variational_density_far_from_the_draws_is_seen_whole(slopes):
+    climbed, drawn = slopes
+    far = replace(drawn.outcome, scales=tuple(1e-4 * one for one in drawn.outcome.scales))
+    found = compare(climbed, replace(drawn, outcome=far))
+    assert found.table.loc["sd of x in (x | g)", "accuracy"] < 1
+
+
+@pytest.mark.parametrize("degrees", [4.0, 60.0])
+def test_the_law_of_a_correlation(degrees):
+    """Against draws; a centre of the opposite sign is seen."""
+    scale = np.array([[2.0, 0.9, 0.1], [0.9, 1.0, -0.5], [0.1, -0.5, 1.5]])
+    law, rng = InverseWishart(scale, degrees), np.random.default_rng(0)
+    draws = np.array([law.draw(rng).value for _ in range(4000)])
+    values = draws[:, 0, 1] / np.sqrt(draws[:, 0, 0] * draws[:, 1, 1])
+    centre = 0.9 / np.sqrt(2)
+    for one, right in ((Correlation(centre, degrees - 1), True), (Correlation(-centre, degrees - 1), False)):
+        chances = np.linspace(0, 1, 11)
+        shares = np.histogram(values, np.r_[-1.0, one.quantiles(chances)[1:-1], 1.0])[0] / 4000
+        assert (np.abs(shares - 0.1).max() < 0.025) == right
 
 
 def test_what_can_not_be_compared(fits):
@@ -114,4 +181,54 @@ def test_arviz_has_slopes_of_the_users_column():
     posterior = fit.to_arviz().posterior
     means = posterior["patientID"].mean(("chain", "draw")).to_numpy()
     np.testing.assert_allclose(means, fit.random_effects()["mean"].to_numpy())
-    assert posterior["covariance of (visit | patientID)"].shape == (2, 20, 2, 2)
+    covariances = posterior["covariance of (visit | patientID)"].to_numpy()
+    assert covariances.shape == (2, 20, 2, 2)
+    sds = fit.variance_components()["sd"]["(visit | patientID)", "visit"]
+    assert np.median(np.sqrt(covariances[:, :, 1, 1])) == pytest.approx(sds)
+
+
+class TestMixingPlots:
+    def test_a_line_for_each_chain_and_a_panel_for_each_parameter_that_moves(self, slopes):
+        drawn = slopes[1]
+        axes = plots.traces(drawn)
+        assert len(axes) == len(list(drawn.traces)) == 6
+        assert axes[1].get_title(loc="left").startswith("x\nR̂ ")
+        for ax, trace in zip(axes, drawn.traces, strict=True):
+            for line, draws in zip(ax.lines, trace.draws, strict=True):
+                np.testing.assert_array_equal(line.get_ydata(), draws)
+        logarithmic = [trace.name for ax, trace in zip(axes, drawn.traces, strict=True) if ax.get_yscale() == "log"]
+        assert logarithmic == ["sd of (1 | h)"]
+        pyplot.close("all")
+
+    def test_given_axes_and_named_parameters(self, slopes):
+        _, axes = pyplot.subplots(1, 2)
+        found = plots.ranks(slopes[1], ["x", "sd of (1 | h)"], axes)
+        assert list(found) == list(axes)
+        np.testing.assert_allclose(sum(one.get_data()[0] for one in found[0].patches), 2.0)
+        pyplot.close("all")
+
+    def test_what_can_not_be_drawn(self, slopes, fits):
+        with pytest.raises(ValueError, match=r"traces: \['z'\] is not a parameter: there are \['\(intercept\)', 'x'"):
+            plots.traces(slopes[1], ["z"])
+        with pytest.raises(ValueError, match="1 axes are given for 2 parameters"):
+            plots.ranks(slopes[1], ["x", "(intercept)"], pyplot.figure().subplots())
+        with pytest.raises(AttributeError, match="Gibbs"):
+            plots.traces(fits[0])
+        pyplot.close("all")
+
+    def test_many_parameters_leave_the_slowest(self, fits):
+        gated = fits[3]
+        axes = plots.traces(gated, most=2)
+        moving = [trace for trace in gated.fit_[0].traces if np.ptp(trace.draws) > 0]
+        slowest = sorted(moving, key=lambda trace: trace.mixing.ess_bulk)[:2]
+        shown = {ax.get_title(loc="left").split("\n")[0] for ax in axes}
+        assert shown == {trace.name for trace in slowest}
+        pyplot.close("all")
+
+    def test_ranks_of_chains_that_agree_and_of_chains_that_do_not(self):
+        rng = np.random.default_rng(0)
+        good = rng.normal(size=(4, 2000))
+        assert np.abs(mixing.rank_shares(good) - 1).max() < 0.4
+        gates = (rng.random((4, 2000)) < 0.3).astype(float)
+        assert np.abs(mixing.rank_shares(gates) - 1).max() < 0.4
+        assert mixing.rank_shares(good + 2 * np.eye(4)[:, :1])[0, -1] > 2

@@ -184,15 +184,6 @@ def test_a_bound_climbs_to_its_end(fit, drawn):
         plots.bound(drawn)
 
 
-def test_a_trace_has_a_line_for_each_chain_on_the_scale_of_the_column(drawn, fit):
-    ax = plots.trace(drawn, term="dose")
-    assert len(ax.lines) == 3
-    assert np.mean([line.get_ydata() for line in ax.lines]) == pytest.approx(drawn.coef_[0, 1])
-    assert plots.trace(drawn).get_ylabel() in ("age", "dose")
-    with pytest.raises(ValueError, match="no chains after variational"):
-        plots.trace(fit)
-
-
 def test_a_curve_is_what_the_score_changes_by(fit, data):
     ax = plots.spline(fit, level=0.5)
     (curve,) = [line for line in ax.lines if len(line.get_xdata()) > 100]

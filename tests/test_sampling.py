@@ -1,15 +1,18 @@
 """Gibbs sampling as users have it: agreement with quadrature, the stretch move, chains, results, warnings."""
 
+import itertools
+import re
 import warnings
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
+from scipy import special, stats
 from sklearn.exceptions import ConvergenceWarning
 
-from calibration import MISTAKES, Plant, p_values
+from calibration import MISTAKES, Plant, build, p_values
+from calibration import simulate as simulate_truth
 from models import source_of, spec_of
 from reference import Quadrature, simulate
 from vbsvm import (
@@ -28,14 +31,17 @@ from vbsvm import (
 )
 from vbsvm.fit import gibbs
 from vbsvm.fit.checkpoint import CheckpointError
-from vbsvm.fit.stretch import stretch
+from vbsvm.fit.stretch import _losses, stretch
 from vbsvm.gates import Gates
 from vbsvm.laws import LatentPoint, MatrixPoint, Point
 from vbsvm.layout.base import Moments, PointLaw
 from vbsvm.layout.dense import DenseGaussian
+from vbsvm.layout.incomplete import IncompleteRows
+from vbsvm.layout.options import LevelLaws
 from vbsvm.priors.covariance import HuangWandLaw
 from vbsvm.priors.laplace_zero import LaplaceZeroLaw
 from vbsvm.readings import Draw, OverRelaxed
+from vbsvm.task import warnings_of
 
 FEW = Gibbs(draws=400, tune=200, chains=2)
 
@@ -59,6 +65,19 @@ def quiet(call):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return call()
+
+
+def interrupt(monkeypatch, after, by=KeyboardInterrupt):
+    """Chains advance so many times, then there is one interruption, and then all goes on."""
+    right, calls = gibbs._advance, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == after + 1:
+            raise by
+        return right(*arguments)
+
+    monkeypatch.setattr(gibbs, "_advance", interrupted)
 
 
 class TestQuadrature:
@@ -189,6 +208,41 @@ class TestStretch:
             effective.append(diagnostics.ess_bulk(np.linalg.norm(sample.coefficients, axis=2)))
         assert effective[0] > 1.1 * effective[1]
 
+    @pytest.mark.parametrize("holes", [False, True])
+    def test_missing_categories_are_integrated_out(self, holes):
+        """Against a sum over all ways to fill the categories in; and the hinge loss of the best one."""
+        model, rng = "both" if holes else "categories", np.random.default_rng(3)
+        truth = simulate_truth(model, rng, tilted=True)
+        spec, source = build(model, truth)
+        state = replace(spec.start(), coefficients=PointLaw(np.array([0.3, -1.4, 0.8])))
+        state = replace(state, levels=LevelLaws.of((np.array([3.0, 1.0]),)).draw(rng))
+        values = rng.normal(size=len(truth.y))
+        origins = source.options.origin
+        of_rows = {}
+        source.total(lambda part: of_rows.update({type(part.rows): part}) or 0.0)
+        if holes:
+            part = of_rows[IncompleteRows]
+            state = replace(state, values={0: values[part.options.origin][:, None] * part.rows.holes})
+        filled = np.where(np.isnan(truth.X[:, 0]), values, truth.X[:, 0])
+        lost = np.flatnonzero(truth.levels == -1)
+        assert len(lost) < len(truth.y) < len(origins)
+
+        def losses(scale, levels):
+            theta = scale * state.coefficients.mean
+            return np.maximum(1 - truth.y * (theta[0] + theta[1] * filled + theta[2] * levels), 0)
+
+        def every_way(scale):
+            for chosen in itertools.product([0, 1], repeat=len(lost)):
+                levels = truth.levels.copy()
+                levels[lost] = chosen
+                yield losses(scale, levels).sum(), state.levels.logs[0][list(chosen)].sum()
+
+        g = 1.3
+        change, loss = source.total(lambda rows: _losses(rows, state, state.coefficients.mean, g))
+        after, before = (special.logsumexp([log - 2 * loss for loss, log in every_way(scale)]) for scale in (g, 1.0))
+        assert -2 * change == pytest.approx(after - before)
+        assert loss == pytest.approx(min(loss for loss, _ in every_way(1.0)))
+
     def test_a_closed_gate_moves_too(self):
         prior = LaplaceZero(rho=0.5)
         spec = spec_of(2, prior)
@@ -223,7 +277,15 @@ class TestCalibration:
     @pytest.mark.long
     @pytest.mark.parametrize(
         ("model", "replicates"),
-        [("plain", 20_000), ("groups", 8000), ("gates", 8000), ("missing", 4000), ("selective", 4000)],
+        [
+            ("plain", 20_000),
+            ("groups", 8000),
+            ("gates", 8000),
+            ("missing", 4000),
+            ("selective", 4000),
+            ("categories", 6000),
+            ("both", 4000),
+        ],
     )
     def test_ranks_are_uniform_in_a_long_run(self, model, replicates):
         found = p_values(model, replicates, seed=7, n_jobs=-1)
@@ -234,6 +296,12 @@ class TestCalibration:
     def test_every_planted_mistake_is_seen(self, mistake):
         model = {"prior odds": "gates", "degrees": "missing", "mean of the inputs": "missing"}.get(mistake, "plain")
         found = p_values(model, 2000, seed=8, plant=Plant(mistake), n_jobs=-1)
+        assert found.min() < 0.01 / len(found)
+
+    @pytest.mark.long
+    @pytest.mark.parametrize("model", ["categories", "both"])
+    def test_a_wrong_power_of_g_is_seen_where_categories_are_missing(self, model):
+        found = p_values(model, 2000, seed=8, plant=Plant("power of g"), n_jobs=-1)
         assert found.min() < 0.01 / len(found)
 
 
@@ -259,22 +327,14 @@ class TestChains:
 
     def test_an_interrupted_run_keeps_its_draws(self, overlapping, monkeypatch):
         X, y = overlapping
-        right, calls = gibbs._advance, []
-
-        def interrupted(*arguments):
-            calls.append(1)
-            if len(calls) > 60:
-                raise KeyboardInterrupt
-            return right(*arguments)
-
-        monkeypatch.setattr(gibbs, "_advance", interrupted)
+        interrupt(monkeypatch, after=60)
         clf = VBSVC(inference=Gibbs(draws=200, tune=100, chains=2), random_state=0)
         with pytest.raises(KeyboardInterrupt):
             clf.fit(X, y)
         assert 10 < clf.fit_[0].outcome.coefficients.shape[1] < 200
         assert not clf.converged_
 
-    @pytest.mark.parametrize("kind", ["plain", "gates", "groups", "missing"])
+    @pytest.mark.parametrize("kind", ["plain", "gates", "groups", "missing", "categories"])
     def test_a_checkpoint_leads_to_the_same_draws(self, kind, overlapping, tmp_path, monkeypatch):
         X, y = (one.copy() for one in overlapping)
         path = tmp_path / "run.chains"
@@ -283,18 +343,14 @@ class TestChains:
             prior = {"fixed": LaplaceZero(rho=0.3)}
         if kind == "missing":
             X[::5, 1] = np.nan
-        model = Model(formula, pd.DataFrame(X, columns=list("abc")).assign(y=y, g=np.arange(200) % 8), prior)
+        if kind == "categories":
+            formula = "y ~ a + b + k"
+        k = np.where(np.arange(200) % 7 == 0, None, np.where(X[:, 2] > 0, "u", "v"))
+        data = pd.DataFrame(X, columns=list("abc")).assign(y=y, g=np.arange(200) % 8, k=k)
+        model = Model(formula, data, prior)
         settings = Gibbs(draws=60, tune=20, chains=2, checkpoint=path)
         whole = quiet(lambda: model.fit(replace(settings, checkpoint=None), random_state=3)).outcome
-        right, calls = gibbs._advance, []
-
-        def interrupted(*arguments):
-            calls.append(1)
-            if len(calls) == 51:
-                raise KeyboardInterrupt
-            return right(*arguments)
-
-        monkeypatch.setattr(gibbs, "_advance", interrupted)
+        interrupt(monkeypatch, after=50)
         part = quiet(lambda: model.fit(settings, random_state=3)).outcome
         assert part.interrupted
         assert path.exists()
@@ -350,20 +406,42 @@ class TestChains:
         settings = Gibbs(draws=20, tune=5, chains=1, checkpoint=tmp_path / "run.chains")
         whole = quiet(lambda: VBSVC(inference=replace(settings, checkpoint=None), random_state=0).fit(X, y))
         monkeypatch.setattr(gibbs, "SECONDS_BETWEEN", -1.0)
-        right, calls = gibbs._advance, []
-
-        def broken(*arguments):
-            calls.append(1)
-            if len(calls) == 40:
-                raise RuntimeError("the power went off")
-            return right(*arguments)
-
-        monkeypatch.setattr(gibbs, "_advance", broken)
+        interrupt(monkeypatch, after=39, by=RuntimeError)
         with pytest.raises(RuntimeError):
             VBSVC(inference=settings, random_state=0).fit(X, y)
-        assert [path.name for path in tmp_path.iterdir()] == ["run.chains.1"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == [f"run.chains.{k}" for k in range(3)]
         again = quiet(lambda: VBSVC(inference=settings, random_state=0).fit(X, y))
         np.testing.assert_array_equal(again.coef_, whole.coef_)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_an_interrupted_run_has_draws_of_every_class(self, overlapping, monkeypatch):
+        X, y = overlapping
+        y = np.where(X[:, 2] > 1, 2, y)
+        settings = Gibbs(draws=200, tune=100, chains=2)
+        whole = quiet(lambda: VBSVC(inference=settings, random_state=0).fit(X, y))
+        interrupt(monkeypatch, after=6 * 20 + 3)  # in the 21st of 40 rounds, in the second class
+        clf = VBSVC(inference=settings, random_state=0)
+        with pytest.raises(KeyboardInterrupt):
+            clf.fit(X, y)
+        drawn = [fit.outcome.coefficients for fit in clf.fit_]
+        assert [one.shape[:2] for one in drawn] == [(2, 58), (2, 50), (2, 50)]
+        for part, one in zip(drawn, whole.fit_, strict=True):
+            np.testing.assert_array_equal(part, one.outcome.coefficients[:, : part.shape[1]])
+        assert clf.predict(X).shape == (200,)
+        assert not clf.converged_
+
+    def test_an_interrupted_tuning_stores_nothing_but_its_checkpoint(self, overlapping, tmp_path, monkeypatch):
+        X, y = overlapping
+        settings = Gibbs(draws=40, tune=40, chains=2, checkpoint=tmp_path / "run.chains")
+        whole = quiet(lambda: VBSVC(inference=replace(settings, checkpoint=None), random_state=0).fit(X, y))
+        clf = VBSVC(inference=settings, random_state=0)
+        with monkeypatch.context() as patch:
+            interrupt(patch, after=11)
+            with pytest.raises(KeyboardInterrupt):
+                clf.fit(X, y)
+        assert not hasattr(clf, "fit_")
+        assert (tmp_path / "run.chains").exists()
+        np.testing.assert_array_equal(quiet(lambda: clf.fit(X, y)).coef_, whole.coef_)
 
     def test_too_few_draws_to_judge_are_said_to_be(self, overlapping):
         with pytest.warns(ConvergenceWarning, match="3 effective draws"):
@@ -420,8 +498,25 @@ class TestResults:
         assert clf.inclusion_probability_[0, 0] > 0.95
         assert clf.inclusion_probability_[0, 2] < 0.6
         assert clf.selected_[0].tolist()[0]
-        starts = clf.fit_[0].outcome.gates
-        assert starts.shape[2] == 3
+        gates, table = clf.fit_[0].outcome.gates, clf.summary()
+        assert gates.shape[2] == 3
+        assert np.isnan(table.loc["(intercept)", "gate_rhat"])
+        assert table.loc["x2", "gate_rhat"] == diagnostics.rhat(gates[:, :, 2])
+        assert table.loc["x2", "gate_ess"] == diagnostics.ess_bulk(gates[:, :, 2])
+
+    def test_gates_that_never_move_are_good_where_chains_agree_and_bad_where_not(self, overlapping):
+        X, y = overlapping
+        fit = quiet(lambda: VBSVC(LaplaceZero(rho=0.3), FEW, random_state=0).fit(X, y)).fit_[0]
+        gates = fit.outcome.gates.copy()
+        gates[:, :, 0], gates[:, :, 1] = 1.0, 0.0
+        agreed = replace(fit, outcome=replace(fit.outcome, gates=gates))
+        assert agreed.summary()[["gate_rhat", "gate_ess"]].loc[["x0", "x1"]].isna().all(axis=None)
+        gates = gates.copy()
+        gates[1, :, 1] = 1.0
+        stuck = replace(fit, outcome=replace(fit.outcome, gates=gates))
+        assert stuck.summary().loc["x1", "gate_rhat"] == np.inf
+        assert stuck.worst_mixing().rhat_of == stuck.worst_mixing().ess_of == "gate of x1"
+        assert not stuck.converged
 
     def test_groups_slopes_and_predictions(self):
         rng = np.random.default_rng(0)
@@ -445,6 +540,29 @@ class TestResults:
         assert np.isfinite(fit.predict_proba(data.head(3).assign(g=99))).all()
         assert "2 chains of 400 draws" in repr(fit)
 
+    def test_variance_components_say_how_they_mix(self):
+        rng = np.random.default_rng(0)
+        g, x = np.arange(240) % 12, 10 * rng.normal(size=240)
+        y = np.where(0.1 * x + rng.normal(size=12)[g] + rng.logistic(size=240) > 0, 1, 0)
+        data = pd.DataFrame({"y": y, "x": x, "g": g})
+        fit = quiet(lambda: Model("y ~ x + (x | g) + s(x)", data).fit(FEW, random_state=1))
+        table = fit.variance_components()
+        assert list(table.columns[-3:]) == ["rhat", "ess_bulk", "ess_tail"]
+        draws = np.log(fit.outcome.scales[-1][:, :, 3])
+        assert table.loc[("(x | g)", "x"), "rhat"] == diagnostics.rhat(draws)
+        assert table.loc[("(x | g)", "x"), "ess_tail"] == diagnostics.ess_tail(draws)
+        assert table["ess_bulk"].notna().all()
+        assert fit.worst_mixing().ess == min(table["ess_bulk"].min(), fit.summary()["ess_bulk"].min())
+
+    @pytest.mark.parametrize("prior", [Ridge(2.0, 1.0), Normal(1.0)])
+    def test_effects_that_share_a_variance(self, prior, overlapping):
+        X, y = overlapping
+        data = pd.DataFrame({"y": y, "x": X[:, 0], "g": np.arange(200) % 10})
+        fit = quiet(lambda: Model("y ~ x + (x | g)", data, {"(x | g)": prior}).fit(FEW, random_state=1))
+        table = fit.variance_components()
+        assert table["sd"].iloc[1] == pytest.approx(table["sd"].iloc[0] / data["x"].std(ddof=0))
+        assert table["rhat"].isna().all() == isinstance(prior, Normal)
+
     def test_missing_inputs_and_categories(self):
         rng = np.random.default_rng(1)
         x, arm = rng.normal(size=150), rng.choice(list("ab"), size=150)
@@ -456,6 +574,24 @@ class TestResults:
         assert np.abs(drawn.coef - climbed.coef).max() < 4 * drawn.coef_std.max()
         assert np.isfinite(drawn.predict_proba(data)).all()
         assert drawn.imputation_mean.shape == (2,)
+
+    def test_predictions_know_the_mean_of_the_levels_chances(self, monkeypatch):
+        rng = np.random.default_rng(1)
+        arm = np.where(rng.random(60) < 0.4, None, rng.choice(["a", "b"], size=60))
+        data = pd.DataFrame({"y": rng.integers(0, 2, size=60), "x": rng.normal(size=60), "arm": arm})
+        counts, right = [], gibbs.sweep
+
+        def recorded(*arguments):
+            state, stats = right(*arguments)
+            counts.append(stats.levels.counts[0])
+            return state, stats
+
+        monkeypatch.setattr(gibbs, "sweep", recorded)
+        settings = Gibbs(draws=40, tune=0, chains=2)
+        fit = quiet(lambda: Model("y ~ x + arm", data, {"fixed": Ridge()}).fit(settings, random_state=0))
+        (found,) = fit.outcome.state.levels.concentrations
+        np.testing.assert_allclose(found, 1 + np.mean(counts, axis=0))
+        assert found.sum() == pytest.approx(62)
 
     def test_weights_of_incomplete_rows_must_be_whole(self):
         X, y = simulate(40, 2, seed=0)
@@ -487,6 +623,28 @@ class TestWarnings:
         X, y = overlapping
         with pytest.warns(ConvergenceWarning, match=r"not mixed well enough.*effective draws"):
             VBSVC(inference=Gibbs(draws=30, tune=0, chains=2), random_state=0).fit(X, y)
+
+    def test_the_slowest_parameter_is_named_whatever_it_is(self, overlapping):
+        X, y = overlapping
+        fit = quiet(lambda: VBSVC(inference=Gibbs(draws=2500, tune=200, chains=2), random_state=0).fit(X, y)).fit_[0]
+        assert fit.converged
+        scales = fit.outcome.scales
+        drifting = scales[1] * np.exp(0.02 * np.arange(2500))[:, None]
+        slow = replace(fit, outcome=replace(fit.outcome, scales=(scales[0], drifting)))
+        (message,) = warnings_of("Model.fit", slow, Gibbs())
+        assert "'sd of inputs' has an R-hat of" in message
+        assert re.search(r"'sd of inputs' has \d+ effective draws", message)
+
+    @pytest.mark.parametrize("noise", [0.0, 0.1])
+    def test_data_with_missing_categories_may_be_separable(self, noise):
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=80)
+        y = np.where((x > 0) ^ (rng.random(80) < noise), 1, 0)
+        arm = np.where(rng.random(80) < 0.2, None, np.where(x > 0.5, "a", "b"))
+        model = Model("y ~ x + arm", pd.DataFrame({"y": y, "x": x, "arm": arm}), {"fixed": Ridge()})
+        fit = quiet(lambda: model.fit(Gibbs(draws=100, tune=100, chains=2), random_state=0))
+        assert fit.outcome.separable == (noise == 0)
+        assert fit.outcome.acceptance > 0.1
 
     @pytest.mark.parametrize(
         ("settings", "message"),
@@ -522,6 +680,13 @@ class TestDiagnostics:
         heavy = good * np.array([[1], [1], [1], [5]])
         assert diagnostics.rhat(heavy) > 1.05  # folded: the same centre, another spread
         assert np.isnan(diagnostics.rhat(np.ones((2, 100))))
+
+    def test_a_gate_that_is_open_half_of_the_time(self):
+        """Its distances from the median are all ½: that is no sign of bad mixing."""
+        coins = np.random.default_rng(0).permuted(np.tile([0.0, 1.0], (4, 500)), axis=1)
+        assert np.median(coins) == 0.5
+        assert diagnostics.rhat(coins) < 1.01
+        assert diagnostics.rhat(np.repeat([[0.0], [1.0]], 100, axis=1)) == np.inf
 
     def test_an_autoregression_has_its_known_size(self):
         rng = np.random.default_rng(1)

@@ -4,18 +4,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
+from scipy.special import gammainccinv
 from scipy.stats import gaussian_kde, invgamma, norm
 
+from vbsvm import components
 from vbsvm.arrays import Array
+from vbsvm.components import Correlation
 from vbsvm.fit.gibbs import Sample
 from vbsvm.laws import InverseGamma
-from vbsvm.priors.laplace_zero import LaplaceZeroLaw
 from vbsvm.results import Fit
+from vbsvm.traces import Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
 POINTS = 801
+TAIL = 1e-3
 MOST_DRAWS = 20_000
 
 
@@ -40,7 +44,7 @@ class Pair:
 @final
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Pairs of densities, coefficients first, then standard deviations of random effects and of the prior."""
+    """Pairs of densities: coefficients first, then standard deviations of blocks and correlations of their effects."""
 
     pairs: tuple[Pair, ...]
     table: "pd.DataFrame"
@@ -53,7 +57,8 @@ class Comparison:
 def compare(variational: Any, sampled: Any) -> Comparison:
     """Compare a variational fit with a Gibbs fit of the same model and data.
 
-    Both are fits of a ``Model``, or fitted ``VBSVC`` estimators of two classes. For each parameter the table has means
+    Both are fits of a ``Model``, or fitted ``VBSVC`` estimators of two classes. For each parameter (coefficients,
+    standard deviations of random effects, splines and penalised inputs, correlations of effects) the table has means
     and standard deviations by both, and the accuracy of the variational density, 100 (1 − ½∫|q − p|) per cent.
     """
     import pandas as pd
@@ -63,7 +68,7 @@ def compare(variational: Any, sampled: Any) -> Comparison:
         raise ValueError("compare takes a variational fit first and a Gibbs fit second.")
     if one.plan.names != other.plan.names or [b.name for b in one.spec.blocks] != [b.name for b in other.spec.blocks]:
         raise ValueError("compare: the two fits are not of the same model.")
-    pairs = [*_coefficients(one, other), *_scales(one, other)]
+    pairs = [*_coefficients(one, other), *_components(one, other)]
     moments = [(*_moments(pair.grid, pair.variational), *_moments(pair.grid, pair.sampled)) for pair in pairs]
     columns = ["variational", "variational sd", "Gibbs", "Gibbs sd"]
     table = pd.DataFrame(moments, columns=columns, index=pd.Index([pair.name for pair in pairs]))
@@ -99,18 +104,36 @@ def _coefficients(one: Fit, other: Fit) -> list[Pair]:
     return found
 
 
-def _scales(one: Fit, other: Fit) -> list[Pair]:
-    """Standard deviations of blocks with one variance."""
-    assert isinstance(other.outcome, Sample)
+def _components(one: Fit, other: Fit) -> list[Pair]:
+    """Standard deviations of effects and their correlations, on the scale of the user's columns."""
     found = []
-    for block, scale, draws in zip(one.spec.blocks, one.outcome.state.scales, other.outcome.scales, strict=True):
-        law = scale.variance if isinstance(scale, LaplaceZeroLaw) else scale
-        if isinstance(law, InverseGamma) and draws.shape[2] == 1:
-            values = np.sqrt(draws.ravel())
-            grid = _grid([0.3 * values.min()], [1.1 * np.quantile(values, 0.999)])
-            q = 2 * grid * invgamma.pdf(np.square(grid), law.shape, scale=law.rate)
-            found.append(Pair(f"sd of {block.name}", grid, q, _kernel(values, grid), (0.0, 0.0)))
+    marginals = components.marginals(one.plan, one.spec, one.outcome.state)
+    for marginal, drawn in zip(marginals, other.traces.components(), strict=True):
+        if np.ptp(drawn.trace.draws) > 0:
+            if isinstance(marginal.law, InverseGamma):
+                found.append(_sd_pair(drawn.trace, marginal.law))
+            elif isinstance(marginal.law, Correlation):
+                found.append(_correlation_pair(drawn.trace, marginal.law))
     return found
+
+
+def _sd_pair(trace: Trace, law: InverseGamma) -> Pair:
+    """σ where σ² is inverse gamma; kernels that reach below 0 are reflected."""
+    values = trace.draws.ravel()
+    tails = np.sqrt(law.rate / gammainccinv(law.shape, [TAIL, 1 - TAIL]))
+    high = max(tails[1], 1.1 * np.quantile(values, 1 - TAIL))
+    low = max(min(tails[0], values.min()), 1e-9 * high)
+    grid = np.union1d(np.linspace(0.0, high, POINTS), np.geomspace(low, high, POINTS))  # it may span magnitudes
+    q = 2 * grid * invgamma.pdf(np.square(grid), law.shape, scale=law.rate)
+    return Pair(trace.name, grid, q, _kernel(values, grid) + _kernel(values, -grid), (0.0, 0.0))
+
+
+def _correlation_pair(trace: Trace, law: Correlation) -> Pair:
+    """Correlations; the kernels are laid on Fisher's z, in which they do not reach beyond ±1."""
+    grid = np.linspace(-1.0, 1.0, POINTS + 2)[1:-1]
+    inside = np.clip(trace.draws.ravel(), -1 + 1e-12, 1 - 1e-12)
+    p = _kernel(np.arctanh(inside), np.arctanh(grid)) / (1 - np.square(grid))
+    return Pair(trace.name, grid, law.density(grid), p, (0.0, 0.0))
 
 
 def _grid(lows: list[float], highs: list[float]) -> Array:

@@ -2,113 +2,128 @@
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-from scipy.special import gammainccinv
+from scipy.special import gammainccinv, hyp2f1
 
+from vbsvm import diagnostics
 from vbsvm.arrays import Array
 from vbsvm.design.plan import Plan
 from vbsvm.laws import InverseGamma, InverseWishart, MatrixPoint, Point
 from vbsvm.priors.covariance import HuangWandLaw
 from vbsvm.priors.laplace_zero import LaplaceZeroLaw
-from vbsvm.spec import Block, Spec, State
+from vbsvm.spec import Spec, State
+from vbsvm.traces import Traces, correlation_name, effects_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-DRAWS = 2000
+# Quantiles of correlations: this many points, out to where hardly any mass is left.
+POINTS = 4001
+REACH = 20.0
 
 
-def table(plan: Plan, spec: Spec, state: State, level: float) -> "pd.DataFrame":
-    """One row for each standard deviation and each correlation: median, interval, and the mean variance."""
-    import pandas as pd
+@final
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """Law of a correlation under a 2 × 2 inverse-Wishart law: that of a sample correlation (Hotelling 1953).
 
-    rows = []
+    The inverse matrix is Wishart and has the opposite correlation, as has the inverse of the scale.
+    """
+
+    centre: float
+    degrees: float
+
+    def density(self, r: Array) -> Array:
+        """Density at correlations between −1 and 1."""
+        nu, rho = self.degrees, self.centre
+        log = math.log(nu - 1) + math.lgamma(nu) - math.lgamma(nu + 0.5) - 0.5 * math.log(2 * math.pi)
+        log = log + 0.5 * nu * math.log1p(-rho * rho) + 0.5 * (nu - 3) * np.log1p(-r * r)
+        log = log - (nu - 0.5) * np.log1p(-rho * r)
+        return np.exp(log) * hyp2f1(0.5, 0.5, nu + 0.5, 0.5 * (1 + rho * r))
+
+    def quantiles(self, chances: Array) -> Array:
+        """By the trapezoidal rule on Fisher's z."""
+        z = math.atanh(self.centre) + np.linspace(-1.0, 1.0, POINTS) * REACH / math.sqrt(self.degrees)
+        r = np.tanh(z)
+        steps = self.density(r) * (1 - r * r)
+        below = np.cumsum(steps) - 0.5 * steps
+        return np.interp(chances, below / steps.sum(), r)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Marginal:
+    """Law of the variance of an effect of the user's column, or of the correlation of two effects."""
+
+    term: str
+    effect: str
+    law: InverseGamma | Point | Correlation
+
+
+def marginals(plan: Plan, spec: Spec, state: State) -> Iterator[Marginal]:
+    """Of each block the variances of its effects, then their correlations, by a variational law."""
     for block, scale in zip(spec.blocks, state.scales, strict=True):
         law = scale.covariance if isinstance(scale, HuangWandLaw) else scale
         law = law.variance if isinstance(law, LaplaceZeroLaw) else law
         if isinstance(law, Point) and block.columns[0].start < plan.n_fixed:
             continue
-        effects = list(_effects(plan, block))
+        effects = list(effects_of(plan, block))
         for j, (name, unit) in enumerate(effects):
-            rows.append((block.name, name, *_spread(_marginal(law, j), unit, level)))
+            yield Marginal(block.name, name, _variance(law, j, unit))
         if isinstance(law, InverseWishart | MatrixPoint):
-            rows += _correlations(block.name, [name for name, _ in effects], law, level)
-    index = pd.MultiIndex.from_tuples([row[:2] for row in rows], names=["term", "effect"])
-    return pd.DataFrame(
-        [row[2:] for row in rows], index=index, columns=["sd", "lower", "upper", "variance"], dtype=float
-    )
+            for j in range(len(effects)):
+                for i in range(j):
+                    told = correlation_name(effects[i][0], effects[j][0])
+                    yield Marginal(block.name, told, _correlation(law, i, j))
 
 
-def table_of_draws(plan: Plan, spec: Spec, scales: tuple[Array, ...], level: float) -> "pd.DataFrame":
-    """The same from a sampler's draws: of each block its variance or covariance matrix, chains × draws × numbers."""
+def table(plan: Plan, spec: Spec, state: State, level: float) -> "pd.DataFrame":
+    """One row for each standard deviation and each correlation: median, interval, and the mean variance."""
+    chances, found = np.array([0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level]), list(marginals(plan, spec, state))
+    rows = [_numbers(one, chances) for one in found]
+    return _framed(rows, [(one.term, one.effect) for one in found])
+
+
+def table_of_draws(traces: Traces, level: float) -> "pd.DataFrame":
+    """The same from a sampler's draws, with R̂ and effective draws."""
+    chances, rows, index = [0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level], [], []
+    for one in traces.components():
+        variance = float(np.square(one.trace.draws).mean()) if one.trace.scale else math.nan
+        rows.append((*np.quantile(one.trace.draws, chances), variance))
+        index.append((one.term, one.effect))
+    frame = _framed(rows, index)
+    return frame if frame.empty else frame.assign(**diagnostics.columns(traces.component_mixing))
+
+
+def _framed(rows: list[Any], index: list[Any]) -> "pd.DataFrame":
     import pandas as pd
 
-    chances, rows = [0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level], []
-    for block, values in zip(spec.blocks, scales, strict=True):
-        draws = values.reshape(-1, values.shape[2])
-        if block.columns[0].start < plan.n_fixed and np.ptp(draws) == 0:
-            continue
-        effects = list(_effects(plan, block))
-        q = len(effects)
-        matrices = draws.reshape(-1, q, q) if draws.shape[1] == q * q else draws[:, :1, None]
-        for j, (name, unit) in enumerate(effects):
-            variances = unit**2 * matrices[:, j, j]
-            rows.append((block.name, name, *np.sqrt(np.quantile(variances, chances)), variances.mean()))
-        for j in range(matrices.shape[1]):
-            for i in range(j):
-                correlation = matrices[:, i, j] / np.sqrt(matrices[:, i, i] * matrices[:, j, j])
-                told = f"correlation of {effects[i][0]} and {effects[j][0]}"
-                rows.append((block.name, told, *np.quantile(correlation, chances), math.nan))
-    index = pd.MultiIndex.from_tuples([row[:2] for row in rows], names=["term", "effect"])
-    return pd.DataFrame(
-        [row[2:] for row in rows], index=index, columns=["sd", "lower", "upper", "variance"], dtype=float
-    )
+    places = pd.MultiIndex.from_tuples(index, names=["term", "effect"])
+    return pd.DataFrame(rows, index=places, columns=["sd", "lower", "upper", "variance"], dtype=float)
 
 
-def _effects(plan: Plan, block: Block) -> Iterator[tuple[str, float]]:
-    """Name of each effect of a block, and what its scale is multiplied by to be that of the user's column."""
-    begin = block.columns[0].start
-    if begin < plan.n_fixed:
-        yield "all", 1.0
-        return
-    for first, factor in zip(plan.first_effects(), plan.factors, strict=True):
-        if first <= begin < first + factor.size:
-            units = plan.units(factor)
-            for place in (columns.start - first for columns in block.columns):
-                yield factor.effects[place], units[place]
-
-
-def _marginal(law: Any, j: int) -> InverseGamma | Point:
-    """Law of the variance of the j-th effect."""
+def _variance(law: Any, j: int, unit: float) -> InverseGamma | Point:
+    """Law of the variance of the j-th effect, in the user's units."""
     if isinstance(law, InverseWishart):
-        return InverseGamma(0.5 * (law.degrees - len(law.scale) + 1), 0.5 * law.scale[j, j])
-    return Point(law.value[j, j]) if isinstance(law, MatrixPoint) else law
+        law = InverseGamma(0.5 * (law.degrees - len(law.scale) + 1), 0.5 * law.scale[j, j])
+    if isinstance(law, InverseGamma):
+        return InverseGamma(law.shape, unit**2 * law.rate)
+    return Point(unit**2 * float(law.value[j, j] if isinstance(law, MatrixPoint) else law.value))
 
 
-def _spread(law: InverseGamma | Point, unit: float, level: float) -> tuple[float, float, float, float]:
-    """Median and interval of σ, and E[σ²]."""
-    if isinstance(law, Point):
-        sd = unit * math.sqrt(law.value)
-        return sd, sd, sd, sd**2
-    chances = np.array([0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level])
-    sds = unit * np.sqrt(law.rate / gammainccinv(law.shape, chances))
-    return float(sds[0]), float(sds[1]), float(sds[2]), unit**2 * law.mean
+def _correlation(law: InverseWishart | MatrixPoint, i: int, j: int) -> Correlation | Point:
+    matrix = law.scale if isinstance(law, InverseWishart) else law.value
+    centre = float(matrix[i, j] / math.sqrt(matrix[i, i] * matrix[j, j]))
+    return Point(centre) if isinstance(law, MatrixPoint) else Correlation(centre, law.degrees - len(matrix) + 2)
 
 
-def _correlations(term: str, names: list[str], law: InverseWishart | MatrixPoint, level: float) -> list[tuple]:
-    """Median and interval of each correlation, from draws with a fixed seed; it has no variance."""
-    if isinstance(law, MatrixPoint):
-        draws = law.value[None]
-    else:
-        rng = np.random.default_rng(0)
-        draws = np.array([law.draw(rng).value for _ in range(DRAWS)])
-    sds = np.sqrt(np.einsum("kjj->kj", draws))
-    rows = []
-    for j in range(len(names)):
-        for i in range(j):
-            correlation: Array = draws[:, i, j] / (sds[:, i] * sds[:, j])
-            found = np.quantile(correlation, [0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level])
-            rows.append((term, f"correlation of {names[i]} and {names[j]}", *found, math.nan))
-    return rows
+def _numbers(one: Marginal, chances: Array) -> tuple[float, ...]:
+    """Quantiles of σ and E[σ²]; of a correlation, which has no variance, its quantiles."""
+    if isinstance(one.law, Correlation):
+        return (*one.law.quantiles(chances), math.nan)
+    if isinstance(one.law, Point):
+        return (*np.full(len(chances), math.sqrt(one.law.value)), one.law.value)
+    return (*np.sqrt(one.law.rate / gammainccinv(one.law.shape, chances)), one.law.mean)

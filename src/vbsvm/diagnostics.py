@@ -1,5 +1,9 @@
 """How well chains have mixed: rank-normalised split R̂ and effective sample sizes (Vehtari et al. 2021)."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import final
+
 import numpy as np
 from scipy.special import ndtri
 from scipy.stats import rankdata
@@ -8,6 +12,32 @@ from vbsvm.arrays import Array
 
 LARGEST_RHAT = 1.01
 SMALLEST_ESS = 400
+# Chains of fewer draws tell nothing of how they mix.
+FEWEST = 4
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Mixing:
+    """R̂ and effective numbers of draws of one quantity; NaN where it never moves, or chains are too short to tell.
+
+    A quantity that stands still in every chain, and not at the same value, has an infinite R̂.
+    """
+
+    rhat: float = float("nan")
+    ess_bulk: float = float("nan")
+    ess_tail: float = float("nan")
+
+    @staticmethod
+    def of(draws: Array) -> "Mixing":
+        """Of draws, chains × draws."""
+        return Mixing(rhat(draws), ess_bulk(draws), ess_tail(draws))
+
+
+def columns(mixings: Iterable[Mixing]) -> dict[str, Array]:
+    """Columns of a table, one row for each quantity."""
+    numbers = np.array([(one.rhat, one.ess_bulk, one.ess_tail) for one in mixings]).reshape(-1, 3)
+    return {"rhat": numbers[:, 0], "ess_bulk": numbers[:, 1], "ess_tail": numbers[:, 2]}
 
 
 def rhat(draws: Array) -> float:
@@ -32,7 +62,7 @@ def ess_tail(draws: Array) -> float:
 
 
 def _constant(draws: Array) -> bool:
-    return draws.shape[1] < 4 or bool(np.ptp(draws) == 0) or not bool(np.isfinite(draws).all())
+    return draws.shape[1] < FEWEST or bool(np.ptp(draws) == 0) or not bool(np.isfinite(draws).all())
 
 
 def _split(draws: Array) -> Array:
@@ -47,10 +77,10 @@ def _normal_scores(draws: Array) -> Array:
 
 def _rhat(draws: Array) -> float:
     n = draws.shape[1]
+    if not np.ptp(draws, axis=1).any():  # such as distances from the median of what is 0 and 1 equally often
+        return float("inf") if np.ptp(draws) > 0 else 1.0
     within = draws.var(axis=1, ddof=1).mean()
     between = draws.mean(axis=1).var(ddof=1)
-    if within == 0:
-        return float("inf")
     return float(np.sqrt((n - 1) / n + between / within))
 
 

@@ -23,7 +23,7 @@ from vbsvm.parameters import require_flag
 from vbsvm.priors import LaplaceZero, Prior, Ridge
 from vbsvm.results import Fit
 from vbsvm.tabular import Table
-from vbsvm.task import Task, read_inference, require_variational, warnings_of
+from vbsvm.task import Task, fit_all, read_inference, require_variational, warnings_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -180,15 +180,9 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         return self
 
     def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Fit, ...]:
-        inference, fits = self._inference(), []
-        tasks = self._tasks(X, y, sample_weight)
+        inference, tasks = self._inference(), self._tasks(X, y, sample_weight)
         seed = intake.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
-        for k, task in enumerate(tasks):
-            own = inference.for_class(k) if isinstance(inference, Gibbs) and len(tasks) > 1 else inference
-            fits.append(task.fit(own, population=fits[0].population if fits else None, seed=seed + k))
-            if fits[-1].interrupted and len(fits) < len(tasks):
-                raise KeyboardInterrupt
-        return tuple(fits)
+        return tuple(fit_all(tasks, inference, seed))
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""

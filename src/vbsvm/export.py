@@ -11,16 +11,14 @@ import numpy as np
 from vbsvm.arrays import Array
 from vbsvm.design.plan import Plan
 from vbsvm.fit.gibbs import Sample
+from vbsvm.traces import effects_of
 
 if TYPE_CHECKING:
     from vbsvm.spec import Spec
 
 
 def posterior(plan: Plan, spec: "Spec", sample: Sample) -> tuple[dict[str, Array], dict[str, list[str]]]:
-    """Draws by name, chains × draws × …, on the scale of the user's columns; and which dimensions they have.
-
-    Standard deviations and covariances are those of effects of the design's (standardised) columns.
-    """
+    """Draws by name, chains × draws × …, on the scale of the user's columns; and which dimensions they have."""
     begin, recipe = int(plan.recipe.intercept), plan.recipe
     shown = sample.coefficients[:, :, begin : begin + plan.n_shown] / recipe.scale[: plan.n_shown]
     found, dimensions = {"coefficients": shown}, {"coefficients": ["term"]}
@@ -30,11 +28,12 @@ def posterior(plan: Plan, spec: "Spec", sample: Sample) -> tuple[dict[str, Array
         found["gates"] = sample.gates
         dimensions["gates"] = ["gate"]
     for block, values in zip(spec.blocks, sample.scales, strict=True):
-        if values.shape[2] == 1 and np.ptp(values) > 0:
-            found[f"sd of {block.name}"] = np.sqrt(values[:, :, 0])
-        elif values.shape[2] > 1:
-            q = math.isqrt(values.shape[2])
-            found[f"covariance of {block.name}"] = values.reshape(*values.shape[:2], q, q)
+        units = np.array([unit for _, unit in effects_of(plan, block)])
+        q = math.isqrt(values.shape[2])
+        if q > 1:
+            found[f"covariance of {block.name}"] = values.reshape(*values.shape[:2], q, q) * np.outer(units, units)
+        elif np.ptp(values) > 0:
+            found[f"sd of {block.name}"] = np.sqrt(values[:, :, 0]) * units[0]
     for factor, first in zip(plan.factors, plan.first_effects(), strict=True):
         units = np.tile(plan.units(factor), len(factor.levels))
         found[factor.name] = sample.coefficients[:, :, first : first + factor.size] * units

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from vbsvm import diagnostics
 from vbsvm.arrays import Array
 from vbsvm.fit.gibbs import Sample
 from vbsvm.layout.dense import DenseRows
@@ -85,10 +84,6 @@ class MeanField:
         """E[σ⁻²]."""
         return self.state.scales[block].inverse_mean
 
-    def mixing(self, combinations: Array) -> dict[str, Array]:
-        """There are no chains."""
-        return {}
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -148,13 +143,3 @@ class Sampled:
     def inverse_scale(self, block: int) -> float:
         """Mean of 1/σ²."""
         return float((1.0 / self.sample.scales[block]).mean())
-
-    def mixing(self, combinations: Array) -> dict[str, Array]:
-        """R̂ and effective numbers of draws of each combination."""
-        draws = self.sample.coefficients[:, :, : self.n_fixed] @ combinations.T
-        of_each = [draws[:, :, j] for j in range(draws.shape[2])]
-        return {
-            "rhat": np.array([diagnostics.rhat(one) for one in of_each]),
-            "ess_bulk": np.array([diagnostics.ess_bulk(one) for one in of_each]),
-            "ess_tail": np.array([diagnostics.ess_tail(one) for one in of_each]),
-        }

@@ -351,13 +351,12 @@ class Alternatives:
     options: Options
     laws: LevelLaws
     resolve: Reading
-    index: int
 
     def shares(self, objective: Array, which: Any = slice(None)) -> Array:
         """Share of each row among the alternatives, from what each adds to the bound."""
         options = self.options.take(which)
         values = objective + options.log_chances(self.laws)
-        return self.resolve(Shares(options, values), "levels of rows", self.index, len(values)).result
+        return self.resolve(Shares(options, values), "levels of rows", int(options.origin[0])).result
 
     def chosen(self, values: Array, shares: Array) -> Array:
         """Give all alternatives of a row the values of the one that was drawn."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from vbsvm import components, diagnostics, effects, export, gaps, hinge, prediction
+from vbsvm import components, effects, export, gaps, hinge, prediction
 from vbsvm.arrays import Array
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
 from vbsvm.facts import Facts
@@ -20,6 +20,7 @@ from vbsvm.layout.options import LevelLaws, Options
 from vbsvm.marginals import MeanField, Sampled
 from vbsvm.population import Population
 from vbsvm.spec import Spec
+from vbsvm.traces import Traces, Worst
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -108,16 +109,19 @@ class Fit:
             return self.outcome.interrupted
         return self.outcome.ending is Ending.INTERRUPTED
 
-    def worst_mixing(self) -> tuple[str, float, float] | None:
-        """The coefficient whose chains mix worst, its R̂ and effective draws, where that is not good enough."""
-        assert isinstance(self.outcome, Sample)
-        table, n_draws = self.summary(), self.outcome.coefficients.shape[1]
-        if n_draws < 4:
-            return str(table.index[0]), np.nan, float(n_draws)
-        rhat, ess = (table[name].to_numpy(dtype=float) for name in ("rhat", "ess_bulk"))
-        if not ((rhat > diagnostics.LARGEST_RHAT) | (ess < diagnostics.SMALLEST_ESS)).any():
-            return None
-        return str(table.index[int(np.nanargmin(ess))]), float(np.nanmax(rhat)), float(np.nanmin(ess))
+    def worst_mixing(self) -> Worst | None:
+        """The largest R̂ and the fewest effective draws of a sampler's parameters, where they are not good enough.
+
+        Coefficients, gates, and standard deviations and correlations of effects count; effects of single groups don't.
+        """
+        return self.traces.worst()
+
+    @cached_property
+    def traces(self) -> Traces:
+        """A sampler's draws, parameter by parameter."""
+        if not isinstance(self.outcome, Sample):
+            raise AttributeError("traces are there after inference=Gibbs().")
+        return Traces(self.plan, self.spec, self.outcome)
 
     @property
     def _coefficients(self) -> Any:
@@ -200,7 +204,11 @@ class Fit:
         return row
 
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
-        """One row for each coefficient: mean, standard deviation, interval, and the probability that it is positive."""
+        """One row for each coefficient: mean, standard deviation, interval, and the probability that it is positive.
+
+        After Gibbs sampling there are R̂ and effective draws, with gates also those of each column's gate: NaN where a
+        gate is the same in all draws, and an infinite R̂ where chains disagree and none of them ever moves.
+        """
         import pandas as pd
 
         _require_level("summary", level)
@@ -208,17 +216,16 @@ class Fit:
         mean, sd, names = self.coef, self.coef_std, self.plan.names[: self.plan.n_shown]
         sign, inclusion = self.sign_probability, self.inclusion_probability
         lower, upper = (self._shown(self.marginals.quantiles(chance)) / self._scale for chance in chances)
-        combinations = self._shown(np.eye(self.plan.n_fixed))
         if self.plan.recipe.intercept:
             spread, (low, high), positive = self.marginals.combination(self._intercept_row(), chances)
             mean, sd, names = np.r_[self.intercept, mean], np.r_[spread, sd], (INTERCEPT, *names)
             lower, upper = np.r_[low, lower], np.r_[high, upper]
             sign, inclusion = np.r_[positive, sign], np.r_[1.0, inclusion]
-            combinations = np.vstack([self._intercept_row(), combinations])
         columns = {"coefficient": mean, "sd": sd, "lower": lower, "upper": upper, "p_positive": sign}
         if self.selects:
             columns["inclusion"] = inclusion
-        columns |= self.marginals.mixing(combinations)
+        if isinstance(self.outcome, Sample):
+            columns |= self.traces.columns()
         frame = self._noted(pd.DataFrame(columns, index=pd.Index(names)), level)
         if isinstance(self.outcome, Outcome) and self.outcome.others:
             frame.attrs["starts"] = self.starts()
@@ -247,11 +254,11 @@ class Fit:
         """Standard deviations of random effects and splines with their spread; correlations of slopes.
 
         ``sd`` is the median, with an interval; ``variance`` is the mean of the variance. Slopes are given for the
-        user's column.
+        user's column. After Gibbs sampling there are R̂ and effective draws.
         """
         _require_level("variance_components", level)
         if isinstance(self.outcome, Sample):
-            return self._noted(components.table_of_draws(self.plan, self.spec, self.outcome.scales, level), level)
+            return self._noted(components.table_of_draws(self.traces, level), level)
         return self._noted(components.table(self.plan, self.spec, self.outcome.state, level), level)
 
     def to_arviz(self) -> Any:

@@ -37,7 +37,7 @@ def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature:
         options = None
         if isinstance(rows, OptionRows):
             assert state.levels is not None
-            rows, options = rows.rows, missing.Alternatives(rows.options, state.levels, resolve, rows.rows.index)
+            rows, options = rows.rows, missing.Alternatives(rows.options, state.levels, resolve)
         if isinstance(rows, IncompleteRows):
             assert state.inputs is not None
             with np.errstate(all="ignore"):

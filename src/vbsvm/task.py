@@ -1,5 +1,6 @@
 """One two-class model and its rows, ready to be fitted."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -17,6 +18,7 @@ from vbsvm.population import Population
 from vbsvm.results import Fit
 from vbsvm.source.memory import Memory
 from vbsvm.spec import Spec, State
+from vbsvm.traces import Worst
 
 if TYPE_CHECKING:
     from vbsvm.design.formula import Reader
@@ -43,20 +45,26 @@ class Task:
     ) -> Fit:
         """Fit the model, from its own start or from a state; a population that is known already is not learned anew."""
         if isinstance(inference, Gibbs):
-            intake.require_sampleable(self.spec, self.source.holes)
-            outcome = inference.run(self.spec, self._repeated(), seed)
-        else:
-            outcome = inference.run(self.spec, self.source, start)
+            return self.result(inference.run(*self.sampled, seed), population)
+        return self.result(inference.run(self.spec, self.source, start), population)
+
+    def result(self, outcome: Outcome | Sample, population: Population | None = None) -> Fit:
+        """The fit that ended like this."""
         if population is None or self.source.holes is not None:
             population = self.completion.population(self.source, outcome)
         gaps, facts = self.completion.gaps, Facts.of(self.source)
         return Fit(self.spec, self.plan, outcome, self.classes, self.reader, population, gaps, facts)
 
-    def _repeated(self) -> Memory:
-        """Rows with holes written out as often as their weights say: each has missing values of its own."""
+    @property
+    def sampled(self) -> tuple[Spec, Memory]:
+        """What a sampler takes: rows with holes are written out as often as their weights say.
+
+        Each of them has missing values of its own.
+        """
+        intake.require_sampleable(self.spec, self.source.holes)
         if self.source.holes is None and self.source.options is None:
-            return self.source
-        return self.source.repeated()
+            return self.spec, self.source
+        return self.spec, self.source.repeated()
 
     def shifted(self, shift: Shift) -> "Task":
         """The same with missing values shifted, and otherwise missing at random."""
@@ -73,6 +81,24 @@ class Task:
         complete = ~np.isnan(self.source.X).any(axis=1)
         levels = tuple(grouping.index[complete] for grouping in self.source.groupings)
         return Encoded(self.source.X[complete], levels)
+
+
+def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) -> list[Fit]:
+    """Fit one model for each class; a population that the first one has learned may serve all.
+
+    Samplers go on together, so that an interrupted one has draws of every class. Climbs follow each other: where one is
+    interrupted before the last, a class is missing.
+    """
+    fits: list[Fit] = []
+    if isinstance(inference, Gibbs):
+        for task, sample in zip(tasks, inference.run_several([task.sampled for task in tasks], seed), strict=True):
+            fits.append(task.result(sample, fits[0].population if fits else None))
+        return fits
+    for task in tasks:
+        fits.append(task.fit(inference, population=fits[0].population if fits else None))
+        if fits[-1].interrupted and len(fits) < len(tasks):
+            raise KeyboardInterrupt
+    return fits
 
 
 def read_inference(given: Any) -> Variational | Gibbs:
@@ -98,18 +124,18 @@ def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str
             return [_why_separable(what)]
         worst = fit.worst_mixing()
         found = [f"{what} was interrupted after {fit.outcome.sweeps} sweeps."] if fit.interrupted else []
-        return found if worst is None else [*found, _why_not_mixed(what, *worst, inference)]
+        return found if worst is None else [*found, _why_not_mixed(what, worst, inference)]
     assert isinstance(inference, Variational)
     return [] if fit.converged else [_why_not_converged(what, fit.outcome, inference)]
 
 
-def _why_not_mixed(what: str, name: str, rhat: float, ess: float, inference: Gibbs) -> str:
+def _why_not_mixed(what: str, worst: Worst, inference: Gibbs) -> str:
     """Say that chains have not mixed, and what to do."""
     return (
-        f"{what}: the chains have not mixed well enough; the largest R-hat is {rhat:.3f} (up to 1.01 is good), and "
-        f"{name!r} has {ess:.0f} effective draws (400 are needed). Draw more, as with "
-        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the summary's last columns before you "
-        "trust a coefficient."
+        f"{what}: the chains have not mixed well enough: {worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to "
+        f"1.01 is good), and {worst.ess_of!r} has {worst.ess:.0f} effective draws (400 are needed). Draw more, as with "
+        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the last columns of the "
+        "tables before you trust a number."
     )
 
 

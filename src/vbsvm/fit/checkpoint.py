@@ -18,7 +18,7 @@ from vbsvm.gates import GateMap, Gates
 from vbsvm.input_laws import InputSums, JointInputs, KnownInputs, Regressors, Selective
 from vbsvm.laws import InverseGamma, InverseWishart, Latent, LatentPoint, MatrixPoint, Point
 from vbsvm.layout.base import PointLaw
-from vbsvm.layout.options import LevelLaws
+from vbsvm.layout.options import LevelCounts, LevelLaws
 from vbsvm.mechanism import ProbitLaw, ProbitSums
 from vbsvm.priors.covariance import HuangWandLaw
 from vbsvm.priors.laplace_zero import LaplaceZeroLaw, Share, SharePoint
@@ -30,8 +30,8 @@ _KNOWN: dict[str, Any] = {
     kind.__name__: kind
     for kind in (
         State, PointLaw, Point, MatrixPoint, LatentPoint, Latent, SharePoint, Share, LaplaceZeroLaw, HuangWandLaw,
-        Gates, GateMap, KnownInputs, JointInputs, LevelLaws, InverseGamma, InverseWishart, InputSums, Regressors,
-        Selective, ProbitLaw, ProbitSums,
+        Gates, GateMap, KnownInputs, JointInputs, LevelLaws, LevelCounts, InverseGamma, InverseWishart, InputSums,
+        Regressors, Selective, ProbitLaw, ProbitSums,
     )
 }  # fmt: skip
 

@@ -5,9 +5,10 @@ import numbers
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import reduce
 from pathlib import Path
 from typing import Any, final
 
@@ -22,7 +23,7 @@ from vbsvm.laws import MatrixPoint, Point
 from vbsvm.layout.base import Source
 from vbsvm.layout.drawn import DrawnLaw
 from vbsvm.layout.incomplete import IncompleteRows
-from vbsvm.layout.options import OptionRows
+from vbsvm.layout.options import LevelCounts, LevelLaws, OptionRows
 from vbsvm.parameters import Parameters
 from vbsvm.priors.covariance import HuangWandLaw
 from vbsvm.priors.laplace_zero import LaplaceZeroLaw
@@ -49,7 +50,8 @@ class Sample:
     """What the chains have drawn. Arrays are chains × draws × numbers.
 
     ``coefficients`` are the effective ones (gates applied), ``gates`` are 0 or 1, ``scales`` has for each block its
-    variance or its covariance matrix laid out flat. ``zero_loss`` is the share of draws that separate the classes.
+    variance or its covariance matrix laid out flat. ``inputs`` and ``levels`` are means over draws. ``zero_loss`` is
+    the share of draws that separate the classes.
     """
 
     coefficients: Array
@@ -60,6 +62,7 @@ class Sample:
     zero_loss: float
     acceptance: float
     inputs: InputSums | None
+    levels: LevelCounts | None
     last: State
 
     @property
@@ -86,7 +89,8 @@ class Sample:
             q = math.isqrt(len(mean))
             scales.append(Point(float(mean[0])) if q == 1 else MatrixPoint(mean.reshape(q, q)))
         law: Any = DrawnLaw(self.flat)
-        return State(law, tuple(scales), None, self.last.inputs, self.last.levels)
+        levels = None if self.levels is None else LevelLaws.of(tuple(1.0 + one for one in self.levels.counts))
+        return State(law, tuple(scales), None, self.last.inputs, levels)
 
 
 @final
@@ -135,65 +139,37 @@ class Gibbs(Parameters):
 
     def run(self, spec: Spec, source: Source, seed: int = 0) -> Sample:
         """Draw from the posterior; Ctrl-C ends after the round and keeps what has been drawn."""
-        self._require_room(spec)
-        chains = [_Chain.start(spec, seed, k) for k in range(self.chains)]
-        about = self._about(spec, source, seed)
-        if self.checkpoint is not None and (found := checkpoint.read(self.checkpoint, about)) is not None:
-            chains = [_Chain(*one) for one in found]
-        rounds = [math.ceil(end) for end in np.linspace(0, self.tune + self.draws, ROUNDS + 1)[1:]]
-        interrupted, done, n_jobs, first = False, chains[0].done, 1, True
-        begin = written = time.perf_counter()
-        with _progress(self.tune + self.draws) as report:
-            for end in dict.fromkeys(end for end in rounds if end > done):
-                try:
-                    chains = self._advance(spec, source, chains, end, n_jobs)
-                except KeyboardInterrupt:
-                    if not chains[0].drawn:
-                        raise
-                    interrupted = True
-                    break
-                if first:
-                    left = (time.perf_counter() - begin) * (self.tune + self.draws - end) / (end - done)
-                    n_jobs, first = -1 if self.chains > 1 and left > WORTH_A_PROCESS else 1, False
-                done = end
-                report(done)
-                if self.checkpoint is not None and time.perf_counter() - written > SECONDS_BETWEEN:
-                    self._write(about, chains)
-                    written = time.perf_counter()
-        if self.checkpoint is not None:
-            if interrupted:
-                self._write(about, chains)
-            else:
-                Path(self.checkpoint).unlink(missing_ok=True)
-        return _sample(chains, done, interrupted)
+        return self.run_several([(spec, source)], seed)[0]
 
-    def _write(self, about: dict[str, Any], chains: "list[_Chain]") -> None:
-        assert self.checkpoint is not None
-        content = [tuple(getattr(chain, one.name) for one in fields(chain)) for chain in chains]
-        checkpoint.write(self.checkpoint, about, content)
+    def run_several(self, models: Sequence[tuple[Spec, Source]], seed: int = 0) -> list[Sample]:
+        """Draw for several models, all of them round by round, so that Ctrl-C finds draws of each."""
+        runs = [
+            _Run.start(self.for_class(k) if len(models) > 1 else self, spec, source, seed + k)
+            for k, (spec, source) in enumerate(models)
+        ]
+        total, interrupted, written = self.tune + self.draws, False, time.perf_counter()
+        with _progress(total * len(runs)) as report:
+            try:
+                for end in dict.fromkeys(math.ceil(end) for end in np.linspace(0, total, ROUNDS + 1)[1:]):
+                    for k, run in enumerate(runs):
+                        runs[k] = run.advanced(end)
+                        report(sum(run.done for run in runs))
+                    if time.perf_counter() - written > SECONDS_BETWEEN:
+                        _write_all(runs)
+                        written = time.perf_counter()
+            except KeyboardInterrupt:
+                interrupted = True
+        if interrupted:
+            _write_all(runs)
+            if not all(run.chains[0].drawn for run in runs):
+                raise KeyboardInterrupt
+        else:
+            for run in runs:
+                run.remove_checkpoint()
+        return [_sample(run.chains, run.done, interrupted) for run in runs]
 
-    def _about(self, spec: Spec, source: Source, seed: int) -> dict[str, Any]:
-        """What a checkpoint must agree on: settings, model, and a few sums that tell data apart."""
-        if self.checkpoint is None:
-            return {}
-        if not Path(self.checkpoint).absolute().parent.is_dir():
-            raise FileNotFoundError(f"Gibbs: there is no directory for the checkpoint {os.fspath(self.checkpoint)}.")
-        theta = np.sin(1.0 + np.arange(spec.n_columns))
-        sums = source.total(lambda rows: _fingerprint(rows, theta))
-        blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
-        if spec.inputs is not None:
-            blocks.append(repr(spec.inputs.settings))
-        settings = {name: int(getattr(self, name)) for name in ("draws", "tune", "chains", "thin")}
-        return {"settings": settings, "seed": seed, "model": blocks, "data": [float(f"{one:.9e}") for one in sums]}
-
-    def _advance(self, spec: Spec, source: Source, chains: "list[_Chain]", end: int, n_jobs: int) -> "list[_Chain]":
-        if n_jobs == 1:
-            return [_advance(spec, source, chain, end, self.tune, self.thin) for chain in chains]
-        work = (delayed(_advance)(spec, source, chain.fresh(), end, self.tune, self.thin) for chain in chains)
-        moved: Any = Parallel(n_jobs=n_jobs, inner_max_num_threads=1, backend="loky")(work)
-        return [one.after(two) for one, two in zip(chains, moved, strict=True)]
-
-    def _require_room(self, spec: Spec) -> None:
+    def require_room(self, spec: Spec) -> None:
+        """Refuse more draws than are held."""
         size = self.chains * self.kept * spec.n_columns
         if size > MOST_NUMBERS:
             needed = -(-size // MOST_NUMBERS) * self.thin
@@ -216,23 +192,106 @@ class _Chain:
     drawn: tuple[tuple[Array, Array | None, tuple[Array, ...]], ...]
     losses: tuple[int, int, int]  # draws, draws without loss, moves taken
     inputs: InputSums | None
+    levels: LevelCounts | None
 
     @staticmethod
     def start(spec: Spec, seed: int, number: int) -> "_Chain":
         """The paper's start; with gates, every other chain starts with all of them closed."""
-        return _Chain(seed, number, spec.start(1.0 if number % 2 == 0 else 0.0), FIRST_STEP, 0, (), (0, 0, 0), None)
+        opened = 1.0 if number % 2 == 0 else 0.0
+        return _Chain(seed, number, spec.start(opened), FIRST_STEP, 0, (), (0, 0, 0), None, None)
 
     def fresh(self) -> "_Chain":
         """The chain without its draws: what another process needs of it."""
-        return replace(self, drawn=(), losses=(0, 0, 0), inputs=None)
+        return replace(self, drawn=(), losses=(0, 0, 0), inputs=None, levels=None)
 
     def after(self, part: "_Chain") -> "_Chain":
         """Join what a part has drawn to what was there."""
         losses = tuple(a + b for a, b in zip(self.losses, part.losses, strict=True))
-        inputs = part.inputs if self.inputs is None else self.inputs
-        if self.inputs is not None and part.inputs is not None:
-            inputs = self.inputs + part.inputs
-        return replace(part, drawn=(*self.drawn, *part.drawn), losses=losses, inputs=inputs)
+        inputs, levels = _added(self.inputs, part.inputs), _added(self.levels, part.levels)
+        return replace(part, drawn=(*self.drawn, *part.drawn), losses=losses, inputs=inputs, levels=levels)
+
+
+def _added(one: Any, other: Any) -> Any:
+    """The sum of what is there."""
+    return other if one is None else one if other is None else one + other
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """A model on its way: its chains, and in how many processes they go on (0 before that is known)."""
+
+    settings: Gibbs
+    spec: Spec
+    source: Source
+    about: dict[str, Any]
+    chains: list[_Chain]
+    n_jobs: int = 0
+
+    @staticmethod
+    def start(settings: Gibbs, spec: Spec, source: Source, seed: int) -> "_Run":
+        """From the beginning, or from the checkpoint."""
+        settings.require_room(spec)
+        about = _about(settings, spec, source, seed)
+        chains = [_Chain.start(spec, seed, k) for k in range(settings.chains)]
+        if settings.checkpoint is not None and (found := checkpoint.read(settings.checkpoint, about)) is not None:
+            chains = [_Chain(*one) for one in found]
+        return _Run(settings, spec, source, about, chains)
+
+    @property
+    def done(self) -> int:
+        """Sweeps of each chain so far."""
+        return self.chains[0].done
+
+    def advanced(self, end: int) -> "_Run":
+        """Sweep on to the end of the round; the first one shows whether processes are worth it."""
+        if self.done >= end:
+            return self
+        begin, settings = time.perf_counter(), self.settings
+        chains = self._swept(end)
+        if self.n_jobs:
+            return replace(self, chains=chains)
+        left = (time.perf_counter() - begin) * (settings.tune + settings.draws - end) / (end - self.done)
+        return replace(self, chains=chains, n_jobs=-1 if settings.chains > 1 and left > WORTH_A_PROCESS else 1)
+
+    def _swept(self, end: int) -> list[_Chain]:
+        tune, thin = self.settings.tune, self.settings.thin
+        if self.n_jobs >= 0:
+            return [_advance(self.spec, self.source, chain, end, tune, thin) for chain in self.chains]
+        work = (delayed(_advance)(self.spec, self.source, chain.fresh(), end, tune, thin) for chain in self.chains)
+        moved: Any = Parallel(n_jobs=self.n_jobs, inner_max_num_threads=1, backend="loky")(work)
+        return [one.after(two) for one, two in zip(self.chains, moved, strict=True)]
+
+    def write_checkpoint(self) -> None:
+        """Write the chains, where there is a place for them."""
+        if self.settings.checkpoint is not None:
+            content = [tuple(getattr(chain, one.name) for one in fields(chain)) for chain in self.chains]
+            checkpoint.write(self.settings.checkpoint, self.about, content)
+
+    def remove_checkpoint(self) -> None:
+        """A finished run needs none."""
+        if self.settings.checkpoint is not None:
+            Path(self.settings.checkpoint).unlink(missing_ok=True)
+
+
+def _write_all(runs: list[_Run]) -> None:
+    for run in runs:
+        run.write_checkpoint()
+
+
+def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, Any]:
+    """What a checkpoint must agree on: settings, model, and a few sums that tell data apart."""
+    if settings.checkpoint is None:
+        return {}
+    if not Path(settings.checkpoint).absolute().parent.is_dir():
+        raise FileNotFoundError(f"Gibbs: there is no directory for the checkpoint {os.fspath(settings.checkpoint)}.")
+    theta = np.sin(1.0 + np.arange(spec.n_columns))
+    sums = source.total(lambda rows: _fingerprint(rows, theta))
+    blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
+    if spec.inputs is not None:
+        blocks.append(repr(spec.inputs.settings))
+    numbers = {name: int(getattr(settings, name)) for name in ("draws", "tune", "chains", "thin")}
+    return {"settings": numbers, "seed": seed, "model": blocks, "data": [float(f"{one:.9e}") for one in sums]}
 
 
 def _fingerprint(rows: Any, theta: Array) -> Array:
@@ -248,28 +307,26 @@ def _advance(spec: Spec, source: Source, chain: _Chain, end: int, tune: int, thi
     """Sweep on to the end of the round."""
     state, step, kept = chain.state, chain.step, []
     n, zero, taken = chain.losses
-    inputs = chain.inputs
+    inputs, levels = chain.inputs, chain.levels
     with single_threaded_blas(), np.errstate(all="ignore"):
         for k in range(chain.done, end):
             resolve = OverRelaxed(Draw(chain.seed, chain.number, k), state.coefficients.mean)
             state, stats = sweep(spec, state, source, resolve)
-            accepted, loss = False, 1.0
-            if spec.levels is None:
-                moved = stretch(spec, state, source, step, resolve)
-                state, accepted, loss = moved.state, moved.accepted, moved.loss
+            moved = stretch(spec, state, source, step, resolve)
+            state = moved.state
             if k < tune:
-                step = min(max(step * math.exp((float(accepted) - ACCEPTANCE) / math.sqrt(k + 1.0)), 1e-3), 2.0)
+                step = min(max(step * math.exp((float(moved.accepted) - ACCEPTANCE) / math.sqrt(k + 1.0)), 1e-3), 2.0)
             elif (k - tune) % thin == 0:
                 kept.append(_numbers(state))
-                n, zero, taken = n + 1, zero + int(loss == 0.0), taken + int(accepted)
-                if stats.inputs is not None:
-                    inputs = stats.inputs if inputs is None else inputs + stats.inputs
+                n, zero, taken = n + 1, zero + int(moved.loss == 0.0), taken + int(moved.accepted)
+                inputs, levels = _added(inputs, stats.inputs), _added(levels, stats.levels)
     drawn = chain.drawn
     if kept:
         thetas, gates, scales = zip(*kept, strict=True)
         blocks = tuple(np.array(values) for values in zip(*scales, strict=True))
         drawn = (*drawn, (np.array(thetas), None if gates[0] is None else np.array(gates), blocks))
-    return replace(chain, state=state, step=step, done=end, drawn=drawn, losses=(n, zero, taken), inputs=inputs)
+    losses = n, zero, taken
+    return replace(chain, state=state, step=step, done=end, drawn=drawn, losses=losses, inputs=inputs, levels=levels)
 
 
 def _numbers(state: State) -> tuple[Array, Array | None, tuple[Array, ...]]:
@@ -296,13 +353,7 @@ def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
     gates = None if chains[0].drawn[0][1] is None else joined(lambda piece: piece[1])
     scales = tuple(joined(lambda piece, j=j: piece[2][j]) for j in range(len(chains[0].drawn[0][2])))
     draws, zero, taken = (sum(chain.losses[i] for chain in chains) for i in range(3))
-    inputs = None
-    if chains[0].inputs is not None:
-        total = chains[0].inputs
-        for chain in chains[1:]:
-            assert chain.inputs is not None
-            total = total + chain.inputs
-        inputs = total.divided(draws)
+    inputs, levels = (reduce(_added, (getattr(chain, name) for chain in chains)) for name in ("inputs", "levels"))
     return Sample(
         joined(lambda piece: piece[0]),
         gates,
@@ -311,7 +362,8 @@ def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
         interrupted,
         zero / max(draws, 1),
         taken / max(draws, 1),
-        inputs,
+        None if inputs is None else inputs.divided(draws),
+        None if levels is None else levels.divided(draws),
         chains[0].state,
     )
 

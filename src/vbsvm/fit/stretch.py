@@ -1,7 +1,8 @@
 """One group move a sweep: all coefficients and their scales are stretched by a common factor.
 
 The sampler of the paper's Appendix A creeps along that direction where rows are few beside coefficients. The latent
-scales are integrated out in the move, so it comes last in a sweep: they are drawn afresh in the next one.
+scales are integrated out in the move, and so are missing categories; so it comes last in a sweep: both are drawn afresh
+in the next one. Missing inputs stay where they are.
 """
 
 import math
@@ -13,6 +14,7 @@ import numpy as np
 from vbsvm.arrays import Array
 from vbsvm.layout.base import PointLaw, Source
 from vbsvm.layout.incomplete import IncompleteRows
+from vbsvm.layout.options import OptionRows
 from vbsvm.readings import Reading
 from vbsvm.spec import Spec, State
 
@@ -58,13 +60,24 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
 
 
 def _losses(rows: Any, state: State, theta: Array, g: float) -> Array:
-    """Change of the hinge loss Σ s h₊, and the loss itself."""
+    """Change of the loss of the move, and the hinge loss Σ s h₊ that tells whether the classes are separated.
+
+    The loss of a row is h₊, and −½ log Σ π e^(−2h₊) over the levels of a missing category. Of these the one with the
+    least hinge loss decides whether the row holds the coefficients back.
+    """
+    options = None
+    if isinstance(rows, OptionRows):
+        rows, options = rows.rows, rows.options
     if isinstance(rows, IncompleteRows):
         assert state.values is not None
         f = rows.filled(state.values[rows.index]).scores(theta)
     else:
         f = rows.scores(theta)
-    margin = rows.signs * f
-    before = np.maximum(1.0 - margin, 0.0)
-    after = np.maximum(1.0 - g * margin, 0.0)
-    return np.array([rows.weights @ (after - before), rows.weights @ before])
+    margin, s = rows.signs * f, rows.weights
+    before, after = np.maximum(1.0 - margin, 0.0), np.maximum(1.0 - g * margin, 0.0)
+    if options is None:
+        return np.array([s @ (after - before), s @ before])
+    assert state.levels is not None
+    chances, s = options.log_chances(state.levels), s[options.firsts]
+    ratios = options.log_sums(chances - 2 * after) - options.log_sums(chances - 2 * before)
+    return np.array([-0.5 * s @ ratios, s @ options.least(before)])

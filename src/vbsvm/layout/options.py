@@ -81,6 +81,10 @@ class LevelCounts:
         """Add the counts of two sets of rows."""
         return LevelCounts(tuple(one + two for one, two in zip(self.counts, other.counts, strict=True)))
 
+    def divided(self, n: float) -> "LevelCounts":
+        """Means of counts of n sweeps, which were added."""
+        return LevelCounts(tuple(one / n for one in self.counts))
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -98,13 +102,14 @@ class Options:
         return Options(self.origin[which], self.levels[which])
 
     @cached_property
-    def _first(self) -> NDArray[np.intp]:
+    def firsts(self) -> NDArray[np.intp]:
+        """The first row of each origin."""
         return np.flatnonzero(np.r_[True, self.origin[1:] != self.origin[:-1]])
 
     @cached_property
     def _place(self) -> NDArray[np.intp]:
         """Which origin each row has, counted from 0."""
-        return np.repeat(np.arange(len(self._first)), np.diff(np.r_[self._first, len(self.origin)]))
+        return np.repeat(np.arange(len(self.firsts)), np.diff(np.r_[self.firsts, len(self.origin)]))
 
     def log_chances(self, laws: LevelLaws) -> Array:
         """E log π of the levels that each row stands for."""
@@ -115,9 +120,18 @@ class Options:
 
     def softmax(self, values: Array) -> Array:
         """Shares that add to 1 within each origin."""
-        top = np.maximum.reduceat(values, self._first)[self._place]
+        top = np.maximum.reduceat(values, self.firsts)[self._place]
         shares = np.exp(values - top)
-        return shares / np.add.reduceat(shares, self._first)[self._place]
+        return shares / np.add.reduceat(shares, self.firsts)[self._place]
+
+    def log_sums(self, values: Array) -> Array:
+        """Logarithm of the summed exponentials of each origin's rows."""
+        top = np.maximum.reduceat(values, self.firsts)
+        return top + np.log(np.add.reduceat(np.exp(values - top[self._place]), self.firsts))
+
+    def least(self, values: Array) -> Array:
+        """The smallest value among each origin's rows."""
+        return np.minimum.reduceat(values, self.firsts)
 
     def chosen(self, values: Array, shares: Array) -> Array:
         """Values of the row that has the share 1 among its alternatives, for all of them."""
@@ -148,7 +162,7 @@ class Shares:
     def draw(self, rng: np.random.Generator) -> "Drawn":
         """One of each origin's rows, by Gumbel's trick."""
         noisy = self.values + rng.gumbel(size=len(self.values))
-        first = self.options._first
+        first = self.options.firsts
         top = np.maximum.reduceat(noisy, first)[self.options._place]
         return Drawn((noisy == top).astype(np.float64))
 

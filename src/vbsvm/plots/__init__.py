@@ -1,7 +1,8 @@
 """Figures for a paper: each takes a fit and matplotlib axes (or makes them), and gives the axes back."""
 
-from vbsvm.plots.checks import bound, densities, sensitivity, trace
+from vbsvm.plots.checks import bound, densities, sensitivity
 from vbsvm.plots.effects import coefficients, inclusion, random_effects, spline
+from vbsvm.plots.mixing import ranks, traces
 from vbsvm.plots.rows import calibration, missing, predictive
 
 __all__ = [
@@ -13,7 +14,8 @@ __all__ = [
     "missing",
     "predictive",
     "random_effects",
+    "ranks",
     "sensitivity",
     "spline",
-    "trace",
+    "traces",
 ]

@@ -10,8 +10,6 @@ from vbsvm.gaps import CHANGED
 from vbsvm.plots import style
 from vbsvm.plots.subjects import one_fit
 
-MOST_DRAWS = 500
-
 
 def bound(fit: Any, ax: Any = None, *, class_: Any = None) -> Any:
     """How the bound rose: its distance from where it ended, in nats, at each accepted step of the climb.
@@ -40,41 +38,6 @@ def bound(fit: Any, ax: Any = None, *, class_: Any = None) -> Any:
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlabel(f"accepted step of {len(bounds)}")
     ax.set_ylabel(f"nats below the end ({bounds[-1]:.2f})".replace("-", "−"))
-    return style.dress(ax)
-
-
-def trace(fit: Any, ax: Any = None, *, term: str | None = None, class_: Any = None) -> Any:
-    """Draws of one coefficient by each chain of a sampler, side by side in time; good chains look alike.
-
-    Parameters
-    ----------
-    fit : VBSVC or Fit
-        Fitted by ``Gibbs()``.
-    ax : matplotlib Axes or empty Figure, default None
-        Where to draw; None makes a figure.
-    term : str, default None
-        Which coefficient; None is the one with the fewest effective draws.
-    class_ : label, default None
-        Which class against the rest, where an estimator knows more than two.
-    """
-    one = one_fit("trace", fit, class_)
-    if not isinstance(one.outcome, Sample):
-        raise ValueError("trace: there are no chains after variational Bayes; bound shows the climb.")
-    names = list(one.plan.names[: one.plan.n_shown])
-    if term is None:
-        rest = one.summary()["ess_bulk"].to_numpy(dtype=float)[int(one.plan.recipe.intercept) :]
-        term = names[int(np.argmin(np.where(np.isnan(rest), np.inf, rest)))]
-    if term not in names:
-        raise ValueError(f"trace: there is no coefficient {term!r}; there are {names}.")
-    k = names.index(term)
-    draws = one.outcome.coefficients[:, :, int(one.plan.recipe.intercept) + k] / one.plan.recipe.scale[k]
-    ax = style.axes(ax, 2.8)
-    step = -(-draws.shape[1] // MOST_DRAWS)
-    for chain, values in enumerate(draws):
-        places = 1 + np.arange(0, len(values), step)
-        ax.plot(places, values[::step], color=style.look(chain)[0], linewidth=0.6, alpha=0.8)
-    ax.set_xlabel(f"draw; {len(draws)} chains" + (f", one of {step} draws is shown" if step > 1 else ""))
-    ax.set_ylabel(style.plain(term))
     return style.dress(ax)
 
 

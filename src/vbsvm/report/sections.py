@@ -8,7 +8,7 @@ import numpy as np
 from vbsvm.arrays import Array
 from vbsvm.design.plan import INTERCEPT
 from vbsvm.fit.gibbs import Sample
-from vbsvm.plots import checks, effects, rows
+from vbsvm.plots import checks, effects, mixing, rows
 from vbsvm.plots.subjects import Predicted
 from vbsvm.report import verdicts
 from vbsvm.report.blocks import Cell, Section, Table, Text, Verdict, cell, chance, percent, share, told
@@ -219,8 +219,10 @@ def ending(fit: Any, key: str) -> Section:
             alt = f"The bound rises over {len(fit.bounds)} accepted steps."
             blocks.append(picture(f"{key}-bound", alt, caption, lambda ax: checks.bound(fit, ax)))
     elif fit.outcome.coefficients.shape[1] >= 4 and fit.plan.n_shown:
-        caption = "The coefficient that mixes worst: its draws by chain. Good chains look like the same noise."
-        blocks.append(picture(f"{key}-trace", "Traces of the chains.", caption, lambda ax: checks.trace(fit, ax)))
+        caption = "Draws of the parameters that mix worst, by chain. Good chains look like the same noise."
+        blocks.append(
+            picture(f"{key}-trace", "Traces of the chains.", caption, lambda ax: mixing.traces(fit, axes=ax, most=3))
+        )
     return Section("How the fit ended", tuple(blocks))
 
 

@@ -85,11 +85,10 @@ def _of_sample(fit: Any) -> Iterator[Verdict]:
             f"({diagnostics.SMALLEST_ESS} are needed).",
         )
     else:
-        name, rhat, ess = worst
         yield Verdict(
             False,
-            f"The chains have not mixed well enough: the largest R̂ is {told(rhat, 4)} (up to "
-            f"{diagnostics.LARGEST_RHAT} is good), and {name} has {told(round(ess))} effective draws "
+            f"The chains have not mixed well enough: {worst.rhat_of} has R̂ {told(worst.rhat, 4)} (up to "
+            f"{diagnostics.LARGEST_RHAT} is good), and {worst.ess_of} has {told(round(worst.ess))} effective draws "
             f"({diagnostics.SMALLEST_ESS} are needed). Draw more.",
         )
 

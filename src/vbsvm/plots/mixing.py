@@ -1,0 +1,132 @@
+"""Figures of how a sampler's chains mix: traces and ranks of single parameters, one panel each."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from vbsvm.arrays import Array
+from vbsvm.plots import style
+from vbsvm.plots.subjects import one_fit
+from vbsvm.traces import Trace
+
+MOST_PANELS = 12
+MOST_POINTS = 1000
+BINS = 20
+MAGNITUDES = 30
+
+
+def traces(
+    fit: Any, terms: Sequence[str] | None = None, axes: Any = None, *, most: int = MOST_PANELS, class_: Any = None
+) -> Any:
+    """Draws one after another, a line for each chain: chains whose lines lie over each other have mixed.
+
+    Standard deviations that span magnitudes are drawn on a logarithmic axis.
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        Fitted with ``Gibbs()``.
+    terms : sequence of str, default None
+        Parameters to show: coefficients by their names, "gate of x", "sd of (1 | g)". None is all that ever move, or
+        those of them that have the fewest effective draws.
+    axes : sequence of matplotlib Axes, or empty Figure, default None
+        Where to draw, one for each parameter; None makes a figure.
+    most : int, default 12
+        How many parameters are shown where none are named.
+    class_ : label, default None
+        Which class against the rest, where an estimator knows more than two.
+
+    Returns
+    -------
+    The axes, in an array.
+    """
+    chosen = _chosen("traces", one_fit("traces", fit, class_), terms, most)
+    panels = _panels("traces", chosen, axes, "draw")
+    for trace, ax in zip(chosen, panels, strict=True):
+        step = -(-trace.draws.shape[1] // MOST_POINTS)
+        for k, draws in enumerate(trace.draws):
+            at = np.arange(0, len(draws), step)
+            ax.plot(at, draws[at], color=style.look(k)[0], linewidth=0.5, alpha=0.8)
+        ax.margins(x=0)
+        if trace.scale and trace.draws.max() > MAGNITUDES * trace.draws.min():
+            ax.set_yscale("log")
+        _told(ax, trace)
+    return panels
+
+
+def ranks(
+    fit: Any, terms: Sequence[str] | None = None, axes: Any = None, *, most: int = MOST_PANELS, class_: Any = None
+) -> Any:
+    """How often each chain has the ranks of twenty bins among the draws of all: level lines at 1 have mixed.
+
+    Equal draws, such as those of gates, are ranked at random. Parameters and what is returned are those of ``traces``.
+    """
+    chosen = _chosen("ranks", one_fit("ranks", fit, class_), terms, most)
+    panels = _panels("ranks", chosen, axes, "rank among the draws of all chains")
+    for trace, ax in zip(chosen, panels, strict=True):
+        shares = rank_shares(trace.draws)
+        for k, share in enumerate(shares):
+            ax.stairs(share, np.linspace(0, 1, BINS + 1), color=style.look(k)[0], linewidth=1.2, baseline=None)
+        ax.axhline(1.0, color=style.MUTED, linewidth=0.8, linestyle=":")
+        ax.set(xlim=(0, 1), ylim=(0, max(2.0, 1.1 * shares.max())))
+        _told(ax, trace)
+    return panels
+
+
+def rank_shares(draws: Array) -> Array:
+    """Share of each chain's draws in each bin of the ranks, over what it would be in chains that agree."""
+    noise = np.random.default_rng(0).random(draws.size)
+    ranked = np.empty(draws.size)
+    ranked[np.lexsort((noise, draws.ravel()))] = np.arange(draws.size) / draws.size
+    bins = (BINS * ranked).astype(np.intp).reshape(draws.shape)
+    expected = np.bincount(bins.ravel(), minlength=BINS) / len(draws)
+    counts = np.stack([np.bincount(one, minlength=BINS) for one in bins])
+    return np.divide(counts, expected, out=np.ones(counts.shape), where=expected > 0)
+
+
+def _chosen(what: str, fit: Any, terms: Sequence[str] | None, most: int) -> list[Trace]:
+    found = list(fit.traces)
+    if terms is not None:
+        by_name = {trace.name: trace for trace in found}
+        unknown = [name for name in terms if name not in by_name]
+        if unknown or not len(terms):
+            raise ValueError(f"{what}: {unknown or 'nothing'} is not a parameter: there are {list(by_name)}.")
+        return [by_name[name] for name in terms]
+    moving = [trace for trace in found if np.ptp(trace.draws) > 0] or found[:1]
+    if len(moving) <= most:
+        return moving
+    slowest = np.argsort([trace.mixing.ess_bulk for trace in moving], kind="stable")[:most]
+    return [moving[k] for k in np.sort(slowest)]
+
+
+def _panels(what: str, chosen: list[Trace], axes: Any, label: str) -> Any:
+    """The given axes, or those of a new or empty figure with a common label."""
+    if axes is not None and not hasattr(axes, "subplots"):
+        given = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+        if len(given) != len(chosen):
+            raise ValueError(f"{what}: {len(given)} axes are given for {len(chosen)} parameters.")
+        return given
+    n_columns = min(3, len(chosen))
+    n_rows = -(-len(chosen) // n_columns)
+    size = (3.2 * n_columns, 1.8 * n_rows + 0.3)
+    if axes is None:
+        figure, made = style.panels(n_rows, n_columns, size)
+    else:
+        figure, made = axes, axes.subplots(n_rows, n_columns, squeeze=False)
+        figure.set_size_inches(size)
+    figure.supxlabel(label, fontsize=style.SMALL, color=style.INK)
+    for ax in made.ravel()[len(chosen) :]:
+        ax.remove()
+    return made.ravel()[: len(chosen)]
+
+
+def _told(ax: Any, trace: Trace) -> None:
+    """Name, R̂ and effective draws above the panel."""
+    mixing, lines = trace.mixing, textwrap.wrap(trace.name, 44)
+    if np.isfinite(mixing.ess_bulk):
+        lines.append(f"R̂ {mixing.rhat:.2f}, {mixing.ess_bulk:.0f} effective draws")
+    style.dress(ax)
+    ax.set_title("\n".join(map(style.plain, lines)), fontsize=style.SMALL, color=style.INK, loc="left")
+    ax.tick_params(which="both", labelsize=7)
