@@ -27,7 +27,7 @@ clean:
 
 # A mark is set only after pip has succeeded, so that an interrupted install is mended by the next run.
 $(VENV)/.installed: pyproject.toml | $(VENV)/.made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[report]"
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made

@@ -91,12 +91,13 @@ def test_tables_sort_by_number_and_back_from_mouse_and_keyboard(driver, paths):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_in_both_schemes(driver, paths, scheme):
-    with driver.page(paths["model"], scheme=scheme) as page:
+@pytest.mark.parametrize("name", ["model", "estimator"])
+def test_text_stands_out_in_both_schemes(driver, paths, name, scheme):
+    with driver.page(paths[name], scheme=scheme) as page:
         for selector in ("p", "figcaption", ".caption", "a", "svg"):
             assert page.contrast(selector) > 4.5, selector
-        ink = page.raw.evaluate("getComputedStyle(document.querySelector('svg text')).fill")
-        assert ink == page.raw.evaluate("getComputedStyle(document.body).color")
+        inks = page.raw.eval_on_selector_all("svg text", "all => all.map(one => getComputedStyle(one).fill)")
+        assert set(inks) == {page.raw.evaluate("getComputedStyle(document.body).color")}
         blue = page.raw.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--blue')")
         assert re.fullmatch(r"#\w{6}", blue.strip())
 

@@ -16,14 +16,17 @@ EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_code_on_the_page_runs(page):
+def test_code_on_the_page_runs(page, tmp_path):
     blocks = re.findall(r"^( *)```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
     assert len((ROOT / page).read_text()) > 500
     if page == "README.md":
         assert len(blocks) >= 2
     for indent, block in blocks:
         subprocess.run(
-            [sys.executable, "-W", "error", "-c", re.sub(f"(?m)^{indent}", "", block)], check=True, capture_output=True
+            [sys.executable, "-W", "error", "-c", re.sub(f"(?m)^{indent}", "", block)],
+            check=True,
+            capture_output=True,
+            cwd=tmp_path,
         )
 
 
@@ -39,11 +42,13 @@ def test_examples_run(name):
     assert done.stdout
 
 
-def test_the_demo_runs_and_shows_the_comparison():
-    command = [sys.executable, "-W", "error", "-m", "vbsvm", "demo"]
+def test_the_demo_runs_shows_the_comparison_and_writes_a_report(tmp_path):
+    command = [sys.executable, "-W", "error", "-m", "vbsvm", "demo", "--report", tmp_path / "page.html"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert re.search(r"VBSVC\(\) +0\.9\d\d", shown)
     assert "mean field: too narrow" in shown
+    assert shown.rstrip().endswith(str(tmp_path / "page.html"))
+    assert "Breast cancer: malignant or benign</h1>" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_an_unknown_command_is_refused_in_words():

@@ -1,4 +1,4 @@
-"""``python -m vbsvm demo``."""
+"""``python -m vbsvm demo``, with ``--report PATH`` for the page that it writes."""
 
 import argparse
 
@@ -9,12 +9,15 @@ def main() -> None:
         prog="python -m vbsvm", description="Support vector machines that tune themselves."
     )
     commands = parser.add_subparsers(required=True, metavar="command")
-    commands.add_parser("demo", help="fit real data without tuning, beside a tuned linear SVM")
-    parser.parse_args()
+    shown = commands.add_parser("demo", help="fit real data without tuning, beside a tuned linear SVM")
+    shown.add_argument(
+        "--report", default="vbsvm-demo.html", metavar="PATH", help="where the report goes (%(default)s)"
+    )
+    given = parser.parse_args()
 
     from vbsvm import demo
 
-    demo.run()
+    demo.run(given.report)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""A first look: real data without tuning, beside a linear SVM that is tuned by a grid search."""
+"""A first look: real data without tuning, beside a linear SVM that is tuned by a grid search; and a report."""
+
+from os import PathLike
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer
@@ -9,11 +11,12 @@ from sklearn.svm import SVC
 
 from vbsvm.estimators import VBSVC
 
+REPORT = "vbsvm-demo.html"
 FOLDS = StratifiedKFold(5, shuffle=True, random_state=0)
 
 
-def run() -> None:
-    """Fit, compare and print."""
+def run(report: str | PathLike[str] = REPORT) -> None:
+    """Fit, compare, print, and write a report to this path."""
     X, benign = load_breast_cancer(return_X_y=True, as_frame=True)
     y = np.where(benign, "benign", "malignant")
     print("Breast cancer Wisconsin (diagnostic), as shipped with scikit-learn:")
@@ -33,3 +36,9 @@ def run() -> None:
     print(f"\nThe penalty was inferred, {how}; nothing was tuned.")
     print("The six measurements that tell most; a positive coefficient speaks for malignant:\n")
     print(table.iloc[strongest].to_string(float_format=lambda value: f"{value:.3g}"))
+    try:
+        written = clf.report(report, X, y, title="Breast cancer: malignant or benign")
+    except ImportError as error:
+        print(f"\nNo report was written. {error}")
+    else:
+        print(f"\nA report with figures, checks and caveats: {written.resolve()}")

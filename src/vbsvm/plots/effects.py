@@ -225,11 +225,13 @@ def inclusion(fit: Any, ax: Any = None, *, top: int | None = None, class_: Any =
     for k, column in enumerate(shown):
         if chances[column] > 0.5 and abs(signs[column] - 0.5) > 0.475:
             mark = "+" if signs[column] > 0.5 else "−"
-            ax.annotate(mark, (k, chances[column]), (0, 1), textcoords="offset points", ha="center", fontsize=7)
+            at, up = (k, chances[column]), (0, 1)
+            ax.annotate(mark, at, up, textcoords="offset points", ha="center", fontsize=7, color=style.INK)
     ax.axhline(0.5, color=style.MUTED, linewidth=0.8, linestyle=":")
     ax.set(ylim=(0, 1.08), yticks=[0, 0.5, 1], xlim=(-0.7, len(shown) - 0.3), ylabel="inclusion probability")
     ax.set_xticks(bars, labels, rotation=90)
     bar = ax.figure.colorbar(scale, ax=ax, ticks=[0, 0.5, 1], pad=0.01, aspect=30)
     bar.set_label("P(coefficient > 0)", fontsize=style.SMALL, color=style.INK)
+    bar.outline.set_edgecolor(style.INK)
     bar.ax.tick_params(labelsize=style.SMALL, colors=style.INK)
     return style.dress(ax)

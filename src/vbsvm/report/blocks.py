@@ -4,6 +4,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, final
 
+# What a closed gate leaves of a standard deviation is written as 0.
+NOTHING = 1e-30
+
 
 @final
 @dataclass(frozen=True)
@@ -29,8 +32,10 @@ def told(value: float, digits: int = 3) -> str:
         return "–"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    text = f"{value:.1e}" if value != 0 and not 1e-4 <= abs(value) < 1e6 else f"{value:#.{digits}g}".removesuffix(".")
-    return ("0" if value == 0 else text).replace("-", "−")
+    if abs(value) < NOTHING:
+        return "0"
+    text = f"{value:.1e}" if not 1e-4 <= abs(value) < 1e6 else f"{value:#.{digits}g}".removesuffix(".")
+    return text.replace("-", "−")
 
 
 def chance(value: float) -> Cell:

@@ -36,7 +36,7 @@ def title_of(fits: Sequence[Any]) -> str:
 def glance(fits: Sequence[Any], found: Sequence[Predicted]) -> Section:
     """The whole in a few lines."""
     pairs = list(zip(fits, found or [None] * len(fits), strict=True))
-    notes = [verdict for fit, rows_of in pairs for verdict in sections.all_verdicts(fit, rows_of)]
+    notes = [(fit, verdict) for fit, rows_of in pairs for verdict in sections.all_verdicts(fit, rows_of)]
     fit = fits[0]
     lines = [("model", _columns(fit)), ("inference", _inference(fits))]
     if fit.facts is not None:
@@ -46,10 +46,11 @@ def glance(fits: Sequence[Any], found: Sequence[Predicted]) -> Section:
     if found:
         lines.append(("balanced error", f"{balanced_error(found):.3f} in sample"))
     body = tuple((cell(name), cell(text)) for name, text in lines)
+    told_of = [verdict for _, verdict in notes]
     if len(fits) > 1:
-        bad = [verdict for verdict in notes if not verdict.good]
-        notes = bad or [Verdict(True, f"All {len(fits)} fits passed their checks.")]
-    return Section("At a glance", (Table("", (), body), *dict.fromkeys(notes)))
+        bad = [Verdict(False, f"{one.classes[1]!s}: {verdict.text}") for one, verdict in notes if not verdict.good]
+        told_of = bad or [Verdict(True, f"All {len(fits)} fits passed their checks.")]
+    return Section("At a glance", (Table("", (), body), *told_of))
 
 
 def balanced_error(found: Sequence[Predicted]) -> float:

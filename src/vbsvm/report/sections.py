@@ -74,8 +74,8 @@ def selection(fit: Any, key: str) -> Section:
     n_in = int((chances[gated] > 0.5).sum())
     between = int(((chances[gated] > 0.05) & (chances[gated] < 0.95)).sum())
     text = (
-        f"{n_in} of {int(gated.sum())} inputs are rather in than out (inclusion probability above ½); of {between} the "
-        "probability lies between 0.05 and 0.95."
+        f"{n_in} of {int(gated.sum())} inputs are rather in than out (inclusion probability above ½); "
+        f"{between or 'none'} of the probabilities {'lies' if between == 1 else 'lie'} between 0.05 and 0.95."
     )
     caption = (
         f"Inclusion probabilities{'' if top == gated.sum() else f', the {top} largest'}. Colours and signs say whether "
