@@ -307,6 +307,7 @@ class TestRuns:
             "inclusion.csv",
             "figure2.png",
             "index.html",
+            "results.md",
         }
         shown = (tmp_path / "index.html").read_text()
         assert shown.count("<svg") == 1

@@ -1,14 +1,11 @@
-"""What a run leaves behind: numbers as CSV, the figures, and a page with the paper's claims beside what was found."""
+"""What a run leaves behind: its numbers, the figures, and a page with the paper's claims beside what was found."""
 
-import csv
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from vbsvm.experiments import data, figures
+from vbsvm.experiments import figures, numbers
 from vbsvm.experiments.claims import CLAIMS, DECISIONS, PAPERS_SECONDS, Outcome
 from vbsvm.experiments.findings import Findings, Interval
 from vbsvm.experiments.work import EXPERIMENTS, MCMC, METHODS, SVM, VB, Job, Result, Settings
@@ -16,6 +13,7 @@ from vbsvm.plots import style
 from vbsvm.report.blocks import Caveat, Cell, Section, Table, Text, cell
 from vbsvm.report.document import document, place
 from vbsvm.report.figures import picture
+from vbsvm.report.markdown import markdown
 
 TITLES = {
     "simulation": "Penalty parameter inference: simulated data (Section 4.2, Figure 1)",
@@ -26,30 +24,10 @@ TITLES = {
 
 
 def write(folder: Path, results: Mapping[Job, Result], settings: Settings, skipped: Mapping[str, str]) -> str:
-    """Write everything, and give a few lines for the terminal. The CSV with errors holds nothing that chance moves."""
+    """Write numbers, figures, the page and its text as Markdown; give a few lines for the terminal."""
     findings = Findings(results)
-    ordered = sorted(results.values(), key=_order)
-    _write_csv(
-        folder / "errors.csv",
-        ("experiment", "cell", "replicate", "method", "balanced_error"),
-        ((*_named(one.job), repr(one.error)) for one in ordered if one.error is not None and not one.job.timed),
-    )
-    _write_csv(
-        folder / "seconds.csv",
-        ("experiment", "cell", "replicate", "method", "timed_alone", "seconds"),
-        ((*_named(one.job), int(one.job.timed), f"{one.seconds:.6g}") for one in ordered),
-    )
-    _write_csv(
-        folder / "inclusion.csv",
-        ("method", "input", "inclusion", "positive"),
-        (
-            (one.job.method, name, repr(p), repr(sign))
-            for one in ordered
-            if one.inclusion
-            for name, p, sign in zip(data.spam()[0], one.inclusion, one.positive, strict=True)
-        ),
-    )
-    sections = [_overview(findings, settings)]
+    numbers.write(folder, results)
+    sections, images = [_overview(findings, settings)], {}
     for experiment in EXPERIMENTS:
         found = figures.drawing(experiment, findings)
         if found is None:
@@ -60,33 +38,17 @@ def write(folder: Path, results: Mapping[Job, Result], settings: Settings, skipp
         name = figures.NAMES[experiment]
         figure = style.new_figure()
         draw(figure)
-        figure.savefig(folder / f"{name}.png", dpi=160)
-        drawn = picture(name, told, f"{name.replace('figure', 'Figure ')} of the paper, with our results.", draw)
+        figure.savefig(folder / f"{name}.png", dpi=130)
+        drawn = picture(name, told, f"{name.replace('figure', 'Figure ')} of the paper, with our results", draw)
+        images[drawn.caption] = f"{name}.png"
         sections.append(
             Section(TITLES[experiment], (*_tables(experiment, findings), drawn, *_claims(experiment, findings)))
         )
     sections.append(Section("Decided where the paper is silent", tuple(Text(one) for one in DECISIONS)))
+    place(folder / "results.md", markdown(sections, images))
     path = place(folder / "index.html", document("The paper's experiments, run again", sections))
     lines = [f"{count:3} {outcome}" for outcome, count in _counts(findings).items()]
     return "\n".join(["", "Claims of the paper:", *lines, "", f"The page: {path}"])
-
-
-def _named(job: Job) -> tuple[str, str, int, str]:
-    return job.experiment, job.cell, job.replicate, job.method
-
-
-def _order(result: Result) -> tuple[Any, ...]:
-    job = result.job
-    sizes = [int(size) for size in job.cell.split("x")] if job.cell else []
-    return EXPERIMENTS.index(job.experiment), sizes, job.replicate, METHODS.index(job.method), job.timed
-
-
-def _write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
-    place(path, text.getvalue())
 
 
 def _counts(findings: Findings) -> dict[str, int]:
