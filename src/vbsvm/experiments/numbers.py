@@ -12,7 +12,7 @@ from vbsvm.report.document import place
 
 
 def write(folder: Path, results: Mapping[Job, Result]) -> None:
-    """Errors and inclusion probabilities, which the seed decides; seconds, which it does not, in a file of their own."""
+    """Errors and inclusion probabilities, which the seed decides; seconds, which it does not, in their own file."""
     ordered = sorted(results.values(), key=_order)
     _write_csv(
         folder / "errors.csv",
