@@ -50,7 +50,8 @@ class Sample:
     """What the chains have drawn. Arrays are chains × draws × numbers.
 
     ``coefficients`` are the effective ones (gates applied), ``gates`` are 0 or 1, ``scales`` has for each block its
-    variance or its covariance matrix laid out flat. ``inputs`` and ``levels`` are means over draws. ``zero_loss`` is the share of draws that separate the classes.
+    variance or its covariance matrix laid out flat. ``inputs`` and ``levels`` are means over draws. ``zero_loss`` is
+    the share of draws that separate the classes.
     """
 
     coefficients: Array
