@@ -283,8 +283,8 @@ class TestCalibration:
             ("gates", 8000),
             ("missing", 4000),
             ("selective", 4000),
-            ("categories", 6000),
-            ("both", 4000),
+            ("categories", 4000),
+            ("both", 2000),
         ],
     )
     def test_ranks_are_uniform_in_a_long_run(self, model, replicates):
