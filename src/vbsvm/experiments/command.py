@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 from joblib import Parallel, delayed
@@ -86,5 +87,7 @@ def _results(jobs: list[Job], settings: Settings, n_jobs: int) -> Iterator[Resul
         yield from (work.run(job, settings) for job in jobs)
         return
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
-    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", batch_size=1, inner_max_num_threads=1)
-    yield from parallel(delayed(work.run)(job, settings) for job in jobs)
+    # One by one, so that a kill loses no more than is under way.
+    options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1, "inner_max_num_threads": 1}
+    results: Any = Parallel(n_jobs, **options)(delayed(work.run)(job, settings) for job in jobs)
+    yield from results

@@ -58,7 +58,7 @@ def split_toenail(rng: np.random.Generator) -> "tuple[pd.DataFrame, pd.DataFrame
     """A random quarter of all visits is the test set, so that most patients are in both parts (Section 4.3)."""
     data = toenail()
     test = _quarter(len(data), np.arange(len(data)), rng)
-    return data[~test], data[test]
+    return data.loc[~test], data.loc[test]
 
 
 def toenail_columns(data: "pd.DataFrame") -> tuple[Array, Array]:

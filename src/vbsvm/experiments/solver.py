@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
 
@@ -62,7 +63,7 @@ class _Point:
         room = costs[:, None] - lam
         return _Point(rows, costs, lam, room, np.maximum(slack, 0.0) + size, np.maximum(-slack, 0.0) + size, theta)
 
-    def take(self, which: Array) -> "_Point":
+    def take(self, which: NDArray[np.bool_]) -> "_Point":
         """Only these problems."""
         if which.all():
             return self
@@ -94,7 +95,7 @@ class _Point:
         def direction(at_z: Array, at_v: Array) -> tuple[Array, Array, Array, Array]:
             right = residual + (at_z / lam - z) - (at_v / room - v)
             pull = (weights * right) @ rows + drift
-            d_theta = np.linalg.solve(hessian, pull[:, :, None])[:, :, 0]
+            d_theta: Array = np.linalg.solve(hessian, pull[:, :, None])[:, :, 0].astype(np.float64, copy=False)
             d_lam = weights * (right - d_theta @ rows.T)
             return d_lam, (at_z - z * d_lam) / lam - z, (at_v + v * d_lam) / room - v, d_theta
 
