@@ -208,21 +208,27 @@ class Fit:
         mean, sd, names = self.coef, self.coef_std, self.plan.names[: self.plan.n_shown]
         sign, inclusion = self.sign_probability, self.inclusion_probability
         lower, upper = (self._shown(self.marginals.quantiles(chance)) / self._scale for chance in chances)
-        combinations = self._shown(np.eye(self.plan.n_fixed))
         if self.plan.recipe.intercept:
             spread, (low, high), positive = self.marginals.combination(self._intercept_row(), chances)
             mean, sd, names = np.r_[self.intercept, mean], np.r_[spread, sd], (INTERCEPT, *names)
             lower, upper = np.r_[low, lower], np.r_[high, upper]
             sign, inclusion = np.r_[positive, sign], np.r_[1.0, inclusion]
-            combinations = np.vstack([self._intercept_row(), combinations])
         columns = {"coefficient": mean, "sd": sd, "lower": lower, "upper": upper, "p_positive": sign}
         if self.selects:
             columns["inclusion"] = inclusion
-        columns |= self.marginals.mixing(combinations)
+        columns |= self._mixing
         frame = self._noted(pd.DataFrame(columns, index=pd.Index(names)), level)
         if isinstance(self.outcome, Outcome) and self.outcome.others:
             frame.attrs["starts"] = self.starts()
         return frame
+
+    @cached_property
+    def _mixing(self) -> dict[str, Array]:
+        """How well the chains of each row of the summary have mixed; nothing after variational Bayes."""
+        combinations = self._shown(np.eye(self.plan.n_fixed))
+        if self.plan.recipe.intercept:
+            combinations = np.vstack([self._intercept_row(), combinations])
+        return self.marginals.mixing(combinations)
 
     def starts(self) -> list[tuple[float, int]]:
         """Bound and number of open gates at the end of each climb, the highest first; gates have several optima."""
