@@ -283,3 +283,13 @@ def test_an_empty_figure_gets_the_size_that_is_needed(clf):
     plots.coefficients(clf, large)
     assert large.get_figheight() > small.get_figheight() > 0.8
     assert style.svg_of(small) == style.svg_of(small)
+
+
+def test_of_very_many_incomplete_inputs_those_that_miss_most_are_shown():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(800, 80))
+    y = X[:, 0] + rng.logistic(size=800) > 0
+    X[rng.random(X.shape) < np.linspace(0.05, 0.01, 80)] = np.nan
+    ax = plots.missing(VBSVC().fit(X, y))
+    assert len(labels(ax.xaxis)) == 60
+    assert labels(ax.xaxis)[0] == f"x0 ({np.isnan(X[:, 0]).sum()})"

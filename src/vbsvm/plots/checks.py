@@ -108,7 +108,7 @@ def densities(comparison: Any, *, terms: list[str] | None = None, n_columns: int
         seen = pair.grid[
             (pair.sampled > 1e-3 * pair.sampled.max()) | (pair.variational > 1e-3 * pair.variational.max())
         ]
-        ax.set(title=style.plain(pair.name), yticks=[], xlim=(seen[0], seen[-1]))
+        ax.set(title=style.wrapped([pair.name], 28)[0][0], yticks=[], xlim=(seen[0], seen[-1]))
         ax.text(0.97, 0.9, f"{pair.accuracy:.0f} %", transform=ax.transAxes, ha="right", fontsize=style.TEXT)
         style.dress(ax, hidden=("top", "right", "left"))
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)

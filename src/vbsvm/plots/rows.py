@@ -28,15 +28,16 @@ def missing(fit: Any, ax: Any = None, *, top: int = 30) -> Any:
     ax : matplotlib Axes or empty Figure, default None
         Where to draw; None makes a figure.
     top : int, default 30
-        Show so many of the commonest patterns only.
+        Show so many of the commonest patterns only. Of very many inputs those that miss most are shown.
     """
     one = fit.fit_[0] if hasattr(fit, "fit_") else one_fit("missing", fit)
     gaps = one.gaps
     if gaps is None or not len(gaps.names):
         raise ValueError("missing: nothing was missing in fit.")
-    shown, counts = gaps.patterns[:top], gaps.counts[:top]
     by_column = gaps.counts @ gaps.patterns
-    names = [f"{name} ({count})" for name, count in zip(gaps.names, by_column, strict=True)]
+    chosen = np.sort(np.argsort(-by_column, kind="stable")[: style.MOST_NAMES])
+    shown, counts = gaps.patterns[:top][:, chosen], gaps.counts[:top]
+    names = [f"{gaps.names[k]} ({by_column[k]})" for k in chosen]
     labels, column, long = style.wrapped(names, 60)
     ax = style.axes(ax, 0.7 + 0.2 * len(shown) + long, max(4.2, 1.8 + max(column, 0.24) * len(names)))
     rows, columns = np.nonzero(shown)

@@ -50,8 +50,8 @@ def look(k: int) -> tuple[str, str]:
 
 
 def plain(text: Any) -> str:
-    """Text as it is: matplotlib would take dollars for mathematics, and no font has control characters."""
-    return "".join(" " if ord(char) < 32 or 127 <= ord(char) < 160 else char for char in str(text)).replace("$", r"\$")
+    """Text as it is: matplotlib would take dollars for mathematics, and what can't be printed has no place."""
+    return "".join(char if char.isprintable() else " " for char in str(text)).replace("$", r"\$")
 
 
 def wrapped(names: Sequence[Any], width: int = 36) -> tuple[list[str], float, float]:

@@ -30,7 +30,7 @@ def place(path: Path, text: str) -> Path:
     """Write a file, or replace it, at once or not at all."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        beside.write_text(text, encoding="utf-8", newline="\n")
+        beside.write_bytes(text.encode("utf-8", "replace"))
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

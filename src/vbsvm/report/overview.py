@@ -10,7 +10,6 @@ from vbsvm.fit.gibbs import Sample
 from vbsvm.plots import rows
 from vbsvm.plots.subjects import Predicted
 from vbsvm.priors import Covariance, InverseWishart, LaplaceZero, Normal, Ridge
-from vbsvm.report import sections
 from vbsvm.report.blocks import Code, Section, Table, Text, Verdict, cell, percent, share, told
 from vbsvm.report.figures import picture
 
@@ -33,10 +32,8 @@ def title_of(fits: Sequence[Any]) -> str:
     return f"Support vector machine: {fit.classes[1]!s} against {fit.classes[0]!s}"
 
 
-def glance(fits: Sequence[Any], found: Sequence[Predicted]) -> Section:
-    """The whole in a few lines."""
-    pairs = list(zip(fits, found or [None] * len(fits), strict=True))
-    notes = [(fit, verdict) for fit, rows_of in pairs for verdict in sections.all_verdicts(fit, rows_of)]
+def glance(fits: Sequence[Any], found: Sequence[Predicted], of_each: Sequence[Sequence[Section]]) -> Section:
+    """The whole in a few lines, and the verdicts that stand in the sections of each fit."""
     fit = fits[0]
     lines = [("model", _columns(fit)), ("inference", _inference(fits))]
     if fit.facts is not None:
@@ -46,11 +43,13 @@ def glance(fits: Sequence[Any], found: Sequence[Predicted]) -> Section:
     if found:
         lines.append(("balanced error", f"{balanced_error(found):.3f} in sample"))
     body = tuple((cell(name), cell(text)) for name, text in lines)
-    told_of = [verdict for _, verdict in notes]
+    notes = [[one for part in parts for one in part.blocks if isinstance(one, Verdict)] for parts in of_each]
+    shown = notes[0]
     if len(fits) > 1:
-        bad = [Verdict(False, f"{one.classes[1]!s}: {verdict.text}") for one, verdict in notes if not verdict.good]
-        told_of = bad or [Verdict(True, f"All {len(fits)} fits passed their checks.")]
-    return Section("At a glance", (Table("", (), body), *told_of))
+        pairs = [(fit, one) for fit, of_fit in zip(fits, notes, strict=True) for one in of_fit if not one.good]
+        shown = [Verdict(False, f"{fit.classes[1]!s}: {one.text}") for fit, one in pairs]
+        shown = shown or [Verdict(True, f"All {len(fits)} fits passed their checks.")]
+    return Section("At a glance", (Table("", (), body), *shown))
 
 
 def balanced_error(found: Sequence[Predicted]) -> float:

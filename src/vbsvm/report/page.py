@@ -29,12 +29,16 @@ def render(fits: Sequence[Any], found: Sequence[Predicted] = (), title: str | No
 
 def _sections(fits: Sequence[Any], found: Sequence[Predicted]) -> list[Section]:
     pairs = list(zip(fits, found or [None] * len(fits), strict=True))
-    parts = [overview.glance(fits, found), overview.model(fits), overview.data(fits)]
-    if len(pairs) == 1:
-        parts += sections.of_fit(*pairs[0], "f0")
-    else:
-        for k, (fit, rows) in enumerate(pairs):
-            of_class = tuple(sections.of_fit(fit, rows, f"f{k}"))
-            parts.append(Section(f"{fit.classes[1]!s} against the rest", (), of_class))
+    of_each = [tuple(sections.of_fit(fit, rows, f"f{k}")) for k, (fit, rows) in enumerate(pairs)]
+    found_of = list(of_each[0])
+    if len(fits) > 1:
+        labels = [f"{fit.classes[1]!s} against the rest" for fit in fits]
+        found_of = [Section(label, (), parts) for label, parts in zip(labels, of_each, strict=True)]
     known = dict.fromkeys(caveat for fit in fits for caveat in caveats.of(fit))
-    return [*parts, Section("Before you trust it", tuple(known))]
+    return [
+        overview.glance(fits, found, of_each),
+        overview.model(fits),
+        overview.data(fits),
+        *found_of,
+        Section("Before you trust it", tuple(known)),
+    ]

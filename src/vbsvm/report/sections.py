@@ -11,7 +11,7 @@ from vbsvm.fit.gibbs import Sample
 from vbsvm.plots import checks, effects, mixing, rows
 from vbsvm.plots.subjects import Predicted
 from vbsvm.report import verdicts
-from vbsvm.report.blocks import Cell, Section, Table, Text, Verdict, cell, chance, percent, share, told
+from vbsvm.report.blocks import Cell, Section, Table, Text, cell, chance, percent, share, told
 from vbsvm.report.figures import picture
 
 LEVEL = 0.95
@@ -238,11 +238,6 @@ def of_fit(fit: Any, found: Predicted | None, key: str) -> Iterator[Section]:
     if found is not None:
         yield predictions(fit, found, key)
     yield ending(fit, key)
-
-
-def all_verdicts(fit: Any, found: Predicted | None) -> list[Verdict]:
-    """All verdicts, for the head of the page."""
-    return [*verdicts.of(fit), *(() if found is None else verdicts.of_rows(found))]
 
 
 def _sampled(fit: Any) -> bool:
