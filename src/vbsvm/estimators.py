@@ -1,5 +1,7 @@
 """The scikit-learn classifier: validate, build the same ``Spec`` as everyone else, hold the ``Fit``."""
 
+import numbers
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -26,6 +28,9 @@ from vbsvm.task import Task, read_inference, require_variational, warnings_of
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# What fit learns beside its models.
+LEARNED = ("classes_", "n_features_in_", "feature_names_in_")
 
 
 @final
@@ -301,6 +306,20 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         if len(tasks) > 1:
             raise ValueError("sensitivity is there for two classes; set one class against the rest.")
         return sensitivity.table(tasks[0], require_variational("sensitivity", self._inference()), deltas, columns)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the classifier, without its data, into a file that ``vbsvm.load`` reads; an older one is replaced.
+
+        A ``random_state`` that is a generator is saved as None.
+        """
+        from vbsvm import files
+
+        fits = [fit.contents() for fit in self._fits]
+        parameters = self.get_params(deep=False)
+        if not isinstance(self.random_state, numbers.Integral):
+            parameters["random_state"] = None
+        learned = {name: value for name, value in vars(self).items() if name in LEARNED}
+        files.write(path, "VBSVC", {"parameters": parameters, "learned": learned, "fits": fits})
 
     def to_arviz(self) -> Any:
         """Draws of ``Gibbs`` for ArviZ, for two classes; with several ask one of ``fit_``."""

@@ -1,6 +1,7 @@
 """What a fit knows: one two-class model, its coefficients on the user's scale, and how it was reached."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, final
 
@@ -10,6 +11,7 @@ from scipy.special import expit
 
 from vbsvm import components, diagnostics, effects, export, gaps, hinge, prediction
 from vbsvm.arrays import Array
+from vbsvm.codec import public_fields
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
 from vbsvm.fit.gibbs import Sample
 from vbsvm.fit.variational import Ending, Outcome
@@ -256,6 +258,19 @@ class Fit:
         if not isinstance(self.outcome, Sample):
             raise AttributeError("to_arviz is there after inference=Gibbs().")
         return export.to_arviz(self.plan, self.spec, self.outcome)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fit, without its data, into a file that ``vbsvm.load`` reads; an older one is replaced in one step."""
+        from vbsvm import files
+
+        files.write(path, "Fit", self.contents())
+
+    def contents(self) -> dict[str, Any]:
+        """What a file holds of the fit: all but a sampler's last draws of the missing values of rows."""
+        outcome = self.outcome
+        if isinstance(outcome, Sample):
+            outcome = replace(outcome, last=replace(outcome.last, values=None))
+        return public_fields(self) | {"outcome": outcome}
 
     def decision_function(
         self, data: Any, *, return_std: bool = False, new_groups: str = "population"
