@@ -1,8 +1,8 @@
 """A text and arrays in one file, of which no byte can change unnoticed.
 
-The file is a zip: ``manifest.json`` says what it is and has the SHA-256 of every other part; its own is the zip's comment.
-Arrays are ``.npy``, read without pickle. Parts are stored and not compressed, so that no part can claim to be
-larger than the file. The same content gives the same bytes.
+The file is a zip: ``manifest.json`` says what it is and has the SHA-256 of every other part; the zip's comment has that
+of the manifest. Arrays are ``.npy``, read without pickle. Parts are stored and not compressed, so that none can claim
+to be larger than the file. The same content gives the same bytes.
 """
 
 import hashlib

@@ -199,14 +199,14 @@ def _matches(value: Any, hint: Any) -> bool:
             return isinstance(value, tuple) and all(_matches(one, inner[0]) for one in value)
         return isinstance(value, tuple) and len(value) == len(inner) and all(map(_matches, value, inner))
     kind = hint if origin is None else origin
+    if kind is Any:
+        return True
     if kind is float:
         return isinstance(value, float | int | np.floating | np.integer) and not isinstance(value, bool)
     if kind is int:
         return isinstance(value, int | np.integer) and not isinstance(value, bool)
     if kind is bool:
         return isinstance(value, bool | np.bool_)
-    if not isinstance(kind, type) or kind is os.PathLike:
-        return kind is Any
     if getattr(kind, "_is_protocol", False) and not issubclass(kind, Sequence | Mapping):
         return is_dataclass(value)
     return isinstance(value, kind)

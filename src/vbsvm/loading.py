@@ -4,10 +4,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from vbsvm import files
-from vbsvm.design.plan import Encoded
+from vbsvm.agreement import require_agreement
 from vbsvm.estimators import VBSVC
 from vbsvm.results import Fit
 
@@ -33,7 +31,7 @@ def load(path: str | os.PathLike[str]) -> Fit | VBSVC:
 
 def _fit(content: Mapping[str, Any]) -> Fit:
     fit = files.REGISTRY.make(Fit, content)
-    _require_agreement(fit)
+    require_agreement(fit)
     return fit
 
 
@@ -53,22 +51,3 @@ def _classifier(content: Mapping[str, Any]) -> VBSVC:
         setattr(clf, name, value)
     clf.fit_ = fits
     return clf
-
-
-def _require_agreement(fit: Fit) -> None:
-    """Refuse parts of a fit that do not belong together: one row is scored, by way of all of them."""
-    plan, recipe, spec = fit.plan, fit.plan.recipe, fit.spec
-    n_table, n_coefficients = len(plan.names), plan.n_fixed + sum(factor.size for factor in plan.factors)
-    sizes = {len(recipe.centre) - n_table, len(recipe.scale) - n_table, spec.n_columns - n_coefficients}
-    state = fit.outcome.state
-    sizes |= {len(state.coefficients.mean) - n_coefficients, len(state.scales) - len(spec.blocks)}
-    if sizes != {0} or fit.classes.shape != (2,) or not 0 <= plan.n_shown <= plan.n_fixed:
-        raise ValueError("its coefficients, columns and classes are not of one model")
-    row = np.where(np.isfinite(recipe.scale), recipe.centre, 0.0)[None]
-    with np.errstate(all="ignore"):
-        levels = tuple(np.zeros(1, dtype=np.intp) for _ in plan.factors)
-        fit.decision_function(Encoded(row, levels), return_std=True)
-        if fit.population is not None:
-            holes = row.copy()
-            holes[:, fit.population.inputs.variables - int(recipe.intercept)] = np.nan
-            fit.impute(Encoded(holes, levels))

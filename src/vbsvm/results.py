@@ -260,7 +260,7 @@ class Fit:
         return export.to_arviz(self.plan, self.spec, self.outcome)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fit, without its data, into a file that ``vbsvm.load`` reads; an older one is replaced in one step."""
+        """Write the fit, without its data, into a file that ``vbsvm.load`` reads; an older file is replaced."""
         from vbsvm import files
 
         files.write(path, "Fit", self.contents())
