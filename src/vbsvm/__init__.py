@@ -8,6 +8,7 @@ from vbsvm.version import __version__
 if TYPE_CHECKING:
     from vbsvm.archive import ModelFileError
     from vbsvm.comparison import compare
+    from vbsvm.deployment import to_sklearn
     from vbsvm.estimators import VBSVC
     from vbsvm.fit.gibbs import Gibbs
     from vbsvm.fit.variational import Variational
@@ -37,11 +38,13 @@ __all__ = [
     "__version__",
     "compare",
     "load",
+    "to_sklearn",
 ]
 
 _HOMES = {
     "compare": "vbsvm.comparison",
     "load": "vbsvm.loading",
+    "to_sklearn": "vbsvm.deployment",
     "VBSVC": "vbsvm.estimators",
     "Beta": "vbsvm.priors",
     "Covariance": "vbsvm.priors",

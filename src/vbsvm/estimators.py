@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 from vbsvm import gaps, hinge, intake, sensitivity
 from vbsvm.arrays import Array
+from vbsvm.deployment import linear_svc
 from vbsvm.design.plan import Encoded
 from vbsvm.fit.gibbs import Gibbs
 from vbsvm.fit.variational import Variational
@@ -320,6 +322,16 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             parameters["random_state"] = None
         learned = {name: value for name, value in vars(self).items() if name in LEARNED}
         files.write(path, "VBSVC", {"parameters": parameters, "learned": learned, "fits": fits})
+
+    def to_sklearn(self) -> LinearSVC:
+        """A fitted ``sklearn.svm.LinearSVC`` with the same coefficients, scores and predictions.
+
+        It needs no vbsvm where it predicts, and converters such as skl2onnx know it. It takes complete rows only: of
+        missing values it knows nothing. Random effects have no place in it.
+        """
+        if self.group is not None:
+            raise ValueError("to_sklearn: a LinearSVC has no random effects, and this model has group=.")
+        return linear_svc(self._fits, self.classes_, getattr(self, "feature_names_in_", None))
 
     def to_arviz(self) -> Any:
         """Draws of ``Gibbs`` for ArviZ, for two classes; with several ask one of ``fit_``."""
