@@ -49,7 +49,7 @@ def test_the_demo_runs_and_shows_the_comparison():
 def test_an_unknown_command_is_refused_in_words():
     done = subprocess.run([sys.executable, "-m", "vbsvm", "dance"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "invalid choice: 'dance'" in done.stderr
+    assert "No such command 'dance'" in done.stderr
 
 
 def test_docstring_examples():
