@@ -129,6 +129,29 @@ def test_labels_of_any_kind_come_back(labels, tmp_path):
     np.testing.assert_array_equal(found, clf.predict(X))
 
 
+@pytest.mark.parametrize(
+    "ids",
+    [
+        [3, 1, 2],
+        [1.5, -2.0, 0.0],
+        ["b", "ä", ""],
+        [(1, "x"), (1, "y"), (2, "x")],
+        np.array(["2020-01", "2021"], "M8[D]"),
+    ],
+    ids=["numbers", "floats", "text", "tuples", "dates"],
+)
+def test_groups_of_any_kind_come_back(ids, tmp_path):
+    frame = pd.DataFrame({"a": np.random.default_rng(0).normal(size=30)})
+    frame["g"] = [ids[k % len(ids)] for k in range(30)]
+    clf = VBSVC(group="g").fit(frame, frame["a"] > 0)
+    clf.save(tmp_path / "m")
+    back = load(tmp_path / "m")
+    np.testing.assert_array_equal(back.decision_function(frame), clf.decision_function(frame))
+    labels = back.fit_[0].plan.factors[0].levels.labels
+    assert labels == clf.fit_[0].plan.factors[0].levels.labels
+    assert type(labels[0]) is type(clf.fit_[0].plan.factors[0].levels.labels[0])
+
+
 def test_the_training_data_are_not_in_the_file(tmp_path):
     data = table()
     data["a"] = np.random.default_rng(3).normal(size=len(data))
@@ -384,7 +407,33 @@ def test_arrays_of_other_shapes_are_refused(kind, shelf, tmp_path):
             answers(model, data)  # a trace of another length, or what predictions do not ask
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prior": "Ridge"},
+        {"inference": 3},
+        {"imputation": {"list": []}},
+        {"standardize": "yes"},
+        {"frog": None},
+        {"group": "a"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_parameters_that_make_no_sense_are_refused(change, shelf, tmp_path):
+    parts = parts_of(shelf["classes"][0].read_bytes())
+    tree = json.loads(parts["content.json"])
+    parameters = next(one for key, one in tree["dict"] if key == "parameters")
+    parameters["dict"] = [pair for pair in parameters["dict"] if pair[0] not in change] + [*map(list, change.items())]
+    with pytest.raises(ModelFileError, match="makes sense"):
+        load(forge(tmp_path / "m", parts | {"content.json": json.dumps(tree).encode()}))
+
+
 # Writing
+
+
+def test_a_directory_that_is_not_there_is_named(shelf, tmp_path):
+    with pytest.raises(FileNotFoundError, match="There is no directory"):
+        shelf["classes"][3].save(tmp_path / "nowhere" / "m.vbsvm")
 
 
 @pytest.mark.parametrize("broken", ["os.fsync", "zipfile.ZipFile.writestr", "os.replace", "pathlib.Path.replace"])

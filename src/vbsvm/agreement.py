@@ -1,6 +1,8 @@
 """Whether the parts of a fit belong together: what comes from a file may have any shape."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,18 +26,22 @@ def require_agreement(fit: Fit) -> None:
     for what, agrees in _claims(fit):
         if not agrees:
             raise ValueError(f"{what} does not belong to the rest")
-    plan, recipe = fit.plan, fit.plan.recipe
+    recipe = fit.plan.recipe
     row = np.where(np.isfinite(recipe.scale), recipe.centre, 0.0)[None]
-    with np.errstate(all="ignore"):
-        for level in (0, UNSEEN):
-            levels = tuple(np.full(1, level, dtype=np.intp) for _ in plan.factors)
-            fit.decision_function(Encoded(row, levels), return_std=True)
-            fit.predict_proba(Encoded(row, levels))
-        fit.variance_components()
-        if fit.population is not None:
-            holes = row.copy()
-            holes[:, fit.population.inputs.variables - int(recipe.intercept)] = np.nan
-            fit.impute(Encoded(holes, levels))
+    for level in (0, UNSEEN):
+        known = Encoded(row, tuple(np.full(1, level, dtype=np.intp) for _ in fit.plan.factors))
+        _rehearse(partial(fit.decision_function, known, return_std=True))
+        _rehearse(partial(fit.predict_proba, known))
+    _rehearse(fit.variance_components)
+    if fit.population is not None:
+        row[:, fit.population.inputs.variables - int(recipe.intercept)] = np.nan
+        _rehearse(partial(fit.impute, Encoded(row)))
+
+
+def _rehearse(call: Callable[[], Any]) -> None:
+    """Make a call that fails where shapes do not agree; that numbers are out of range is another matter."""
+    with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
+        call()
 
 
 def _claims(fit: Fit) -> Claims:

@@ -49,6 +49,8 @@ class Archive:
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A file that takes its place when it is whole: whatever fails before leaves what was there as it was."""
     place = Path(path).resolve()
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"There is no directory {place.parent} to write {place.name} in.")
     beside = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
     try:
         with beside.open("xb") as file:

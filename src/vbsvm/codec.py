@@ -81,7 +81,7 @@ class Registry:
             return self._encode(one, where + place, arrays, known)
 
         match value:
-            case np.generic() if value.dtype.kind in _NUMBERS:
+            case np.generic() if value.dtype.kind in _NUMBERS and value.dtype.itemsize <= 8:
                 return {"number": [value.dtype.str, inner(value.item(), "")]}
             case float() if not math.isfinite(value):
                 return {"float": str(float(value))}
@@ -139,7 +139,8 @@ class Registry:
                 return self._forms[name].make({key: inner(one) for key, one in named.items()})
             case {"objects": list(items), "shape": list(shape), **rest} if not rest:
                 values = np.empty(len(items), dtype=object)
-                values[:] = [inner(one) for one in items]
+                for k, one in enumerate(items):  # at once, tuples would become rows
+                    values[k] = inner(one)
                 return values.reshape(shape)
             case dict() if len(tree) == 1:
                 ((tag, content),) = tree.items()

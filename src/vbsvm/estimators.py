@@ -198,8 +198,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
-        prior, settings = self._prior(), self._imputation()
-        require_flag("VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept)
+        prior, _, settings = self.require_settings()
         intake.require_labels(y)
         if self.group is not None and not self.fit_intercept:
             raise ValueError("group gives random intercepts around a common one: it needs fit_intercept=True.")
@@ -215,6 +214,11 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             intercept=bool(self.fit_intercept),
             standardize=bool(self.standardize),
         )
+
+    def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
+        """Prior, inference and law of the inputs, defaults filled in; refuse parameters of other types."""
+        require_flag("VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept)
+        return self._prior(), self._inference(), self._imputation()
 
     def _prior(self) -> Prior:
         prior = Ridge() if self.prior is None else self.prior

@@ -4,9 +4,11 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from vbsvm import files
 from vbsvm.agreement import require_agreement
-from vbsvm.estimators import VBSVC
+from vbsvm.estimators import LEARNED, VBSVC
 from vbsvm.results import Fit
 
 
@@ -37,10 +39,11 @@ def _fit(content: Mapping[str, Any]) -> Fit:
 
 def _classifier(content: Mapping[str, Any]) -> VBSVC:
     clf = VBSVC(**content["parameters"])
+    clf.require_settings()
     fits = tuple(_fit(one) for one in content["fits"])
     learned = content["learned"]
     classes = learned["classes_"]
-    if set(learned) - {"feature_names_in_"} != {"classes_", "n_features_in_"}:
+    if set(learned) | {"feature_names_in_"} != set(LEARNED) or not isinstance(classes, np.ndarray):
         raise ValueError(f"a VBSVC does not learn {sorted(learned)}")
     if len(classes) < 2 or len(fits) != (1 if len(classes) == 2 else len(classes)):
         raise ValueError(f"there are {len(fits)} models of {len(classes)} classes")
