@@ -279,6 +279,27 @@ def test_a_model_of_an_array_says_that_its_columns_have_no_names(tmp_path, place
     assert "no names" in run("predict", tmp_path / "m", place / "data.csv", code=1).stderr
 
 
+@pytest.mark.parametrize("model", ["formula", "classes"])
+def test_a_report_is_asked_for_the_rows_whose_outcome_is_known(model, place, tmp_path, monkeypatch):
+    asked = {}
+    kind, data, outcome = (
+        (Fit, table(), "y") if model == "formula" else (VBSVC, table()[["a", "b", "k", "three"]], "three")
+    )
+    monkeypatch.setattr(kind, "report", lambda self, path, **given: asked.update(given, path=path), raising=False)
+    data[outcome] = data[outcome].astype(object).mask(np.arange(len(data)) < 5)
+    data.to_csv(tmp_path / "d.csv", index=False)
+    options = ("--target", outcome) if model == "classes" else ()
+    run("report", place / f"{model}.vbsvm", "--data", tmp_path / "d.csv", "--out", tmp_path / "r.html", *options)
+    given = asked["data"] if model == "formula" else asked["X"]
+    assert len(given) == len(table()) - 5
+    assert (asked["path"], asked["title"]) == (str(tmp_path / "r.html"), None)
+
+
+def test_a_report_of_a_model_without_formula_asks_for_the_target(place, tmp_path):
+    options = ("--data", place / "numbers.csv", "--out", tmp_path / "r.html")
+    assert "--target says which column" in run("report", place / "classes.vbsvm", *options, code=2).stderr
+
+
 @pytest.mark.skipif(not hasattr(Fit, "report"), reason="this version has no reports")
 def test_a_report_is_written(place, tmp_path):
     run(

@@ -8,7 +8,7 @@ import math
 import os
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any, Union, final, get_args, get_origin, get_type_hints
 
@@ -69,10 +69,14 @@ class Registry:
         return value
 
     def make(self, kind: Any, values: Mapping[str, Any]) -> Any:
-        """An object of a dataclass by its fields, which must be those of the class and of their types."""
-        expected = [field.name for field in fields(kind) if field.name[0] != "_"]
-        if sorted(values) != sorted(expected):
-            raise CodecError(f"{kind.__name__} has the fields {expected}, not {sorted(values)}")
+        """An object of a dataclass by its fields, which must be those of the class and of their types.
+
+        A field that is not there has its default, so that a class may get new ones.
+        """
+        public = [field for field in fields(kind) if field.name[0] != "_"]
+        needed = {field.name for field in public if field.default is MISSING and field.default_factory is MISSING}
+        if not needed <= set(values) <= {field.name for field in public}:
+            raise CodecError(f"{kind.__name__} has the fields {[field.name for field in public]}, not {sorted(values)}")
         require_types(kind, values, {form.kind.__name__: form.kind for form in self._forms.values()})
         return kind(**values)
 

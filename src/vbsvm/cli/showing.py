@@ -40,18 +40,20 @@ def report(model: str, *, data: str | None, target: str | None, title: str | Non
 
     tables.require_free(out, force=force)
     fitted: Any = load(model)
-    given = {}
-    if data is not None and is_fit(fitted):
-        given = {"data": tables.read(data)}
-    elif data is not None:
-        if target is None:
-            raise click.UsageError("The model has no formula: --target says which column of --data it predicts.")
-        frame, columns = tables.read(data), columns_of(fitted)
-        tables.require_columns(frame, [*columns, target], "--data")
-        known = frame[frame[target].notna()]
-        given = {"X": known[columns], "y": known[target]}
+    given = {} if data is None else _rows(fitted, tables.read(data), target)
     fitted.report(out, title=title, **given)
     click.echo(f"Wrote {out}.", err=True)
+
+
+def _rows(fitted: Any, frame: Any, target: str | None) -> dict[str, Any]:
+    """What a report asks of the data: rows whose outcome is known."""
+    columns = columns_of(fitted)
+    outcome = fitted.reader.parts.outcome if is_fit(fitted) else target
+    if outcome is None:
+        raise click.UsageError("The model has no formula: --target says which column of --data it predicts.")
+    tables.require_columns(frame, [*columns, outcome], "--data")
+    known = frame[frame[outcome].notna()].reset_index(drop=True)
+    return {"data": known} if is_fit(fitted) else {"X": known[columns], "y": known[outcome]}
 
 
 @click.command()
