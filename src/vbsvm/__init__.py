@@ -3,17 +3,21 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from vbsvm.version import __version__
+
 if TYPE_CHECKING:
+    from vbsvm.archive import ModelFileError
     from vbsvm.comparison import compare
+    from vbsvm.deployment import to_sklearn
     from vbsvm.estimators import VBSVC
     from vbsvm.fit.gibbs import Gibbs
     from vbsvm.fit.variational import Variational
     from vbsvm.imputation import GaussianImputation
+    from vbsvm.loading import load
     from vbsvm.mechanism import NotAtRandom, Shift
     from vbsvm.model import Model
     from vbsvm.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
 
-__version__ = "0.1.0"
 __all__ = [
     "VBSVC",
     "Beta",
@@ -25,6 +29,7 @@ __all__ = [
     "Joint",
     "LaplaceZero",
     "Model",
+    "ModelFileError",
     "Normal",
     "NotAtRandom",
     "Ridge",
@@ -32,10 +37,14 @@ __all__ = [
     "Variational",
     "__version__",
     "compare",
+    "load",
+    "to_sklearn",
 ]
 
 _HOMES = {
     "compare": "vbsvm.comparison",
+    "load": "vbsvm.loading",
+    "to_sklearn": "vbsvm.deployment",
     "VBSVC": "vbsvm.estimators",
     "Beta": "vbsvm.priors",
     "Covariance": "vbsvm.priors",
@@ -46,6 +55,7 @@ _HOMES = {
     "Joint": "vbsvm.priors",
     "LaplaceZero": "vbsvm.priors",
     "Model": "vbsvm.model",
+    "ModelFileError": "vbsvm.archive",
     "Normal": "vbsvm.priors",
     "NotAtRandom": "vbsvm.mechanism",
     "Ridge": "vbsvm.priors",

@@ -1,5 +1,7 @@
 """The scikit-learn classifier: validate, build the same ``Spec`` as everyone else, hold the ``Fit``."""
 
+import numbers
+import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import fields, replace
@@ -11,10 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 from vbsvm import gaps, hinge, intake, sensitivity
 from vbsvm.arrays import Array
+from vbsvm.deployment import linear_svc
 from vbsvm.design.plan import Encoded
 from vbsvm.fit.gibbs import Gibbs
 from vbsvm.fit.variational import Variational
@@ -27,6 +31,9 @@ from vbsvm.task import Task, fit_all, read_inference, require_variational, warni
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# What fit learns beside its models.
+LEARNED = ("classes_", "n_features_in_", "feature_names_in_")
 
 
 @final
@@ -186,8 +193,7 @@ class VBSVC(ClassifierMixin, BaseEstimator):
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
-        prior, settings = self._prior(), self._imputation()
-        require_flag("VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept)
+        prior, _, settings = self.require_settings()
         intake.require_labels(y)
         if self.group is not None and not self.fit_intercept:
             raise ValueError("group gives random intercepts around a common one: it needs fit_intercept=True.")
@@ -203,6 +209,11 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             intercept=bool(self.fit_intercept),
             standardize=bool(self.standardize),
         )
+
+    def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
+        """Prior, inference and law of the inputs, defaults filled in; refuse parameters of other types."""
+        require_flag("VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept)
+        return self._prior(), self._inference(), self._imputation()
 
     def _prior(self) -> Prior:
         prior = Ridge() if self.prior is None else self.prior
@@ -296,6 +307,30 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         if len(tasks) > 1:
             raise ValueError("sensitivity is there for two classes; set one class against the rest.")
         return sensitivity.table(tasks[0], require_variational("sensitivity", self._inference()), deltas, columns)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the classifier, without its data, into a file that ``vbsvm.load`` reads; an older one is replaced.
+
+        A ``random_state`` that is a generator is saved as None.
+        """
+        from vbsvm import files
+
+        fits = [fit.contents() for fit in self._fits]
+        parameters = self.get_params(deep=False)
+        if not isinstance(self.random_state, numbers.Integral):
+            parameters["random_state"] = None
+        learned = {name: value for name, value in vars(self).items() if name in LEARNED}
+        files.write(path, "VBSVC", {"parameters": parameters, "learned": learned, "fits": fits})
+
+    def to_sklearn(self) -> LinearSVC:
+        """A fitted ``sklearn.svm.LinearSVC`` with the same coefficients, scores and predictions.
+
+        It needs no vbsvm where it predicts, and converters such as skl2onnx know it. It takes complete rows only: of
+        missing values it knows nothing. Random effects have no place in it.
+        """
+        if self.group is not None:
+            raise ValueError("to_sklearn: a LinearSVC has no random effects, and this model has group=.")
+        return linear_svc(self._fits, self.classes_, getattr(self, "feature_names_in_", None))
 
     def to_arviz(self) -> Any:
         """Draws of ``Gibbs`` for ArviZ, for two classes; with several ask one of ``fit_``."""

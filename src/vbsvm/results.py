@@ -1,6 +1,7 @@
 """What a fit knows: one two-class model, its coefficients on the user's scale, and how it was reached."""
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -11,6 +12,7 @@ from scipy.special import expit
 
 from vbsvm import components, effects, export, gaps, hinge, prediction
 from vbsvm.arrays import Array
+from vbsvm.codec import public_fields
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
 from vbsvm.facts import Facts
 from vbsvm.fit.gibbs import Sample
@@ -284,6 +286,19 @@ class Fit:
 
         found = [] if data is None else [subjects.predicted("report", self, data)]
         return report.write(path, [self], found, title)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fit, without its data, into a file that ``vbsvm.load`` reads; an older file is replaced."""
+        from vbsvm import files
+
+        files.write(path, "Fit", self.contents())
+
+    def contents(self) -> dict[str, Any]:
+        """What a file holds of the fit: all but a sampler's last draws of the missing values of rows."""
+        outcome = self.outcome
+        if isinstance(outcome, Sample):
+            outcome = replace(outcome, last=replace(outcome.last, values=None))
+        return public_fields(self) | {"outcome": outcome}
 
     def decision_function(
         self, data: Any, *, return_std: bool = False, new_groups: str = "population"

@@ -3,15 +3,10 @@
 Levels, knots and the state of transforms are learned once, over all of the data, and reapplied to new data.
 """
 
-import warnings
-from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-from formulaic import ModelSpec, model_matrix
-from formulaic.errors import FormulaicError
 from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
@@ -21,70 +16,13 @@ from vbsvm.design.expansion import Categories
 from vbsvm.design.guard import FormulaError
 from vbsvm.design.levels import Levels
 from vbsvm.design.linear import Linear, columns_in, fill, gaps_of, learn_linear, reference_of
+from vbsvm.design.matrix import Matrix
 from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.recipe import Recipe, column_ranges, learn_recipe
 from vbsvm.design.syntax import GroupTerm, Parts, SplineTerm
 
 if TYPE_CHECKING:
     import pandas as pd
-
-# Beside formulaic's own; the names that a formula may call are listed in ``design.syntax``.
-_CONTEXT = {"sqrt": np.sqrt, "log1p": np.log1p, "expm1": np.expm1, "abs": np.abs, "sin": np.sin, "cos": np.cos}
-_CONTEXT["tanh"] = np.tanh
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Matrix:
-    """A part of the formula that formulaic encodes."""
-
-    spec: ModelSpec
-
-    @staticmethod
-    def learn(formula: str, frame: "pd.DataFrame") -> tuple["Matrix", Array]:
-        """Learn contrasts and the state of transforms."""
-        encoded = _formulaic(lambda: model_matrix(formula, frame, context=_CONTEXT, output="numpy", na_action="ignore"))
-        return Matrix(encoded.model_spec), np.asarray(encoded, dtype=np.float64)
-
-    def encode(self, frame: "pd.DataFrame") -> Array:
-        """Apply what was learned."""
-        for expression, (_, state) in self.spec.encoder_state.items():
-            if "categories" in state:
-                _require_known(frame, str(expression), state["categories"])
-        # formulaic writes into the state that it is given, also when it fails.
-        spec = self.spec.update(
-            encoder_state=deepcopy(self.spec.encoder_state), transform_state=deepcopy(self.spec.transform_state)
-        )
-        return np.asarray(_formulaic(lambda: spec.get_model_matrix(frame, context=_CONTEXT)), dtype=np.float64)
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the columns."""
-        return [INTERCEPT if name == "Intercept" else name for name in self.spec.column_names]
-
-    @property
-    def factors(self) -> list[tuple[str, ...]]:
-        """Expressions whose product each column is."""
-        found: list[tuple[str, ...]] = [()] * len(self.spec.column_names)
-        for term, place in self.spec.term_slices.items():
-            for column in range(place.start, place.stop):
-                found[column] = tuple(str(factor.expr) for factor in term.factors)
-        return found
-
-    @property
-    def categorical(self) -> list[str]:
-        """Expressions that are categories."""
-        return [str(expression) for expression, (_, state) in self.spec.encoder_state.items() if "categories" in state]
-
-    @property
-    def has_intercept(self) -> bool:
-        """Whether the first column is the intercept."""
-        return self.names[:1] == [INTERCEPT]
-
-    @property
-    def terms(self) -> dict[str, slice]:
-        """Columns of each term but the intercept."""
-        return {str(term): place for term, place in self.spec.term_slices.items() if str(term) != "1"}
 
 
 @final
@@ -125,7 +63,12 @@ class Reader:
     mains: tuple[int, ...]
     uncertain: tuple[int, ...]
     plan: Plan
-    numeric: frozenset[str]
+    kinds: dict[str, str]  # of the data's columns, as NumPy calls them: O for text and categories
+
+    @property
+    def numeric(self) -> frozenset[str]:
+        """Columns that held numbers."""
+        return frozenset(name for name, kind in self.kinds.items() if kind in "biuf")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -213,7 +156,7 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
     mains += [variable.place for variable in linear.variables if variable.place >= n_fixed]
     unscaled = Recipe(np.zeros(len(names)), np.ones(len(names)), intercept)
     plan = Plan(unscaled, names, n_shown, tuple(planned), len(carried) + len(alone))
-    numeric = frozenset(name for name in frame.columns if frame[name].dtype.kind in "biuf")
+    kinds = {str(name): str(frame[name].dtype.kind) for name in frame.columns}
     reader = Reader(
         parts,
         fixed,
@@ -226,7 +169,7 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
         tuple(mains),
         uncertain,
         plan,
-        numeric,
+        kinds,
     )
     if gaps:
         encoded = reader.encode(given)
@@ -346,32 +289,9 @@ def _labels(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any
     return found
 
 
-def _require_known(frame: "pd.DataFrame", expression: str, categories: list[Any]) -> None:
-    """Refuse a category that was not there in fit: formulaic would take it for the first one."""
-    name = columns_in(expression, list(frame.columns))[0]
-    unknown = ~frame[name].isin(categories).to_numpy()
-    if unknown.any():
-        row = int(np.argmax(unknown))
-        known = ", ".join(repr(str(category)) for category in categories[:12])
-        raise ValueError(
-            f"Column {name!r} holds {str(frame[name].iloc[row])!r} in row {row}, a category that was not there in fit; "
-            f"there were {known}. A random effect, (1 | {name}), would take new levels."
-        )
-
-
 def _require_finite(table: Array, names: tuple[str, ...]) -> None:
     """Refuse a transform that gives no finite number, such as the log of zero."""
     for name, column in zip(names, table.T, strict=True):
         if not np.isfinite(column.sum()) and not np.isfinite(column).all():
             row = int(np.argmin(np.isfinite(column)))
             raise ValueError(f"{name} is {column[row]} in row {row}: change the transform, or leave the row out.")
-
-
-def _formulaic(call: Callable[[], Any]) -> Any:
-    """Call formulaic; hand on its warnings as what they are here, errors in words."""
-    try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):  # what is not finite is named by its row later
-            warnings.simplefilter("ignore", RuntimeWarning)
-            return call()
-    except FormulaicError as error:
-        raise FormulaError(f"The formula can't be applied to the data: {str(error).splitlines()[0]}") from error

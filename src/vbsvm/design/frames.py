@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vbsvm.design.spelling import meant
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -42,7 +44,8 @@ def take(
     names = names_of(data)
     for name in columns:
         if name not in names:
-            raise ValueError(f"The data have no column {name!r}; they have {', '.join(map(repr, names[:12]))}.")
+            shown = ", ".join(map(repr, names[:12]))
+            raise ValueError(f"The data have no column {name!r}; they have {shown}.{meant(name, names)}")
     frame = pd.DataFrame({name: _column(data, name) for name in columns}, columns=list(columns))
     if not columns and names:
         frame = pd.DataFrame(index=range(len(_column(data, names[0]))))

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 
 from formulaic.utils.code import sanitize_variable_names
 
+from vbsvm.design.spelling import meant
+
 _BASES = ("bs", "cc", "cr", "cs", "poly")
 _SCALES = ("C", "I", "center", "scale", "standardize")
 _NUMBERS = ("abs", "cos", "exp", "exp2", "exp10", "expm1", "log", "log1p", "log2", "log10", "sin", "sqrt", "tanh")
@@ -31,7 +33,9 @@ def column_of(name: str, data_columns: list[str], what: str) -> str:
     if bare in RESERVED:
         raise FormulaError(f"A column may not be called {bare!r}, as the intercept is: rename it.")
     if bare not in data_columns:
-        raise FormulaError(f"{what} must be a column; {bare!r} is none of {_listed(data_columns)}.")
+        raise FormulaError(
+            f"{what} must be a column; {bare!r} is none of {_listed(data_columns)}.{meant(bare, data_columns)}"
+        )
     return bare
 
 

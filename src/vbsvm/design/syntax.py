@@ -5,7 +5,7 @@ Python; so every factor in them first goes through ``design.guard``. A formula c
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -86,6 +86,8 @@ def read(formula: str, data_columns: list[str], weights: str | None = None) -> P
 
 
 def _read(formula: str, data_columns: list[str], weights: str | None) -> Parts:
+    if len(formula) > LONGEST:
+        raise FormulaError(f"The formula has {len(formula)} characters; up to {LONGEST} are read.")
     _require_moderate(formula)
     sides = _split(formula, "~")
     if len(sides) != 2:
@@ -105,7 +107,15 @@ def _read(formula: str, data_columns: list[str], weights: str | None) -> Parts:
     fixed = _expand_dot(fixed, data_columns, taken)
     fixed_text = " ".join(f"{sign} {term}" for sign, term in fixed).removeprefix("+ ")
     fixed_text = fixed_text or "1"
-    used = [outcome, *_require_allowed(fixed_text, data_columns)]
+    used = _used(outcome, fixed_text, splines, groups, data_columns)
+    return Parts(" ".join(formula.split()), outcome, fixed_text, tuple(splines), tuple(groups), used)
+
+
+def _used(
+    outcome: str, fixed: str, splines: Sequence[SplineTerm], groups: Sequence[GroupTerm], data_columns: list[str]
+) -> tuple[str, ...]:
+    """Check every part of a formula against the columns and the list; give the columns that occur."""
+    used = [outcome, *_require_allowed(fixed, data_columns)]
     for group in groups:
         used += [*_require_allowed(group.effects, data_columns), *group.columns]
     for spline in splines:
@@ -113,9 +123,29 @@ def _read(formula: str, data_columns: list[str], weights: str | None) -> Parts:
     _require_once([str(spline) for spline in splines])
     if outcome in used[1:]:
         raise FormulaError(f"The outcome {outcome!r} also stands on the right of ~.")
-    return Parts(
-        " ".join(formula.split()), outcome, fixed_text, tuple(splines), tuple(groups), tuple(dict.fromkeys(used))
-    )
+    return tuple(dict.fromkeys(used))
+
+
+def require_safe(parts: Parts) -> None:
+    """Refuse parts that no formula gives: what comes from a file goes through here before it is evaluated."""
+    columns = list(parts.columns)
+    for text in (parts.fixed, *(group.effects for group in parts.groups), *(one.expression for one in parts.splines)):
+        require_safe_text(text, columns)
+    for spline in parts.splines:
+        if _read_spline(f"s({spline.expression}, k={spline.size})") != spline:
+            raise FormulaError(f"{spline} is not a spline.")
+    for name in (parts.outcome, *(name for group in parts.groups for name in group.columns)):
+        column_of(f"`{name}`", columns, "each outcome and group")
+    if _used(parts.outcome, parts.fixed, parts.splines, parts.groups, columns) != parts.columns:
+        raise FormulaError(f"The columns of {parts.text!r} are not those that it says.")
+
+
+def require_safe_text(text: str, data_columns: list[str]) -> None:
+    """The same for a part of a formula. What stands in backticks is a name, and may hold any sign."""
+    if not isinstance(text, str):
+        raise FormulaError(f"{text!r} is not a part of a formula.")
+    _require_moderate(re.sub(r"`[^`]*`", "`_`", text))
+    _require_allowed(text, data_columns)
 
 
 def normal_form(term: str) -> str:
@@ -136,8 +166,6 @@ def _without_blanks(text: str) -> str:
 
 def _require_moderate(formula: str) -> None:
     """Refuse what two readers could read in two ways, or what would take forever."""
-    if len(formula) > LONGEST:
-        raise FormulaError(f"The formula has {len(formula)} characters; up to {LONGEST} are read.")
     quote = ""
     for char in formula:
         if quote and char != quote and (char == "\\" or char in ("'\"" if quote == "`" else "`")):

@@ -11,9 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from vbsvm.datasets import load_acath
-from vbsvm.experiments import work
+from vbsvm.experiments import page, work
 from vbsvm.experiments.journal import Journal, OtherSettingsError
 from vbsvm.experiments.work import EXPERIMENTS, Job, Result, Settings
+from vbsvm.report.document import require_parts
 
 
 @click.command(
@@ -35,6 +36,7 @@ def reproduce(experiment: str, quick: bool, out: Path, holdouts: int, seed: int,
 
     A run that was stopped goes on with the same command. The folder --out gets the numbers, the figures and a page.
     """
+    require_parts()  # before hours of work, not after them
     settings = Settings(seed=seed, holdouts=holdouts)
     settings = settings.quick() if quick else settings
     names = EXPERIMENTS if experiment == "all" else (experiment,)
@@ -56,10 +58,8 @@ def reproduce(experiment: str, quick: bool, out: Path, holdouts: int, seed: int,
     try:
         run(journal, names, settings, jobs)
     except KeyboardInterrupt:
-        raise click.ClickException("Stopped. The same command goes on from here.") from None
-
-    from vbsvm.experiments import page
-
+        click.echo("Stopped. The same command goes on from here.", err=True)
+        click.get_current_context().exit(130)
     click.echo(page.write(out, journal.results, settings, skipped))
 
 

@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from vbsvm.plots import style
 from vbsvm.report.blocks import Section
 
 
@@ -35,6 +36,12 @@ def place(path: Path, text: str) -> Path:
     finally:
         beside.unlink(missing_ok=True)
     return path
+
+
+def require_parts() -> None:
+    """Refuse to begin where a page could not be written in the end."""
+    _environment()
+    style.new_figure()
 
 
 def _environment() -> Any:

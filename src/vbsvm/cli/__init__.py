@@ -1,0 +1,94 @@
+"""The command line: ``vbsvm``, or ``python -m vbsvm``.
+
+Commands are loaded by name when they are called, so that ``vbsvm --help`` imports nothing heavy. What is wrong with a
+user's file or formula is one sentence on stderr, never a traceback.
+"""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, final
+
+import click
+
+from vbsvm.version import __version__
+
+INTERRUPTED = 130
+# Name, where the command is, and what the list of commands says of it.
+COMMANDS = {
+    "fit": ("vbsvm.cli.fitting:fit", "Fit a model to a table and save it."),
+    "predict": ("vbsvm.cli.predicting:predict", "Predict the rows of a table with a saved model."),
+    "summary": ("vbsvm.cli.showing:summary", "Show the coefficients of a saved model."),
+    "report": ("vbsvm.cli.showing:report", "Write a report of a saved model as one HTML page."),
+    "demo": ("vbsvm.cli.showing:demo", "Fit real data without tuning, beside a tuned linear SVM."),
+    "reproduce": ("vbsvm.experiments.command:reproduce", "Reproduce the paper's findings on its own data."),
+}
+
+
+@final
+class Commands(click.Group):
+    """Commands that are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names of the commands that are installed."""
+        return [name for name, (home, _) in COMMANDS.items() if _is_there(home)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        return getattr(import_module(module), name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; say in a sentence what is wrong with what the user gave it."""
+        try:
+            with _warnings_in_a_line():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("Interrupted: nothing was written.", err=True)
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:  # the reader of our output has gone, as head does; click ends quietly
+            raise
+        except FileNotFoundError as error:
+            missing = f"There is no file {error.filename}." if error.filename else str(error)
+            raise click.ClickException(missing) from error
+        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+            raise click.ClickException(str(error) or type(error).__name__) from error
+
+
+def _is_there(home: str) -> bool:
+    package, _, _ = home.partition(":")
+    parents = package.split(".")
+    return all(find_spec(".".join(parents[: k + 1])) is not None for k in range(1, len(parents)))
+
+
+@contextmanager
+def _warnings_in_a_line() -> Iterator[None]:
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        click.echo(f"Warning: {message}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="vbsvm", message="%(prog)s %(version)s")
+def main() -> None:
+    """Linear support vector machines that tune themselves, by variational Bayes.
+
+    \b
+    Examples:
+      vbsvm fit visits.csv --formula "outcome ~ visit * treatment + (1 | patient)" --out model.vbsvm
+      vbsvm fit patients.csv --target disease --out model.vbsvm
+      vbsvm predict model.vbsvm new.csv --proba --out predictions.csv
+      vbsvm summary model.vbsvm
+    """

@@ -1,0 +1,175 @@
+"""``vbsvm fit``."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import click
+
+from vbsvm.cli import tables
+from vbsvm.cli.showing import described
+
+if TYPE_CHECKING:
+    from vbsvm import VBSVC, Gibbs, Variational
+    from vbsvm.results import Fit
+
+# A text column with more different values than this is a name or an identifier, not a category.
+MOST_LEVELS = 100
+
+
+@final
+@dataclass(frozen=True)
+class Asked:
+    """What the user asked for beside the data."""
+
+    formula: str | None
+    target: str | None
+    group: str | None
+    dropped: tuple[str, ...]
+    weights: str | None
+    positive: str | None
+    select: bool
+    inference: "Variational | Gibbs"
+    seed: int
+
+
+@click.command()
+@click.argument("data")
+@click.option("--formula", metavar="TEXT", help='The model, such as "y ~ a + s(b) + (1 | g)".')
+@click.option("--target", metavar="COLUMN", help="Instead of a formula: what is predicted, by all other columns.")
+@click.option("--group", metavar="COLUMN", help="With --target: whose measurement a row is (a random intercept).")
+@click.option("--drop", "dropped", metavar="COLUMN", multiple=True, help="With --target: a column that is left out.")
+@click.option("--weights", metavar="COLUMN", help="A weight of k counts as k equal rows.")
+@click.option("--positive", metavar="LABEL", help="The class that a positive score speaks for, against all others.")
+@click.option("--select", is_flag=True, help="Select inputs: each has a probability that it matters.")
+@click.option("--gibbs", is_flag=True, help="Draw from the posterior instead of variational Bayes.")
+@click.option("--draws", type=click.IntRange(1), help="With --gibbs: draws of each chain.  [default: 5000]")
+@click.option("--tune", type=click.IntRange(0), help="With --gibbs: sweeps before these.  [default: 5000]")
+@click.option("--chains", type=click.IntRange(1), help="With --gibbs: chains.  [default: 4]")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of --gibbs.")
+@click.option("--out", metavar="FILE", help="Where the model is saved; without it, only the summary is shown.")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there already.")
+def fit(data: str, *, out: str | None, force: bool, **options: Any) -> None:
+    """Fit a model to the table DATA (.csv, .tsv, .parquet, .arrow; - is CSV from stdin), show it, and save it.
+
+    Nothing is tuned: penalties and variances are inferred. Empty cells are missing values, and are inferred too. Text
+    columns become categories.
+
+    \b
+    Examples:
+      vbsvm fit visits.csv --formula "outcome ~ visit * treatment + (1 | patient)" --out model.vbsvm
+      vbsvm fit patients.csv --target disease --drop name --out model.vbsvm
+      vbsvm fit mails.parquet --target class --select
+      vbsvm fit visits.csv --target outcome --group patient --gibbs --draws 2000 --tune 1000
+    """
+    asked = _asked(**options)
+    tables.require_free(out, force=force)
+    model = _fitted(tables.read(data), asked)
+    click.echo(described(model))
+    if out is not None:
+        model.save(out)
+        click.echo(f"Wrote {out}.", err=True)
+
+
+def _asked(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | None, **rest: Any) -> Asked:
+    from vbsvm import Gibbs, Variational
+
+    if (rest["formula"] is None) == (rest["target"] is None):
+        raise click.UsageError("Give either --formula or --target.")
+    if rest["formula"] is not None and (rest["group"] is not None or rest["dropped"]):
+        raise click.UsageError("--group and --drop go with --target; a formula says it itself: y ~ x + (1 | group).")
+    settings = {"draws": draws, "tune": tune, "chains": chains}
+    given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+    if given and not gibbs:
+        raise click.UsageError(f"--{next(iter(given))} goes with --gibbs.")
+    return Asked(**rest, inference=Gibbs(**given) if gibbs else Variational())
+
+
+def _fitted(frame: Any, asked: Asked) -> "Fit | VBSVC":
+    tables.require_columns(frame, [asked.weights], "--weights")
+    if asked.formula is not None:
+        from vbsvm.design import syntax
+
+        outcome = syntax.read(asked.formula, list(frame.columns), asked.weights).outcome
+        return _by_formula(_with_known(frame, outcome), asked.formula, outcome, asked)
+    target = str(asked.target)
+    tables.require_columns(frame, [target], "--target")
+    tables.require_columns(frame, [asked.group], "--group")
+    tables.require_columns(frame, asked.dropped, "--drop")
+    frame = _with_known(frame.drop(columns=list(asked.dropped)), target)
+    inputs = [name for name in frame.columns if name not in (target, asked.group, asked.weights)]
+    if not inputs:
+        raise click.ClickException(f"{target!r} is to be predicted, and no other column is left.")
+    text = [name for name in inputs if not _is_numeric(frame[name])]
+    if not text and asked.positive is None:
+        return _by_columns(frame, target, inputs, asked)
+    _require_categories(frame, text)
+    formula = f"`{target}` ~ ." + (f" + (1 | `{asked.group}`)" if asked.group is not None else "")
+    if text:
+        click.echo(f"Note: text becomes categories ({tables.listed(text)}).", err=True)
+    return _by_formula(frame, formula, target, asked)
+
+
+def _by_formula(frame: Any, formula: str, outcome: str, asked: Asked) -> "Fit":
+    from vbsvm import LaplaceZero, Model, Ridge
+
+    levels = sorted(frame[outcome].unique().tolist(), key=str)
+    given, positive = asked.positive, None
+    if given is not None:
+        positive = next((level for level in levels if _is_called(level, given)), None)
+        if positive is None:
+            raise click.ClickException(
+                f"--positive: {given!r} is not a value of {outcome!r}; there are {tables.listed(levels)}."
+            )
+    elif len(levels) > 2 and asked.formula is None:
+        raise click.ClickException(
+            f"{outcome!r} has {len(levels)} classes, and there are text columns. Several classes take numbers only: "
+            f"leave text columns out by --drop, or set one class against the rest, as by --positive {levels[0]}"
+        )
+    priors: Any = {"fixed": LaplaceZero()} if asked.select else {"fixed": Ridge()} if asked.formula is None else None
+    model = Model(formula, frame, priors, positive=positive, weights=asked.weights)
+    found = model.fit(asked.inference, random_state=asked.seed)
+    if found.interrupted:
+        raise KeyboardInterrupt
+    return found
+
+
+def _is_called(level: Any, given: str) -> bool:
+    """Whether a class is what the user wrote: 1 is 1.0 too."""
+    try:
+        return str(level) == given or (not isinstance(level, str) and level == float(given))
+    except ValueError:
+        return False
+
+
+def _by_columns(frame: Any, target: str, inputs: list[str], asked: Asked) -> "VBSVC":
+    from vbsvm import VBSVC, LaplaceZero
+
+    columns = inputs if asked.group is None else [*inputs, asked.group]
+    prior = LaplaceZero() if asked.select else None
+    clf = VBSVC(prior, asked.inference, group=asked.group, random_state=asked.seed)
+    weights = None if asked.weights is None else frame[asked.weights]
+    return clf.fit(frame[columns], frame[target], sample_weight=weights)
+
+
+def _with_known(frame: Any, outcome: str) -> Any:
+    """Rows whose outcome is known; the others can't teach anything."""
+    known = frame[outcome].notna()
+    if not known.any():
+        raise click.ClickException(f"Column {outcome!r} has no value in any row.")
+    if not known.all():
+        click.echo(f"Note: {int((~known).sum())} rows without a value of {outcome!r} are left out.", err=True)
+    return frame[known].reset_index(drop=True)
+
+
+def _is_numeric(column: Any) -> bool:
+    return column.dtype.kind in "biuf" or all(isinstance(value, bool) for value in column.dropna())
+
+
+def _require_categories(frame: Any, text: list[str]) -> None:
+    for name in text:
+        count = frame[name].nunique()
+        if count > MOST_LEVELS:
+            raise click.ClickException(
+                f"Column {name!r} holds {count} different texts, more than a category has: leave it out by "
+                f"--drop {name!r}, or give it as --group if rows belong to it."
+            )

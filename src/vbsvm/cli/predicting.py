@@ -1,0 +1,58 @@
+"""``vbsvm predict``."""
+
+from typing import Any
+
+import click
+import numpy as np
+
+from vbsvm.cli import tables
+from vbsvm.cli.showing import columns_of, is_fit
+
+
+@click.command()
+@click.argument("model")
+@click.argument("data")
+@click.option("--proba", is_flag=True, help="Add the probability of each class.")
+@click.option("--scores", is_flag=True, help="Add the score; positive speaks for the second class.")
+@click.option("--keep", metavar="COLUMN", multiple=True, help="Carry a column of DATA along, such as an identifier.")
+@click.option("--out", metavar="FILE", help="Where the predictions go; stdout without it.")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there already.")
+def predict(
+    model: str, data: str, *, proba: bool, scores: bool, keep: tuple[str, ...], out: str | None, force: bool
+) -> None:
+    """Predict the rows of the table DATA with the saved MODEL: one row of CSV for each, in the same order.
+
+    Missing cells are averaged over what they may be. A group that was not there in fit gets the prediction of the
+    population.
+
+    \b
+    Examples:
+      vbsvm predict model.vbsvm new.csv
+      vbsvm predict model.vbsvm new.csv --proba --scores --keep patient --out predictions.csv
+    """
+    from vbsvm import load
+
+    tables.require_free(out, force=force)
+    fitted, frame = load(model), tables.read(data)
+    tables.require_columns(frame, keep, "--keep")
+    tables.write(_predicted(fitted, frame, list(keep), proba=proba, scores=scores), out, force=force)
+
+
+def _predicted(fitted: Any, frame: Any, keep: list[str], *, proba: bool, scores: bool) -> Any:
+    classes = fitted.classes if is_fit(fitted) else fitted.classes_
+    columns = columns_of(fitted)
+    tables.require_columns(frame, columns, "The model needs a column that the table lacks")
+    inputs = frame[columns]
+    found = frame[keep].copy()
+    found["prediction"] = fitted.predict(inputs)
+    if scores:
+        values = np.asarray(fitted.decision_function(inputs))
+        names = ["score"] if values.ndim == 1 else _named("score", classes)
+        found = found.assign(**dict(zip(names, np.atleast_2d(values.T), strict=True)))
+    if proba:
+        found = found.assign(**dict(zip(_named("probability", classes), fitted.predict_proba(inputs).T, strict=True)))
+    return found
+
+
+def _named(what: str, classes: Any) -> list[str]:
+    return [f"{what} {label}" for label in classes]

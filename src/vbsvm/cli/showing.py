@@ -1,0 +1,98 @@
+"""``vbsvm summary``, ``vbsvm report`` and ``vbsvm demo``."""
+
+from typing import Any
+
+import click
+
+from vbsvm.cli import tables
+
+
+@click.command()
+@click.argument("model")
+def summary(model: str) -> None:
+    """Show what is in the saved MODEL: how it ended, coefficients, and variance components.
+
+    \b
+    Example:
+      vbsvm summary model.vbsvm
+    """
+    from vbsvm import load
+
+    click.echo(described(load(model)))
+
+
+@click.command()
+@click.argument("model")
+@click.option("--data", metavar="FILE", help="The table that the model was fitted to: its figures are then shown too.")
+@click.option("--target", metavar="COLUMN", help="With --data, for a model without a formula: what it predicts.")
+@click.option("--title", metavar="TEXT", help="The title of the page.")
+@click.option("--out", metavar="FILE", required=True, help="Where the page goes.")
+@click.option("--force", is_flag=True, help="Replace FILE if it is there already.")
+def report(model: str, *, data: str | None, target: str | None, title: str | None, out: str, force: bool) -> None:
+    """Write a report of the saved MODEL: one HTML page that needs nothing else.
+
+    \b
+    Examples:
+      vbsvm report model.vbsvm --data train.csv --out report.html
+      vbsvm report model.vbsvm --data train.csv --target disease --out report.html
+    """
+    from vbsvm import load
+
+    tables.require_free(out, force=force)
+    fitted: Any = load(model)
+    given = {} if data is None else _rows(fitted, tables.read(data), target)
+    fitted.report(out, title=title, **given)
+    click.echo(f"Wrote {out}.", err=True)
+
+
+def _rows(fitted: Any, frame: Any, target: str | None) -> dict[str, Any]:
+    """What a report asks of the data: rows whose outcome is known."""
+    columns = columns_of(fitted)
+    outcome = fitted.reader.parts.outcome if is_fit(fitted) else target
+    if outcome is None:
+        raise click.UsageError("The model has no formula: --target says which column of --data it predicts.")
+    tables.require_columns(frame, [*columns, outcome], "--data")
+    known = frame[frame[outcome].notna()].reset_index(drop=True)
+    return {"data": known} if is_fit(fitted) else {"X": known[columns], "y": known[outcome]}
+
+
+@click.command()
+@click.option("--report", metavar="FILE", default="vbsvm-demo.html", show_default=True, help="Where the page goes.")
+def demo(report: str) -> None:
+    """Fit real data without tuning, beside a linear SVM that is tuned by a grid search, and write a report.
+
+    \b
+    Example:
+      vbsvm demo
+    """
+    from vbsvm import demo
+
+    demo.run(report)
+
+
+def is_fit(fitted: Any) -> bool:
+    """Whether it is the fit of a formula, and not a classifier."""
+    from vbsvm.results import Fit
+
+    return isinstance(fitted, Fit)
+
+
+def columns_of(fitted: Any) -> list[str]:
+    """Columns that a model needs to predict."""
+    owner, name = (fitted.reader, "columns") if is_fit(fitted) else (fitted, "feature_names_in_")
+    names = getattr(owner, name, None)
+    if names is None:
+        raise click.ClickException("The model was fitted to an array, whose columns have no names: use it in Python.")
+    return [str(name) for name in names]
+
+
+def described(fitted: Any) -> str:
+    """What a fit or a classifier says of itself, in a few tables."""
+    if is_fit(fitted):
+        return str(fitted)
+    if len(fitted.fit_) == 1:
+        return str(fitted.fit_[0])
+    ended = "converged" if fitted.converged_ else "not converged"
+    shown = ", ".join(str(label) for label in fitted.classes_)
+    head = f"Fit of {fitted.n_features_in_} columns, one class of {shown} against the rest: {ended}"
+    return f"{head}\n\n{fitted.summary().round(4).to_string()}"

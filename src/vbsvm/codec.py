@@ -1,0 +1,221 @@
+"""Objects as a text and plain arrays, and back: what checkpoints and model files hold.
+
+The text names no modules, and nothing in it is executed: a registry lists the classes that may occur. What is decoded
+has the fields of its class, and these the types that the class declares.
+"""
+
+import math
+import os
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from enum import Enum
+from typing import Any, Union, final, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Booleans, numbers, fixed-width text and bytes, dates: all that an array can hold without objects.
+PLAIN = "biufUSmM"
+_NUMBERS = "biuf"
+
+
+class CodecError(ValueError):
+    """A text that does not describe an object of a known class."""
+
+
+@final
+@dataclass(frozen=True)
+class Form:
+    """How objects of a class are taken apart into named fields, and made of them again."""
+
+    kind: type
+    take: Callable[[Any], dict[str, Any]]
+    make: Callable[[dict[str, Any]], Any]
+
+
+@final
+class Registry:
+    """The classes that may occur in a text, by name: dataclasses, enumerations, and forms of their own.
+
+    A keyword names a class that shares its name with another.
+    """
+
+    def __init__(self, *kinds: type | Form, **named: type) -> None:
+        given = {(one.kind if isinstance(one, Form) else one).__name__: one for one in kinds} | named
+        if len(given) < len(kinds) + len(named):
+            raise ValueError("two classes of the registry have the same name")
+        self._forms = {name: one if isinstance(one, Form) else self._by_fields(one) for name, one in given.items()}
+        self._names = {form.kind: name for name, form in self._forms.items()}
+
+    def _by_fields(self, kind: type) -> Form:
+        return Form(kind, public_fields, lambda values: self.make(kind, values))
+
+    def knows(self, kind: type) -> bool:
+        """Whether objects of this class have a place."""
+        return kind in self._names
+
+    def encode(self, value: Any, where: str = "") -> tuple[Any, list[NDArray[Any]]]:
+        """Give the tree of a text, and the arrays that it refers to by number."""
+        arrays: list[NDArray[Any]] = []
+        return self._encode(value, where, arrays, {}), arrays
+
+    def decode(self, tree: Any, arrays: Sequence[NDArray[Any]]) -> Any:
+        """Make the object anew; every array must have its place."""
+        used: set[int] = set()
+        value = self._decode(tree, arrays, used)
+        if len(used) < len(arrays):
+            raise CodecError(f"{len(arrays) - len(used)} arrays have no place in it")
+        return value
+
+    def make(self, kind: Any, values: Mapping[str, Any]) -> Any:
+        """An object of a dataclass by its fields, which must be those of the class and of their types.
+
+        A field that is not there has its default, so that a class may get new ones.
+        """
+        public = [field for field in fields(kind) if field.name[0] != "_"]
+        needed = {field.name for field in public if field.default is MISSING and field.default_factory is MISSING}
+        if not needed <= set(values) <= {field.name for field in public}:
+            raise CodecError(f"{kind.__name__} has the fields {[field.name for field in public]}, not {sorted(values)}")
+        require_types(kind, values, {form.kind.__name__: form.kind for form in self._forms.values()})
+        return kind(**values)
+
+    def _encode(self, value: Any, where: str, arrays: list[NDArray[Any]], known: dict[int, int]) -> Any:
+        def inner(one: Any, place: str) -> Any:
+            return self._encode(one, where + place, arrays, known)
+
+        match value:
+            case np.generic() if value.dtype.kind in _NUMBERS and value.dtype.itemsize <= 8:
+                return {"number": [value.dtype.str, inner(value.item(), "")]}
+            case float() if not math.isfinite(value):
+                return {"float": str(float(value))}
+            case Enum() if type(value) in self._names:
+                return {"enum": [self._names[type(value)], value.name]}
+            case None | bool() | int() | float() | str():
+                return str(value) if isinstance(value, str) else value
+            case np.ndarray():
+                return self._encode_array(value, where, arrays, known)
+            case tuple():
+                return {"tuple": [inner(one, f"[{k}]") for k, one in enumerate(value)]}
+            case list():
+                return {"list": [inner(one, f"[{k}]") for k, one in enumerate(value)]}
+            case frozenset():
+                return {"set": [inner(one, "") for one in sorted(value)]}
+            case slice():
+                return {"slice": [value.start, value.stop, value.step]}
+            case Mapping():
+                return {"dict": [[inner(key, ""), inner(one, f"[{key!r}]")] for key, one in value.items()]}
+            case os.PathLike():
+                return os.fspath(value)
+        if type(value) in self._names:
+            name = self._names[type(value)]
+            named = self._forms[name].take(value)
+            return {"object": name, "fields": {key: inner(one, f".{key}") for key, one in named.items()}}
+        raise TypeError(
+            f"{where or 'The object'} holds {type(value).__name__}, which has no place in a file: files take numbers, "
+            "text, arrays, and the classes that are registered."
+        )
+
+    def _encode_array(
+        self, value: NDArray[Any], where: str, arrays: list[NDArray[Any]], known: dict[int, int]
+    ) -> dict[str, Any]:
+        if value.dtype.kind == "O":
+            items = [self._encode(one, f"{where}[{k}]", arrays, known) for k, one in enumerate(value.ravel())]
+            return {"objects": items, "shape": list(value.shape)}
+        if value.dtype.kind not in PLAIN:
+            raise TypeError(f"{where or 'The object'} is an array of {value.dtype}, which has no place in a file.")
+        if id(value) not in known:
+            known[id(value)] = len(arrays)
+            arrays.append(value)
+        return {"array": known[id(value)]}
+
+    def _decode(self, tree: Any, arrays: Sequence[NDArray[Any]], used: set[int]) -> Any:
+        if tree is None or isinstance(tree, bool | int | float | str):
+            return tree
+
+        def inner(one: Any) -> Any:
+            return self._decode(one, arrays, used)
+
+        match tree:
+            case {"object": str(name), "fields": dict(named), **rest} if not rest:
+                if name not in self._forms:
+                    raise CodecError(f"the class {name!r} is not known")
+                return self._forms[name].make({key: inner(one) for key, one in named.items()})
+            case {"objects": list(items), "shape": list(shape), **rest} if not rest:
+                values = np.empty(len(items), dtype=object)
+                for k, one in enumerate(items):  # at once, tuples would become rows
+                    values[k] = inner(one)
+                return values.reshape(shape)
+            case dict() if len(tree) == 1:
+                ((tag, content),) = tree.items()
+                return self._decode_tagged(tag, content, arrays, used)
+        raise CodecError("a part of the text describes nothing")
+
+    def _decode_tagged(self, tag: str, content: Any, arrays: Sequence[NDArray[Any]], used: set[int]) -> Any:
+        def inner(one: Any) -> Any:
+            return self._decode(one, arrays, used)
+
+        match tag, content:
+            case "array", int(number) if 0 <= number < len(arrays):
+                used.add(number)
+                return arrays[number]
+            case "number", [str(kind), value] if np.dtype(kind).kind in _NUMBERS:
+                return np.dtype(kind).type(inner(value))
+            case "float", "nan" | "inf" | "-inf":
+                return float(content)
+            case "enum", [str(name), str(member)] if name in self._forms and issubclass(self._forms[name].kind, Enum):
+                members: Any = self._forms[name].kind
+                return members[member]
+            case "tuple", list():
+                return tuple(inner(one) for one in content)
+            case "list", list():
+                return [inner(one) for one in content]
+            case "set", list():
+                return frozenset(inner(one) for one in content)
+            case "slice", [start, stop, step] if all(one is None or type(one) is int for one in content):
+                return slice(start, stop, step)
+            case "dict", list():
+                return {inner(key): inner(one) for key, one in content}
+        raise CodecError(f"{tag!r} describes nothing that is known")
+
+
+def public_fields(value: Any) -> dict[str, Any]:
+    """Fields of a dataclass by name; what it keeps for itself (``_name``) is made anew when it is asked for."""
+    return {field.name: getattr(value, field.name) for field in fields(value) if field.name[0] != "_"}
+
+
+def require_types(kind: type, values: Mapping[str, Any], names: Mapping[str, Any] | None = None) -> None:
+    """Refuse values of other types than the fields of a class declare; ``names`` are classes that it only names."""
+    hints = get_type_hints(kind, localns=dict(names or {}))
+    for name, value in values.items():
+        if not _matches(value, hints[name]):
+            raise CodecError(f"{kind.__name__}.{name} may not hold {type(value).__name__}")
+
+
+def _matches(value: Any, hint: Any) -> bool:
+    """Whether a value is of the type that a field declares; what protocols ask for is not looked into."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return any(_matches(value, one) for one in inner)
+    if origin is np.ndarray:
+        return isinstance(value, np.ndarray) and _holds(value, get_args(inner[1])[0])
+    if origin is tuple:
+        if len(inner) == 2 and inner[1] is Ellipsis:
+            return isinstance(value, tuple) and all(_matches(one, inner[0]) for one in value)
+        return isinstance(value, tuple) and len(value) == len(inner) and all(map(_matches, value, inner))
+    kind = hint if origin is None else origin
+    if kind is Any:
+        return True
+    if kind is float:
+        return isinstance(value, float | int | np.floating | np.integer) and not isinstance(value, bool)
+    if kind is int:
+        return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if kind is bool:
+        return isinstance(value, bool | np.bool_)
+    if getattr(kind, "_is_protocol", False) and not issubclass(kind, Sequence | Mapping):
+        return is_dataclass(value)
+    return isinstance(value, kind)
+
+
+def _holds(value: NDArray[Any], kind: Any) -> bool:
+    return kind is Any or value.dtype.kind in _NUMBERS

@@ -1,0 +1,77 @@
+"""Model files: what a fit knows, in a file that is read without executing anything.
+
+A file holds settings, learned numbers and levels, and not the data, with one exception: the law of a model with many
+more columns than rows is made of its rows. Whatever is wrong with a file is a ``ModelFileError``.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vbsvm import archive
+from vbsvm.archive import ArchiveError, ModelFileError
+from vbsvm.codec import Form, Registry
+from vbsvm.design import saved
+from vbsvm.design.basis import Spline
+from vbsvm.design.expansion import Categories
+from vbsvm.design.formula import Reader
+from vbsvm.design.levels import Levels
+from vbsvm.design.linear import Linear, Variable
+from vbsvm.design.plan import FactorPlan, Plan
+from vbsvm.design.recipe import Recipe
+from vbsvm.design.syntax import GroupTerm, Parts, SplineTerm
+from vbsvm.facts import Facts
+from vbsvm.fit.checkpoint import STATES
+from vbsvm.fit.gibbs import Gibbs, Sample
+from vbsvm.fit.variational import Ending, Outcome, Variational
+from vbsvm.gaps import Gaps
+from vbsvm.imputation import GaussianImputation, InputModel
+from vbsvm.input_laws import Learned, MeanLaw, Regression
+from vbsvm.laws import InverseWishart as InverseWishartLaw
+from vbsvm.layout.arrow import ArrowGaussian
+from vbsvm.layout.dense import DenseGaussian
+from vbsvm.layout.dual import DualGaussian, DualParts
+from vbsvm.layout.incomplete import Inputs
+from vbsvm.layout.options import LevelModel
+from vbsvm.layout.spike import SpikeLaw
+from vbsvm.mechanism import NotAtRandom, Shift
+from vbsvm.population import Population
+from vbsvm.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
+from vbsvm.spec import Block, Spec
+
+FORMAT, SCHEMA = "vbsvm model", 1
+# A class that can be reached from a fit belongs here; its name is a part of the format.
+REGISTRY = Registry(
+    *STATES,
+    *(Normal, Ridge, LaplaceZero, Covariance, InverseWishart, Beta, Factorised, Joint),
+    *(Variational, Gibbs, GaussianImputation, NotAtRandom, Shift),
+    *(Spec, Block, InputModel, Inputs, LevelModel, Outcome, Ending, Sample, Population, Gaps, Facts),
+    *(DenseGaussian, ArrowGaussian, DualGaussian, DualParts, SpikeLaw, Learned, MeanLaw, Regression),
+    *(Plan, FactorPlan, Recipe, Levels, Parts, SplineTerm, GroupTerm, Spline, Linear, Variable, Categories),
+    Form(Reader, saved.take, saved.make),
+    InverseWishartLaw=InverseWishartLaw,
+)
+
+
+def write(path: str | os.PathLike[str], kind: str, content: Mapping[str, Any]) -> None:
+    """Write the content of a model of this kind; a failure leaves a file that was there as it was."""
+    tree, arrays = REGISTRY.encode(content, kind)
+    archive.write(path, FORMAT, SCHEMA, archive.Archive({"kind": kind}, tree, arrays))
+
+
+def read(path: str | os.PathLike[str], makers: Mapping[str, Callable[[Mapping[str, Any]], Any]]) -> Any:
+    """The model in a file, made by the maker of its kind."""
+    try:
+        file = archive.read(path, FORMAT, SCHEMA)
+        kind = file.about["kind"]
+        if kind not in makers:
+            raise ArchiveError(f"it holds a model of the kind {kind!r}")
+        return makers[kind](REGISTRY.decode(file.tree, file.arrays))
+    except IsADirectoryError as error:
+        raise ModelFileError(f"{os.fspath(path)} is a directory, not a model file.") from error
+    except OSError:
+        raise
+    except ArchiveError as error:
+        raise ModelFileError(f"{os.fspath(path)} can't be read as a model file: {error}.") from error
+    except Exception as error:
+        raise ModelFileError(f"{os.fspath(path)} holds no model that makes sense: {error}.") from error

@@ -1,0 +1,362 @@
+"""The command line: what it writes, and what it says when something is wrong."""
+
+import io
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import vbsvm
+from saved_models import holes, table
+from vbsvm import VBSVC, LaplaceZero, Model, Ridge, load
+from vbsvm.cli import main
+from vbsvm.datasets import load_toenail
+from vbsvm.results import Fit
+
+HEAVY = ("pandas", "sklearn", "matplotlib", "scipy", "formulaic", "jinja2", "numpy")
+
+
+def run(*arguments, code=0, stdin=None):
+    """Run a command in this process; what it does not foresee is raised."""
+    found = CliRunner().invoke(main, [str(one) for one in arguments], prog_name="vbsvm", input=stdin)
+    if found.exception is not None and not isinstance(found.exception, SystemExit):
+        raise found.exception
+    assert found.exit_code == code, found.output
+    return found
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A directory with a table of numbers and text, one of numbers, one with holes, and two models."""
+    place = tmp_path_factory.mktemp("command line")
+    data = table()
+    data.to_csv(place / "data.csv", index=False)
+    data[["a", "b", "k", "y", "three"]].to_csv(place / "numbers.csv", index=False)
+    holes(data, "a", "h").to_csv(place / "holes.csv", index=False)
+    run("fit", place / "data.csv", "--formula", "y ~ a + h + s(b) + (1 | g)", "--out", place / "formula.vbsvm")
+    run("fit", place / "numbers.csv", "--target", "three", "--drop", "y", "--out", place / "classes.vbsvm")
+    return place
+
+
+def predicted(place, model, *options, data="data.csv"):
+    return pd.read_csv(io.StringIO(run("predict", place / model, place / data, *options).stdout))
+
+
+def test_a_formula_is_fitted_as_in_python_shown_and_saved(place, tmp_path):
+    formula = "y ~ a + h + s(b) + (1 | g)"
+    expected = Model(formula, table()).fit()
+    shown = run("fit", place / "data.csv", "--formula", formula, "--out", tmp_path / "m")
+    assert shown.stdout == f"{expected}\n"
+    assert f"Wrote {tmp_path / 'm'}." in shown.stderr
+    np.testing.assert_allclose(load(tmp_path / "m").coef, expected.coef, rtol=1e-9)
+    assert run("summary", tmp_path / "m").stdout == shown.stdout
+
+
+def test_predictions_are_those_of_python(place):
+    fit = load(place / "formula.vbsvm")
+    found = predicted(place, "formula.vbsvm", "--proba", "--scores", "--keep", "w", "--keep", "g")
+    assert list(found) == ["w", "g", "prediction", "score", "probability no", "probability yes"]
+    np.testing.assert_array_equal(found["prediction"], fit.predict(table()))
+    np.testing.assert_allclose(found["score"], fit.decision_function(table()), rtol=1e-12)
+    np.testing.assert_allclose(found[["probability no", "probability yes"]], fit.predict_proba(table()), rtol=1e-12)
+
+
+def test_several_classes_of_numbers_are_fitted_against_each_other(place):
+    clf = VBSVC().fit(table()[["a", "b", "k"]], table()["three"])
+    found = predicted(place, "classes.vbsvm", "--scores", "--proba", data="numbers.csv")
+    assert list(found)[:4] == ["prediction", "score 0", "score 1", "score 2"]
+    np.testing.assert_allclose(found.iloc[:, 1:4], clf.decision_function(table()[["a", "b", "k"]]), rtol=1e-9)
+    np.testing.assert_allclose(found.iloc[:, 4:].sum(axis=1), 1.0)
+    assert "one class of 0, 1, 2 against the rest: converged" in run("summary", place / "classes.vbsvm").stdout
+
+
+def test_text_columns_become_categories_beside_groups(place, tmp_path):
+    said = run("fit", place / "data.csv", "--target", "y", "--group", "g", "--drop", "three", "--out", tmp_path / "m")
+    assert "text becomes categories (h, w)" in said.stderr
+    data = table().drop(columns="three")
+    expected = Model("y ~ . + (1 | g)", data.assign(c=data["c"].astype(int)), {"fixed": Ridge()}).fit()
+    pd.testing.assert_frame_equal(load(tmp_path / "m").summary(), expected.summary(), rtol=1e-6)
+
+
+def test_groups_weights_and_selection_go_with_a_target(place, tmp_path):
+    numbers = table()[["a", "b", "k", "g", "y"]]
+    numbers.to_csv(tmp_path / "n.csv", index=False)
+    run(
+        "fit",
+        tmp_path / "n.csv",
+        "--target",
+        "y",
+        "--select",
+        "--weights",
+        "k",
+        "--group",
+        "g",
+        "--out",
+        tmp_path / "m",
+    )
+    expected = VBSVC(LaplaceZero(), group="g").fit(numbers[["a", "b", "g"]], numbers["y"], sample_weight=numbers["k"])
+    np.testing.assert_allclose(load(tmp_path / "m").inclusion_probability_, expected.inclusion_probability_, rtol=1e-6)
+    found = load(tmp_path / "m")
+    assert (found.group, found.prior) == ("g", LaplaceZero())
+
+
+@pytest.mark.parametrize("label", ["2", "2.0"])
+def test_one_of_several_classes_is_set_against_the_rest(label, place, tmp_path):
+    run("fit", place / "numbers.csv", "--formula", "three ~ a", "--positive", label, "--out", tmp_path / "m")
+    assert load(tmp_path / "m").classes.tolist() == ["not 2", 2]
+    run("fit", place / "numbers.csv", "--target", "three", "--positive", label, "--out", tmp_path / "m", "--force")
+    assert isinstance(load(tmp_path / "m"), Fit)
+
+
+@pytest.mark.filterwarnings("default")
+def test_gibbs_draws_and_warnings_are_one_line(place, tmp_path):
+    options = ("--gibbs", "--draws", 20, "--tune", 5, "--chains", 2, "--seed", 3)
+    said = run("fit", place / "numbers.csv", "--formula", "y ~ a", *options, "--out", tmp_path / "m")
+    assert said.stderr.startswith("Warning: Model.fit: the chains have not mixed well enough")
+    assert load(tmp_path / "m").outcome.coefficients.shape == (2, 20, 2)
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "parquet", "feather", "arrow"])
+def test_tables_are_read_by_their_ending(ending, place, tmp_path):
+    data, path = table().drop(columns="c"), tmp_path / f"data.{ending}"
+    if ending == "parquet":
+        data.to_parquet(path)
+    elif ending in ("feather", "arrow"):
+        data.to_feather(path)
+    else:
+        data.to_csv(path, index=False, sep="\t" if ending == "tsv" else ",")
+    found = run("predict", place / "formula.vbsvm", path)
+    assert found.stdout == run("predict", place / "formula.vbsvm", place / "data.csv").stdout
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet", "feather"])
+def test_predictions_are_written_by_the_ending(ending, place, tmp_path):
+    out = tmp_path / f"p.{ending}"
+    assert run("predict", place / "formula.vbsvm", place / "data.csv", "--scores", "--out", out).stdout == ""
+    readers = {"parquet": pd.read_parquet, "feather": pd.read_feather, "tsv": lambda path: pd.read_csv(path, sep="\t")}
+    pd.testing.assert_frame_equal(
+        readers.get(ending, pd.read_csv)(out), predicted(place, "formula.vbsvm", "--scores"), check_dtype=False
+    )
+
+
+def test_a_table_comes_from_stdin(place):
+    text = (place / "data.csv").read_text()
+    found = run("predict", place / "formula.vbsvm", "-", stdin=text)
+    assert found.stdout == run("predict", place / "formula.vbsvm", place / "data.csv").stdout
+
+
+def test_empty_cells_are_missing_values(place, tmp_path):
+    run("fit", place / "holes.csv", "--formula", "y ~ a + h", "--out", tmp_path / "m")
+    found = predicted(place, tmp_path / "m", data="holes.csv")
+    assert len(found) == len(table())
+    assert set(found["prediction"]) == {"no", "yes"}
+
+
+def test_rows_without_an_outcome_and_columns_without_a_name_are_left_out_and_told(place, tmp_path):
+    data = table()[["a", "b", "y"]]
+    data.loc[[3, 4], "y"] = None
+    data.to_csv(tmp_path / "d.csv")
+    said = run("fit", tmp_path / "d.csv", "--target", "y", "--out", tmp_path / "m").stderr
+    assert "2 rows without a value of 'y' are left out" in said
+    assert "1 column without a name left out" in said
+    assert list(load(tmp_path / "m").feature_names_in_) == ["a", "b"]
+
+
+# What goes wrong
+
+
+def test_a_file_is_not_replaced_unless_it_is_asked_for(place, tmp_path):
+    (tmp_path / "m").write_bytes(b"as it was")
+    fit = ("fit", place / "numbers.csv", "--target", "y", "--drop", "three", "--out", tmp_path / "m")
+    assert "--force" in run(*fit, code=1).stderr
+    assert (tmp_path / "m").read_bytes() == b"as it was"
+    run(*fit, "--force")
+    predict = ("predict", tmp_path / "m", place / "numbers.csv", "--out", tmp_path / "p.csv")
+    run(*predict)
+    assert "p.csv is there already: --force replaces it." in run(*predict, code=1).stderr
+
+
+def failing(place):
+    data, model = place / "data.csv", place / "formula.vbsvm"
+    return {
+        "There is no file": ("fit", place / "nothing.csv", "--target", "y"),
+        "There is no file ": ("predict", place / "nothing.vbsvm", data),
+        "can't be read as a model file": ("predict", data, data),
+        "can't be read as a model file:": ("summary", data),
+        "no column 'Y'. Did you mean 'y'?": ("fit", data, "--target", "Y"),
+        "no column 'thre'. Did you mean 'three'?": ("fit", data, "--target", "y", "--drop", "thre"),
+        "column 'patient'. There are a, b": ("fit", data, "--target", "y", "--group", "patient"),
+        "Did you mean 'flag'?": ("fit", data, "--formula", "y ~ a + flg"),
+        "is not a known function": ("fit", data, "--formula", "y ~ a + {__import__('os')}"),
+        "one ~": ("fit", data, "--formula", "y"),
+        "also stands on the right": ("fit", data, "--formula", "y ~ y"),
+        "has 3 levels": ("fit", data, "--formula", "three ~ a"),
+        "has 3 classes, and there are text columns": ("fit", data, "--target", "three"),
+        "--positive: 'maybe' is not a value of 'y'; there are no, yes.": (
+            *("fit", data, "--formula", "y ~ a"), *("--positive", "maybe"),
+        ),
+        "lacks: there is no column 'h'": ("predict", model, place / "numbers.csv"),
+        "--keep: there is no column 'id'": ("predict", model, data, "--keep", "id"),
+        ".xlsx is not known. Known are .csv": ("fit", place / "data.xlsx", "--target", "y"),
+        "There is no directory for": ("fit", data, "--target", "y", "--out", place / "nowhere" / "m"),
+        "tables are not written as .gz": ("predict", model, data, "--out", place / "p.csv.gz"),
+        "is a directory": ("fit", data, "--target", "y", "--out", place),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("number", range(20))
+def test_what_is_wrong_is_one_sentence(number, place):
+    message, command = list(failing(place).items())[number]
+    said = run(*command, code=1)
+    assert said.stdout == ""
+    assert message.strip() in said.stderr
+    assert said.stderr.splitlines()[-1].startswith("Error: ")
+    assert "Traceback" not in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "No columns"),
+        (b"a,y\n", "has no rows"),
+        (b"a,y\n1,2\n1,2,3\n", "can't be read"),
+        (b"a,y\n\xff\xfe,2\n", "not UTF-8"),
+        (b"a,y\n1,x\n2,x\n", "one class"),
+        (b"name,y\n" + b"".join(b"n%d,%d\n" % (k, k % 2) for k in range(200)), "200 different texts"),
+        (b"y\n0\n1\n", "no other column is left"),
+        (b"a,y\n1,\n2,\n", "no value in any row"),
+    ],
+)
+def test_tables_that_are_none_are_refused_in_words(content, message, tmp_path):
+    (tmp_path / "d.csv").write_bytes(content)
+    assert message in run("fit", tmp_path / "d.csv", "--target", "y", code=1).stderr
+
+
+def test_damaged_parquet_is_refused_and_a_missing_library_is_named(place, tmp_path, monkeypatch):
+    (tmp_path / "d.parquet").write_bytes(b"PAR1 and no more")
+    assert "can't be read" in run("predict", place / "formula.vbsvm", tmp_path / "d.parquet", code=1).stderr
+
+    def without(*arguments, **options):
+        raise ImportError("no engine")
+
+    monkeypatch.setattr(pd, "read_parquet", without)
+    assert "pip install pyarrow" in run("predict", place / "formula.vbsvm", tmp_path / "d.parquet", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "either --formula or --target"),
+        (("--formula", "y ~ a", "--target", "y"), "either --formula or --target"),
+        (("--formula", "y ~ a", "--group", "g"), "go with --target"),
+        (("--target", "y", "--draws", "5"), "--draws goes with --gibbs"),
+        (("--target", "y", "--gibbs", "--chains", "0"), "0 is not in the range"),
+        (("--frog",), "No such option"),
+    ],
+)
+def test_wrong_usage_ends_with_2(options, message, place):
+    assert message in run("fit", place / "data.csv", *options, code=2).stderr
+
+
+def test_ctrl_c_ends_with_130_and_writes_nothing(place, tmp_path, monkeypatch):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Model, "fit", interrupted)
+    said = run("fit", place / "data.csv", "--formula", "y ~ a", "--out", tmp_path / "m", code=130)
+    assert "Interrupted: nothing was written." in said.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_of_an_array_says_that_its_columns_have_no_names(tmp_path, place):
+    VBSVC().fit(table()[["a", "b"]].to_numpy(), table()["y"]).save(tmp_path / "m")
+    assert "no names" in run("predict", tmp_path / "m", place / "data.csv", code=1).stderr
+
+
+@pytest.mark.parametrize("model", ["formula", "classes"])
+def test_a_report_is_asked_for_the_rows_whose_outcome_is_known(model, place, tmp_path, monkeypatch):
+    asked = {}
+    kind, data, outcome = (
+        (Fit, table(), "y") if model == "formula" else (VBSVC, table()[["a", "b", "k", "three"]], "three")
+    )
+    monkeypatch.setattr(kind, "report", lambda self, path, **given: asked.update(given, path=path), raising=False)
+    data[outcome] = data[outcome].astype(object).mask(np.arange(len(data)) < 5)
+    data.to_csv(tmp_path / "d.csv", index=False)
+    options = ("--target", outcome) if model == "classes" else ()
+    run("report", place / f"{model}.vbsvm", "--data", tmp_path / "d.csv", "--out", tmp_path / "r.html", *options)
+    given = asked["data"] if model == "formula" else asked["X"]
+    assert len(given) == len(table()) - 5
+    assert (asked["path"], asked["title"]) == (str(tmp_path / "r.html"), None)
+
+
+def test_a_report_of_a_model_without_formula_asks_for_the_target(place, tmp_path):
+    options = ("--data", place / "numbers.csv", "--out", tmp_path / "r.html")
+    assert "--target says which column" in run("report", place / "classes.vbsvm", *options, code=2).stderr
+
+
+@pytest.mark.skipif(not hasattr(Fit, "report"), reason="this version has no reports")
+def test_a_report_is_written(place, tmp_path):
+    run(
+        "report",
+        place / "formula.vbsvm",
+        "--data",
+        place / "data.csv",
+        "--title",
+        "Visits",
+        "--out",
+        tmp_path / "r.html",
+    )
+    assert "Visits" in (tmp_path / "r.html").read_text()
+    options = ("--data", place / "numbers.csv", "--target", "three", "--out", tmp_path / "s.html")
+    run("report", place / "classes.vbsvm", *options)
+    assert (tmp_path / "s.html").stat().st_size > 1000
+
+
+# The program
+
+
+@pytest.mark.filterwarnings("default")
+def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    load_toenail().to_csv("toenail.csv", index=False)
+    page = (Path(__file__).parent.parent / "docs" / "command-line.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)```", page, flags=re.DOTALL | re.MULTILINE)
+    commands = [shlex.split(line)[1:] for block in blocks for line in block.splitlines()]
+    assert len(commands) == 9
+    for command in commands:
+        if command[0] != "report" or hasattr(Fit, "report"):
+            assert run(*command).output
+
+
+def test_help_names_every_command_with_examples():
+    shown = run("--help").stdout
+    for name in ("fit", "predict", "summary", "report", "demo"):
+        assert f"\n  {name} " in shown
+        assert f"vbsvm {name}" in run(name, "--help").stdout
+    assert run("--version").stdout == f"vbsvm {vbsvm.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "code", ["import vbsvm", "from vbsvm.cli import main; main(['--help'], standalone_mode=False)"]
+)
+def test_help_and_import_load_nothing_heavy(code):
+    """Loading NumPy and pandas takes longer than all of the rest."""
+    asked = f"import sys; {code}; print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr)"
+    assert subprocess.run([sys.executable, "-c", asked], check=True, capture_output=True, text=True).stderr == "[]\n"
+
+
+def test_it_runs_as_a_program(place, tmp_path):
+    command = [sys.executable, "-m", "vbsvm", "predict", place / "formula.vbsvm", place / "data.csv"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[0] == "prediction"
+    assert len(done.stdout.splitlines()) == 121
+    assert done.stderr == ""
+    done = subprocess.run([*command[:-1], tmp_path / "none.csv"], check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"Error: There is no file {tmp_path / 'none.csv'}.\n"

@@ -1,0 +1,121 @@
+"""A fitted model as a LinearSVC: the same scores without vbsvm."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.svm import LinearSVC
+
+from saved_models import table
+from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, to_sklearn
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    return load_breast_cancer(return_X_y=True, as_frame=True)
+
+
+@pytest.mark.parametrize(
+    "clf",
+    [VBSVC(), VBSVC(fit_intercept=False), VBSVC(standardize=False), VBSVC(LaplaceZero(rho=0.1))],
+    ids=["default", "through the origin", "as it is", "selected"],
+)
+def test_scores_and_predictions_are_the_same(clf, cancer):
+    X, y = cancer[0].iloc[:, :10] / cancer[0].iloc[:, :10].std(), np.where(cancer[1], "benign", "malignant")
+    found = clf.fit(X, y).to_sklearn()
+    assert type(found) is LinearSVC
+    np.testing.assert_allclose(found.decision_function(X), clf.decision_function(X), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(found.predict(X), clf.predict(X))
+    np.testing.assert_array_equal(found.coef_, clf.coef_)
+    np.testing.assert_array_equal(found.intercept_, clf.intercept_)
+    np.testing.assert_array_equal(found.feature_names_in_, X.columns)
+    assert found.n_features_in_ == 10
+    assert found.score(X, y) == clf.score(X, y)
+
+
+def test_several_classes_constant_columns_and_arrays_are_the_same():
+    X, y = load_iris(return_X_y=True)
+    X = np.column_stack([X, np.full(len(X), 7.0)])
+    clf = VBSVC().fit(X, y)
+    found = clf.to_sklearn()
+    np.testing.assert_allclose(found.decision_function(X), clf.decision_function(X), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(found.predict(X), clf.predict(X))
+    assert not hasattr(found, "feature_names_in_")
+
+
+@pytest.mark.filterwarnings("ignore:VBSVC. the chains have not mixed")
+def test_draws_become_their_means(cancer):
+    X, y = cancer[0].iloc[:100, :3], cancer[1][:100]
+    clf = VBSVC(inference=Gibbs(draws=20, tune=10, chains=2), random_state=0).fit(X, y)
+    np.testing.assert_allclose(clf.to_sklearn().decision_function(X), clf.decision_function(X), rtol=1e-10)
+
+
+def test_it_is_pickled_to_a_place_without_vbsvm(cancer, tmp_path):
+    X, y = cancer
+    clf = VBSVC().fit(X, y)
+    (tmp_path / "model").write_bytes(pickle.dumps((clf.to_sklearn(), X, clf.predict(X))))
+    code = (
+        "import pickle, sys; sys.modules['vbsvm'] = None\n"
+        "model, X, expected = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "assert (model.predict(X) == expected).all()"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path / "model"], check=True)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_onnx_predicts_the_same_labels(classes):
+    skl2onnx, onnxruntime = pytest.importorskip("skl2onnx"), pytest.importorskip("onnxruntime")
+    X, y = load_iris(return_X_y=True)
+    X, y = X[y < classes], np.array(["setosa", "versicolor", "virginica"])[y[y < classes]]
+    clf = VBSVC().fit(X, y)
+    kind = skl2onnx.common.data_types.FloatTensorType([None, 4])
+    onnx = skl2onnx.convert_sklearn(clf.to_sklearn(), initial_types=[("X", kind)])
+    session = onnxruntime.InferenceSession(onnx.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_array_equal(session.run(None, {"X": X.astype(np.float32)})[0], clf.predict(X))
+
+
+def test_groups_are_refused_in_words():
+    data = table()
+    clf = VBSVC(group="g").fit(data[["a", "g"]], data["y"])
+    with pytest.raises(ValueError, match="no random effects"):
+        clf.to_sklearn()
+    with pytest.raises(Exception, match="not fitted"):
+        VBSVC().to_sklearn()
+
+
+def test_a_formula_of_plain_columns_is_a_linear_svc():
+    data = table()
+    fit = Model("y ~ b + a + k + flag", data).fit()
+    found, columns = to_sklearn(fit), ["b", "a", "k", "flag"]
+    assert list(found.feature_names_in_) == columns
+    expected = fit.decision_function(data)
+    np.testing.assert_allclose(found.decision_function(data[columns].astype(float)), expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(found.predict(data[columns].astype(float)), fit.predict(data))
+
+
+@pytest.mark.parametrize(
+    ("formula", "term"),
+    [
+        ("y ~ a + h", r"h\[T"),
+        ("y ~ a:b + a", "a:b"),
+        ("y ~ log(b)", r"log\(b\)"),
+        ("y ~ C(k)", r"C\(k\)"),
+        ("y ~ a + s(b)", r"s\(b\)"),
+        ("y ~ a + (1 | g)", r"\(1 \| g\)"),
+    ],
+)
+def test_a_term_that_has_no_place_is_named(formula, term):
+    with pytest.raises(ValueError, match=f"the formula has {term}"):
+        to_sklearn(Model(formula, table()).fit())
+
+
+def test_what_is_no_fit_of_a_model_is_refused_in_words():
+    clf = VBSVC().fit(pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0]}), [0, 1, 0, 1])
+    with pytest.raises(TypeError, match=r"VBSVC\.to_sklearn"):
+        to_sklearn(clf)
+    with pytest.raises(TypeError, match=r"VBSVC\.to_sklearn"):
+        to_sklearn(clf.fit_[0])
