@@ -3,7 +3,6 @@
 import math
 import numbers
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
@@ -18,14 +17,13 @@ from vbsvm.input_laws import InputSums, Learned
 from vbsvm.layout.base import Source
 from vbsvm.parameters import Parameters, require_flag, require_positive
 from vbsvm.readings import expect
-from vbsvm.rowblocks import single_threaded_blas
+from vbsvm.rowblocks import threads_to_solve
 from vbsvm.spec import Spec, State
 from vbsvm.sweep import pass_rows, update_inputs
 
 PILOT_ROWS = 20_000
 PILOT_STEP = 20
 PILOT_TOL = 0.1
-THREADED_SOLVE = 512
 # What rounding can do to a bound, relatively: a step that gains less is small. Sums over many rows carry more, so that
 # near the optimum even the paper's update may seem to lower it by as much as the second figure.
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
@@ -93,7 +91,7 @@ class Variational(Parameters):
     def run(self, spec: Spec, source: Source, start: State | None = None) -> Outcome:
         """Fit the model to the rows, from the paper's start or from a given state."""
         # Where the solves are large, they have use for several BLAS threads; the passes see to their own.
-        with single_threaded_blas() if min(spec.n_columns, source.n_rows) < THREADED_SOLVE else nullcontext():
+        with threads_to_solve(min(spec.n_columns, source.n_rows)):
             if start is not None:
                 return self._climb(spec, source, start, self.tol, self.max_iter)
             if spec.inputs is not None and not spec.inputs.settings.labels:

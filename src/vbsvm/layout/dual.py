@@ -18,6 +18,7 @@ from vbsvm.arrays import Array
 from vbsvm.gates import DrawnGates, Gates, GateScan
 from vbsvm.layout.base import CoefficientLaw, PointLaw, Precision
 from vbsvm.layout.dense import LOG_2PI
+from vbsvm.rowblocks import threads_to_solve
 
 # Coefficients with a smaller prior precision than this are free.
 FREE = 1e-4
@@ -130,27 +131,31 @@ class DualParts:
     @cached_property
     def factor(self) -> Array:
         """Lower Cholesky factor of M = I + W^½CΓDΓCᵀW^½."""
-        M = (self.weighted * self.diagonal) @ self.weighted.T
-        M.ravel()[:: len(M) + 1] += 1.0
-        return np.asarray(np.linalg.cholesky(M), dtype=np.float64)
+        with threads_to_solve(len(self.w)):
+            M = (self.weighted * self.diagonal) @ self.weighted.T
+            M.ravel()[:: len(M) + 1] += 1.0
+            return np.asarray(np.linalg.cholesky(M), dtype=np.float64)
 
     @cached_property
     def left(self) -> Array:
         """R⁻¹W^½CΓD, rows × columns."""
-        return solve_triangular(self.factor, self.weighted * self.diagonal, lower=True, check_finite=False)
+        with threads_to_solve(len(self.w)):
+            return solve_triangular(self.factor, self.weighted * self.diagonal, lower=True, check_finite=False)
 
     @cached_property
     def _free_root_and_link(self) -> tuple[Array, Array]:
         """Root of the free coefficients' covariance, and how the others follow them: DΓCᵀSX."""
-        Q = solve_triangular(self.factor, self.weighted[:, self.free], lower=True, check_finite=False)
-        inner = np.linalg.cholesky(Q.T @ Q + np.diag(self.lam[self.free]))
-        return np.asarray(np.linalg.inv(inner).T, dtype=np.float64), self.left.T @ Q
+        with threads_to_solve(len(self.w)):
+            Q = solve_triangular(self.factor, self.weighted[:, self.free], lower=True, check_finite=False)
+            inner = np.linalg.cholesky(Q.T @ Q + np.diag(self.lam[self.free]))
+            return np.asarray(np.linalg.inv(inner).T, dtype=np.float64), self.left.T @ Q
 
     @cached_property
     def right(self) -> Array:
         """What the uncertainty of the free coefficients adds, columns × free."""
         root, link = self._free_root_and_link
-        V = -link @ root
+        with threads_to_solve(len(self.w)):
+            V = -link @ root
         V[self.free] = root
         return V
 
