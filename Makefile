@@ -14,7 +14,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto
 
 verify: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m long

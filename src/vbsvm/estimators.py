@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vbsvm import gaps, hinge, intake, sensitivity
 from vbsvm.arrays import Array
+from vbsvm.attributes import FittedAttributes
 from vbsvm.deployment import linear_svc
 from vbsvm.design.plan import Encoded
 from vbsvm.fit.gibbs import Gibbs
@@ -37,7 +38,7 @@ LEARNED = ("classes_", "n_features_in_", "feature_names_in_")
 
 
 @final
-class VBSVC(ClassifierMixin, BaseEstimator):
+class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     """Linear support vector classifier that infers its own penalty.
 
     The hinge loss is read as a pseudo-likelihood and fitted by mean-field variational Bayes (Luts & Ormerod), so that
@@ -378,73 +379,12 @@ class VBSVC(ClassifierMixin, BaseEstimator):
         return joined
 
     @property
-    def _fits(self) -> tuple[Fit, ...]:
-        check_is_fitted(self)
-        return self.fit_
-
-    @property
-    def coef_(self) -> Array:
-        """Means of the coefficients, (k, n_features)."""
-        return np.stack([fit.coef for fit in self._fits])
-
-    @property
-    def coef_std_(self) -> Array:
-        """Mean-field standard deviations of the coefficients, (k, n_features)."""
-        return np.stack([fit.coef_std for fit in self._fits])
-
-    @property
-    def coef_cov_(self) -> Array:
-        """Mean-field covariances of the coefficients, (k, n_features, n_features)."""
-        return np.stack([fit.coef_cov for fit in self._fits])
-
-    @property
-    def intercept_(self) -> Array:
-        """Means of the intercepts, (k,)."""
-        return np.array([fit.intercept for fit in self._fits])
-
-    @property
-    def intercept_std_(self) -> Array:
-        """Mean-field standard deviations of the intercepts, (k,)."""
-        return np.array([fit.intercept_std for fit in self._fits])
-
-    @property
-    def penalty_(self) -> Array:
-        """Expected penalty α of the standardised inputs, (k,)."""
-        return np.array([fit.penalty for fit in self._fits])
-
-    @property
-    def inclusion_probability_(self) -> Array:
-        """Probability that each input is in, (k, n_features)."""
-        self._require_gates("inclusion_probability_")
-        return np.stack([fit.inclusion_probability for fit in self._fits])
-
-    @property
-    def sign_probability_(self) -> Array:
-        """Probability that the coefficient is positive when the input is in, (k, n_features)."""
-        self._require_gates("sign_probability_")
-        return np.stack([fit.sign_probability for fit in self._fits])
-
-    @property
     def selected_(self) -> NDArray[np.bool_]:
         """Whether each input's inclusion probability is above the prior's threshold, (k, n_features)."""
         self._require_gates("selected_")
         prior = self._prior()
         assert isinstance(prior, LaplaceZero)
         return self.inclusion_probability_ > prior.threshold
-
-    def _require_gates(self, name: str) -> None:
-        if not self._fits[0].selects:
-            raise AttributeError(f"{name} is there when prior=LaplaceZero().")
-
-    @property
-    def imputation_mean_(self) -> Array:
-        """Means of the inputs, (k, n_features)."""
-        return np.stack([fit.imputation_mean for fit in self._fits])
-
-    @property
-    def imputation_cov_(self) -> Array:
-        """Covariances of the inputs, (k, n_features, n_features)."""
-        return np.stack([fit.imputation_cov for fit in self._fits])
 
     @property
     def random_effects_(self) -> "pd.DataFrame":
@@ -453,23 +393,3 @@ class VBSVC(ClassifierMixin, BaseEstimator):
             raise AttributeError("random_effects_ is there when group= names a column of X.")
         frames = [fit.random_effects() for fit in self._fits]
         return frames[0] if len(frames) == 1 else self._by_class(frames)
-
-    @property
-    def elbo_(self) -> float:
-        """Lower bound on the log evidence, summed over the models."""
-        return float(sum(fit.elbo for fit in self._fits))
-
-    @property
-    def elbo_trace_(self) -> list[Array]:
-        """Accepted bounds of each model."""
-        return [fit.bounds for fit in self._fits]
-
-    @property
-    def n_iter_(self) -> int:
-        """Passes over the data, the largest of the models."""
-        return max(fit.outcome.passes for fit in self._fits)
-
-    @property
-    def converged_(self) -> bool:
-        """Whether all models converged."""
-        return all(fit.converged for fit in self._fits)
