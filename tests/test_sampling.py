@@ -41,6 +41,7 @@ from vbsvm.layout.options import LevelLaws
 from vbsvm.priors.covariance import HuangWandLaw
 from vbsvm.priors.laplace_zero import LaplaceZeroLaw
 from vbsvm.readings import Draw, OverRelaxed
+from vbsvm.sweep import sweep
 from vbsvm.task import warnings_of
 
 FEW = Gibbs(draws=400, tune=200, chains=2)
@@ -306,6 +307,20 @@ class TestCalibration:
 
 
 class TestChains:
+    def test_without_acceleration_the_draws_are_those_of_the_papers_sweeps(self, overlapping):
+        X, y = overlapping
+        spec, source = spec_of(3), source_of(X, np.where(y == 1, 1.0, -1.0))
+        plain = Gibbs(draws=30, tune=10, chains=1, accelerate=False).run(spec, source, 4)
+        state, expected = spec.start(), []
+        with np.errstate(all="ignore"):
+            for k in range(40):
+                state, _ = sweep(spec, state, source, Draw(4, 0, k))
+                expected.append(state.coefficients.mean)
+        np.testing.assert_array_equal(plain.coefficients[0], expected[10:])
+        assert plain.zero_loss == 0.0
+        moving = Gibbs(draws=30, tune=10, chains=1).run(spec, source, 4)
+        assert not np.array_equal(moving.coefficients, plain.coefficients)
+
     def test_the_same_seed_gives_the_same_draws_in_any_number_of_processes(self, overlapping, monkeypatch):
         X, y = overlapping
         one = quiet(lambda: VBSVC(inference=FEW, random_state=5).fit(X, y))

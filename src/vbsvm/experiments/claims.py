@@ -294,8 +294,9 @@ DECISIONS = (
     "Cardiac test sets are a quarter of the complete rows; all other rows, complete or not, are for training.",
     "The prior of the inputs' covariance is inverse Wishart with this package's default degrees, since the paper's "
     "three degrees are too few for it to be a distribution where four inputs are modelled.",
-    "MCMC is one chain from the paper's start; a class is the sign of the score at the posterior mean. This package's "
-    "sampler adds a stretch move and over-relaxation to the paper's, with the same posterior.",
+    "MCMC is the paper's sampler as printed, one chain from its start; a class is the sign of the score at the "
+    "posterior mean. Gibbs is this package's sampler of the same posterior, which adds over-relaxation and a stretch "
+    "move; no claim is judged by it.",
     "VB stops when the bound rises by less than 1e−10, with this package's acceleration; with gates it climbs from "
     "several starts and the highest bound counts.",
     "Spam is fitted once to all rows, as in the paper; it has no test set.",

@@ -38,7 +38,7 @@ def drawing(experiment: str, findings: Findings) -> tuple[Drawing, str] | None:
 
 def _boxes(figure: Any, errors: dict[str, dict[str, Any]]) -> None:
     side = 3 if len(errors) > 1 else 1
-    figure.set_size_inches((6.8, 6.2) if side == 3 else (3.6, 2.9))
+    figure.set_size_inches((7.2, 6.4) if side == 3 else (4.0, 2.9))
     axes = figure.subplots(side, side, sharey="row" if side == 3 else False, squeeze=False)
     for (cell, found), ax in zip(errors.items(), axes.ravel(), strict=True):
         boxes = ax.boxplot(

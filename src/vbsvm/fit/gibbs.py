@@ -24,7 +24,7 @@ from vbsvm.layout.base import Source
 from vbsvm.layout.drawn import DrawnLaw
 from vbsvm.layout.incomplete import IncompleteRows
 from vbsvm.layout.options import LevelCounts, LevelLaws, OptionRows
-from vbsvm.parameters import Parameters
+from vbsvm.parameters import Parameters, require_flag
 from vbsvm.priors.covariance import HuangWandLaw
 from vbsvm.priors.laplace_zero import LaplaceZeroLaw
 from vbsvm.readings import Draw, OverRelaxed
@@ -112,6 +112,9 @@ class Gibbs(Parameters):
     checkpoint : path, default None
         A file that the chains are written to from time to time. A run that finds it goes on from there, to the same
         draws that it would have made without a break; a finished run removes it.
+    accelerate : bool, default True
+        Over-relax the coefficients, and stretch them together with their scales once a sweep: the same posterior in
+        fewer sweeps. False is the paper's samplers as they are printed.
     """
 
     draws: int = 5000
@@ -119,9 +122,11 @@ class Gibbs(Parameters):
     chains: int = 4
     thin: int = 1
     checkpoint: str | os.PathLike[str] | None = None
+    accelerate: bool = True
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
+        require_flag("Gibbs", accelerate=self.accelerate)
         for name, least in (("draws", 1), ("tune", 0), ("chains", 1), ("thin", 1)):
             value = getattr(self, name)
             whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
@@ -255,10 +260,10 @@ class _Run:
         return replace(self, chains=chains, n_jobs=-1 if settings.chains > 1 and left > WORTH_A_PROCESS else 1)
 
     def _swept(self, end: int) -> list[_Chain]:
-        tune, thin = self.settings.tune, self.settings.thin
+        settings = self.settings
         if self.n_jobs >= 0:
-            return [_advance(self.spec, self.source, chain, end, tune, thin) for chain in self.chains]
-        work = (delayed(_advance)(self.spec, self.source, chain.fresh(), end, tune, thin) for chain in self.chains)
+            return [_advance(self.spec, self.source, chain, end, settings) for chain in self.chains]
+        work = (delayed(_advance)(self.spec, self.source, chain.fresh(), end, settings) for chain in self.chains)
         moved: Any = Parallel(n_jobs=self.n_jobs, inner_max_num_threads=1, backend="loky")(work)
         return [one.after(two) for one, two in zip(self.chains, moved, strict=True)]
 
@@ -290,7 +295,7 @@ def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, 
     blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
     if spec.inputs is not None:
         blocks.append(repr(spec.inputs.settings))
-    numbers = {name: int(getattr(settings, name)) for name in ("draws", "tune", "chains", "thin")}
+    numbers = {name: int(getattr(settings, name)) for name in ("draws", "tune", "chains", "thin", "accelerate")}
     return {"settings": numbers, "seed": seed, "model": blocks, "data": [float(f"{one:.9e}") for one in sums]}
 
 
@@ -303,20 +308,25 @@ def _fingerprint(rows: Any, theta: Array) -> Array:
     return np.array([s.sum(), s @ plain.signs, s @ scores, s @ np.square(scores), (s * plain.signs) @ scores])
 
 
-def _advance(spec: Spec, source: Source, chain: _Chain, end: int, tune: int, thin: int) -> _Chain:
+def _advance(spec: Spec, source: Source, chain: _Chain, end: int, settings: Gibbs) -> _Chain:
     """Sweep on to the end of the round."""
-    state, step, kept = chain.state, chain.step, []
+    state, step, kept, tune, moves = chain.state, chain.step, [], settings.tune, settings.accelerate
     n, zero, taken = chain.losses
     inputs, levels = chain.inputs, chain.levels
     with single_threaded_blas(), np.errstate(all="ignore"):
         for k in range(chain.done, end):
-            resolve = OverRelaxed(Draw(chain.seed, chain.number, k), state.coefficients.mean)
+            draw = Draw(chain.seed, chain.number, k)
+            resolve = OverRelaxed(draw, state.coefficients.mean) if moves else draw
             state, stats = sweep(spec, state, source, resolve)
-            moved = stretch(spec, state, source, step, resolve)
+            keeps = k >= tune and (k - tune) % settings.thin == 0
+            if not (moves or keeps):
+                continue
+            # Without moves the factor is 1: it leaves everything where it is, and tells the loss.
+            moved = stretch(spec, state, source, step if moves else 0.0, resolve)
             state = moved.state
             if k < tune:
                 step = min(max(step * math.exp((float(moved.accepted) - ACCEPTANCE) / math.sqrt(k + 1.0)), 1e-3), 2.0)
-            elif (k - tune) % thin == 0:
+            elif keeps:
                 kept.append(_numbers(state))
                 n, zero, taken = n + 1, zero + int(moved.loss == 0.0), taken + int(moved.accepted)
                 inputs, levels = _added(inputs, stats.inputs), _added(levels, stats.levels)
