@@ -269,6 +269,9 @@ MISTAKES = {
 }
 
 
+SPREADS = {"spread": 0.8, "spread by 5 %": 0.95}
+
+
 @dataclass(frozen=True)
 class Plant:
     """Wraps the reading of each sweep; an object that other processes can have."""
@@ -276,4 +279,4 @@ class Plant:
     name: str
 
     def __call__(self, resolve):
-        return Narrow(resolve, 0.8) if self.name == "spread" else Bent(resolve, self.name)
+        return Narrow(resolve, SPREADS[self.name]) if self.name in SPREADS else Bent(resolve, self.name)
