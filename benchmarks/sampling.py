@@ -67,7 +67,7 @@ def sweep_cost(n: int, d: int, rounds: int) -> float:
     for k in range(rounds):
         begin = time.perf_counter()
         point, _ = sweep(spec, point, source, Draw(0, 0, k))
-        point = stretch(spec, point, source, 0.2, Draw(0, 0, k)).state
+        point, _ = stretch(spec, point, source, 0.2, Draw(0, 0, k))
         middle = time.perf_counter()
         law = update(spec, law, pass_rows(law, source, expect, with_curvature=True), expect)
         best = [min(best[0], middle - begin), min(best[1], time.perf_counter() - middle)]

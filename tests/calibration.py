@@ -168,7 +168,7 @@ def rank(model, seed, replicate, tilted=True, plant=None):
             if plant is not None:
                 resolve = plant(resolve)
             state, _ = sweep(spec, state, source, resolve)
-            state = stretch(spec, state, source, 0.5, resolve).state
+            state, _ = stretch(spec, state, source, 0.5, resolve)
             if k >= TUNE and (k - TUNE) % THIN == THIN - 1:
                 drawn.append(numbers(model, state))
     below, equal = (np.array(drawn) < truth.ranked).sum(axis=0), (np.array(drawn) == truth.ranked).sum(axis=0)

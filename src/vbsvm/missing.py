@@ -165,9 +165,10 @@ class RowLaws:
         rows, y, s = self.rows, self.rows.signs, self.rows.weights
         expected = conditional_means(rows, self.law)
         before = expected if self.values is None else self.values
-        h = 1.0 - y * self.message.row_moments(rows.filled(before))[0]
-        shares = np.ones(len(y)) if self.options is None else self.options.shares(-2 * np.maximum(h, 0.0))
-        w = Latent(s, np.abs(h)).draw(rng).weight
+        at_start = 1.0 - y * self.message.row_moments(rows.filled(before))[0]
+        shares = np.ones(len(y)) if self.options is None else self.options.shares(-2 * np.maximum(at_start, 0.0))
+        root = np.abs(at_start)
+        w = Latent(s, root).draw(rng).weight
         probit = self.law.probit if isinstance(self.law, Selective) else None
         T, latent, pull = self.law.precision, None, np.zeros_like(expected)
         if probit is not None:  # a* first, like a: then values given both
@@ -192,7 +193,7 @@ class RowLaws:
         if self.options is not None:
             values = self.options.chosen(values, shares)
         nothing = np.zeros_like(values)
-        return DrawnRows(Resolved(h, np.abs(h), shares * w, shares, values, nothing, nothing, (), 0.0, latent))
+        return DrawnRows(Resolved(at_start, root, shares * w, shares, values, nothing, nothing, (), 0.0, latent))
 
     @property
     def result(self) -> Resolved:

@@ -318,17 +318,15 @@ def _advance(spec: Spec, source: Source, chain: _Chain, end: int, settings: Gibb
             draw = Draw(chain.seed, chain.number, k)
             resolve = OverRelaxed(draw, state.coefficients.mean) if moves else draw
             state, stats = sweep(spec, state, source, resolve)
-            keeps = k >= tune and (k - tune) % settings.thin == 0
-            if not (moves or keeps):
-                continue
-            # Without moves the factor is 1: it leaves everything where it is, and tells the loss.
-            moved = stretch(spec, state, source, step if moves else 0.0, resolve)
-            state = moved.state
+            accepted = False
+            if moves:
+                state, accepted = stretch(spec, state, source, step, resolve)
             if k < tune:
-                step = min(max(step * math.exp((float(moved.accepted) - ACCEPTANCE) / math.sqrt(k + 1.0)), 1e-3), 2.0)
-            elif keeps:
+                step = min(max(step * math.exp((float(accepted) - ACCEPTANCE) / math.sqrt(k + 1.0)), 1e-3), 2.0)
+            elif (k - tune) % settings.thin == 0:
                 kept.append(_numbers(state))
-                n, zero, taken = n + 1, zero + int(moved.loss == 0.0), taken + int(moved.accepted)
+                # The row term at a point is −2 Σ s h₊: the pass tells the loss of the draw before this one.
+                n, zero, taken = n + 1, zero + int(stats.row_bound == 0.0), taken + int(accepted)
                 inputs, levels = _added(inputs, stats.inputs), _added(levels, stats.levels)
     drawn = chain.drawn
     if kept:

@@ -33,38 +33,23 @@ class Proposal:
         return Proposal(self.step, math.exp(self.step * rng.standard_normal()), math.log(rng.random()))
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Stretched:
-    """The state after the move, whether it was taken, and the hinge loss Σ s h₊ before it."""
-
-    state: State
-    accepted: bool
-    loss: float
-
-
-def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Reading) -> Stretched:
-    """Propose θ → gθ with every σ² → g²σ², and take it by the Metropolis rule."""
+def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Reading) -> tuple[State, bool]:
+    """Propose θ → gθ with every σ² → g²σ², and take it by the Metropolis rule; give the state and whether it moved."""
     proposal: Proposal = resolve(Proposal(step), "stretch")
     g, theta = proposal.g, state.coefficients.mean
     effective = theta if state.gates is None else state.gates.open * theta
-    change, loss = source.total(lambda rows: _losses(rows, state, effective, g))
-    ratio, scales = -2.0 * float(change), []
+    ratio, scales = -2.0 * source.total(lambda rows: _change(rows, state, effective, g)), []
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
         moved, part = block.prior.stretch(scale, moments, g)
         scales.append(moved)
         ratio += part
     if not proposal.log_uniform < ratio:
-        return Stretched(state, False, float(loss))
-    return Stretched(replace(state, coefficients=PointLaw(g * theta), scales=tuple(scales)), True, float(loss))
+        return state, False
+    return replace(state, coefficients=PointLaw(g * theta), scales=tuple(scales)), True
 
 
-def _losses(rows: Any, state: State, theta: Array, g: float) -> Array:
-    """Change of the loss of the move, and the hinge loss Σ s h₊ that tells whether the classes are separated.
-
-    The loss of a row is h₊, and −½ log Σ π e^(−2h₊) over the levels of a missing category. Of these the one with the
-    least hinge loss decides whether the row holds the coefficients back.
-    """
+def _change(rows: Any, state: State, theta: Array, g: float) -> float:
+    """Change of the loss: that of a row is h₊, and −½ log Σ π e^(−2h₊) over the levels of a missing category."""
     options = None
     if isinstance(rows, OptionRows):
         rows, options = rows.rows, rows.options
@@ -76,8 +61,8 @@ def _losses(rows: Any, state: State, theta: Array, g: float) -> Array:
     margin, s = rows.signs * f, rows.weights
     before, after = np.maximum(1.0 - margin, 0.0), np.maximum(1.0 - g * margin, 0.0)
     if options is None:
-        return np.array([s @ (after - before), s @ before])
+        return float(s @ (after - before))
     assert state.levels is not None
     chances, s = options.log_chances(state.levels), s[options.firsts]
     ratios = options.log_sums(chances - 2 * after) - options.log_sums(chances - 2 * before)
-    return np.array([-0.5 * s @ ratios, s @ options.least(before)])
+    return -0.5 * float(s @ ratios)

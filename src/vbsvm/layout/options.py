@@ -129,10 +129,6 @@ class Options:
         top = np.maximum.reduceat(values, self.firsts)
         return top + np.log(np.add.reduceat(np.exp(values - top[self._place]), self.firsts))
 
-    def least(self, values: Array) -> Array:
-        """The smallest value among each origin's rows."""
-        return np.minimum.reduceat(values, self.firsts)
-
     def chosen(self, values: Array, shares: Array) -> Array:
         """Values of the row that has the share 1 among its alternatives, for all of them."""
         return values[np.flatnonzero(shares)][self._place]
