@@ -113,7 +113,8 @@ def test_wide_tables_scroll_in_their_own_box(driver, paths):
 def reproduction(tmp_path_factory):
     """A page with every figure and table, from made-up results."""
     folder, rng = tmp_path_factory.mktemp("reproduction"), np.random.default_rng(0)
-    jobs = work.jobs_of(work.EXPERIMENTS, work.Settings(data_sets=5, splits=5)) + work.timed_jobs(work.EXPERIMENTS)
+    names, methods, settings = work.EXPERIMENTS, work.METHODS, work.Settings(data_sets=5, splits=5)
+    jobs = work.jobs_of(names, settings, methods) + work.timed_jobs(names, methods)
     results = {}
     for job in jobs:
         chances = tuple(rng.random(57)) if job.experiment == "spam" else ()

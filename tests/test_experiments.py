@@ -17,7 +17,7 @@ from vbsvm.experiments import claims, command, data, default_svm, page, solver, 
 from vbsvm.experiments.claims import CLAIMS, Outcome
 from vbsvm.experiments.findings import Findings, Interval
 from vbsvm.experiments.journal import NAME, Journal, OtherSettingsError
-from vbsvm.experiments.work import MCMC, METHODS, SVM, VB, Job, Result, Settings
+from vbsvm.experiments.work import MCMC, METHODS, PAPERS_METHODS, SVM, VB, Job, Result, Settings
 
 SMALL = Settings(data_sets=2, splits=1, holdouts=2, sweeps=30, spam_sweeps=10)
 ALPHAS = np.logspace(2.5, -2, 10)
@@ -122,9 +122,11 @@ class TestJobs:
         assert len(everything) == 9 * 200 + 2 * 100 + 1
 
     def test_there_is_one_job_for_each_method_and_data_set(self):
-        jobs = work.jobs_of(work.EXPERIMENTS, SMALL)
-        assert len(set(jobs)) == len(jobs) == 3 + 2 * 9 * 4 + 2 * 4
-        assert [job.experiment for job in work.timed_jobs(("toenail", "spam"))] == ["toenail"] * 4
+        for methods in (PAPERS_METHODS, METHODS):
+            jobs, n = work.jobs_of(work.EXPERIMENTS, SMALL, methods), len(methods)
+            assert len(set(jobs)) == len(jobs) == (n - 1) + 2 * 9 * n + 2 * n
+            assert {job.method for job in jobs} == set(methods)
+            assert [job.method for job in work.timed_jobs(("toenail", "spam"), methods)] == list(methods)
 
     @pytest.mark.parametrize("method", METHODS)
     @pytest.mark.parametrize(("experiment", "cell"), [("simulation", "100x10"), ("toenail", "")])
@@ -260,12 +262,12 @@ RUN = """
 from pathlib import Path
 from vbsvm.experiments import command, page
 from vbsvm.experiments.journal import Journal
-from vbsvm.experiments.work import Settings
+from vbsvm.experiments.work import METHODS, Settings
 
 if __name__ == "__main__":
     settings = Settings(splits=3, holdouts=2, sweeps=400)
     journal = Journal(Path("{folder}"), settings)
-    command.run(journal, ("toenail",), settings, {jobs})
+    command.run(journal, ("toenail",), METHODS, settings, {jobs})
     page.write(Path("{folder}"), journal.results, settings, {{}})
 """
 
@@ -313,10 +315,16 @@ class TestRuns:
         assert shown.count("<svg") == 1
         assert "VB and MCMC with random intercepts classify better" in shown
         with (tmp_path / "errors.csv").open() as file:
-            assert [line["method"] for line in csv.DictReader(file)] == list(METHODS)
+            assert [line["method"] for line in csv.DictReader(file)] == list(PAPERS_METHODS)
         before = (tmp_path / "errors.csv").read_bytes(), (tmp_path / "seconds.csv").read_bytes()
         CliRunner().invoke(command.reproduce, arguments)
         assert before == ((tmp_path / "errors.csv").read_bytes(), (tmp_path / "seconds.csv").read_bytes())
+        assert "sampler (Gibbs)" not in shown
+        CliRunner().invoke(command.reproduce, [*arguments, "--gibbs"])
+        assert "sampler (Gibbs)" in (tmp_path / "index.html").read_text()
+        assert (tmp_path / "errors.csv").read_text() == before[0].decode() + (
+            (tmp_path / "errors.csv").read_text().splitlines(keepends=True)[-1]
+        )
         refused = CliRunner().invoke(command.reproduce, arguments[:1] + arguments[2:])
         assert refused.exit_code == 1
         assert "other settings" in refused.output

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from vbsvm.datasets import load_acath
 from vbsvm.experiments import page, work
 from vbsvm.experiments.journal import Journal, OtherSettingsError
-from vbsvm.experiments.work import EXPERIMENTS, Job, Result, Settings
+from vbsvm.experiments.work import EXPERIMENTS, METHODS, PAPERS_METHODS, Job, Result, Settings
 from vbsvm.report.document import require_parts
 
 
@@ -29,9 +29,10 @@ Examples:
 @click.option("--quick", is_flag=True, help="A tenth of the data sets and splits.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="reproduction", show_default=True)
 @click.option("--holdouts", type=click.IntRange(1), default=10, show_default=True, help="The paper's are 100.")
+@click.option("--gibbs", is_flag=True, help="This package's own sampler too, beside the paper's: twice the time.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="All data sets come from it.")
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1 is one for each core.")
-def reproduce(experiment: str, quick: bool, out: Path, holdouts: int, seed: int, jobs: int) -> None:
+def reproduce(experiment: str, quick: bool, out: Path, holdouts: int, gibbs: bool, seed: int, jobs: int) -> None:
     """Run the numerical experiments of the paper again, and set its claims beside what is found.
 
     A run that was stopped goes on with the same command. The folder --out gets the numbers, the figures and a page.
@@ -56,17 +57,17 @@ def reproduce(experiment: str, quick: bool, out: Path, holdouts: int, seed: int,
     if not names:
         raise click.ClickException("There is nothing to run.")
     try:
-        run(journal, names, settings, jobs)
+        run(journal, names, METHODS if gibbs else PAPERS_METHODS, settings, jobs)
     except KeyboardInterrupt:
         click.echo("Stopped. The same command goes on from here.", err=True)
         click.get_current_context().exit(130)
     click.echo(page.write(out, journal.results, settings, skipped))
 
 
-def run(journal: Journal, names: tuple[str, ...], settings: Settings, n_jobs: int) -> None:
+def run(journal: Journal, names: tuple[str, ...], methods: tuple[str, ...], settings: Settings, n_jobs: int) -> None:
     """Run what the journal does not hold; timed jobs come last and alone."""
-    wanted = [job for job in work.jobs_of(names, settings) if job not in journal.results]
-    timed = [job for job in work.timed_jobs(names) if job not in journal.results]
+    wanted = [job for job in work.jobs_of(names, settings, methods) if job not in journal.results]
+    timed = [job for job in work.timed_jobs(names, methods) if job not in journal.results]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     # Costs differ a hundredfold between jobs, so only the speed of a long while tells the time left.
     with Progress(

@@ -8,7 +8,7 @@ import numpy as np
 from vbsvm.experiments import data
 from vbsvm.experiments.data import DIMENSIONS, SIZES
 from vbsvm.experiments.findings import Findings
-from vbsvm.experiments.work import MCMC, METHODS, VB, Result
+from vbsvm.experiments.work import MCMC, PAPERS_METHODS, VB, Result
 from vbsvm.plots import style
 
 NAMES = {"simulation": "figure1", "toenail": "figure2", "spam": "figure3", "cardiac": "figure4"}
@@ -25,7 +25,7 @@ def drawing(experiment: str, findings: Findings) -> tuple[Drawing, str] | None:
         told = "Inclusion probabilities of 57 inputs by VB and by MCMC, shaded by the probability of a positive sign."
         return lambda figure: _bars(figure, known), told
     cells = [f"{n}x{d}" for d in DIMENSIONS for n in SIZES] if experiment == "simulation" else [""]
-    errors = {cell: findings.errors(experiment, cell, METHODS) for cell in cells}
+    errors = {cell: findings.errors(experiment, cell, PAPERS_METHODS) for cell in cells}
     if any(not len(found[VB]) for found in errors.values()):
         return None
     medians = "; ".join(
