@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from vbsvm.arrays import Array
+from vbsvm.design.levels import group_labels
 from vbsvm.design.plan import Plan
 from vbsvm.design.recipe import Range, Recipe
 from vbsvm.imputation import GaussianImputation
@@ -73,11 +74,7 @@ def read_table(
         raise ValueError(f"The group of row {int(np.argmax(missing))} is missing in column {group!r}. Drop such rows.")
     if inputs.shape[1] == 0:
         raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
-    if members.dtype.kind == "O":
-        text = np.array([isinstance(label, str) for label in members])
-        if text.any() and not text.all():
-            row = int(np.argmax(text != text[0]))
-            raise ValueError(f"Column {group!r} mixes text and numbers (rows 0 and {row}): make its groups one kind.")
+    members = group_labels(members, group)
     with _naming_the_column(inputs):
         options: dict[str, Any] = {"dtype": FLOATS, "ensure_all_finite": False, "input_name": "X"}
         return check_array(inputs, **options), members

@@ -14,7 +14,7 @@ from vbsvm.design import frames
 from vbsvm.design.basis import Spline
 from vbsvm.design.expansion import Categories
 from vbsvm.design.guard import FormulaError
-from vbsvm.design.levels import Levels
+from vbsvm.design.levels import Levels, group_labels
 from vbsvm.design.linear import Linear, columns_in, fill, gaps_of, learn_linear, reference_of
 from vbsvm.design.matrix import Matrix
 from vbsvm.design.plan import INTERCEPT, Encoded, FactorPlan, Plan
@@ -272,21 +272,7 @@ def _table(pieces: list[Array]) -> Array:
 
 def _labels(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any]]:
     """Labels of a factor's columns: numbers, or text."""
-    found = []
-    for name in columns:
-        labels = frame[name].to_numpy()
-        if labels.dtype.kind not in "biuf":
-            text = np.array([isinstance(label, str) for label in labels], dtype=bool)
-            if text.any() and not text.all():
-                row = int(np.argmax(text != text[0]))
-                raise ValueError(
-                    f"Column {name!r} mixes text and numbers (rows 0 and {row}): make its groups one kind."
-                )
-            if not text.all():
-                raise ValueError(f"Column {name!r} holds {labels[0]!r}: make its groups text or numbers.")
-            labels = labels.astype(object)
-        found.append(labels)
-    return found
+    return [group_labels(frame[name].to_numpy(), name) for name in columns]
 
 
 def _require_finite(table: Array, names: tuple[str, ...]) -> None:
