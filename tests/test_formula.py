@@ -277,6 +277,21 @@ def test_columns_of_every_type_are_what_they_mean(frame):
         learn("y ~ (1 | g)", frame.assign(g=[dt.date(2020, 1, 1 + g) for g in frame["g"]]))
 
 
+@pytest.mark.parametrize("name", ["1", ".", "~", "", "it's", '5" pipe', "a`b", "a\\"])
+def test_names_that_would_be_misread_are_refused(frame, name):
+    """formulaic takes a `1` for the intercept, and the column would be lost without a word."""
+    renamed = frame.rename(columns={"x": name})
+    for formula in ("y ~ .", f"y ~ z + `{name}`") if "`" not in name else ("y ~ .",):
+        with pytest.raises(FormulaError, match="may not stand within|misread"):
+            syntax.read(formula, list(renamed.columns))
+
+
+@pytest.mark.parametrize("name", ["0", "2", "x y", "(", "+", "a:b", '"x"', "a\\b", "é", "1.0"])
+def test_other_names_are_read_as_they_are(frame, name):
+    renamed = frame.rename(columns={"x": name})[[name, "y"]]
+    assert learn("y ~ .", renamed)[0].fixed.names == ["(intercept)", name]
+
+
 def test_names_of_the_intercept_are_refused_and_the_weights_are_not_an_input(frame):
     for name in ("Intercept", "(intercept)"):
         with pytest.raises(FormulaError, match="may not be called"):

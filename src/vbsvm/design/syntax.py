@@ -107,6 +107,9 @@ def _read(formula: str, data_columns: list[str], weights: str | None) -> Parts:
     fixed = _expand_dot(fixed, data_columns, taken)
     fixed_text = " ".join(f"{sign} {term}" for sign, term in fixed).removeprefix("+ ")
     fixed_text = fixed_text or "1"
+    for text in (fixed_text, *(group.written for group in groups), *(one.expression for one in splines)):
+        for name in re.findall(r"`([^`]*)`", text):
+            _require_name(name)
     used = _used(outcome, fixed_text, splines, groups, data_columns)
     return Parts(" ".join(formula.split()), outcome, fixed_text, tuple(splines), tuple(groups), used)
 
@@ -278,10 +281,17 @@ def _expand_dot(fixed: list[tuple[str, str]], data_columns: list[str], taken: se
     """Replace . by all columns that are neither the outcome nor a group."""
     expanded = []
     for sign, term in fixed:
-        expanded += (
-            [(sign, f"`{name}`") for name in data_columns if name not in taken] if term == "." else [(sign, term)]
-        )
+        names = [name for name in data_columns if name not in taken] if term == "." else []
+        for name in names:
+            _require_name(name)
+        expanded += [(sign, f"`{name}`") for name in names] if term == "." else [(sign, term)]
     return expanded
+
+
+def _require_name(name: str) -> None:
+    """Refuse names that formulaic takes for signs of its own in spite of their backticks, and quotes without a mate."""
+    if name in ("1", ".", "~", "") or "`" in name or name[-1] == "\\" or any(name.count(quote) % 2 for quote in "'\""):
+        raise FormulaError(f"A column called {name!r} can't stand in a formula, which would misread it: rename it.")
 
 
 def _require_once(terms: list[str]) -> None:
