@@ -282,7 +282,7 @@ def test_names_that_would_be_misread_are_refused(frame, name):
     """formulaic takes a `1` for the intercept, and the column would be lost without a word."""
     renamed = frame.rename(columns={"x": name})
     for formula in ("y ~ .", f"y ~ z + `{name}`") if "`" not in name else ("y ~ .",):
-        with pytest.raises(FormulaError, match="may not stand within|misread"):
+        with pytest.raises(FormulaError, match=r"may not stand within|misread"):
             syntax.read(formula, list(renamed.columns))
 
 
