@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from reference import simulate
-from vbsvm import VBSVC, Normal, Ridge, Variational, intake
+from vbsvm import VBSVC, Model, Normal, Ridge, Variational, intake
 from vbsvm.layout.base import Precision
 from vbsvm.layout.dense import DenseGram
 from vbsvm.priors import Prior
@@ -84,7 +84,7 @@ def test_a_text_column_is_named(data):
         (np.r_[np.ones(59), np.nan], "sample_weight contains NaN"),
         (np.r_[np.ones(59), np.inf], "sample_weight contains infinity"),
         (np.full(60, 1e308), r"weight of row 0 is 1e\+308"),
-        (np.ones(59), r"shape \(59,\); X has 60 rows"),
+        (np.ones(59), r"shape \(59,\); there are 60 rows"),
         (np.ones((60, 1)), r"shape \(60, 1\)"),
         (-1.0, "negative"),
     ],
@@ -326,3 +326,19 @@ def test_a_matrix_that_cannot_be_solved_gives_words_and_no_linalg_error():
         np.full(3, 1e8), Precision(np.full(3, 1e-9))
     )  # singular but for rounding
     np.testing.assert_allclose(law.mean.sum(), 1.0, rtol=1e-6)
+
+
+def test_lazy_frames_and_columns_of_two_kinds_are_refused_in_words(recwarn):
+    frame = pl.DataFrame({"x": [0.1, 0.2, 0.3, 0.4], "k": ["a", "b", "a", "b"], "y": [0, 1, 0, 1]})
+    with pytest.raises(TypeError, match=r"X is a LazyFrame, which holds no rows yet: call its collect\(\) first"):
+        VBSVC().fit(frame.lazy(), [0, 1, 0, 1])
+    with pytest.raises(TypeError, match="data is a LazyFrame"):
+        Model("y ~ x", frame.lazy())
+    mixed = frame.to_pandas().assign(k=["a", 1, "b", 2])
+    with pytest.raises(ValueError, match=r"'k' mixes text and numbers \(rows 0 and 1\)"):
+        Model("y ~ k", mixed)
+    with pytest.raises(TypeError, match="group must be the name or the number of a column of X; got Series"):
+        VBSVC(group=mixed["k"]).fit(mixed[["x"]], mixed["y"])
+    with pytest.raises(ValueError, match=r"weights has the shape \(2,\); there are 4 rows"):
+        Model("y ~ x", frame, weights=[1, 2])
+    assert not recwarn.list

@@ -163,9 +163,19 @@ def test_rows_without_an_outcome_and_columns_without_a_name_are_left_out_and_tol
     data.loc[[3, 4], "y"] = None
     data.to_csv(tmp_path / "d.csv")
     said = run("fit", tmp_path / "d.csv", "--target", "y", "--out", tmp_path / "m").stderr
-    assert "2 rows without a value of 'y' are left out" in said
+    assert "2 rows without a value of 'y' left out" in said
     assert "1 column without a name left out" in said
     assert list(load(tmp_path / "m").feature_names_in_) == ["a", "b"]
+
+
+def test_words_among_numbers_are_told(place, tmp_path):
+    data = table()[["a", "b", "h", "y"]]
+    data["b"] = data["b"].round(1).astype(str)
+    data.loc[[3, 9], "b"] = "?"
+    data.to_csv(tmp_path / "d.csv", index=False)
+    said = run("fit", tmp_path / "d.csv", "--target", "y").stderr
+    assert "column 'b' is text because of '?' among its numbers" in said
+    assert said.count("because of") == 1
 
 
 # What goes wrong
@@ -196,7 +206,8 @@ def failing(place):
         "is not a known function": ("fit", data, "--formula", "y ~ a + {__import__('os')}"),
         "one ~": ("fit", data, "--formula", "y"),
         "also stands on the right": ("fit", data, "--formula", "y ~ y"),
-        "has 3 levels": ("fit", data, "--formula", "three ~ a"),
+        "a formula takes two: give --target": ("fit", data, "--formula", "three ~ a"),
+        "--weights: column 'h' holds text": ("fit", data, "--formula", "y ~ a", "--weights", "h"),
         "has 3 classes, and there are text columns": ("fit", data, "--target", "three"),
         "--positive: 'maybe' is not a value of 'y'; there are no, yes.": (
             *("fit", data, "--formula", "y ~ a"), *("--positive", "maybe"),
@@ -210,7 +221,7 @@ def failing(place):
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("number", range(20))
+@pytest.mark.parametrize("number", range(21))
 def test_what_is_wrong_is_one_sentence(number, place):
     message, command = list(failing(place).items())[number]
     said = run(*command, code=1)
@@ -231,6 +242,7 @@ def test_what_is_wrong_is_one_sentence(number, place):
         (b"name,y\n" + b"".join(b"n%d,%d\n" % (k, k % 2) for k in range(200)), "200 different texts"),
         (b"y\n0\n1\n", "no other column is left"),
         (b"a,y\n1,\n2,\n", "no value in any row"),
+        (b"a;y\n1;2\n2;3\n", "separated by ';'"),
     ],
 )
 def test_tables_that_are_none_are_refused_in_words(content, message, tmp_path):
@@ -258,6 +270,9 @@ def test_damaged_parquet_is_refused_and_a_missing_library_is_named(place, tmp_pa
         (("--target", "y", "--draws", "5"), "--draws goes with --gibbs"),
         (("--target", "y", "--gibbs", "--chains", "0"), "0 is not in the range"),
         (("--frog",), "No such option"),
+        (("--target", "y", "--group", "y"), "'y' is given to both --target and --group"),
+        (("--target", "y", "--drop", "y"), "'y' is given to both --target and --drop"),
+        (("--target", "y", "--weights", "k", "--drop", "k"), "'k' is given to both --weights and --drop"),
     ],
 )
 def test_wrong_usage_ends_with_2(options, message, place):

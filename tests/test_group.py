@@ -6,12 +6,13 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
+from scipy import special
 from sklearn.base import clone
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_score, cross_validate
 
 from reference import algorithm_2_grouped
-from vbsvm import VBSVC, Normal, Variational
+from vbsvm import VBSVC, Normal, Variational, hinge
 from vbsvm.datasets import load_toenail
 
 TIGHT = Variational(tol=1e-10)
@@ -181,3 +182,43 @@ def test_groups_of_another_kind_than_in_fit_are_refused(toenail):
 def test_without_a_group_there_are_no_effects(toenail):
     X, y = toenail
     assert not hasattr(VBSVC().fit(X, y), "random_effects_")
+
+
+class TestProbabilities:
+    def test_a_new_group_is_less_sure_than_a_known_one(self, toenail):
+        """Against draws of the new patient's effect."""
+        X, y = toenail
+        clf = VBSVC(group="patient").fit(X, y)
+        new = X.drop_duplicates(["visit", "treated"]).assign(patient=-1)
+        scores, chances = clf.decision_function(new), clf.predict_proba(new)[:, 1]
+        sd = float(np.sqrt(clf.fit_[0].variance_components()["variance"].iloc[0]))
+        effects = sd * np.random.default_rng(0).standard_normal(100_000)
+        drawn = hinge.log_odds(scores[:, None] + effects)
+        np.testing.assert_allclose(chances, (1 / (1 + np.exp(-drawn))).mean(axis=1), atol=0.006)
+        known = 1 / (1 + np.exp(-hinge.log_odds(scores)))
+        assert (np.abs(chances - 0.5) < np.abs(known - 0.5)).all()
+        assert ((chances > 0.5) == (scores > 0)).all()
+
+    def test_of_a_single_group_nothing_is_learned_of_others(self, toenail):
+        X, y = toenail
+        one = X.assign(patient=7)
+        clf = VBSVC(group="patient").fit(one, y)
+        rows = one.head(40).assign(patient=8)
+        assert np.isinf(clf.fit_[0].variance_components()["variance"].iloc[0])
+        chances = clf.predict_proba(rows)
+        np.testing.assert_allclose(chances, 0.5, atol=1e-6)
+        assert (clf.classes_[chances.argmax(axis=1)] == clf.predict(rows)).all()
+        assert np.abs(clf.predict_proba(one.head(40)) - 0.5).min() > 1e-3
+
+    @pytest.mark.parametrize("sd", [0.1, 0.69, 0.71, 1.0, 3.0, 30.0])
+    def test_averages_are_integrals(self, sd):
+        f = np.array([-30.0, -5.0, -1.0, -1e-9, 0.0, 0.3, 1.0, 2.0, 8.0, 100.0])
+        z = np.linspace(-12, 12, 400_001)
+        weights = np.exp(-0.5 * z * z) / np.exp(-0.5 * z * z).sum()
+        expected = [weights @ special.expit(hinge.log_odds(one + sd * z)) for one in f]
+        found = hinge.averaged_log_odds(f, np.full(len(f), sd**2))
+        np.testing.assert_allclose(special.expit(found), expected, atol=2e-4)
+        np.testing.assert_allclose(hinge.averaged_log_odds(-f, np.full(len(f), sd**2)), -found, rtol=1e-9)
+        assert (np.sign(found) == np.sign(f)).all()
+        assert (np.diff(found) > 0).all()
+        assert (np.abs(found) <= np.abs(hinge.log_odds(f)) + 1e-12).all()

@@ -537,6 +537,22 @@ class TestSurprises:
         chances = VBSVC().fit(X, y).predict_proba([[100, np.nan, 0.0], [-1e6, np.nan, np.nan]])
         np.testing.assert_allclose(chances.sum(axis=1), 1.0)
 
+    def test_imputed_tables_have_a_row_for_each_row(self, arms):
+        named = arms.set_axis([f"r{k}" for k in range(len(arms))])
+        fit = Model("y ~ x + arm", arms, {"fixed": Ridge()}).fit()
+        filled, deviations = fit.impute(named)
+        assert filled.index.equals(named.index)
+        assert deviations.index.equals(named.index)
+        known = named["x"].notna()
+        assert known.any()
+        np.testing.assert_array_equal(filled["x"][known], named["x"][known])
+        assert ((deviations["x"] > 0) == ~known).all()
+
+    def test_sensitivity_counts_complete_rows(self, arms):
+        model = Model("y ~ x + arm", arms, {"fixed": Ridge()})
+        complete = arms[["x", "arm"]].notna().all(axis=1).sum()
+        assert len(model._task.complete_rows().table) == complete < len(arms)
+
     def test_sensitivity_leaves_categories_alone(self, arms):
         table = Model("y ~ x + arm", arms, {"fixed": Ridge()}).sensitivity([0, 0.5])
         assert table.attrs["columns"] == ["x"]

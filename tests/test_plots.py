@@ -293,3 +293,17 @@ def test_of_very_many_incomplete_inputs_those_that_miss_most_are_shown():
     ax = plots.missing(VBSVC().fit(X, y))
     assert len(labels(ax.xaxis)) == 60
     assert labels(ax.xaxis)[0] == f"x0 ({np.isnan(X[:, 0]).sum()})"
+
+
+def test_what_is_asked_wrongly_is_said(clf, fit):
+    with pytest.raises(TypeError, match="this VBSVC is not fitted"):
+        plots.coefficients(VBSVC())
+    with pytest.raises(TypeError, match="got str"):
+        plots.coefficients("clf")
+    with pytest.raises(TypeError, match="what compare"):
+        plots.densities(fit)
+    with pytest.raises(TypeError, match="ax must be matplotlib axes or an empty figure; got 'age'"):
+        plots.spline(fit, "age")
+    with pytest.raises(ValueError, match="a positive score speaks for 'yes': leave class_ out"):
+        plots.coefficients(fit, class_="no")
+    assert plots.coefficients(fit, class_="yes") is not None

@@ -65,7 +65,8 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         Add an intercept with a nearly flat prior. Without one the inputs are scaled and not centred, so that the
         hyperplane goes through the origin.
     class_weight : dict or "balanced", default None
-        Weights of the classes, multiplied with ``sample_weight``. "balanced" makes the classes' total weights equal.
+        Weights of the classes, multiplied with ``sample_weight`` in the loss; columns are standardised without them.
+        "balanced" makes the classes' total weights equal.
     random_state : int, RandomState or None, default None
         Seed of ``Gibbs``; a whole number gives the same draws every time, whatever the number of processes.
 
@@ -242,13 +243,13 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         return scores[:, 0] if len(self.fit_) == 1 else scores
 
     def _scores(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Mean scores of each row, and the variance that missing inputs cause in them, both (n, k)."""
+        """Mean scores of each row, and the variance that missing inputs and new groups cause in them, both (n, k)."""
         encoded = self._read(X)
         found = [fit._mean_scores(encoded) for fit in self.fit_]
         scores = np.stack([one.mean for one in found], axis=1)
         fills = self.fit_[0].population is not None
         intake.require_finite_scores(encoded.table, scores, intake.column_names(self), fills=fills)
-        return scores, np.stack([one.from_missing for one in found], axis=1)
+        return scores, np.stack([one.from_unknown for one in found], axis=1)
 
     def _read(self, X: ArrayLike) -> Encoded:
         check_is_fitted(self)
@@ -264,7 +265,8 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
 
         The largest belongs to the predicted class. With several classes the odds of any two are the ratio of their own
-        odds against the rest. Where inputs are missing, probabilities are averaged over what these may be.
+        odds against the rest. Where inputs are missing or a group was not seen in fit, they are averaged over what
+        these may be.
         """
         scores, variances = self._scores(X)
         # The same variance for all classes: the largest probability then belongs to the largest score.

@@ -64,7 +64,9 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
     first = int(plan.recipe.intercept)
     columns = population.inputs.variables - first
     centre, scale = plan.recipe.centre[columns], plan.recipe.scale[columns]
-    values = np.array(encoded.table[:, columns], dtype=np.float64)
+    # A row that misses a category stands there once for each level; numeric inputs are the same in all of these.
+    rows = slice(None) if encoded.origin is None else np.unique(encoded.origin, return_index=True)[1]
+    values = np.array(encoded.table[rows][:, columns], dtype=np.float64)
     missing = np.isnan(values)
     deviations = np.zeros_like(values)
     incomplete = missing.any(axis=1)

@@ -5,11 +5,15 @@ h = 1 − y f (paper, Section 2.3).
 """
 
 import numpy as np
-from scipy.special import log_expit, logsumexp
+from scipy.special import expit, log_expit, logsumexp, ndtr
 
 from vbsvm.arrays import Array
 from vbsvm.laws import Latent
 from vbsvm.readings import Reading
+
+# Beyond it a score says nothing; and a law without a mean has an infinite one.
+LARGEST_VARIANCE = 1e20
+WIDE = 0.7
 
 
 def weigh(h: Array, v: Array | float, s: Array, resolve: Reading, *site: str | int) -> tuple[Array, Array, Array]:
@@ -39,17 +43,36 @@ def log_odds(f: Array) -> Array:
 
 def averaged_log_odds(f: Array, variance: Array) -> Array:
     """Log odds of the mean probability where f is known up to this variance; it rises in f and is odd in it."""
-    uncertain = variance > 0
-    if not uncertain.any():
-        return log_odds(f)
+    sd = np.sqrt(np.minimum(variance, LARGEST_VARIANCE))
     found = log_odds(f)
-    z, weights = np.polynomial.hermite_e.hermegauss(48)
-    around = log_odds(f[uncertain, None] + np.sqrt(variance[uncertain, None]) * z)
-    weights = weights / weights.sum()
-    found[uncertain] = logsumexp(log_expit(around), axis=1, b=weights) - logsumexp(
-        log_expit(-around), axis=1, b=weights
-    )
+    for which, average in ((sd > WIDE, _averaged_widely), ((sd > 0) & (sd <= WIDE), _averaged_nearby)):
+        if which.any():
+            found[which] = average(f[which], sd[which])
     return found
+
+
+def _averaged_nearby(f: Array, sd: Array) -> Array:
+    """By Gauss and Hermite's rule, for deviations that are small beside the probabilities' own width, which is 1."""
+    z, weights = np.polynomial.hermite_e.hermegauss(48)
+    around = log_odds(f[:, None] + sd[:, None] * z)
+    weights = weights / weights.sum()
+    return logsumexp(log_expit(around), axis=1, b=weights) - logsumexp(log_expit(-around), axis=1, b=weights)
+
+
+def _averaged_widely(f: Array, sd: Array) -> Array:
+    """A step from 0 to 1 has the mean Φ(f/sd); what the probability is beside it dies out at both sides."""
+    size = np.abs(f)
+    points, weights = np.polynomial.legendre.leggauss(96)
+    near, far = np.zeros_like(size), np.zeros_like(size)
+    for x, weight in zip(20.0 * (points + 1.0), 20.0 * weights, strict=True):
+        rest = weight * expit(-log_odds(x))
+        near += rest * np.exp(-0.5 * np.square((x - size) / sd))
+        far += rest * np.exp(-0.5 * np.square((x + size) / sd))
+    rest = (near - far) / (sd * np.sqrt(2 * np.pi))
+    with np.errstate(divide="ignore"):
+        found = np.log(ndtr(size / sd) - rest) - np.log(ndtr(-size / sd) + rest)
+    # Averaging never makes surer; and whatever rounding leaves, the sign is that of f.
+    return np.sign(f) * np.clip(found, 1e-15, log_odds(size))
 
 
 def curvature(slack: Array, w: Array, v: Array) -> Array:

@@ -18,6 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
 
 from vbsvm.arrays import Array
+from vbsvm.design.frames import require_collected
 from vbsvm.design.levels import group_labels
 from vbsvm.design.plan import Plan
 from vbsvm.design.recipe import Range, Recipe
@@ -62,6 +63,10 @@ def read_table(
     if group is None:
         with _naming_the_column(X):
             return validate_data(estimator, X, reset=reset, ensure_all_finite=False, dtype=FLOATS), None
+    if not isinstance(group, str | numbers.Integral):
+        raise TypeError(
+            f"group must be the name or the number of a column of X; got {type(group).__name__}. Put the groups into X."
+        )
     if hasattr(X, "to_pandas") and hasattr(X, "column_names"):  # an arrow table
         X = X.to_pandas()
     if issparse(X):
@@ -82,6 +87,7 @@ def read_table(
 
 def _without_na(X: Any) -> Any:
     """NaN in place of pandas' NA, in columns of objects, which are not made floats otherwise."""
+    require_collected(X, "X")
     dtypes = list(X.dtypes) if hasattr(X, "dtypes") and hasattr(X, "columns") else [getattr(X, "dtype", None)]
     if not any(getattr(dtype, "kind", "") == "O" for dtype in dtypes):
         return X
@@ -166,20 +172,20 @@ def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[
     return classes, np.minimum(np.searchsorted(classes, y), len(classes) - 1)
 
 
-def read_weights(sample_weight: ArrayLike | None, n_rows: int) -> Array:
+def read_weights(sample_weight: ArrayLike | None, n_rows: int, name: str = "sample_weight") -> Array:
     """Give one weight a row; equal weights take no memory."""
     if sample_weight is None:
         return np.broadcast_to(np.float64(1.0), n_rows)
     if np.asarray(sample_weight).ndim == 0:
         sample_weight = np.broadcast_to(np.asarray(sample_weight, dtype=np.float64), n_rows)
-    weights = check_array(sample_weight, ensure_2d=False, dtype="float64", input_name="sample_weight")
+    weights = check_array(sample_weight, ensure_2d=False, dtype="float64", input_name=name)
     if weights.shape != (n_rows,):
-        raise ValueError(f"sample_weight has the shape {weights.shape}; X has {n_rows} rows, so ({n_rows},) is needed.")
+        raise ValueError(f"{name} has the shape {weights.shape}; there are {n_rows} rows, so ({n_rows},) is needed.")
     if weights.min() < 0:
         row = int(np.argmin(weights))
-        raise ValueError(f"sample_weight is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
+        raise ValueError(f"{name} is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
     if weights.max() == 0:
-        raise ValueError("sample_weight is zero in every row: nothing is left to fit.")
+        raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
     return _require_counts(weights)
 
 

@@ -24,28 +24,27 @@ from vbsvm.spec import Spec, State
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """Mean of each row's score, its variance, and the part of that which missing inputs cause."""
+    """Mean of each row's score, its variance, and the part of that which missing inputs and new groups cause."""
 
     mean: Array
     variance: Array
-    from_missing: Array
+    from_unknown: Array
 
 
-def mean_scores(plan: Plan, state: State, encoded: Encoded, population: Population | None) -> Scores:
-    """Mean score of each row, coefficients at their means; a group that was not seen in fit adds nothing."""
-    message = PointLaw(state.coefficients.mean).message(state.gates)
-    return _scores(plan, message, encoded, population, [])
+def mean_scores(plan: Plan, spec: Spec, state: State, encoded: Encoded, population: Population | None) -> Scores:
+    """Moments of each row's score with the coefficients at their means."""
+    return _scores(plan, PointLaw(state.coefficients.mean).message(state.gates), spec, state, encoded, population)
 
 
 def score_moments(plan: Plan, spec: Spec, state: State, encoded: Encoded, population: Population | None) -> Scores:
     """Mean and variance of each row's score; a group that was not seen in fit adds its prior variance zᵀE[Σ]z."""
-    of_new = [prior_covariance(plan, spec, state, k) for k in range(len(plan.factors))]
-    return _scores(plan, state.coefficients.message(state.gates), encoded, population, of_new)
+    return _scores(plan, state.coefficients.message(state.gates), spec, state, encoded, population)
 
 
 def _scores(
-    plan: Plan, message: Message, encoded: Encoded, population: Population | None, of_new: list[Array]
+    plan: Plan, message: Message, spec: Spec, state: State, encoded: Encoded, population: Population | None
 ) -> Scores:
+    of_new = [prior_covariance(plan, spec, state, k) for k in range(len(plan.factors))]
     found = Scores(*(np.zeros(len(encoded.table)) for _ in range(3)))
     for block in _blocks(plan, encoded, population):
         at, rows = block.where, block.rows
@@ -54,10 +53,11 @@ def _scores(
             rows = rows.filled(conditional_means(rows, population.law))
         found.mean[at], found.variance[at] = message.row_moments(rows)
         if isinstance(block.rows, IncompleteRows) and population is not None:
-            found.from_missing[at] = left_over(block.rows, rows, message, population.law)
-            found.variance[at] += found.from_missing[at]
-        for covariance, z in zip(of_new, block.unseen if of_new else [], strict=True):
-            found.variance[at] += np.einsum("iq,qr,ir->i", z, covariance, z)
+            found.from_unknown[at] = left_over(block.rows, rows, message, population.law)
+        for covariance, z in zip(of_new, block.unseen, strict=True):
+            new = z.any(axis=1)  # a law without a mean has an infinite variance, which others must not see
+            found.from_unknown[at[new]] += np.einsum("iq,qr,ir->i", z[new], covariance, z[new])
+        found.variance[at] += found.from_unknown[at]
     return found
 
 
@@ -70,7 +70,7 @@ def averaged(scores: Scores, origin: NDArray[np.intp], chances: Array) -> Scores
 
     centre = mean(scores.mean)
     between = np.maximum(mean(np.square(scores.mean)) - np.square(centre), 0.0)
-    return Scores(centre, mean(scores.variance) + between, mean(scores.from_missing) + between)
+    return Scores(centre, mean(scores.variance) + between, mean(scores.from_unknown) + between)
 
 
 def prior_covariance(plan: Plan, spec: Spec, state: State, k: int) -> Array:

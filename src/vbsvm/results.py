@@ -55,7 +55,7 @@ class Fit:
         what = self.reader.parts.text if self.reader is not None else f"{len(self.plan.names)} columns"
         if isinstance(self.outcome, Sample):
             chains, draws, _ = self.outcome.coefficients.shape
-            return f"<Fit of {what}: {chains} chains of {draws} draws after {self.outcome.sweeps} sweeps>"
+            return f"<Fit of {what}: {chains} chains of {draws} draws in {self.outcome.sweeps} sweeps, tuning included>"
         return f"<Fit of {what}: {self.outcome.passes} passes, bound {self.elbo:.4f}, {self.outcome.ending.value}>"
 
     def __str__(self) -> str:
@@ -323,14 +323,14 @@ class Fit:
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Probabilities of the two classes by the normalised pseudo-likelihood; they are not calibrated.
 
-        Where inputs are missing, they are averaged over what these may be.
+        Where inputs are missing or a group was not seen in fit, they are averaged over what these may be.
         """
         found = self._mean_scores(self._read(data, new_groups))
-        log_odds = hinge.averaged_log_odds(found.mean, found.from_missing)
+        log_odds = hinge.averaged_log_odds(found.mean, found.from_unknown)
         return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
 
     def _mean_scores(self, encoded: Encoded) -> prediction.Scores:
-        found = prediction.mean_scores(self.plan, self.outcome.state, encoded, self.population)
+        found = prediction.mean_scores(self.plan, self.spec, self.outcome.state, encoded, self.population)
         return self._averaged(found, encoded)
 
     def _averaged(self, found: prediction.Scores, encoded: Encoded) -> prediction.Scores:
@@ -346,7 +346,7 @@ class Fit:
         """The table with its holes filled by their expected values given the row's known inputs, and the deviations.
 
         Both are on the scale of the columns as they came; the standard deviation of a known value is 0. Labels are not
-        used.
+        used. Categories are left as they are: they are not in the tables.
         """
         return gaps.indexed(gaps.impute(self.plan, self._population(), self._read(data, "population")), data)
 

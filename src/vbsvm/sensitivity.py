@@ -31,7 +31,7 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
     missing = [name for name in task.completion.gaps.names if name in of_law]
     chosen = list(missing) if columns is None else list(columns)
     require_known("sensitivity", chosen, missing)
-    wanted = sorted({float(delta) for delta in deltas})
+    wanted = sorted(set(np.atleast_1d(np.asarray(deltas, dtype=float)).tolist()))
     if not wanted or not np.isfinite(wanted).all():
         raise ValueError("sensitivity: deltas must be numbers, such as [-1, -0.5, 0, 0.5, 1].")
     plain = task.shifted(Shift(0.0)).fit(inference)

@@ -13,6 +13,7 @@ from vbsvm.design.plan import Encoded, Plan
 from vbsvm.facts import Facts
 from vbsvm.fit.gibbs import Gibbs, Sample
 from vbsvm.fit.variational import Ending, Outcome, Variational
+from vbsvm.layout.options import KNOWN
 from vbsvm.mechanism import Shift
 from vbsvm.population import Population
 from vbsvm.results import Fit
@@ -79,6 +80,8 @@ class Task:
     def complete_rows(self) -> Encoded:
         """The rows that miss nothing."""
         complete = ~np.isnan(self.source.X).any(axis=1)
+        if self.source.options is not None:
+            complete &= (self.source.options.levels == KNOWN).all(axis=1)
         levels = tuple(grouping.index[complete] for grouping in self.source.groupings)
         return Encoded(self.source.X[complete], levels)
 
@@ -131,9 +134,10 @@ def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str
 
 def _why_not_mixed(what: str, worst: Worst, inference: Gibbs) -> str:
     """Say that chains have not mixed, and what to do."""
+    rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to 1.01 is good), and "
     return (
-        f"{what}: the chains have not mixed well enough: {worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to "
-        f"1.01 is good), and {worst.ess_of!r} has {worst.ess:.0f} effective draws (400 are needed). Draw more, as with "
+        f"{what}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
+        f"{worst.ess_of!r} has {worst.ess:.0f} effective draws (400 are needed). Draw more, as with "
         f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the last columns of the "
         "tables before you trust a number."
     )

@@ -1,5 +1,6 @@
 """``vbsvm fit``."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 # A text column with more different values than this is a name or an identifier, not a category.
 MOST_LEVELS = 100
+# A column of numbers with up to so many words among them is a column of numbers.
+MOST_WORDS = 4
 
 
 @final
@@ -86,6 +89,8 @@ def _asked(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | No
 
 def _fitted(frame: Any, asked: Asked) -> "Fit | VBSVC":
     tables.require_columns(frame, [asked.weights], "--weights")
+    if asked.weights is not None and not _is_numeric(frame[asked.weights]):
+        raise click.ClickException(f"--weights: column {asked.weights!r} holds text, and weights are numbers.")
     if asked.formula is not None:
         from vbsvm.design import syntax
 
@@ -95,6 +100,9 @@ def _fitted(frame: Any, asked: Asked) -> "Fit | VBSVC":
     tables.require_columns(frame, [target], "--target")
     tables.require_columns(frame, [asked.group], "--group")
     tables.require_columns(frame, asked.dropped, "--drop")
+    _require_one_use(
+        {"--target": [target], "--group": [asked.group], "--weights": [asked.weights], "--drop": asked.dropped}
+    )
     frame = _with_known(frame.drop(columns=list(asked.dropped)), target)
     inputs = [name for name in frame.columns if name not in (target, asked.group, asked.weights)]
     if not inputs:
@@ -102,6 +110,8 @@ def _fitted(frame: Any, asked: Asked) -> "Fit | VBSVC":
     text = [name for name in inputs if not _is_numeric(frame[name])]
     if not text and asked.positive is None:
         return _by_columns(frame, target, inputs, asked)
+    for name in text:
+        _hint_at_numbers(frame[name])
     _require_categories(frame, text)
     formula = f"`{target}` ~ ." + (f" + (1 | `{asked.group}`)" if asked.group is not None else "")
     if text:
@@ -120,10 +130,13 @@ def _by_formula(frame: Any, formula: str, outcome: str, asked: Asked) -> "Fit":
             raise click.ClickException(
                 f"--positive: {given!r} is not a value of {outcome!r}; there are {tables.listed(levels)}."
             )
-    elif len(levels) > 2 and asked.formula is None:
+    elif len(levels) > 2:
+        several = "there are text columns. Several classes take numbers only: leave text columns out by --drop"
+        if asked.formula is not None:
+            several = "a formula takes two: give --target, which takes several"
         raise click.ClickException(
-            f"{outcome!r} has {len(levels)} classes, and there are text columns. Several classes take numbers only: "
-            f"leave text columns out by --drop, or set one class against the rest, as by --positive {levels[0]}"
+            f"{outcome!r} has {len(levels)} classes, and {several}, or set one class against the rest, as by "
+            f"--positive {levels[0]}"
         )
     priors: Any = {"fixed": LaplaceZero()} if asked.select else {"fixed": Ridge()} if asked.formula is None else None
     model = Model(formula, frame, priors, positive=positive, weights=asked.weights)
@@ -151,18 +164,44 @@ def _by_columns(frame: Any, target: str, inputs: list[str], asked: Asked) -> "VB
     return clf.fit(frame[columns], frame[target], sample_weight=weights)
 
 
+def _require_one_use(columns: dict[str, Sequence[str | None]]) -> None:
+    """Refuse a column that is asked for in two ways."""
+    uses: dict[str, str] = {}
+    for option, names in columns.items():
+        for name in names:
+            if name is not None and uses.setdefault(name, option) != option:
+                raise click.UsageError(f"Column {name!r} is given to both {uses[name]} and {option}.")
+
+
 def _with_known(frame: Any, outcome: str) -> Any:
     """Rows whose outcome is known; the others can't teach anything."""
     known = frame[outcome].notna()
     if not known.any():
         raise click.ClickException(f"Column {outcome!r} has no value in any row.")
     if not known.all():
-        click.echo(f"Note: {int((~known).sum())} rows without a value of {outcome!r} are left out.", err=True)
+        lost = int((~known).sum())
+        told = "1 row" if lost == 1 else f"{lost} rows"
+        click.echo(f"Note: {told} without a value of {outcome!r} left out.", err=True)
     return frame[known].reset_index(drop=True)
 
 
 def _is_numeric(column: Any) -> bool:
     return column.dtype.kind in "biuf" or all(isinstance(value, bool) for value in column.dropna())
+
+
+def _hint_at_numbers(column: Any) -> None:
+    """Say so where nearly all of a text column could be read as numbers: a sign for missing values made it text."""
+    import pandas as pd
+
+    known = column.dropna()
+    words = known[pd.to_numeric(known, errors="coerce").isna()].unique()
+    if len(words) and len(words) < MOST_WORDS and len(words) < 0.5 * known.nunique():
+        told = ", ".join(map(repr, words))
+        click.echo(
+            f"Note: column {column.name!r} is text because of {told} among its numbers. If that is a missing value, "
+            "leave the cell empty.",
+            err=True,
+        )
 
 
 def _require_categories(frame: Any, text: list[str]) -> None:

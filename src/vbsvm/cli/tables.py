@@ -74,10 +74,17 @@ def require_columns(frame: Any, wanted: Iterable[str | None], what: str) -> None
     """Refuse a column that is not there, and name those that are spelled nearly the same."""
     names = list(frame.columns)
     for name in wanted:
-        if name is not None and name not in names:
+        if name is None or name in names:
+            continue
+        other = next((sign for sign in ";\t|" if len(names) == 1 and sign in names[0]), None)
+        if other is not None:
             raise click.ClickException(
-                f"{what}: there is no column {name!r}.{meant(name, names) or f' There are {listed(names)}.'}"
+                f"{what}: there is no column {name!r}, but a single one. The table seems to be separated by {other!r}: "
+                "in .csv it is a comma, and in .tsv a tab."
             )
+        raise click.ClickException(
+            f"{what}: there is no column {name!r}.{meant(name, names) or f' There are {listed(names)}.'}"
+        )
 
 
 def listed(names: Iterable[object]) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def names_of(data: Any) -> list[str]:
     """Column names of a pandas or polars frame, an arrow table, or a dictionary of columns."""
+    require_collected(data, "data")
     if hasattr(data, "column_names"):
         names = list(data.column_names)
     elif hasattr(data, "columns"):
@@ -30,6 +31,12 @@ def names_of(data: Any) -> list[str]:
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"The data have two columns of the name {twice!r}: rename one.")
     return names
+
+
+def require_collected(data: Any, name: str) -> None:
+    """Refuse a lazy frame: a table is needed as it is."""
+    if callable(getattr(data, "collect", None)):
+        raise TypeError(f"{name} is a {type(data).__name__}, which holds no rows yet: call its collect() first.")
 
 
 def take(
@@ -64,8 +71,21 @@ def take(
                 f"Column {name!r} has no value in row{'s' if len(rows) > 1 else ''} {shown}. The outcome, weights "
                 "and groups must be known: leave these rows out."
             )
-        frame[name] = _plain(frame[name])
+        frame[name] = _plain(_of_one_kind(frame[name]))
     return frame
+
+
+def _of_one_kind(column: Any) -> Any:
+    """Refuse text beside anything else: there is no order of both."""
+    if column.dtype.kind == "O":
+        known = column.dropna()
+        text = np.array([isinstance(value, str) for value in known], dtype=bool)
+        if text.any() and not text.all():
+            one, other = known.index[0], known.index[int(np.argmax(text != text[0]))]
+            raise ValueError(
+                f"Column {column.name!r} mixes text and numbers (rows {one} and {other}): make it one kind."
+            )
+    return column
 
 
 def _plain(column: Any) -> Any:

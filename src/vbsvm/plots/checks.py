@@ -10,6 +10,9 @@ from vbsvm.gaps import CHANGED
 from vbsvm.plots import style
 from vbsvm.plots.subjects import one_fit
 
+# More names than this do not fit beside the axis.
+MOST_SHIFTED = 2
+
 
 def bound(fit: Any, ax: Any = None, *, class_: Any = None) -> Any:
     """How the bound rose: its distance from where it ended, in nats, at each accepted step of the climb.
@@ -25,7 +28,7 @@ def bound(fit: Any, ax: Any = None, *, class_: Any = None) -> Any:
     """
     one = one_fit("bound", fit, class_)
     if isinstance(one.outcome, Sample):
-        raise ValueError("bound: a sampler has no bound; trace shows its chains.")
+        raise ValueError("bound: a sampler has no bound; plots.traces shows its chains.")
     bounds = one.bounds[np.isfinite(one.bounds)]
     below = bounds[-1] - bounds
     seen = below > 0
@@ -71,9 +74,10 @@ def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None) -
             ax.plot([at], [0.0], "o", color=colour, markersize=7, fillstyle="none")
     ax.axhline(0.0, color=style.MUTED, linewidth=0.8)
     ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle=":")
-    columns = ", ".join(table.attrs.get("columns", ["values"]))
-    ax.set_xlabel(style.plain(f"shift of missing {columns} (standard deviations)"))
-    ax.set_ylabel("coefficient, relative to no shift")
+    columns = table.attrs.get("columns", [])
+    told = ", ".join(columns) if 0 < len(columns) <= MOST_SHIFTED else "values"
+    ax.set_xlabel(style.plain(f"shift of missing {told} (standard deviations)"))
+    ax.set_ylabel("coefficient, in units of its size\nwithout shift")
     ax.legend()
     return style.dress(ax)
 
@@ -94,6 +98,8 @@ def densities(comparison: Any, *, terms: list[str] | None = None, n_columns: int
     -------
     The figure.
     """
+    if not hasattr(comparison, "pairs"):
+        raise TypeError(f"densities: pass what compare(fit, sampled) gives; got {type(comparison).__name__}.")
     pairs = [pair for pair in comparison.pairs if terms is None or pair.name in terms]
     if not pairs:
         raise ValueError(f"densities: none of {terms} is a parameter: {[pair.name for pair in comparison.pairs]}.")

@@ -23,8 +23,10 @@ def axes(ax: Any, height: float, width: float = WIDTH) -> Any:
     """The axes that were given; or new ones of this size, in a new figure or in an empty one that was given."""
     if ax is None:
         return _pyplot().subplots(figsize=(width, height), layout="constrained")[1]
-    if not hasattr(ax, "subplots"):
+    if hasattr(ax, "plot"):
         return ax
+    if not hasattr(ax, "subplots"):
+        raise TypeError(f"ax must be matplotlib axes or an empty figure; got {ax!r}.")
     ax.set_size_inches(width, height)
     return ax.subplots()
 

@@ -14,11 +14,19 @@ def one_fit(what: str, fit: Any, class_: Any = None) -> Any:
     """The fit itself, or that of an estimator; of several classes the one that is asked for."""
     if not hasattr(fit, "fit_"):
         if not hasattr(fit, "plan"):
-            raise TypeError(f"{what}: pass a fitted VBSVC, or the Fit of a Model; got {type(fit).__name__}.")
-        return fit
+            kind = type(fit).__name__
+            got = f"this {kind} is not fitted" if hasattr(fit, "fit") else f"got {kind}"
+            raise TypeError(f"{what}: pass a fitted VBSVC, or the Fit of a Model; {got}.")
+        return _of_two(what, fit, class_)
     if len(fit.fit_) == 1:
-        return fit.fit_[0]
+        return _of_two(what, fit.fit_[0], class_)
     return fit.fit_[_place(what, fit.classes_, class_)]
+
+
+def _of_two(what: str, fit: Any, class_: Any) -> Any:
+    if class_ is not None and class_ != fit.classes[1]:
+        raise ValueError(f"{what}: of two classes a positive score speaks for {fit.classes[1]!r}: leave class_ out.")
+    return fit
 
 
 def _place(what: str, classes: NDArray[Any], class_: Any) -> int:

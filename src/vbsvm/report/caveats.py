@@ -26,7 +26,8 @@ def of(fit: Any) -> Iterator[Caveat]:
         )
     yield Caveat(
         "Probabilities are not calibrated",
-        "They normalise the pseudo-likelihood, order the rows as the scores do, and are mostly too near to 0 or 1. "
+        "They normalise the pseudo-likelihood, and are mostly too near to 0 or 1. Where inputs are missing or a group "
+        "is new, they are averaged over what these may be; among other rows they have the order of the scores. "
         "Where the numbers matter, calibrate them on rows that the fit has not seen.",
     )
     if fit.plan.factors and not isinstance(fit.outcome, Sample):
