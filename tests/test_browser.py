@@ -133,7 +133,7 @@ def test_the_page_of_the_reproduction(driver, reproduction, width, scheme):
         assert opened.raw.locator("figure svg").count() == 4
         headings = [text for _, text in opened.headings()]
         assert all(word in text for word, text in zip(("again", "Claims", "simulated"), headings, strict=False))
-        assert headings[-1] == "Decided where the paper is silent"
+        assert headings[-1] == "Decisions, and departures from the paper"
         opened.raw.locator("table.sortable").first.locator("button", has_text="Outcome").click()
         outcomes = opened.column("#part-1 table.sortable", 2)
         assert len(outcomes) == len(CLAIMS)

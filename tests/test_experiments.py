@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
+from vbsvm import Gibbs, Variational
 from vbsvm.experiments import claims, command, data, default_svm, page, solver, work
 from vbsvm.experiments.claims import CLAIMS, Outcome
 from vbsvm.experiments.findings import Findings, Interval
 from vbsvm.experiments.journal import NAME, Journal, OtherSettingsError
-from vbsvm.experiments.work import MCMC, METHODS, PAPERS_METHODS, SVM, VB, Job, Result, Settings
+from vbsvm.experiments.work import GIBBS, MCMC, METHODS, PAPERS_METHODS, SVM, VB, Job, Result, Settings
 
 SMALL = Settings(data_sets=2, splits=1, holdouts=2, sweeps=30, spam_sweeps=10)
 ALPHAS = np.logspace(2.5, -2, 10)
@@ -51,9 +53,23 @@ class TestSolver:
         alone, _ = solver.solve_path(X, signs, ALPHAS[3:4])
         np.testing.assert_allclose(alone[0], together[3], rtol=1e-10)
 
+    def test_rounding_may_end_the_search(self, monkeypatch):
+        """A hold-out of the simulation on which the gap of the weakest penalty stays above 1e-8."""
+        split = data.simulate(500, 50, np.random.default_rng([0, 0, 500, 50, 187]))
+        out = list(default_svm._holdouts(split.signs, 9, 2523637559))[8]
+        centre, scale = default_svm._standardisation(split.X[~out])
+        X, signs, alpha = (split.X[~out] - centre) / scale, split.signs[~out], default_svm.FIRST_GRID[-1]
+        weights, intercepts = solver.solve_path(X, signs, default_svm.FIRST_GRID)
+        svc = SVC(kernel="linear", C=1 / (2 * alpha), tol=1e-6).fit(X, signs)
+        best = loss(X, signs, svc.coef_[0], svc.intercept_[0], alpha)
+        assert loss(X, signs, weights[-1], intercepts[-1], alpha) < best
+        monkeypatch.setattr(solver, "LARGEST_GAP", solver.GAP)
+        with pytest.raises((FloatingPointError, np.linalg.LinAlgError)):
+            solver.solve_path(X, signs, default_svm.FIRST_GRID)
+
     def test_it_says_when_it_fails(self, monkeypatch):
         monkeypatch.setattr(solver, "MOST_STEPS", 2)
-        with pytest.raises(FloatingPointError, match=r"α = 316"):
+        with pytest.raises(FloatingPointError, match=r"α = .* was not solved exactly"):
             solver.solve_path(*rows(80, 5, seed=1), ALPHAS)
 
 
@@ -93,6 +109,18 @@ class TestData:
         assert split.X.shape == (500, 10)
         assert split.X_test.shape == (1000, 10)
         assert {*split.signs} == {-1.0, 1.0}
+
+    def test_simulated_labels_are_those_of_a_logistic_model(self):
+        """Coefficients of logistic regression are standard normal over data sets, the intercept's too."""
+        found = []
+        for k in range(60):
+            split = data.simulate(500, 2, np.random.default_rng(k))
+            X, signs = np.r_[split.X, split.X_test], np.r_[split.signs, split.signs_test]
+            model = LogisticRegression(C=np.inf).fit(X, signs)
+            found.append(np.r_[model.intercept_, model.coef_[0]])
+        spread = np.sqrt(np.mean(np.square(found), axis=0))
+        np.testing.assert_allclose(spread, 1.0, atol=4 * np.sqrt(0.5 / 60))
+        assert abs(split.X.std() - 1) < 0.1
 
     def test_toenail_is_split_by_visits(self):
         train, test = data.split_toenail(np.random.default_rng(0))
@@ -193,7 +221,62 @@ def outcome_of(text, results):
     return claim.judge(Findings(results)).outcome
 
 
+class TestSettings:
+    def test_inferences_are_the_papers(self):
+        assert work._inference(VB, 5000) == Variational(tol=1e-10)
+        assert work._inference(MCMC, 5000) == Gibbs(5000, 5000, chains=1, accelerate=False)
+        assert work._inference(GIBBS, 5000) == Gibbs(5000, 5000, chains=1)
+        assert (Settings().sweeps, Settings().spam_sweeps, work.RHO, work.PAPERS_HOLDOUTS) == (5000, 50_000, 0.01, 100)
+
+    def test_times_are_the_papers(self):
+        assert claims.PAPERS_SECONDS == {
+            "simulation": {SVM: 571.75, VB: 1.68, MCMC: 82.31},
+            "toenail": {SVM: 3668.70, VB: 171.85, MCMC: 3597.12},
+            "spam": {VB: 4560.0, MCMC: 36000.0},
+            "cardiac": {SVM: 3109.40, VB: 1028.18, MCMC: 1718.98},
+        }
+
+    def test_both_grids_are_searched(self, monkeypatch):
+        seen = []
+        monkeypatch.setattr(
+            default_svm, "_errors", lambda alphas, *rest: (seen.append(alphas), np.abs(alphas - 1.0))[1]
+        )
+        alpha = default_svm.fit(*rows(40, 2, seed=0), 1, 0).alpha
+        assert [len(alphas) for alphas in seen] == [10, 9]
+        assert alpha == pytest.approx(1.0)
+
+
 class TestClaims:
+    @pytest.mark.parametrize(
+        ("text", "experiment", "cells", "seen", "not_seen"),
+        [
+            ("For d = 10 the default SVM", "simulation", claims.NARROW, (0.2, 0.2, 0.2), (0.3, 0.2, 0.2)),
+            ("For d = 50 and d = 100", "simulation", claims.WIDE, (0.22, 0.2, 0.2), (0.18, 0.2, 0.2)),
+            ("VB and MCMC with random intercepts", "toenail", ("",), (0.5, 0.2, 0.2), (0.1, 0.2, 0.2)),
+            ("Methods that learn from rows", "cardiac", ("",), (0.3, 0.2, 0.2), (0.2, 0.3, 0.2)),
+            ("VB is slightly better than MCMC", "cardiac", ("",), (0.3, 0.2, 0.21), (0.3, 0.21, 0.2)),
+        ],
+    )
+    def test_differences(self, text, experiment, cells, seen, not_seen):
+        for errors, expected in ((seen, Outcome.SEEN), (not_seen, Outcome.NOT_SEEN)):
+            results = {}
+            for cell in cells:
+                results |= findings(dict(zip((SVM, VB, MCMC), errors, strict=True)), experiment, cell)
+            assert outcome_of(text, results) is expected
+            less = {job: one for job, one in results.items() if job.cell != cells[-1]}
+            assert outcome_of(text, less) is Outcome.NOT_RUN
+
+    def test_methods_are_compared_on_the_data_sets_that_both_have_seen(self):
+        results = findings({SVM: 0.5, VB: 0.2, MCMC: 0.19, GIBBS: 0.3})
+        for k in range(20, 40):
+            del results[Job("toenail", "", k, MCMC)]
+        results[Job("toenail", "", 39, VB)] = replace(results[Job("toenail", "", 39, VB)], error=1.0)
+        found = Findings(results)
+        assert found.difference("toenail", ("",), VB, MCMC).count == 20
+        assert found.difference("toenail", ("",), VB, MCMC).mean == pytest.approx(0.01, abs=0.002)
+        assert found.by_gibbs().difference("toenail", ("",), VB, MCMC).mean < -0.07
+        assert outcome_of("MCMC tends to", found.by_gibbs().results) is Outcome.NOT_SEEN
+
     def test_every_claim_can_be_seen_not_seen_or_left_open(self):
         text = "MCMC tends to have slightly lower errors"
         assert outcome_of(text, findings({SVM: 0.5, VB: 0.2, MCMC: 0.19})) is Outcome.SEEN

@@ -141,6 +141,7 @@ def test_several_classes_have_effects_each():
         ({"group": "patient"}, lambda X: X.assign(patient=[None, *X["patient"][1:]]), "group of row 0 is missing"),
         ({"group": "patient"}, lambda X: X.assign(visit="x"), "Column 'visit' is not numeric"),
         ({"group": "patient"}, lambda X: X.assign(visit=[np.inf, *X["visit"][1:]]), "infinity in column 'visit'"),
+        ({"group": 1}, lambda X: X.set_axis([2, 3, 4, 1], axis=1), "may be the column of that name or of that number"),
         ({"group": True}, lambda X: X.to_numpy(), "group=True is not a column number"),
         ({"group": 0}, lambda X: X.to_numpy()[:, 0], "group=0 is not a column number"),
         ({"group": "patient"}, lambda X: X[["patient"]], "no column besides the group"),
@@ -184,6 +185,15 @@ def test_without_a_group_there_are_no_effects(toenail):
     assert not hasattr(VBSVC().fit(X, y), "random_effects_")
 
 
+def test_columns_with_numbers_for_names(toenail):
+    X, y = toenail
+    clf = VBSVC(group=3).fit(X.set_axis(range(4), axis=1), y)
+    assert list(clf.summary().index)[1:] == ["x0", "x1", "x2"]
+    np.testing.assert_allclose(clf.coef_, VBSVC(group="patient").fit(X, y).coef_)
+    first = VBSVC(group=-4).fit(X[["patient", "visit", "treated", "both"]].to_numpy(), y)
+    assert list(first.summary().index)[1:] == ["x1", "x2", "x3"]
+
+
 class TestProbabilities:
     def test_a_new_group_is_less_sure_than_a_known_one(self, toenail):
         """Against draws of the new patient's effect."""
@@ -191,7 +201,7 @@ class TestProbabilities:
         clf = VBSVC(group="patient").fit(X, y)
         new = X.drop_duplicates(["visit", "treated"]).assign(patient=-1)
         scores, chances = clf.decision_function(new), clf.predict_proba(new)[:, 1]
-        sd = float(np.sqrt(clf.fit_[0].variance_components()["variance"].iloc[0]))
+        sd = float(np.sqrt(clf.fit_[0].variance_components()["variance"].iloc[-1]))
         effects = sd * np.random.default_rng(0).standard_normal(100_000)
         drawn = hinge.log_odds(scores[:, None] + effects)
         np.testing.assert_allclose(chances, (1 / (1 + np.exp(-drawn))).mean(axis=1), atol=0.006)
@@ -204,7 +214,7 @@ class TestProbabilities:
         one = X.assign(patient=7)
         clf = VBSVC(group="patient").fit(one, y)
         rows = one.head(40).assign(patient=8)
-        assert np.isinf(clf.fit_[0].variance_components()["variance"].iloc[0])
+        assert np.isinf(clf.fit_[0].variance_components()["variance"].iloc[-1])
         chances = clf.predict_proba(rows)
         np.testing.assert_allclose(chances, 0.5, atol=1e-6)
         assert (clf.classes_[chances.argmax(axis=1)] == clf.predict(rows)).all()

@@ -548,6 +548,24 @@ class TestSurprises:
         np.testing.assert_array_equal(filled["x"][known], named["x"][known])
         assert ((deviations["x"] > 0) == ~known).all()
 
+    @pytest.mark.parametrize("standardize", [True, False])
+    def test_a_shift_is_counted_in_standard_deviations(self, arms, standardize):
+        priors = {"fixed": Normal(1e6)}
+        tables = [
+            Model("y ~ x", arms.assign(x=unit * arms["x"]), priors, standardize=standardize).sensitivity([-1, 1])
+            for unit in (1.0, 50.0)
+        ]
+        np.testing.assert_allclose(tables[0]["x"], 50 * tables[1]["x"], rtol=1e-4)
+        assert abs(tables[0]["(intercept)"].diff().iloc[1]) > 0.05
+
+    def test_a_constant_column_has_nothing_to_shift(self, arms):
+        X = np.column_stack([np.where(np.arange(len(arms)) < 10, np.nan, 5.0), arms["x"].fillna(0)])
+        plain, shifted = (
+            VBSVC(imputation=GaussianImputation(mechanism=mechanism)).fit(X, arms["y"])
+            for mechanism in (None, Shift(1))
+        )
+        np.testing.assert_allclose(shifted.coef_, plain.coef_)
+
     def test_sensitivity_counts_complete_rows(self, arms):
         model = Model("y ~ x + arm", arms, {"fixed": Ridge()})
         complete = arms[["x", "arm"]].notna().all(axis=1).sum()

@@ -23,12 +23,13 @@ from vbsvm.source.memory import Holes, Memory
 @final
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """How the missing inputs of a fit are treated."""
+    """How the missing inputs of a fit are treated; ``units`` are the standard deviations of those that have a law."""
 
     model: InputModel
     everything: Inputs
     holes: Holes | None
     gaps: Gaps
+    units: Array
 
     @staticmethod
     def of(
@@ -72,18 +73,19 @@ class Completion:
                 raise ValueError("NotAtRandom: a column that enters by products alone needs a term of its own.")
             probit_of = np.array([number[int(k)] for k in inputs[missing[inputs]][found]], dtype=np.intp)
         model, holes = InputModel(settings, law, len(inputs), probit_of), None
-        names = tuple(plan.names[k] for k in inputs[missing[inputs]])
+        names, units = tuple(plan.names[k] for k in inputs[missing[inputs]]), np.empty(0)
         if missing.any():
+            units = _units(plan.recipe.scale[chosen], table[:, chosen], weights)
             intake.require_moderate_holes(settings, len(inputs), len(names))
             adding = np.empty((len(table), 0)) if multipliers is None else multipliers[:, of_chosen]
             shift = np.zeros(len(chosen))
             shift[[number[int(k)] for k in inputs[missing[inputs]]]] = settings.shift_of(names)
-            holes = Holes(law, adding, shift, settings.labels)
+            holes = Holes(law, adding, units * shift, settings.labels)
         counted = weights > 0
         holey = (
             np.isnan(table[counted][:, inputs[missing[inputs]]]) if names else np.zeros((int(counted.sum()), 0), bool)
         )
-        return Completion(model, everything, holes, Gaps.of(holey, names))
+        return Completion(model, everything, holes, Gaps.of(holey, names), units)
 
     @property
     def law(self) -> InputModel | None:
@@ -101,3 +103,13 @@ class Completion:
             chosen = np.concatenate([[0], columns - int(source.recipe.intercept) + 1])
             moments = source.second_moments()[np.ix_(chosen, chosen)]
         return Population.of(moments, self.everything, self.model)
+
+
+def _units(scale: Array, columns: NDArray[np.floating], weights: Array) -> Array:
+    """A standard deviation of each column in units of the design: 1 where it was divided by it, 0 where it has none."""
+    units = np.where(np.isfinite(scale), 1.0, 0.0)
+    for k in np.flatnonzero(scale == 1.0):
+        known = ~np.isnan(columns[:, k]) & (weights > 0)
+        values, shares = columns[known, k], weights[known] / weights[known].sum()
+        units[k] = np.sqrt(shares @ np.square(values - shares @ values))
+    return units

@@ -384,7 +384,7 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     def selected_(self) -> NDArray[np.bool_]:
         """Whether each input's inclusion probability is above the prior's threshold, (k, n_features)."""
         self._require_gates("selected_")
-        prior = self._prior()
+        prior = next(block.prior for block in self.fit_[0].spec.blocks if block.gate_of is not None)
         assert isinstance(prior, LaplaceZero)
         return self.inclusion_probability_ > prior.threshold
 

@@ -76,7 +76,7 @@ class GaussianImputation(Parameters):
             raise ValueError("GaussianImputation: NotAtRandom goes with labels=True only.")
 
     def shift_of(self, names: Sequence[str]) -> Array:
-        """Shift of the missing values of each of these columns, in units of the design."""
+        """Shift of the missing values of each of these columns, in standard deviations."""
         return self.mechanism.of(names) if isinstance(self.mechanism, Shift) else np.zeros(len(names))
 
 

@@ -102,6 +102,11 @@ def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
     if hasattr(X, "columns"):
         if group not in list(X.columns):
             raise ValueError(f"group={group!r} is not a column of X; its columns are {list(X.columns)}.")
+        if not isinstance(group, str) and list(X.columns).index(group) != group:
+            raise ValueError(
+                f"group={group!r} may be the column of that name or of that number, which is another one: name columns "
+                "by text."
+            )
         return X[[name for name in X.columns if name != group]], np.asarray(X[group])
     number = isinstance(group, numbers.Integral) and not isinstance(group, bool)
     if X.ndim != 2 or not number or not -X.shape[1] <= group < X.shape[1]:
@@ -342,12 +347,12 @@ def require_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...])
 def column_names(estimator: Any) -> tuple[str, ...]:
     """Feature names of a data frame, or x0, x1, … for an array; without the group."""
     names = getattr(estimator, "feature_names_in_", None)
-    if names is None:
-        names = [f"x{i}" for i in range(estimator.n_features_in_)]
-        group = None if estimator.group is None else names[estimator.group]
-    else:
-        group = estimator.group
-    return tuple(str(name) for name in names if group is None or name != group)
+    if names is not None:
+        return tuple(str(name) for name in names if estimator.group is None or name != estimator.group)
+    names = [f"x{i}" for i in range(estimator.n_features_in_)]
+    if estimator.group is not None:
+        del names[estimator.group]
+    return tuple(names)
 
 
 def _describe_infinite(row: int, column: str, n_others: int) -> str:

@@ -27,6 +27,8 @@ LOG_2PI = math.log(2 * math.pi)
 class Shift(Parameters):
     """Missing values are higher (or lower) than the known inputs of their rows suggest, by a given amount.
 
+    It is about the rows that are fitted; in new rows a missing input is taken as missing at random.
+
     Parameters
     ----------
     by : float or dict
@@ -55,7 +57,8 @@ class Shift(Parameters):
 class NotAtRandom(Parameters):
     """Whether a value is observed depends on the value itself: P(observed) = Φ(φ₀ + φ₁ value).
 
-    The data say little about φ₁ beyond what the inputs' normal law implies: read it with a sensitivity analysis.
+    The data say little about φ₁ beyond what the inputs' normal law implies: read it with a sensitivity analysis. It is
+    about the rows that are fitted; in new rows a missing input is taken as missing at random.
 
     Parameters
     ----------
@@ -71,7 +74,8 @@ class NotAtRandom(Parameters):
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
         require_positive("NotAtRandom", variance=self.variance)
-        if self.columns is not None and (isinstance(self.columns, str) or not isinstance(self.columns, Sequence)):
+        listed = isinstance(self.columns, Sequence) and not isinstance(self.columns, str) and len(self.columns) > 0
+        if self.columns is not None and not listed:
             raise ValueError(f"NotAtRandom: columns must be a list of column names; got {self.columns!r}.")
 
     def of(self, names: Sequence[str]) -> NDArray[np.intp]:

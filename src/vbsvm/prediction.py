@@ -55,10 +55,16 @@ def _scores(
         if isinstance(block.rows, IncompleteRows) and population is not None:
             found.from_unknown[at] = left_over(block.rows, rows, message, population.law)
         for covariance, z in zip(of_new, block.unseen, strict=True):
-            new = z.any(axis=1)  # a law without a mean has an infinite variance, which others must not see
-            found.from_unknown[at[new]] += np.einsum("iq,qr,ir->i", z[new], covariance, z[new])
+            found.from_unknown[at] += _quadratic(z, covariance)
         found.variance[at] += found.from_unknown[at]
     return found
+
+
+def _quadratic(z: Array, covariance: Array) -> Array:
+    """zᵀΣz of each row; a law without a mean has infinite variances, which only the rows with such effects have."""
+    finite = np.isfinite(covariance.diagonal())
+    known = np.where(finite[:, None] & finite, covariance, 0.0)
+    return np.einsum("iq,qr,ir->i", z, known, z) + np.where(z[:, ~finite].any(axis=1), np.inf, 0.0)
 
 
 def averaged(scores: Scores, origin: NDArray[np.intp], chances: Array) -> Scores:

@@ -74,7 +74,7 @@ class Task:
         assert holes is not None
         names = [self.plan.names[k - int(self.plan.recipe.intercept)] for k in holes.inputs.variables]
         at_random = replace(inputs, settings=replace(inputs.settings, mechanism=None), probit_of=None)
-        source = replace(self.source, holes=replace(holes, shift=shift.of(names)))
+        source = replace(self.source, holes=replace(holes, shift=self.completion.units * shift.of(names)))
         return replace(self, spec=replace(self.spec, inputs=at_random), source=source)
 
     def complete_rows(self) -> Encoded:

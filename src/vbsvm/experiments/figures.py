@@ -22,7 +22,10 @@ def drawing(experiment: str, findings: Findings) -> tuple[Drawing, str] | None:
         known = {method: result for method, result in found.items() if result is not None}
         if len(known) < len(found):
             return None
-        told = "Inclusion probabilities of 57 inputs by VB and by MCMC, shaded by the probability of a positive sign."
+        told = (
+            "Inclusion probabilities of 57 inputs by VB and by MCMC, shaded by the probability of a positive sign "
+            "given that they are in."
+        )
         return lambda figure: _bars(figure, known), told
     cells = [f"{n}x{d}" for d in DIMENSIONS for n in SIZES] if experiment == "simulation" else [""]
     errors = {cell: findings.errors(experiment, cell, PAPERS_METHODS) for cell in cells}
@@ -81,5 +84,5 @@ def _bars(figure: Any, found: dict[str, Result]) -> None:
         style.dress(ax)
         ax.tick_params(axis="y", labelsize=7)
     bar = figure.colorbar(scale, ax=(left, right), ticks=[0, 0.5, 1], shrink=0.4, pad=0.02, aspect=30)
-    bar.set_label("P(coefficient > 0)", fontsize=style.SMALL, color=style.INK)
+    bar.set_label("P(coefficient > 0 | in)", fontsize=style.SMALL, color=style.INK)
     bar.ax.tick_params(labelsize=style.SMALL, colors=style.INK)

@@ -1,14 +1,14 @@
 """What was found, in the form in which claims are judged: paired differences with intervals, and times."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 from scipy import stats
 
 from vbsvm.arrays import Array
-from vbsvm.experiments.work import TIMED, Job, Result
+from vbsvm.experiments.work import GIBBS, MCMC, TIMED, Job, Result
 
 
 @final
@@ -52,10 +52,13 @@ class Findings:
         return {method: np.array([found[i] for i in shared]) for method, found in by_method.items()}
 
     def difference(self, experiment: str, cells: Sequence[str], one: str, other: str) -> Interval | None:
-        """Mean paired difference of balanced errors, one − other, over the data sets of all cells; None without any."""
+        """Mean paired difference of balanced errors, one − other, over the data sets of all cells.
+
+        None where a cell has fewer than two.
+        """
         found = [self.errors(experiment, cell, (one, other)) for cell in cells]
-        values = np.concatenate([errors[one] - errors[other] for errors in found])
-        return Interval.of(values) if len(values) else None
+        values = [errors[one] - errors[other] for errors in found]
+        return Interval.of(np.concatenate(values)) if min(map(len, values)) > 1 else None
 
     def seconds(self, experiment: str, method: str) -> float | None:
         """Seconds of the timed data set; for spam of the one run."""
@@ -66,3 +69,9 @@ class Findings:
     def selection(self, method: str) -> Result | None:
         """Inclusion probabilities on spam."""
         return self.results.get(Job("spam", "", 0, method))
+
+    def by_gibbs(self) -> "Findings":
+        """The same with this package's sampler in the place of the paper's."""
+        others = {job: result for job, result in self.results.items() if job.method not in (MCMC, GIBBS)}
+        ours = {replace(job, method=MCMC): result for job, result in self.results.items() if job.method == GIBBS}
+        return Findings(others | ours)
