@@ -10,12 +10,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from click import ClickException
 from click.testing import CliRunner
 
 import vbsvm
 from saved_models import holes, table
 from vbsvm import VBSVC, LaplaceZero, Model, Ridge, load
-from vbsvm.cli import main
+from vbsvm.cli import main, tables
+from vbsvm.cli.showing import text_of
 from vbsvm.datasets import load_toenail
 from vbsvm.results import Fit
 
@@ -119,6 +121,7 @@ def test_gibbs_draws_and_warnings_are_one_line(place, tmp_path):
     options = ("--gibbs", "--draws", 20, "--tune", 5, "--chains", 2, "--seed", 3)
     said = run("fit", place / "numbers.csv", "--formula", "y ~ a", *options, "--out", tmp_path / "m")
     assert said.stderr.startswith("Warning: Model.fit: the chains have not mixed well enough")
+    assert "Draw more, as with --draws 80 --tune 10, or" in said.stderr
     assert load(tmp_path / "m").outcome.coefficients.shape == (2, 20, 2)
 
 
@@ -178,7 +181,126 @@ def test_words_among_numbers_are_told(place, tmp_path):
     assert said.count("because of") == 1
 
 
+def test_only_empty_cells_are_missing_in_text_and_marks_are_among_numbers(tmp_path):
+    marks = ["", "NA", "NaN", "nan", "N/A", "n/a", "null", "None"]
+    n = len(marks)
+    told = pd.DataFrame({"text": marks, "number": marks, "flag": marks, "whole": [str(k) for k in range(n)]})
+    told.loc[n] = ["low", "1.5", "True", "8"]
+    told.to_csv(tmp_path / "d.csv", index=False)
+    for found in (tables.read(str(tmp_path / "d.csv")), tables.read(str(tmp_path / "d.csv"), ["whole"])):
+        assert found["text"].isna().sum() == 1
+        assert found["text"].iloc[1:].tolist() == [*marks[1:], "low"]
+        assert found["number"].dtype == np.float64
+        assert found["number"].dropna().tolist() == [1.5]
+        assert found["flag"].dropna().tolist() == [True]
+        assert list(found) == list(told)
+    assert found["whole"].tolist() == told["whole"].tolist()
+
+
+def test_the_category_none_is_a_category(place, tmp_path):
+    data = table()[["a", "h", "y"]].replace({"h": {"low": "None"}})
+    data.to_csv(tmp_path / "d.csv", index=False)
+    run("fit", tmp_path / "d.csv", "--formula", "y ~ a + h", "--out", tmp_path / "m")
+    assert "h[T.high]" in load(tmp_path / "m").summary().index
+    found = run("predict", tmp_path / "m", "-", stdin="a,h\n10,None\n10,None\n").stdout
+    assert found.splitlines()[1:] == load(tmp_path / "m").predict(pd.DataFrame({"a": 10.0, "h": ["None"] * 2})).tolist()
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("how", ["category", "group", "classifier"])
+def test_text_of_the_fit_is_text_where_a_file_holds_numbers_only(how, ending, tmp_path):
+    data = table()[["a", "b", "y"]].assign(t=np.resize(["1", "2", "3a"], 120))
+    data.to_csv(tmp_path / "d.csv", index=False)
+    asked = {
+        "category": ("--formula", "y ~ a + C(t)"),
+        "group": ("--formula", "y ~ a + (1 | t)"),
+        "classifier": ("--target", "y", "--group", "t"),
+    }[how]
+    run("fit", tmp_path / "d.csv", *asked, "--out", tmp_path / "m")
+    few = data[data["t"] != "3a"]
+    if ending == "csv":
+        few.to_csv(tmp_path / "few.csv", index=False)
+    else:
+        few.assign(t=few["t"].astype(int)).to_parquet(tmp_path / "few.parquet")
+    found = predicted(tmp_path, "m", "--scores", "--keep", "t", data=f"few.{ending}")
+    inputs = few[["a", "b", "t"]] if how == "classifier" else few
+    np.testing.assert_allclose(found["score"], load(tmp_path / "m").decision_function(inputs), rtol=1e-9)
+    options = ("--target", "y") if how == "classifier" else ()
+    run("report", tmp_path / "m", "--data", tmp_path / f"few.{ending}", *options, "--out", tmp_path / "r.html")
+
+
+def test_categories_of_numbers_are_read_as_numbers(place, tmp_path):
+    Model("y ~ a + C(c) + (1 | g)", table()).fit().save(tmp_path / "m")
+    expected = load(tmp_path / "m").decision_function(table())
+    np.testing.assert_allclose(predicted(place, tmp_path / "m", "--scores")["score"], expected, rtol=1e-9)
+
+
+def test_classes_that_are_text_are_text_in_a_report(tmp_path):
+    data = table()[["a", "b", "y"]].replace({"y": {"yes": "1", "no": "0x"}})
+    data.to_csv(tmp_path / "d.csv", index=False)
+    data[data["y"] == "1"].to_csv(tmp_path / "few.csv", index=False)
+    for asked in (("--formula", "y ~ a"), ("--target", "y")):
+        run("fit", tmp_path / "d.csv", *asked, "--out", tmp_path / "m", "--force")
+        fitted = load(tmp_path / "m")
+        assert tables.read(str(tmp_path / "few.csv"), text_of(fitted, "y"))["y"].tolist()[:1] == ["1"]
+
+
+def test_a_comma_at_the_end_of_each_row_shifts_nothing(tmp_path):
+    (tmp_path / "d.csv").write_text("a,b\n1,x,\n2,,\n3,NA,\n")
+    found = tables.read(str(tmp_path / "d.csv"))
+    assert found["a"].tolist() == [1, 2, 3]
+    assert found["b"].dropna().tolist() == ["x", "NA"]
+
+
+@pytest.mark.parametrize("lost", ["outcome", "input"])
+@pytest.mark.parametrize("asked", [("--target", "y"), ("--formula", "y ~ a + flag")])
+def test_booleans_may_have_empty_cells(lost, asked, tmp_path):
+    data = table()[["a", "flag", "y"]].astype({"flag": object})
+    data["y"] = (data["y"] == "yes").astype(object)
+    data.loc[3, "y" if lost == "outcome" else "flag"] = None
+    data.to_csv(tmp_path / "d.csv", index=False)
+    run("fit", tmp_path / "d.csv", *asked, "--out", tmp_path / "m")
+    assert set(predicted(tmp_path, "m", data="d.csv")["prediction"]) == {False, True}
+    options = ("--target", "y") if asked[0] == "--target" else ()
+    run("report", tmp_path / "m", "--data", tmp_path / "d.csv", *options, "--out", tmp_path / "r.html")
+
+
 # What goes wrong
+
+
+@pytest.mark.parametrize("asked", [("--formula", "y ~ a + (1 | g)"), ("--target", "y", "--group", "g")])
+def test_rows_in_errors_are_those_of_the_file(asked, place, tmp_path):
+    data = table()[["a", "g", "y"]].astype({"g": object})
+    data.loc[[3, 7], "y"] = None
+    data.loc[[7, 10], "g"] = None
+    data.to_csv(tmp_path / "d.csv", index=False)
+    assert re.search(r"\brow 10\b", run("fit", tmp_path / "d.csv", *asked, code=1).stderr)
+
+
+def test_rows_are_numbered_wherever_an_error_names_them():
+    rows = [2 * k for k in range(20)]
+    with pytest.raises(ClickException) as found, tables.numbered(rows):
+        raise ValueError("In row 3, rows 1, 2 and 10 more, rows 0 and 5 of column 'row 4', row 99: 12 rows.")
+    assert found.value.message == "In row 6, rows 2, 4 and 10 more, rows 0 and 10 of column 'row 4', row 99: 12 rows."
+
+
+@pytest.mark.parametrize(
+    ("model", "name"), [("formula", "score"), ("formula", "prediction"), ("classes", "probability 1")]
+)
+def test_columns_that_are_kept_are_not_written_over(model, name, place, tmp_path):
+    table().assign(**{name: 1.0}).to_csv(tmp_path / "d.csv", index=False)
+    keep = ("predict", place / f"{model}.vbsvm", tmp_path / "d.csv", "--keep", name)
+    assert f"--keep: {name!r} is the name" in run(*keep, "--scores", "--proba", code=1).stderr
+    if name == "score":
+        assert run(*keep).stdout.startswith("score,prediction\n1.0,")
+
+
+def test_numbers_that_overflow_are_told(place, monkeypatch):
+    def overflown(*arguments, **options):
+        raise FloatingPointError("Numbers overflow.")
+
+    monkeypatch.setattr(Model, "fit", overflown)
+    assert run("fit", place / "data.csv", "--formula", "y ~ a", code=1).stderr == "Error: Numbers overflow.\n"
 
 
 def test_a_file_is_not_replaced_unless_it_is_asked_for(place, tmp_path):
@@ -243,6 +365,9 @@ def test_what_is_wrong_is_one_sentence(number, place):
         (b"y\n0\n1\n", "no other column is left"),
         (b"a,y\n1,\n2,\n", "no value in any row"),
         (b"a;y\n1;2\n2;3\n", "separated by ';'"),
+        (b"a,a,y\n1,2,3\n2,3,4\n", "two columns of the name 'a'"),
+        (b"a,y\n1,2,\n2,3,4\n", "more cells than the header has names"),
+        (b"a,y\nfirst,1,2\nsecond,2,3\n", "more cells than the header has names"),
     ],
 )
 def test_tables_that_are_none_are_refused_in_words(content, message, tmp_path):

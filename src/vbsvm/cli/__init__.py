@@ -4,6 +4,7 @@ Commands are loaded by name when they are called, so that ``vbsvm --help`` impor
 user's file or formula is one sentence on stderr, never a traceback.
 """
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ import click
 from vbsvm.version import __version__
 
 INTERRUPTED = 130
+# What a warning advises in Python, for which fit has options.
+GIBBS = re.compile(r"\bGibbs\(draws=(\d+), tune=(\d+)\)")
 # Name, where the command is, and what the list of commands says of it.
 COMMANDS = {
     "fit": ("vbsvm.cli.fitting:fit", "Fit a model to a table and save it."),
@@ -60,7 +63,7 @@ class Commands(click.Group):
         except FileNotFoundError as error:
             missing = f"There is no file {error.filename}." if error.filename else str(error)
             raise click.ClickException(missing) from error
-        except (ValueError, TypeError, OSError, ImportError, MemoryError) as error:
+        except (ValueError, TypeError, OSError, ImportError, MemoryError, FloatingPointError) as error:
             raise click.ClickException(str(error) or type(error).__name__) from error
 
 
@@ -73,7 +76,8 @@ def _is_there(home: str) -> bool:
 @contextmanager
 def _warnings_in_a_line() -> Iterator[None]:
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        click.echo(f"Warning: {message}", err=True)
+        told = GIBBS.sub(r"--draws \1 --tune \2", str(message))
+        click.echo(f"Warning: {told}", err=True)
 
     with warnings.catch_warnings():
         warnings.showwarning = show

@@ -95,7 +95,9 @@ def _fitted(frame: Any, asked: Asked) -> "Fit | VBSVC":
         from vbsvm.design import syntax
 
         outcome = syntax.read(asked.formula, list(frame.columns), asked.weights).outcome
-        return _by_formula(_with_known(frame, outcome), asked.formula, outcome, asked)
+        frame = _with_known(frame, outcome)
+        with tables.numbered(frame.index):
+            return _by_formula(frame.reset_index(drop=True), asked.formula, outcome, asked)
     target = str(asked.target)
     tables.require_columns(frame, [target], "--target")
     tables.require_columns(frame, [asked.group], "--group")
@@ -108,15 +110,18 @@ def _fitted(frame: Any, asked: Asked) -> "Fit | VBSVC":
     if not inputs:
         raise click.ClickException(f"{target!r} is to be predicted, and no other column is left.")
     text = [name for name in inputs if not _is_numeric(frame[name])]
+    rows, frame = frame.index, frame.reset_index(drop=True)
     if not text and asked.positive is None:
-        return _by_columns(frame, target, inputs, asked)
+        with tables.numbered(rows):
+            return _by_columns(frame, target, inputs, asked)
     for name in text:
         _hint_at_numbers(frame[name])
     _require_categories(frame, text)
     formula = f"`{target}` ~ ." + (f" + (1 | `{asked.group}`)" if asked.group is not None else "")
     if text:
         click.echo(f"Note: text becomes categories ({tables.listed(text)}).", err=True)
-    return _by_formula(frame, formula, target, asked)
+    with tables.numbered(rows):
+        return _by_formula(frame, formula, target, asked)
 
 
 def _by_formula(frame: Any, formula: str, outcome: str, asked: Asked) -> "Fit":
@@ -175,14 +180,14 @@ def _require_one_use(columns: dict[str, Sequence[str | None]]) -> None:
 
 def _with_known(frame: Any, outcome: str) -> Any:
     """Rows whose outcome is known; the others can't teach anything."""
-    known = frame[outcome].notna()
-    if not known.any():
+    found = tables.known(frame, outcome)
+    if not len(found):
         raise click.ClickException(f"Column {outcome!r} has no value in any row.")
-    if not known.all():
-        lost = int((~known).sum())
+    lost = len(frame) - len(found)
+    if lost:
         told = "1 row" if lost == 1 else f"{lost} rows"
         click.echo(f"Note: {told} without a value of {outcome!r} left out.", err=True)
-    return frame[known].reset_index(drop=True)
+    return found
 
 
 def _is_numeric(column: Any) -> bool:

@@ -6,7 +6,7 @@ import click
 import numpy as np
 
 from vbsvm.cli import tables
-from vbsvm.cli.showing import columns_of, is_fit
+from vbsvm.cli.showing import columns_of, is_fit, text_of
 
 
 @click.command()
@@ -33,13 +33,17 @@ def predict(
     from vbsvm import load
 
     tables.require_free(out, force=force)
-    fitted, frame = load(model), tables.read(data)
+    fitted = load(model)
+    frame = tables.read(data, text_of(fitted))
     tables.require_columns(frame, keep, "--keep")
-    tables.write(_predicted(fitted, frame, list(keep), proba=proba, scores=scores), out, force=force)
+    tables.write(_predicted(fitted, frame, list(dict.fromkeys(keep)), proba=proba, scores=scores), out, force=force)
 
 
 def _predicted(fitted: Any, frame: Any, keep: list[str], *, proba: bool, scores: bool) -> Any:
     classes = fitted.classes if is_fit(fitted) else fitted.classes_
+    scored = _named("score", classes) if len(classes) > 2 else ["score"]
+    chances = _named("probability", classes)
+    _require_apart(keep, ["prediction", *(scored if scores else []), *(chances if proba else [])])
     columns = columns_of(fitted)
     tables.require_columns(frame, columns, "The model needs a column that the table lacks")
     inputs = frame[columns]
@@ -47,11 +51,18 @@ def _predicted(fitted: Any, frame: Any, keep: list[str], *, proba: bool, scores:
     found["prediction"] = fitted.predict(inputs)
     if scores:
         values = np.asarray(fitted.decision_function(inputs))
-        names = ["score"] if values.ndim == 1 else _named("score", classes)
-        found = found.assign(**dict(zip(names, np.atleast_2d(values.T), strict=True)))
+        found = found.assign(**dict(zip(scored, np.atleast_2d(values.T), strict=True)))
     if proba:
-        found = found.assign(**dict(zip(_named("probability", classes), fitted.predict_proba(inputs).T, strict=True)))
+        found = found.assign(**dict(zip(chances, fitted.predict_proba(inputs).T, strict=True)))
     return found
+
+
+def _require_apart(keep: list[str], added: list[str]) -> None:
+    for name in keep:
+        if name in added:
+            raise click.ClickException(
+                f"--keep: {name!r} is the name of a column that predict writes: rename it in the table."
+            )
 
 
 def _named(what: str, classes: Any) -> list[str]:

@@ -1,5 +1,6 @@
 """``vbsvm summary``, ``vbsvm report`` and ``vbsvm demo``."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
@@ -40,20 +41,23 @@ def report(model: str, *, data: str | None, target: str | None, title: str | Non
 
     tables.require_free(out, force=force)
     fitted: Any = load(model)
-    given = {} if data is None else _rows(fitted, tables.read(data), target)
-    fitted.report(out, title=title, **given)
+    frame = None if data is None else tables.read(data, text_of(fitted, target))
+    given, rows = ({}, range(0)) if frame is None else _rows(fitted, frame, target)
+    with tables.numbered(rows):
+        fitted.report(out, title=title, **given)
     click.echo(f"Wrote {out}.", err=True)
 
 
-def _rows(fitted: Any, frame: Any, target: str | None) -> dict[str, Any]:
-    """What a report asks of the data: rows whose outcome is known."""
+def _rows(fitted: Any, frame: Any, target: str | None) -> tuple[dict[str, Any], Sequence[int]]:
+    """What a report asks of the data: rows whose outcome is known; and their numbers in the file."""
     columns = columns_of(fitted)
     outcome = fitted.reader.parts.outcome if is_fit(fitted) else target
     if outcome is None:
         raise click.UsageError("The model has no formula: --target says which column of --data it predicts.")
     tables.require_columns(frame, [*columns, outcome], "--data")
-    known = frame[frame[outcome].notna()].reset_index(drop=True)
-    return {"data": known} if is_fit(fitted) else {"X": known[columns], "y": known[outcome]}
+    known = tables.known(frame, outcome)
+    rows, known = known.index, known.reset_index(drop=True)
+    return ({"data": known} if is_fit(fitted) else {"X": known[columns], "y": known[outcome]}), rows
 
 
 @click.command()
@@ -84,6 +88,27 @@ def columns_of(fitted: Any) -> list[str]:
     if names is None:
         raise click.ClickException("The model was fitted to an array, whose columns have no names: use it in Python.")
     return [str(name) for name in names]
+
+
+def text_of(fitted: Any, target: str | None = None) -> set[str]:
+    """Columns that were text in fit, and are text again where a file holds none but such as "1" and "2"."""
+    levels: list[tuple[str | None, Iterable[Any]]] = []
+    if is_fit(fitted):
+        from vbsvm.design.linear import columns_in
+
+        reader = fitted.reader
+        levels.append((reader.parts.outcome, fitted.classes[-1:]))  # the first may be called "not 2", of numbers
+        for matrix in (reader.fixed, *(one.matrix for one in reader.effects), *reader.hidden):
+            for expression, values in matrix.learned["categories"].items():
+                levels += [(name, values) for name in columns_in(expression, list(reader.kinds))]
+        for factor in reader.plan.factors:
+            levels += zip(factor.columns, factor.levels.parts, strict=True)
+        levels = [(name, values) for name, values in levels if reader.kinds.get(str(name)) == "O"]
+    else:
+        levels.append((target, fitted.classes_))
+        if fitted.group is not None:
+            levels.append((str(fitted.group), fitted.fit_[0].plan.factors[0].levels.parts[0]))
+    return {name for name, values in levels if name is not None and all(isinstance(value, str) for value in values)}
 
 
 def described(fitted: Any) -> str:
