@@ -78,6 +78,8 @@ class Reader:
     def read(self, data: Any) -> Encoded:
         """Encode new data: a frame of any kind."""
         frame = frames.take(data, self.columns, may_miss=self.parts.inputs)
+        for name in self.columns:
+            frame[name] = frames.as_learned(frame[name], self.kinds[name])
         for name in self.numeric.intersection(self.columns):
             known = frame[name].dropna()
             if known.dtype.kind not in "biuf" and len(known):

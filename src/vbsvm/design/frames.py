@@ -75,6 +75,18 @@ def take(
     return frame
 
 
+def as_learned(column: Any, kind: str) -> Any:
+    """The column in the kind that it had in fit: numbers become labels again, and labels that are numbers, numbers."""
+    import pandas as pd
+
+    dtype = column.dtype
+    if kind == "O" and dtype.kind in "biuf":
+        return column.astype(object)
+    if kind in "biuf" and isinstance(dtype, pd.CategoricalDtype) and dtype.categories.dtype.kind in "biuf":
+        return column.astype(np.float64 if column.hasnans else dtype.categories.dtype)
+    return column
+
+
 def _of_one_kind(column: Any) -> Any:
     """Refuse text beside anything else: there is no order of both."""
     if column.dtype.kind == "O":
