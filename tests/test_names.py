@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vbsvm import Model, Ridge, load
+from vbsvm import Gibbs, Model, Ridge, load, plots
 from vbsvm.design.guard import FormulaError
+from vbsvm.plots import subjects
 
 HELD = {"fixed": Ridge()}
 
@@ -47,3 +48,48 @@ def test_two_fixed_effects_of_one_name_are_refused(data):
 def test_two_curves_of_the_same_values_are_refused(data, text):
     with pytest.raises(FormulaError, match=r"s\(a\) and s\(`?a`?, k=8\) are curves of the same values: keep one"):
         Model(text, data)
+
+
+def test_counts_of_missing_values_do_not_hide_inputs_of_their_names(data):
+    lost = data.index < 5
+    frame = data.assign(rows=data["a"].mask(lost), share=data["b"].mask(lost))
+    table = Model("y ~ rows + share", frame, HELD).fit().missing_summary()
+    assert list(table.columns) == ["rows", "share", "rows of the pattern", "share of the pattern"]
+    assert table["rows"].tolist() == [False, True]
+    assert table["rows of the pattern"].tolist() == [75, 5]
+    assert list(Model("y ~ rows", frame, HELD).fit().missing_summary().columns) == [
+        "rows",
+        "rows of the pattern",
+        "share",
+    ]
+
+
+def test_a_group_may_be_called_effect(data, tmp_path):
+    frame = data.assign(effect=data["g"])
+    fit, expected = (Model(f"y ~ a + (a | {name})", frame, HELD).fit() for name in ("effect", "g"))
+    np.testing.assert_allclose(fit.random_effects(), expected.random_effects())
+    drawn, same = (plots.random_effects(one, effect="a").lines[1].get_xdata() for one in (fit, expected))
+    np.testing.assert_allclose(drawn, same)
+    fit.report(tmp_path / "page.html")
+    both = Model("y ~ a + (1 | effect) + (1 | k)", frame, HELD).fit().random_effects()
+    assert set(both.index.get_level_values("group")) == {*map(str, range(8)), "u", "v", "w"}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", ["coefficients", "intercept", "chain", "term"])
+def test_a_group_called_like_what_is_exported_keeps_its_own_place(data, name):
+    fit = Model(f"y ~ a + (1 | {name})", data.assign(**{name: data["g"]}), HELD)
+    draws = fit.fit(Gibbs(draws=10, tune=5, chains=2), random_state=0).to_arviz().posterior
+    assert draws["coefficients"].shape == (2, 10, 1)
+    assert draws["intercept"].shape == (2, 10)
+    assert draws[f"groups of {name}"].shape == (2, 10, 8)
+
+
+def test_outcomes_that_were_not_in_fit_are_refused_in_figures(data, tmp_path):
+    fit = Model("y ~ a", data, HELD).fit()
+    new = data.assign(y=data["y"].where(data.index != 3, 7))
+    with pytest.raises(ValueError, match=r"report: y holds 7, which was not a class in fit: \[0, 1\]"):
+        fit.report(tmp_path / "page.html", new)
+    rest = Model("y ~ a", new, HELD, positive=1).fit()
+    found = subjects.predicted("calibration", rest, new.assign(y=new["y"].where(data.index != 4, 9)))
+    assert found.positive.sum() == (new["y"].drop(4) == 1).sum()

@@ -1,10 +1,12 @@
 """New data of a formula: columns come in other types than in fit, and mean the same."""
 
+import datetime as dt
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from vbsvm import Model, load
+from vbsvm import Model, Ridge, load
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +55,24 @@ def test_a_category_that_is_missing_in_every_row_may_come_as_numbers(numbered, d
     expected = fit.decision_function(numbered.assign(h=None))
     np.testing.assert_array_equal(fit.decision_function(numbered.assign(h=np.nan)), expected)
     assert np.isfinite(expected).all()
+
+
+@pytest.mark.parametrize("lost", [(), (3, 8)])
+def test_intervals_are_categories_by_their_text(numbered, tmp_path, lost):
+    frame = numbered.assign(k=pd.cut(numbered["x"], 3).where(~numbered.index.isin(lost)))
+    fit = Model("y ~ k", frame, {"fixed": Ridge()}).fit()
+    fit.save(tmp_path / "fit")
+    assert fit.plan.names == tuple(f"k[T.{label}]" for label in frame["k"].cat.categories[1:])
+    expected = fit.decision_function(frame)
+    assert len(np.unique(expected)) == 3 + bool(lost)
+    for given in (frame, frame.astype({"k": object}), frame.assign(k=frame["k"].astype("string"))):
+        np.testing.assert_array_equal(load(tmp_path / "fit").decision_function(given), expected)
+
+
+@pytest.mark.parametrize("kind", [list, pd.Categorical])
+@pytest.mark.parametrize(
+    "day", [dt.date(2020, 1, 1), dt.timedelta(1), pd.Period("2020-01"), pd.Timestamp("2020-01-01")]
+)
+def test_dates_are_refused_in_whatever_they_come(numbered, kind, day):
+    with pytest.raises(ValueError, match="Column 'k' holds dates or times: turn it into a number"):
+        Model("y ~ x + k", numbered.assign(k=kind([None, *[day] * 59])))

@@ -137,6 +137,7 @@ def _formulaic(call: Callable[[], Any]) -> Any:
         with warnings.catch_warnings(), np.errstate(all="ignore"):  # what is not finite is named by its row later
             warnings.simplefilter("ignore", RuntimeWarning)
             warnings.simplefilter("ignore", DataMismatchWarning)  # categories that are not known are refused
+            warnings.filterwarnings("ignore", "Constructing a Categorical")  # pandas on the same
             return call()
     except FormulaicError as error:
         raise FormulaError(f"The formula can't be applied to the data: {str(error).splitlines()[0]}") from error
