@@ -74,5 +74,5 @@ def test_intervals_are_categories_by_their_text(numbered, tmp_path, lost):
     "day", [dt.date(2020, 1, 1), dt.timedelta(1), pd.Period("2020-01"), pd.Timestamp("2020-01-01")]
 )
 def test_dates_are_refused_in_whatever_they_come(numbered, kind, day):
-    with pytest.raises(ValueError, match="Column 'k' holds dates or times: turn it into a number"):
+    with pytest.raises(ValueError, match="Column 'k' holds dates or times: make it a number"):
         Model("y ~ x + k", numbered.assign(k=kind([None, *[day] * 59])))

@@ -63,7 +63,7 @@ def take(
         raise ValueError("The data have no rows.")
     for name in columns:
         if _holds_dates(frame[name]):
-            raise ValueError(f"Column {name!r} holds dates or times: turn it into a number, such as days.")
+            raise ValueError(f"Column {name!r} holds dates or times: make it a number, such as days, or text.")
         missing = frame[name].isna().to_numpy()
         if missing.any() and name not in may_miss:
             rows = np.flatnonzero(missing) if kept is None else kept[missing]
@@ -83,7 +83,7 @@ def _holds_dates(column: Any) -> bool:
     if values.dtype.kind != "O":
         return values.dtype.kind in "mM"
     kinds = (date, time, timedelta, pd.Period, np.datetime64, np.timedelta64)
-    return any(isinstance(value, kinds) and not pd.isna(value) for value in values)
+    return any(isinstance(value, kinds) and value is not pd.NaT for value in values)
 
 
 def as_learned(column: Any, kind: str) -> Any:
