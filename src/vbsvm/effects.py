@@ -25,7 +25,7 @@ def table(plan: Plan, law: Any, factor: str | None) -> "pd.DataFrame":
         return frames.popitem()[1]
     pieces, plans = [], dict(zip(names, plan.factors, strict=True))
     for name, frame in frames.items():
-        several = frame.index.names[-1] == "effect"
+        several = len(plans[name].effects) > 1
         rows = [label if isinstance(label, tuple) else (label,) for label in frame.index]
         groups = [":".join(map(str, row[:-1] if several else row)) for row in rows]
         effects = [row[-1] for row in rows] if several else [plans[name].effects[0]] * len(rows)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from vbsvm.spec import Spec
 
 
+# No variable may have the name of a dimension.
+_DIMENSIONS = ("chain", "draw", "term", "gate")
+
+
 def posterior(plan: Plan, spec: "Spec", sample: Sample) -> tuple[dict[str, Array], dict[str, list[str]]]:
     """Draws by name, chains × draws × …, on the scale of the user's columns; and which dimensions they have."""
     begin, recipe = int(plan.recipe.intercept), plan.recipe
@@ -36,8 +40,9 @@ def posterior(plan: Plan, spec: "Spec", sample: Sample) -> tuple[dict[str, Array
             found[f"sd of {block.name}"] = np.sqrt(values[:, :, 0]) * units[0]
     for factor, first in zip(plan.factors, plan.first_effects(), strict=True):
         units = np.tile(plan.units(factor), len(factor.levels))
-        found[factor.name] = sample.coefficients[:, :, first : first + factor.size] * units
-        dimensions[factor.name] = [f"effects of {factor.name}"]
+        name = f"groups of {factor.name}" if factor.name in (*found, *_DIMENSIONS) else factor.name
+        found[name] = sample.coefficients[:, :, first : first + factor.size] * units
+        dimensions[name] = [f"effects of {factor.name}"]
     return found, dimensions
 
 

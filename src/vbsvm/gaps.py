@@ -47,11 +47,12 @@ class Gaps:
         return int(self.counts[self.patterns.any(axis=1)].sum())
 
     def table(self) -> "pd.DataFrame":
-        """One row for each pattern."""
+        """One row for each pattern; counts get a longer name where an input has theirs."""
         import pandas as pd
 
         frame = pd.DataFrame(self.patterns, columns=pd.Index(self.names))
-        frame["rows"], frame["share"] = self.counts, self.counts / self.total
+        for name, values in (("rows", self.counts), ("share", self.counts / self.total)):
+            frame[f"{name} of the pattern" if name in self.names else name] = values
         frame.index.name = "pattern"
         frame.attrs["missing"] = dict(zip(self.names, (self.counts @ self.patterns).tolist(), strict=True))
         return frame

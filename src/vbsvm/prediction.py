@@ -67,6 +67,20 @@ def _quadratic(z: Array, covariance: Array) -> Array:
     return np.einsum("iq,qr,ir->i", z, known, z) + np.where(z[:, ~finite].any(axis=1), np.inf, 0.0)
 
 
+def require_finite(scores: Scores, encoded: Encoded, population: Population | None) -> Scores:
+    """Refuse rows without a finite score: they have no class."""
+    bad = ~(np.isfinite(scores.mean) & ~np.isnan(scores.from_unknown))
+    if bad.any():
+        row = int(np.argmax(bad))
+        at = row if encoded.origin is None else int(np.argmax(encoded.origin == row))
+        if population is None and np.isnan(encoded.table[at]).any():
+            why = "it misses inputs, and no law of the inputs was learned for so many columns: fill them first"
+        else:
+            why = "its values lie too far from those seen in fit"
+        raise ValueError(f"The score of row {row} is {scores.mean[row]}: {why}.")
+    return scores
+
+
 def averaged(scores: Scores, origin: NDArray[np.intp], chances: Array) -> Scores:
     """Scores of rows that were written out by level: moments of the mixture of their alternatives."""
     total = np.bincount(origin, chances)

@@ -334,13 +334,16 @@ class Fit:
         return self._averaged(found, encoded)
 
     def _averaged(self, found: prediction.Scores, encoded: Encoded) -> prediction.Scores:
-        """Average over the levels of missing categories."""
-        if encoded.origin is None or encoded.codes is None or self.reader is None:
+        """Average over the levels of missing categories; an estimator looks at its scores itself."""
+        if self.reader is None:
             return found
+        if encoded.origin is None or encoded.codes is None:
+            return prediction.require_finite(found, encoded, self.population)
         options = Options(encoded.origin, encoded.codes)
         laws = self.outcome.state.levels or LevelLaws.of(tuple(1.0 + one for one in self.reader.categories.counts))
         means = LevelLaws(laws.concentrations, tuple(np.log(one / one.sum()) for one in laws.concentrations))
-        return prediction.averaged(found, encoded.origin, np.exp(options.log_chances(means)))
+        found = prediction.averaged(found, encoded.origin, np.exp(options.log_chances(means)))
+        return prediction.require_finite(found, encoded, self.population)
 
     def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
         """The table with its holes filled by their expected values given the row's known inputs, and the deviations.

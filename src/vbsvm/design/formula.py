@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_Key = tuple[str, tuple[str, ...]]
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Curve:
@@ -78,6 +81,8 @@ class Reader:
     def read(self, data: Any) -> Encoded:
         """Encode new data: a frame of any kind."""
         frame = frames.take(data, self.columns, may_miss=self.parts.inputs)
+        for name in self.columns:
+            frame[name] = frames.as_learned(frame[name], self.kinds[name])
         for name in self.numeric.intersection(self.columns):
             known = frame[name].dropna()
             if known.dtype.kind not in "biuf" and len(known):
@@ -86,23 +91,26 @@ class Reader:
 
     def encode(self, frame: "pd.DataFrame") -> Encoded:
         """Encode a frame with the columns that are used; a row that misses categories is written out by level."""
+        rows = np.arange(len(frame))
+        levels = tuple(factor.levels.encode(_labels(frame, factor.columns)) for factor in self.plan.factors)
         if any(frame[name].isna().any() for name in self.categories.names):
             written = self.categories.expand(frame)
-            return replace(self._encode(written.frame), origin=written.origin, codes=written.codes)
-        return self._encode(frame)
+            encoded = self._encode(written.frame, tuple(of_rows[written.origin] for of_rows in levels), written.origin)
+            return replace(encoded, origin=written.origin, codes=written.codes)
+        return self._encode(frame, levels, rows)
 
-    def _encode(self, frame: "pd.DataFrame") -> Encoded:
+    def _encode(self, frame: "pd.DataFrame", levels: tuple[NDArray[np.intp], ...], origin: NDArray[np.intp]) -> Encoded:
+        """Encode a frame that misses no categories; ``origin`` numbers its rows in what is said of them."""
         gaps = gaps_of(frame)
-        frame = self.linear.fill(frame, gaps)
-        fixed = self.fixed.encode(frame)[:, int(self.fixed.has_intercept) :]
-        values = [curve.values.encode(frame) for curve in self.curves]
-        matrices = {k: self.effects[k].matrix.encode(frame) for k, _ in self.carried}
+        frame = self.linear.fill(frame, gaps, origin)
+        fixed = self.fixed.encode(frame, origin)[:, int(self.fixed.has_intercept) :]
+        values = [curve.values.encode(frame, origin) for curve in self.curves]
+        matrices = {k: self.effects[k].matrix.encode(frame, origin) for k, _ in self.carried}
         carried = [matrices[k][:, [j]] for k, j in self.carried]
-        levels = (factor.levels.encode(_labels(frame, factor.columns)) for factor in self.plan.factors)
-        hidden = [matrix.encode(frame) for matrix in self.hidden]
+        hidden = [matrix.encode(frame, origin) for matrix in self.hidden]
         table = _table([fixed, *_lines(self.curves, values), *_bends(self.curves, values), *carried, *hidden])
-        _require_finite(table, self.plan.names)
-        return Encoded(table, tuple(levels), self.linear.open(table, gaps))
+        _require_finite(table, self.plan.names, origin)
+        return Encoded(table, levels, self.linear.open(table, gaps, origin))
 
 
 def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
@@ -114,32 +122,36 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
         raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")
     intercept = fixed.has_intercept
     names, pieces = fixed.names[int(intercept) :], [F[:, int(intercept) :]]
-    pairs, lines = [], list(names)
-    for term in parts.splines:
-        pairs.append(_learn_curve(term, frame, lines))
-        lines += pairs[-1][0].values.names
+    keys = _keys(fixed)[int(intercept) :]
+    pairs = [_learn_curve(term, frame, keys) for term in parts.splines]
+    _require_different([curve for curve, _ in pairs])
     curves, values = tuple(curve for curve, _ in pairs), [of_curve for _, of_curve in pairs]
     names = names + [f"{curve.term} line" for curve in curves if curve.with_line]
     n_shown = len(names)
     pieces += [*_lines(curves, values), *_bends(curves, values)]
     names = names + [f"{curve.term} bend {j + 1}" for curve in curves for j in range(curve.spline.n_columns)]
     n_fixed = len(names)
+    for name in names:
+        if names.count(name) > 1:
+            raise FormulaError(f"Two fixed effects are called {name}: rename the column of that name.")
 
     factors, effects, levels, learned = _learn_factors(parts.groups, frame)
-    shared = {name: j + int(intercept) for j, name in enumerate(names[: len(names)])}
-    carried: dict[tuple[str, bool], tuple[int, int]] = {}
+    shared = {key: j + int(intercept) for j, key in enumerate(keys)}
+    carried: dict[tuple[_Key, bool], tuple[int, int]] = {}
     planned = []
     for k, (columns, labels, effect_names) in enumerate(factors):
         centred = standardize and INTERCEPT in effect_names
         slopes = []
         for place, name in enumerate(effect_names):
+            of_effect, column = _where(effects, k, place)
+            key = _keys(effects[of_effect].matrix)[column]
             if name == INTERCEPT and intercept:
                 slopes.append(0)
-            elif name in shared and centred == (standardize and intercept):
-                slopes.append(shared[name])
+            elif key in shared and centred == (standardize and intercept):
+                slopes.append(shared[key])
             else:
-                key = (name, centred and name != INTERCEPT)
-                carried.setdefault(key, _where(effects, k, place))
+                key = (key, centred and name != INTERCEPT)
+                carried.setdefault(key, (of_effect, column))
                 slopes.append(n_fixed + int(intercept) + list(carried).index(key))
         planned.append(FactorPlan(columns, labels, tuple(effect_names), tuple(slopes)))
     factors_of = [
@@ -150,21 +162,23 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
     categorical = {one for matrix in (fixed, *(of_term.matrix for of_term in effects)) for one in matrix.categorical}
     linear, alone = learn_linear(parts, frame, factors_of, categorical, gaps)
     categories, uncertain = _learn_categories(given, categorical, factors_of, linear, weights)
-    hidden = [Matrix.learn(f"0 + {expression}", frame)[0] for expression in alone]
-    names = tuple(names + [name for name, _ in carried] + alone)
+    own = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame) for expression in alone]
+    names = tuple(names + [name for (name, _), _ in carried] + alone)
     mains = [k for k, factors in enumerate(factors_of[:n_fixed]) if len(factors) == 1 and k not in uncertain]
     mains += [variable.place for variable in linear.variables if variable.place >= n_fixed]
     unscaled = Recipe(np.zeros(len(names)), np.ones(len(names)), intercept)
     plan = Plan(unscaled, names, n_shown, tuple(planned), len(carried) + len(alone))
     kinds = {str(name): str(frame[name].dtype.kind) for name in frame.columns}
+    columns_of_groups = (learned[i][:, [j]] for i, j in carried.values())
+    table = _table([*pieces, *columns_of_groups, *(of_matrix for _, of_matrix in own)])
     reader = Reader(
         parts,
         fixed,
         curves,
         tuple(effects),
         tuple(carried.values()),
-        tuple(hidden),
-        linear,
+        tuple(matrix for matrix, _ in own),
+        linear.referring(frame, [table[:, variable.place] for variable in linear.variables]),
         categories,
         tuple(mains),
         uncertain,
@@ -172,9 +186,9 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
         kinds,
     )
     if gaps:
+        del table
         encoded = reader.encode(given)
     else:
-        table = _table([*pieces, *(learned[i][:, [j]] for i, j in carried.values())])
         _require_finite(table, names)
         encoded = Encoded(table, tuple(levels))
     table, origin = encoded.table, encoded.origin
@@ -205,7 +219,24 @@ def _learn_categories(
     return Categories.learn(frame, chosen, weights), uncertain
 
 
-def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", names: list[str]) -> tuple[Curve, Array]:
+def _keys(matrix: Matrix) -> list[_Key]:
+    """What each column is: its name, which a column of the data may have too, and its factors."""
+    return list(zip(matrix.names, matrix.factors, strict=True))
+
+
+def _quoted(expression: str, frame: "pd.DataFrame") -> str:
+    """A factor as a formula has it: names that are no words stand in backticks."""
+    return f"`{expression}`" if expression in frame.columns and not expression.isidentifier() else expression
+
+
+def _require_different(curves: list[Curve]) -> None:
+    for i, curve in enumerate(curves):
+        for other in curves[:i]:
+            if _keys(curve.values) == _keys(other.values):
+                raise FormulaError(f"{other.term} and {curve.term} are curves of the same values: keep one.")
+
+
+def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", lines: list[_Key]) -> tuple[Curve, Array]:
     matrix, values = Matrix.learn(f"0 + {term.expression}", frame)
     if values.shape[1] != 1 or any("categories" in state for _, state in matrix.spec.encoder_state.values()):
         raise FormulaError(f"{term} needs one column of numbers.")
@@ -214,7 +245,7 @@ def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", names: list[str]) -> t
         spline = Spline.learn(values[:, 0], term.size)
     except ValueError as error:
         raise FormulaError(f"{term}: {error} Take the column itself, or C(…) of it.") from error
-    return Curve(term, matrix, spline, matrix.names[0] not in names), values
+    return Curve(term, matrix, spline, _keys(matrix)[0] not in lines), values
 
 
 def _learn_factors(
@@ -275,9 +306,10 @@ def _labels(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any
     return [group_labels(frame[name].to_numpy(), name) for name in columns]
 
 
-def _require_finite(table: Array, names: tuple[str, ...]) -> None:
-    """Refuse a transform that gives no finite number, such as the log of zero."""
+def _require_finite(table: Array, names: tuple[str, ...], origin: NDArray[np.intp] | None = None) -> None:
+    """Refuse a transform that gives no finite number, such as the log of zero; ``origin`` numbers the rows."""
     for name, column in zip(names, table.T, strict=True):
         if not np.isfinite(column.sum()) and not np.isfinite(column).all():
             row = int(np.argmin(np.isfinite(column)))
-            raise ValueError(f"{name} is {column[row]} in row {row}: change the transform, or leave the row out.")
+            shown = row if origin is None else origin[row]
+            raise ValueError(f"{name} is {column[row]} in row {shown}: change the transform, or leave the row out.")

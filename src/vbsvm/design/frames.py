@@ -2,6 +2,7 @@
 
 import numbers
 from collections.abc import Container, Sequence
+from datetime import date, time, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +62,8 @@ def take(
     if len(frame) == 0:
         raise ValueError("The data have no rows.")
     for name in columns:
-        if frame[name].dtype.kind in "mM":
-            raise ValueError(f"Column {name!r} holds dates or times: turn it into a number, such as days.")
+        if _holds_dates(frame[name]):
+            raise ValueError(f"Column {name!r} holds dates or times: make it a number, such as days, or text.")
         missing = frame[name].isna().to_numpy()
         if missing.any() and name not in may_miss:
             rows = np.flatnonzero(missing) if kept is None else kept[missing]
@@ -73,6 +74,28 @@ def take(
             )
         frame[name] = _plain(_of_one_kind(frame[name]))
     return frame
+
+
+def _holds_dates(column: Any) -> bool:
+    import pandas as pd
+
+    values = getattr(column.dtype, "categories", column)
+    if values.dtype.kind != "O":
+        return values.dtype.kind in "mM"
+    kinds = (date, time, timedelta, pd.Period, np.datetime64, np.timedelta64)
+    return any(isinstance(value, kinds) and value is not pd.NaT for value in values)
+
+
+def as_learned(column: Any, kind: str) -> Any:
+    """The column in the kind that it had in fit: numbers become labels again, and labels that are numbers, numbers."""
+    import pandas as pd
+
+    dtype = column.dtype
+    if kind == "O" and dtype.kind in "biuf":
+        return column.astype(object)
+    if kind in "biuf" and isinstance(dtype, pd.CategoricalDtype) and dtype.categories.dtype.kind in "biuf":
+        return column.astype(np.float64 if column.hasnans else dtype.categories.dtype)
+    return column
 
 
 def _of_one_kind(column: Any) -> Any:
@@ -94,12 +117,15 @@ def _plain(column: Any) -> Any:
 
     dtype = column.dtype
     if isinstance(dtype, pd.CategoricalDtype):
-        return column.cat.remove_unused_categories()
+        column = column.cat.remove_unused_categories()
+        return column if all(map(_is_label, column.cat.categories)) else column.cat.rename_categories(str)
     known = column.dropna()
     if dtype.kind == "O" and len(known) and all(isinstance(value, numbers.Number | Decimal) for value in known):
         if len(known) < len(column) or isinstance(known.iloc[0], Decimal):
             return column.map(lambda value: np.nan if pd.isna(value) else float(value)).astype(np.float64)
         return pd.to_numeric(column.infer_objects())
+    if dtype.kind == "O" and not all(map(_is_label, known)):
+        return column.astype(object).map(str, na_action="ignore").astype(object)
     if pd.api.types.is_string_dtype(dtype):
         return column.astype(object)
     if pd.api.types.is_extension_array_dtype(dtype):
@@ -108,6 +134,11 @@ def _plain(column: Any) -> Any:
             return column.astype("Float64").to_numpy(dtype=np.float64, na_value=np.nan)
         return column.astype(kinds.get(dtype.kind, object))
     return column
+
+
+def _is_label(value: Any) -> bool:
+    """Whether a label is one that files know."""
+    return isinstance(value, str | numbers.Real | np.bool_)
 
 
 def _column(data: Any, name: str) -> Any:

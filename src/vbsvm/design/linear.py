@@ -5,8 +5,9 @@ a product of it and known factors. What a unit of it adds to such a product is r
 reference value: the product there, divided by the factor there.
 """
 
+import numbers
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -51,29 +52,58 @@ class Linear:
         """Column of the table and number of the variable, for every product that a variable is a factor of."""
         return [(column, k) for k, variable in enumerate(self.variables) for column in variable.links]
 
-    def fill(self, frame: "pd.DataFrame", gaps: dict[str, NDArray[np.bool_]]) -> "pd.DataFrame":
-        """The frame with reference values in its gaps; refuse gaps in columns that do not enter linearly."""
+    def referring(self, frame: "pd.DataFrame", values: Sequence[Array]) -> "Linear":
+        """The same with references at which no variable is 0, for products are divided by it; ``values`` are theirs.
+
+        They are taken from the row in which the variable is furthest from 0.
+        """
+        reference, reasons = dict(self.reference), dict(self.reasons)
+        for variable, column in zip(self.variables, values, strict=True):
+            size = np.where(np.isfinite(column), np.abs(column), 0.0)
+            row = int(size.argmax())
+            if size[row] > 0:
+                reference |= {name: _scalar(frame[name].iloc[row]) for name in variable.columns}
+            elif (variable.expression,) == variable.columns:
+                reference[variable.expression] = 1.0
+            elif variable.links:
+                reason = f"enters by products with {variable.expression}, which is 0 in every row: leave them out."
+                reasons |= dict.fromkeys(variable.columns, reason)
+        return replace(self, reference=reference, reasons=reasons)
+
+    def fill(
+        self, frame: "pd.DataFrame", gaps: dict[str, NDArray[np.bool_]], origin: NDArray[np.intp]
+    ) -> "pd.DataFrame":
+        """The frame with reference values in its gaps; refuse gaps in columns that do not enter linearly.
+
+        Where a variable misses one of its columns, the others get their reference too. ``origin`` numbers the rows.
+        """
         for name, missing in gaps.items():
             if name in self.reasons:
-                row = int(np.argmax(missing))
+                row = origin[np.argmax(missing)]
                 raise ValueError(f"Column {name!r} has no value in row {row}, and {self.reasons[name]}")
-        return fill(frame, gaps, self.reference)
+        of_all = dict(gaps)
+        for variable, missing in zip(self.variables, self._missing(gaps), strict=True):
+            of_all |= {} if missing is None else dict.fromkeys(variable.columns, missing)
+        return fill(frame, of_all, self.reference)
 
-    def open(self, table: Array, gaps: dict[str, NDArray[np.bool_]]) -> Array | None:
+    def _missing(self, gaps: dict[str, NDArray[np.bool_]]) -> list[NDArray[np.bool_] | None]:
+        return [_any([gaps.get(name) for name in variable.columns]) for variable in self.variables]
+
+    def open(self, table: Array, gaps: dict[str, NDArray[np.bool_]], origin: NDArray[np.intp]) -> Array | None:
         """Write NaN into the table wherever a variable is missing; give the multipliers, rows × links.
 
         None where nothing is missing. The table was encoded with reference values in the gaps.
         """
         if not gaps:
             return None
-        missing = [_any([gaps.get(name) for name in variable.columns]) for variable in self.variables]
+        missing = self._missing(gaps)
         multipliers = np.zeros((len(table), len(self.links)))
         opened: dict[int, NDArray[np.bool_]] = {}
         for j, (column, k) in enumerate(self.links):
             if (here := missing[k]) is not None:
                 if column in opened and (both := opened[column] & here).any():
                     raise ValueError(
-                        f"Row {int(np.argmax(both))} misses both factors of an interaction with "
+                        f"Row {origin[np.argmax(both)]} misses both factors of an interaction with "
                         f"{self.variables[k].expression}: their product is not normal. Leave such rows out."
                     )
                 opened[column] = opened.get(column, False) | here
@@ -110,6 +140,11 @@ def reference_of(column: Any, name: str) -> Any:
     if column.dtype.kind not in "biuf":
         return known.iloc[0]
     return float(known.iloc[int(np.abs(known.to_numpy(dtype=float)).argmax())])
+
+
+def _scalar(value: Any) -> Any:
+    """A value of a column as files know it."""
+    return float(value) if isinstance(value, numbers.Real | np.bool_) else value
 
 
 def _any(masks: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | None:

@@ -1,17 +1,18 @@
 """A part of a formula that formulaic encodes: what it learns once is applied to new data, or read from a file."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
 from formulaic import ModelSpec, model_matrix
-from formulaic.errors import FormulaicError
+from formulaic.errors import DataMismatchWarning, FormulaicError
 from formulaic.formula import SimpleFormula
 from formulaic.materializers import NAAction
 from formulaic.parser.types import Factor
+from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
 from vbsvm.design.guard import FormulaError
@@ -38,7 +39,13 @@ class Matrix:
     def learn(formula: str, frame: "pd.DataFrame") -> tuple["Matrix", Array]:
         """Learn contrasts and the state of transforms."""
         encoded = _formulaic(lambda: model_matrix(formula, frame, context=_CONTEXT, output="numpy", na_action="ignore"))
-        return Matrix(formula, encoded.model_spec), np.asarray(encoded, dtype=np.float64)
+        found = Matrix(formula, encoded.model_spec)
+        for expression, name, row, known in found._unknown(frame):
+            raise FormulaError(
+                f"{expression} leaves out {str(frame[name].iloc[row])!r}, which column {name!r} holds in row {row}; "
+                f"its levels are {known}. Name all levels, or leave such rows out."
+            )
+        return found, np.asarray(encoded, dtype=np.float64)
 
     @property
     def learned(self) -> dict[str, Any]:
@@ -68,16 +75,31 @@ class Matrix:
             raise FormulaError(f"What was learned of {formula!r} does not belong to it.")
         return found
 
-    def encode(self, frame: "pd.DataFrame") -> Array:
-        """Apply what was learned."""
-        for expression, (_, state) in self.spec.encoder_state.items():
-            if "categories" in state:
-                _require_known(frame, str(expression), state["categories"])
+    def encode(self, frame: "pd.DataFrame", origin: NDArray[np.intp]) -> Array:
+        """Apply what was learned; ``origin`` numbers the rows in what is said of them."""
+        for _, name, row, known in self._unknown(frame):
+            raise ValueError(
+                f"Column {name!r} holds {str(frame[name].iloc[row])!r} in row {origin[row]}, a category that was not "
+                f"there in fit; there were {known}. A random effect, (1 | {name}), would take new levels."
+            )
         # formulaic writes into the state that it is given, also when it fails.
         spec = self.spec.update(
             encoder_state=deepcopy(self.spec.encoder_state), transform_state=deepcopy(self.spec.transform_state)
         )
         return np.asarray(_formulaic(lambda: spec.get_model_matrix(frame, context=_CONTEXT)), dtype=np.float64)
+
+    def _unknown(self, frame: "pd.DataFrame") -> Iterator[tuple[str, str, int, str]]:
+        """Categories that were not learned, which formulaic would take for the first one.
+
+        Expression, column and row of the first of each column, and the categories that are known.
+        """
+        for expression, (_, state) in self.spec.encoder_state.items():
+            if "categories" in state:
+                name = columns_in(str(expression), list(frame.columns))[0]
+                unknown = ~frame[name].isin(state["categories"]).to_numpy()
+                if unknown.any():
+                    known = ", ".join(repr(str(category)) for category in state["categories"][:12])
+                    yield str(expression), name, int(np.argmax(unknown)), known
 
     @property
     def names(self) -> list[str]:
@@ -109,24 +131,13 @@ class Matrix:
         return {str(term): place for term, place in self.spec.term_slices.items() if str(term) != "1"}
 
 
-def _require_known(frame: "pd.DataFrame", expression: str, categories: list[Any]) -> None:
-    """Refuse a category that was not there in fit: formulaic would take it for the first one."""
-    name = columns_in(expression, list(frame.columns))[0]
-    unknown = ~frame[name].isin(categories).to_numpy()
-    if unknown.any():
-        row = int(np.argmax(unknown))
-        known = ", ".join(repr(str(category)) for category in categories[:12])
-        raise ValueError(
-            f"Column {name!r} holds {str(frame[name].iloc[row])!r} in row {row}, a category that was not there in fit; "
-            f"there were {known}. A random effect, (1 | {name}), would take new levels."
-        )
-
-
 def _formulaic(call: Callable[[], Any]) -> Any:
     """Call formulaic; hand on its warnings as what they are here, errors in words."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):  # what is not finite is named by its row later
             warnings.simplefilter("ignore", RuntimeWarning)
+            warnings.simplefilter("ignore", DataMismatchWarning)  # categories that are not known are refused
+            warnings.filterwarnings("ignore", "Constructing a Categorical")  # pandas on the same
             return call()
     except FormulaicError as error:
         raise FormulaError(f"The formula can't be applied to the data: {str(error).splitlines()[0]}") from error

@@ -87,5 +87,5 @@ class Encoded:
         for factor, levels in enumerate(self.levels):
             rows = np.flatnonzero(levels == UNSEEN)
             if len(rows):
-                return factor, int(rows[0])
+                return factor, int(rows[0] if self.origin is None else self.origin[rows[0]])
         return None

@@ -88,7 +88,8 @@ class Recipe:
         """
         own, other = columns - self.intercept, of - self.intercept
         offset = (multipliers * self.centre[other] - self.centre[own]) / self.scale[own]
-        return np.stack([offset, multipliers * (self.scale[other] / self.scale[own])], axis=2)
+        unit = np.where(np.isfinite(self.scale[other]), self.scale[other], 0.0)  # a constant column stays where it is
+        return np.stack([offset, multipliers * (unit / self.scale[own])], axis=2)
 
     def reach(self, ranges: Range) -> Array:
         """Largest magnitude of each design column; infinite where the way there overflows."""

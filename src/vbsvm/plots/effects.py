@@ -117,7 +117,7 @@ def random_effects(
     if effect not in effects:
         raise ValueError(f"random_effects: {factor} has no effect {effect!r}; it has {list(effects)}.")
     table = one.random_effects(factor)
-    table = table.xs(effect, level="effect") if len(effects) > 1 else table
+    table = table.xs(effect, level=table.index.nlevels - 1) if len(effects) > 1 else table
     mean, sd = table["mean"].to_numpy(dtype=float), table["sd"].to_numpy(dtype=float)
     order = np.argsort(mean, kind="stable")
     n_groups = len(order)

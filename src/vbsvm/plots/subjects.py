@@ -61,19 +61,26 @@ def predicted(what: str, fit: Any, X: Any, y: Any = None, class_: Any = None) ->
     if one.reader is not None and y is None:
         outcome = one.reader.parts.outcome
         y = frames.take(X, [outcome])[outcome]
+    if y is not None and one.classes[0] != f"not {one.classes[1]}":  # of the rest any label may be
+        _require_known(what, y, one.classes)
     scores = one.decision_function(X)
     return _found(what, scores, one.predict_proba(X)[:, 1], y, one.classes[1], one.classes[0])
 
 
 def _of_estimator(what: str, clf: Any, X: Any, y: Any, class_: Any) -> Predicted:
     classes, scores, chances = clf.classes_, clf.decision_function(X), clf.predict_proba(X)
-    unknown = [] if y is None else sorted(set(np.asarray(y).tolist()) - set(classes.tolist()), key=str)
-    if unknown:
-        raise ValueError(f"{what}: y holds {unknown[0]!r}, which was not a class in fit: {classes.tolist()}.")
+    if y is not None:
+        _require_known(what, y, classes)
     if len(classes) == 2:
         return _found(what, scores, chances[:, 1], y, classes[1], classes[0])
     k = _place(what, classes, class_)
     return _found(what, scores[:, k], chances[:, k], y, classes[k], None)
+
+
+def _require_known(what: str, y: Any, classes: NDArray[Any]) -> None:
+    unknown = sorted(set(np.asarray(y).tolist()) - set(classes.tolist()), key=str)
+    if unknown:
+        raise ValueError(f"{what}: y holds {unknown[0]!r}, which was not a class in fit: {classes.tolist()}.")
 
 
 def _found(what: str, scores: Array, chances: Array, y: Any, positive: Any, negative: Any) -> Predicted:
