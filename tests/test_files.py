@@ -10,6 +10,7 @@ import sys
 import zipfile
 from dataclasses import fields, is_dataclass
 from enum import Enum
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -135,10 +136,9 @@ def test_labels_of_any_kind_come_back(labels, tmp_path):
         [3, 1, 2],
         [1.5, -2.0, 0.0],
         ["b", "ä", ""],
-        [(1, "x"), (1, "y"), (2, "x")],
         np.array(["2020-01", "2021"], "M8[D]"),
     ],
-    ids=["numbers", "floats", "text", "tuples", "dates"],
+    ids=["numbers", "floats", "text", "dates"],
 )
 def test_groups_of_any_kind_come_back(ids, tmp_path):
     frame = pd.DataFrame({"a": np.random.default_rng(0).normal(size=30)})
@@ -458,10 +458,10 @@ def test_a_save_that_fails_leaves_the_file_as_it_was(broken, shelf, tmp_path, mo
 
 def test_a_label_without_a_place_is_refused_in_words_and_writes_nothing(tmp_path):
     X = np.random.default_rng(0).normal(size=(30, 2))
-    groups = np.array([pd.Timestamp("2020-01-01"), pd.Timestamp("2020-01-02")], dtype=object)[np.arange(30) % 2]
+    groups = np.array([Fraction(1, 2), Fraction(1, 3)], dtype=object)[np.arange(30) % 2]
     frame = pd.DataFrame(X, columns=["a", "b"]).assign(g=pd.Series(groups, dtype=object))
     clf = VBSVC(group="g").fit(frame, X[:, 0] > 0)
-    with pytest.raises(TypeError, match=r"levels\.parts\[0\]\[0\] holds Timestamp, which has no place in a file"):
+    with pytest.raises(TypeError, match=r"levels\.parts\[0\]\[0\] holds Fraction, which has no place in a file"):
         clf.save(tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
 

@@ -155,11 +155,6 @@ def test_several_classes_have_effects_each():
             lambda X: X.assign(patient=[(one, "a") for one in X["patient"]]),
             r"'patient' holds \(\d+, 'a'\) in row 0: make its groups text or numbers",
         ),
-        (
-            {"group": "patient"},
-            lambda X: X.assign(patient=pd.Timestamp("2020-01-01")),
-            "make its groups text or numbers",
-        ),
         ({"group": "patient", "fit_intercept": False}, lambda X: X, "needs fit_intercept=True"),
     ],
 )

@@ -474,7 +474,7 @@ def test_other_inferences_and_flags_are_refused(mixed):
         Model("y ~ x", mixed).fit("fast")
     with pytest.raises(ValueError, match="standardize must be True or False"):
         Model("y ~ x", mixed, standardize=3)
-    with pytest.raises(ValueError, match="sample_weight is negative in row 0"):
+    with pytest.raises(ValueError, match="weights is negative in row 0"):
         Model("y ~ x", mixed, weights=np.r_[-1.0, np.ones(399)])
     with pytest.raises(TypeError, match="use the estimator's methods"):
         VBSVC().fit(mixed[["x", "z"]], mixed["y"]).fit_[0].predict(mixed)

@@ -199,7 +199,7 @@ def _hint_at_numbers(column: Any) -> None:
     import pandas as pd
 
     known = column.dropna()
-    words = known[pd.to_numeric(known, errors="coerce").isna()].unique()
+    words = known[pd.isna(pd.to_numeric(known, errors="coerce"))].unique()
     if len(words) and len(words) < MOST_WORDS and len(words) < 0.5 * known.nunique():
         told = ", ".join(map(repr, words))
         click.echo(

@@ -12,8 +12,8 @@ UNSEEN = -1
 
 
 def group_labels(labels: NDArray[Any], column: str | int) -> NDArray[Any]:
-    """Labels that may name groups: text or numbers, and not both; of anything else it is said where it is."""
-    if labels.dtype.kind in "biufU":
+    """Labels that may name groups: text, numbers or dates, all of one kind; of anything else it is said where it is."""
+    if labels.dtype.kind in "biufUM":
         return labels
     text = np.array([isinstance(label, str) for label in labels], dtype=bool)
     known = text | np.array([isinstance(label, numbers.Real | np.bool_) for label in labels], dtype=bool)

@@ -110,7 +110,7 @@ def _more_rows_help(findings: Findings) -> Verdict:
             return NOT_RUN
         mean = float(few.mean() - many.mean())
         quantile = stats.t.ppf(0.975, len(few) + len(many) - 2)
-        half = quantile * float(np.sqrt(few.var(ddof=1) / len(few) + many.var(ddof=1) / len(many)))
+        half = float(quantile * np.sqrt(few.var(ddof=1) / len(few) + many.var(ddof=1) / len(many)))
         intervals.append(Interval(mean, mean - half, mean + half, min(len(few), len(many))))
         told.append(f"d = {d}, {SIZES[0]} − {SIZES[-1]} rows: {intervals[-1]}")
     return Verdict(_sign(intervals), "; ".join(told))
