@@ -343,12 +343,14 @@ class TestClaims:
 
 RUN = """
 from pathlib import Path
-from vbsvm.experiments import command, page
+from vbsvm.experiments import command, page, work
 from vbsvm.experiments.journal import Journal
 from vbsvm.experiments.work import METHODS, Settings
 
+work.PAPERS_HOLDOUTS = 2
+
 if __name__ == "__main__":
-    settings = Settings(splits=3, holdouts=2, sweeps=400)
+    settings = Settings(splits=3, holdouts=2, sweeps=150)
     journal = Journal(Path("{folder}"), settings)
     command.run(journal, ("toenail",), METHODS, settings, {jobs})
     page.write(Path("{folder}"), journal.results, settings, {{}})
