@@ -17,7 +17,7 @@ from vbsvm.input_laws import InputSums, Learned
 from vbsvm.layout.base import Source
 from vbsvm.parameters import Parameters, require_flag, require_positive
 from vbsvm.readings import expect
-from vbsvm.rowblocks import threads_to_solve
+from vbsvm.rowblocks import single_threaded_blas
 from vbsvm.spec import Spec, State
 from vbsvm.sweep import pass_rows, update_inputs
 
@@ -90,8 +90,7 @@ class Variational(Parameters):
 
     def run(self, spec: Spec, source: Source, start: State | None = None) -> Outcome:
         """Fit the model to the rows, from the paper's start or from a given state."""
-        # Where the solves are large, they have use for several BLAS threads; the passes see to their own.
-        with threads_to_solve(min(spec.n_columns, source.n_rows)):
+        with single_threaded_blas():
             if start is not None:
                 return self._climb(spec, source, start, self.tol, self.max_iter)
             if spec.inputs is not None and not spec.inputs.settings.labels:
