@@ -24,6 +24,7 @@ from vbsvm.design.plan import Encoded
 from vbsvm.fit.gibbs import Gibbs
 from vbsvm.fit.variational import Variational
 from vbsvm.imputation import GaussianImputation
+from vbsvm.one_class import OneClassWarning, describe_unassigned
 from vbsvm.parameters import require_flag
 from vbsvm.priors import LaplaceZero, Prior, Ridge
 from vbsvm.results import Fit
@@ -176,7 +177,7 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         """
         before = dict(vars(self))
         try:
-            fits = self._fit(X, y, sample_weight)
+            fits, unassigned = self._fit(X, y, sample_weight)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -186,12 +187,16 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
             raise KeyboardInterrupt
         for message in dict.fromkeys(one for fit in fits for one in warnings_of("VBSVC", fit, self._inference())):
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        if unassigned is not None:
+            warnings.warn(unassigned, OneClassWarning, stacklevel=2)
         return self
 
-    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Fit, ...]:
+    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[tuple[Fit, ...], str | None]:
+        """The fits, and what is to be said of classes that no row is assigned to."""
         inference, tasks = self._inference(), self._tasks(X, y, sample_weight)
         seed = intake.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
-        return tuple(fit_all(tasks, inference, seed))
+        fits = tuple(fit_all(tasks, inference, seed))
+        return fits, describe_unassigned("VBSVC", 'class_weight="balanced"', tasks, fits, self.classes_)
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""

@@ -22,6 +22,7 @@ from vbsvm.gaps import Gaps
 from vbsvm.imputation import GaussianImputation
 from vbsvm.layout.options import KNOWN, LevelCounts, LevelModel, Options
 from vbsvm.mechanism import NotAtRandom
+from vbsvm.one_class import OneClassWarning, describe_unassigned
 from vbsvm.parameters import require_flag
 from vbsvm.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
 from vbsvm.results import Fit
@@ -124,6 +125,10 @@ class Model:
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        remedy = "weights=… with {own} for its rows and {others} for all others"
+        unassigned = describe_unassigned("Model.fit", remedy, [self._task], [fit], self.classes)
+        if unassigned is not None:
+            warnings.warn(unassigned, OneClassWarning, stacklevel=2)
         return fit
 
     def sensitivity(

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm import intake
+from vbsvm.arrays import Array
 from vbsvm.completion import Completion
 from vbsvm.design.plan import Encoded, Plan
 from vbsvm.facts import Facts
@@ -76,6 +77,23 @@ class Task:
         at_random = replace(inputs, settings=replace(inputs.settings, mechanism=None), probit_of=None)
         source = replace(self.source, holes=replace(holes, shift=self.completion.units * shift.of(names)))
         return replace(self, spec=replace(self.spec, inputs=at_random), source=source)
+
+    def encoded(self, where: slice) -> Encoded:
+        """Rows of the fit as predictions take them; ``where`` may not part the candidates of a row."""
+        source = self.source
+        levels = tuple(grouping.index[where] for grouping in source.groupings)
+        options = None if source.options is None else source.options.take(where)
+        origin, codes = (None, None) if options is None else (options.origin, options.levels)
+        return Encoded(source.X[where], levels, self._multipliers(where), origin, codes)
+
+    def _multipliers(self, where: slice) -> Array | None:
+        """What a unit of a missing input adds to each derived column; 0 for inputs that are never missing here."""
+        holes, derived = self.source.holes, self.completion.everything.pairs
+        if holes is None or not derived:
+            return None
+        found = np.zeros((len(self.source.X[where]), len(derived)))
+        found[:, [derived.index(pair) for pair in holes.inputs.pairs]] = holes.multipliers[where]
+        return found
 
     def complete_rows(self) -> Encoded:
         """The rows that miss nothing."""
