@@ -50,7 +50,7 @@ def missing(data, *columns):
         lambda data: Model("y ~ x + z", missing(data, "x", "z")).fit(),
         lambda data: Model("y ~ x", data).fit(SHORT, random_state=0),
     ],
-    ids=[
+    ids="plain Gibbs group missing weight-0 Model mixed products categories Model-Gibbs".split(),
         "plain",
         "Gibbs",
         "group",
