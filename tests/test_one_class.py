@@ -51,17 +51,6 @@ def missing(data, *columns):
         lambda data: Model("y ~ x", data).fit(SHORT, random_state=0),
     ],
     ids="plain Gibbs group missing weight-0 Model mixed products categories Model-Gibbs".split(),
-        "plain",
-        "Gibbs",
-        "group",
-        "missing",
-        "weight 0",
-        "Model",
-        "mixed",
-        "products",
-        "categories",
-        "Model by Gibbs",
-    ],
 )
 def test_a_class_without_rows_is_named_once(fit):
     (said,) = warned(lambda: fit(collapsed()))

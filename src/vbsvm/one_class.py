@@ -33,7 +33,7 @@ def describe_unassigned(
     label, named = classes[unassigned[0]], ", ".join(repr(str(classes[k])) for k in unassigned)
     several = len(unassigned) > 1
     said = (
-        f"{what}: no row of the training data is assigned to class{'es' if several else ''} {named}. With a hinge loss "
+        f"{what}: no row of the training data is assigned to class{'es' if several else ''} {named}. With a hinge loss, "
         "coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
     )
     share = _share(tasks, int(unassigned[0]))
