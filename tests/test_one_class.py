@@ -50,7 +50,7 @@ def missing(data, *columns):
         lambda data: Model("y ~ x + z", missing(data, "x", "z")).fit(),
         lambda data: Model("y ~ x", data).fit(SHORT, random_state=0),
     ],
-    ids="plain Gibbs group missing weight-0 Model mixed products categories Model-Gibbs".split(),
+    ids=["plain", "Gibbs", "group", "missing", "weight-0", "Model", "mixed", "products", "categories", "Model-Gibbs"],
 )
 def test_a_class_without_rows_is_named_once(fit):
     (said,) = warned(lambda: fit(collapsed()))

@@ -31,10 +31,9 @@ def describe_unassigned(
     if not len(unassigned):
         return None
     label, named = classes[unassigned[0]], ", ".join(repr(str(classes[k])) for k in unassigned)
-    several = len(unassigned) > 1
     said = (
-        f"{what}: no row of the training data is assigned to class{'es' if several else ''} {named}. With a hinge loss, "
-        "coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
+        f"{what}: no row of the training data is assigned to class{'es' * (len(unassigned) > 1)} {named}. With a hinge "
+        "loss, coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
     )
     share = _share(tasks, int(unassigned[0]))
     if share >= EVEN:
