@@ -89,8 +89,9 @@ def _spec(spec: Spec, plan: Plan, n_coefficients: int) -> Claims:
     yield "the blocks", sum(block.size for block in spec.blocks) == n_coefficients
     for block in spec.blocks:
         yield f"the block {block.name}", block.gate_of is None or block.gate_of.shape == (block.size,)
-    if spec.inputs is not None:
-        yield "the law of the inputs", _inputs_agree(spec.inputs.inputs, plan)
+    inputs = getattr(spec.missing, "inputs", None)
+    if inputs is not None:
+        yield "the distribution of the inputs", _inputs_agree(inputs.inputs, plan)
 
 
 def _outcome(outcome: Outcome, spec: Spec, n_coefficients: int) -> Claims:
@@ -104,8 +105,9 @@ def _outcome(outcome: Outcome, spec: Spec, n_coefficients: int) -> Claims:
     gates, map = state.gates, spec.gate_map
     yield "the gates", (gates is None) == (map is None)
     yield "the gates", gates is None or map is None or gates.log_odds.shape == (map.n_gates,)
-    if spec.inputs is not None and outcome.inputs is not None:
-        law, sums = spec.inputs.inputs, outcome.inputs
+    inputs = getattr(spec.missing, "inputs", None)
+    if inputs is not None and outcome.inputs is not None:
+        law, sums = inputs.inputs, outcome.inputs
         n_known, n_variables = 1 + len(law.given), len(law.variables)
         yield "the sums of the inputs", sums.linear.shape == (n_known, n_variables)
         yield "the sums of the inputs", sums.squares.shape == (n_variables, n_variables)

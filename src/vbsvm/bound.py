@@ -8,31 +8,27 @@ from vbsvm.stats import Stats
 ROWS = "rows"
 COEFFICIENTS = "entropy of the coefficients"
 GATES = "entropy of the gates"
-INPUTS = "law of the inputs"
-LEVELS = "law of the levels"
 
 
-def terms(spec: Spec, state: State, row_term: float, inputs: Any = None, levels: Any = None) -> dict[str, float]:
+def terms(spec: Spec, state: State, row_term: float, missing: Any = None) -> dict[str, float]:
     """Named terms of the bound; their sum is the bound.
 
     ``row_term`` is ``stats.row_bound`` of a pass that *started* from this state, or ``held_row_term`` between passes;
-    it holds the entropy of missing values. ``inputs`` and ``levels`` are that pass's sums of what may be missing.
+    it holds the entropy of missing values. ``missing`` are that pass's sums of what may be missing.
     """
     named = {ROWS: row_term, COEFFICIENTS: state.coefficients.entropy}
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
         named[f"prior of {block.name}"] = block.prior.bound(scale, moments)
     if state.gates is not None:
         named[GATES] = state.gates.entropy
-    if spec.inputs is not None:
-        named[INPUTS] = spec.inputs.bound(state.inputs, inputs)
-    if spec.levels is not None and state.levels is not None:
-        named[LEVELS] = spec.levels.bound(state.levels, levels)
+    if spec.missing is not None:
+        named |= spec.missing.bound(state.missing, missing)
     return named
 
 
-def total(spec: Spec, state: State, row_term: float, inputs: Any = None, levels: Any = None) -> float:
+def total(spec: Spec, state: State, row_term: float, missing: Any = None) -> float:
     """The bound itself."""
-    return sum(terms(spec, state, row_term, inputs, levels).values())
+    return sum(terms(spec, state, row_term, missing).values())
 
 
 def held_row_term(state: State, stats: Stats) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from vbsvm import archive
 from vbsvm.archive import ArchiveError, ModelFileError
-from vbsvm.codec import Form, Registry
+from vbsvm.codec import Form, Registry, public_fields
 from vbsvm.design import saved
 from vbsvm.design.basis import Spline
 from vbsvm.design.expansion import Categories
@@ -25,6 +25,7 @@ from vbsvm.fit.checkpoint import STATES
 from vbsvm.fit.gibbs import Gibbs, Sample
 from vbsvm.fit.variational import Ending, Outcome, Variational
 from vbsvm.gaps import Gaps
+from vbsvm.hinge import Hinge
 from vbsvm.imputation import GaussianImputation, InputModel
 from vbsvm.input_laws import Learned, MeanLaw, Regression
 from vbsvm.laws import InverseWishart as InverseWishartLaw
@@ -35,22 +36,34 @@ from vbsvm.layout.incomplete import Inputs
 from vbsvm.layout.options import LevelModel
 from vbsvm.layout.spike import SpikeLaw
 from vbsvm.mechanism import NotAtRandom, Shift
+from vbsvm.missing_model import MissingModel, MissingState
 from vbsvm.population import Population
 from vbsvm.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
-from vbsvm.spec import Block, Spec
+from vbsvm.spec import Block, Spec, State
 
 FORMAT, SCHEMA = "vbsvm model", 1
 # A class that can be reached from a fit belongs here; its name is a part of the format.
 REGISTRY = Registry(
-    *STATES,
+    *(one for one in STATES if one is not State),
     *(Normal, Ridge, LaplaceZero, Covariance, InverseWishart, Beta, Factorised, Joint),
     *(Variational, Gibbs, GaussianImputation, NotAtRandom, Shift),
-    *(Spec, Block, InputModel, Inputs, LevelModel, Outcome, Ending, Sample, Population, Gaps, Facts),
+    *(Block, Hinge, MissingModel, InputModel, Inputs, LevelModel, Outcome, Ending, Sample, Population, Gaps, Facts),
     *(DenseGaussian, ArrowGaussian, DualGaussian, DualParts, SpikeLaw, Learned, MeanLaw, Regression),
     *(Plan, FactorPlan, Recipe, Levels, Parts, SplineTerm, GroupTerm, Spline, Linear, Variable, Categories),
     Form(Reader, saved.take, saved.make),
+    Form(Spec, public_fields, lambda values: REGISTRY.make(Spec, _with_slot(values, MissingModel))),
+    Form(State, public_fields, lambda values: REGISTRY.make(State, _with_slot(values, MissingState))),
     InverseWishartLaw=InverseWishartLaw,
 )
+
+
+def _with_slot(values: dict[str, Any], slot: type) -> dict[str, Any]:
+    """Fields of a class of which older files have the parts of what is missing one by one."""
+    apart = {name: values[name] for name in ("inputs", "levels", "values") if name in values}
+    if not apart:
+        return values
+    rest = {name: value for name, value in values.items() if name not in apart}
+    return rest | {"missing": slot(**apart) if any(one is not None for one in apart.values()) else None}
 
 
 def write(path: str | os.PathLike[str], kind: str, content: Mapping[str, Any]) -> None:

@@ -4,11 +4,15 @@ Elementwise over rows, from their labels y, weights s > 0, and the mean f and va
 h = 1 − y f (paper, Section 2.3).
 """
 
+from dataclasses import dataclass
+from typing import final
+
 import numpy as np
 from scipy.special import expit, log_expit, logsumexp, ndtr
 
 from vbsvm.arrays import Array
 from vbsvm.laws import Latent
+from vbsvm.likelihood import RowTerms
 from vbsvm.readings import Reading
 
 # Beyond it a score says nothing; and a law without a mean has an infinite one.
@@ -16,24 +20,33 @@ LARGEST_VARIANCE = 1e20
 WIDE = 0.7
 
 
-def weigh(h: Array, v: Array | float, s: Array, resolve: Reading, *site: str | int) -> tuple[Array, Array, Array]:
-    """Resolve the latent scales; give χ, √χ and w = s² E[1/a] (Algorithm 1, line 3; Algorithm 2, line 3).
+@final
+@dataclass(frozen=True, slots=True)
+class Hinge:
+    """The paper's bound: the latent scale a of a row is resolved given the moments of its score.
 
     The conditional of a is GIG(½, 1, s²χ) with the slack χ = E(1 − y f)² = h² + v, a sum that never cancels.
     """
-    slack = h * h + v
-    root = np.sqrt(slack)
-    return slack, root, resolve(Latent(s, root), *site).weight
+
+    def terms(
+        self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int
+    ) -> RowTerms:
+        """ℓ = −s(h + √χ), w = s² E[1/a] and u = y(s + w) (Algorithm 1, line 3; Algorithm 2, line 3)."""
+        h = 1.0 - y * f
+        slack = h * h + v
+        root = np.sqrt(slack)
+        w = resolve(Latent(s, root), *site).weight
+        return RowTerms(value(h, root), pull(y, s, w), w, w * (v / slack) if isinstance(v, np.ndarray) else None)
 
 
-def row_bound(h: Array, root: Array, s: Array) -> float:
-    """Row term of the bound with the laws of the latent scales fresh: −Σ s (h + √χ)."""
-    return -float(s @ (h + root))
+def value(h: Array, root: Array) -> Array:
+    """Expected log likelihood of a row of weight 1 with the distribution of its latent scale fresh: −(h + √χ)."""
+    return -(h + root)
 
 
-def constant(root: Array, w: Array, s: Array) -> float:
-    """κ = Σ (s + ½ s √χ + ½ w): the part of the row term that no update of the coefficients moves."""
-    return float(s.sum()) + 0.5 * float(s @ root) + 0.5 * float(w.sum())
+def pull(y: Array, s: Array, w: Array) -> Array:
+    """u = y(s + w): what a row adds to the right side of the coefficients' update, in units of its inputs."""
+    return y * (s + w)
 
 
 def log_odds(f: Array) -> Array:
@@ -73,8 +86,3 @@ def _averaged_widely(f: Array, sd: Array) -> Array:
         found = np.log(ndtr(size / sd) - rest) - np.log(ndtr(-size / sd) + rest)
     # Averaging never makes surer; and whatever rounding leaves, the sign is that of f.
     return np.sign(f) * np.clip(found, 1e-15, log_odds(size))
-
-
-def curvature(slack: Array, w: Array, v: Array) -> Array:
-    """Minus the second derivative of the collapsed row term −s (h + √χ) in f: s v χ^(−3/2) = w v/χ."""
-    return w * (v / slack)

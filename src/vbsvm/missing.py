@@ -17,12 +17,14 @@ from vbsvm import hinge
 from vbsvm.arrays import Array, cholesky, inverse
 from vbsvm.input_laws import InputLaw, InputSums, Selective
 from vbsvm.laws import Latent
-from vbsvm.layout.base import Effects, Message, PointLaw, Rows
+from vbsvm.layout.base import Effects, Message, MissingDistributions, PointLaw, Rows
 from vbsvm.layout.dense import LOG_2PI
 from vbsvm.layout.incomplete import HoleGroup, IncompleteRows
-from vbsvm.layout.options import LevelCounts, LevelLaws, Options, Shares
+from vbsvm.layout.options import LevelLaws, Options, Shares
 from vbsvm.mechanism import ProbitPull, with_probit
+from vbsvm.missing_model import MissingState, MissingSums
 from vbsvm.readings import Reading
+from vbsvm.row_pass import RowPass
 from vbsvm.stats import Stats
 
 # Newton steps for log w: four or so are enough, and bounded ones can't leave the range of floats. After a step as small
@@ -33,6 +35,8 @@ SMALLEST_STEP = 1e-6
 MOST_ROUNDS = 500
 SAME = 1e-11
 TINY = float(np.finfo(np.float64).tiny)
+# What stands for a missing value where data are told apart by a few sums.
+STANDING_IN = 0.7
 
 
 @final
@@ -301,47 +305,89 @@ def solve_weights(curvature: Array, p: Array, q: Array, slack: Array) -> Array:
     return w
 
 
-def row_stats(
-    rows: IncompleteRows,
-    message: Message,
-    law: InputLaw,
-    resolve: Reading,
-    with_curvature: bool,
-    options: "Alternatives | None" = None,
-    values: Array | None = None,
-) -> Stats:
-    """Sums of a block of incomplete rows: G = Σ w (c̃c̃ᵀ + S), r = Σ y (s + w) c̃, and the sums of the inputs."""
-    found: Resolved = resolve(RowLaws(rows, message, law, options, values), "incomplete rows", rows.index).result
-    y, s = rows.signs, found.shares * rows.weights
-    entropy, levels = found.entropy, None
-    if options is not None:
-        entropy, levels = entropy + options.entropy(found.shares, rows.weights), options.counts(s)
-    w, filled = found.w, rows.filled(found.values)
-    gram = filled.gram(w)
-    inputs = rows.known + found.values
-    squares = inputs.T @ (s[:, None] * inputs)
-    for spread in found.spread:
-        gram = gram + rows.directions(spread.which, spread.vectors).gram(spread.of_rows)
-        squares += spread.vectors.T @ (spread.of_inputs[:, None] * spread.vectors)
-    curvature: Any = None
-    if with_curvature and not isinstance(message, PointLaw):
-        # With the law of d held, √χ is a norm of (h, Cov(d)^½b, …), and this is its second derivative in E b.
-        leaning = rows.leaning(found.values, -y * found.h, found.lean)
-        curvature = gram - leaning.gram(w / np.square(found.root))
-    probit = None
-    if isinstance(law, Selective):
-        j = law.probit.variables
-        probit = law.probit.sums(inputs[:, j], found.variances[:, j], ~rows.holes[:, j], s, found.latent)
-    return Stats(
-        gram=gram,
-        cross_sums=filled.cross(y * (s + w)),
-        row_bound=hinge.row_bound(found.h, found.root, s) + entropy,
-        constant=hinge.constant(found.root, w, s) - entropy,
-        curvature=curvature,
-        inputs=InputSums(rows.regressors.T @ (s[:, None] * inputs), squares, probit=probit),
-        levels=levels,
-        values={} if found.spread else {rows.index: found.values},
-    )
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class IncompletePart:
+    """Rows of a block that miss inputs, as a pass sees them."""
+
+    rows: IncompleteRows
+
+    def stats(self, row_pass: RowPass, candidates: "Alternatives | None" = None) -> Stats:
+        """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs."""
+        with np.errstate(all="ignore"):
+            return self._stats(row_pass, candidates)
+
+    def _stats(self, row_pass: RowPass, candidates: "Alternatives | None") -> Stats:
+        rows, message, state = self.rows, row_pass.message, row_pass.missing
+        assert isinstance(state, MissingState)
+        assert state.inputs is not None
+        before = None if state.values is None else state.values.get(rows.index)
+        laws = RowLaws(rows, message, state.inputs, candidates, before)
+        found: Resolved = row_pass.resolve(laws, "incomplete rows", rows.index).result
+        y, s = rows.signs, found.shares * rows.weights
+        entropy, levels = found.entropy, None
+        if candidates is not None:
+            entropy, levels = entropy + candidates.entropy(found.shares, rows.weights), candidates.sums(s).levels
+        w, filled = found.w, rows.filled(found.values)
+        gram = filled.gram(w)
+        inputs = rows.known + found.values
+        squares = inputs.T @ (s[:, None] * inputs)
+        for spread in found.spread:
+            gram = gram + rows.directions(spread.which, spread.vectors).gram(spread.of_rows)
+            squares += spread.vectors.T @ (spread.of_inputs[:, None] * spread.vectors)
+        curvature: Any = None
+        if row_pass.with_curvature and not isinstance(message, PointLaw):
+            # With the law of d held, √χ is a norm of (h, Cov(d)^½b, …), and this is its second derivative in E b.
+            leaning = rows.leaning(found.values, -y * found.h, found.lean)
+            curvature = gram - leaning.gram(w / np.square(found.root))
+        probit = None
+        if isinstance(state.inputs, Selective):
+            law = state.inputs.probit
+            j = law.variables
+            probit = law.sums(inputs[:, j], found.variances[:, j], ~rows.holes[:, j], s, found.latent)
+        row_bound, u = float(s @ hinge.value(found.h, found.root)) + entropy, hinge.pull(y, s, w)
+        # f² + E v = 1 − 2h + χ, as y f = 1 − h.
+        constant = float(u @ (y * (1.0 - found.h))) - 0.5 * float(w @ (1.0 - 2.0 * found.h + np.square(found.root)))
+        sums = InputSums(rows.regressors.T @ (s[:, None] * inputs), squares, probit=probit)
+        values = {} if found.spread else {rows.index: found.values}
+        return Stats(
+            gram=gram,
+            cross_sums=filled.cross(u),
+            row_bound=row_bound,
+            constant=constant - row_bound,
+            curvature=curvature,
+            missing=MissingSums(sums, levels, values),
+        )
+
+    def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
+        """Scores at a point, with a sampler's last draws of the missing values; without any, at a fixed value."""
+        if isinstance(missing, MissingState) and missing.values is not None:
+            return self.rows.filled(missing.values[self.rows.index]).scores(theta)
+        return self.rows.filled(np.where(self.rows.holes, STANDING_IN, 0.0)).scores(theta)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidatePart:
+    """Rows that miss a category, each there once for every level that it may have; ``part`` knows of their inputs."""
+
+    part: Any
+    options: Options
+
+    @property
+    def rows(self) -> Any:
+        """The rows themselves."""
+        return self.part.rows
+
+    def stats(self, row_pass: RowPass) -> Stats:
+        """Sums in which every row counts by its share."""
+        assert isinstance(row_pass.missing, MissingState)
+        assert row_pass.missing.levels is not None
+        return self.part.stats(row_pass, Alternatives(self.options, row_pass.missing.levels, row_pass.resolve))
+
+    def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
+        """Scores at a point."""
+        return self.part.scores(theta, missing)
 
 
 @final
@@ -367,17 +413,6 @@ class Alternatives:
         """Σ s × the entropy of the shares."""
         return -float(s @ xlogy(shares, shares))
 
-    def counts(self, weights: Array) -> LevelCounts:
+    def sums(self, weights: Array) -> MissingSums:
         """Expected counts of the missing levels."""
-        return self.options.counts(weights, tuple(len(one) for one in self.laws.logs))
-
-
-def probit_sums(rows: Any, law: Selective, resolve: Reading) -> InputSums:
-    """What complete rows say about being observed: nothing of theirs is missing."""
-    design = rows.design if hasattr(rows, "design") else rows.dense.design
-    values = design[:, law.probit.columns]
-    observed = np.ones(values.shape, dtype=bool)
-    latent = resolve(law.probit.latents(values, observed), "observed rows", rows.index).value
-    found = law.probit.sums(values, np.zeros_like(values), observed, rows.weights, latent)
-    shape = law.coefficients.shape
-    return InputSums(np.zeros(shape), np.zeros((shape[1], shape[1])), probit=found)
+        return MissingSums(levels=self.options.counts(weights, tuple(len(one) for one in self.laws.logs)))

@@ -22,6 +22,7 @@ from vbsvm.gaps import Gaps
 from vbsvm.imputation import GaussianImputation
 from vbsvm.layout.options import KNOWN, LevelCounts, LevelModel, Options
 from vbsvm.mechanism import NotAtRandom
+from vbsvm.missing_model import MissingModel
 from vbsvm.one_class import OneClassWarning, describe_unassigned
 from vbsvm.parameters import require_flag
 from vbsvm.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
@@ -105,7 +106,8 @@ class Model:
             known_levels = LevelCounts(self._reader.categories.counts)
         completion = _completion(self._reader, encoded, counts, imputation)
         levels = None if known_levels is None else LevelModel(tuple(len(one) for one in known_levels.counts))
-        self.spec = Spec(tuple(_blocks(self._reader, {} if priors is None else priors)), completion.law, levels)
+        blocks = tuple(_blocks(self._reader, {} if priors is None else priors))
+        self.spec = Spec(blocks, MissingModel.of(completion.law, levels))
         intake.require_moderate_core(plan)
         intake.require_gates_that_fit(self.spec, plan)
         self._source = replace(_source(plan, encoded, signs, counts, completion.holes), known_levels=known_levels)

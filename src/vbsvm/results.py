@@ -340,7 +340,8 @@ class Fit:
         if encoded.origin is None or encoded.codes is None:
             return prediction.require_finite(found, encoded, self.population)
         options = Options(encoded.origin, encoded.codes)
-        laws = self.outcome.state.levels or LevelLaws.of(tuple(1.0 + one for one in self.reader.categories.counts))
+        learned = getattr(self.outcome.state.missing, "levels", None)
+        laws = learned or LevelLaws.of(tuple(1.0 + one for one in self.reader.categories.counts))
         means = LevelLaws(laws.concentrations, tuple(np.log(one / one.sum()) for one in laws.concentrations))
         found = prediction.averaged(found, encoded.origin, np.exp(options.log_chances(means)))
         return prediction.require_finite(found, encoded, self.population)

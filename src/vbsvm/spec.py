@@ -1,6 +1,5 @@
 """What is fitted (``Spec``), and what is known so far (``State``)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import cast, final
@@ -11,11 +10,18 @@ from scipy.special import logit
 
 from vbsvm.arrays import Array
 from vbsvm.gates import GateMap, Gates
-from vbsvm.imputation import InputModel
-from vbsvm.input_laws import InputLaw
+from vbsvm.hinge import Hinge
 from vbsvm.laws import ScaleLaw
-from vbsvm.layout.base import CoefficientLaw, GaussianLaw, Moments, PointLaw, Precision
-from vbsvm.layout.options import LevelLaws, LevelModel
+from vbsvm.layout.base import (
+    CoefficientLaw,
+    GaussianLaw,
+    MissingDistributions,
+    MissingModel,
+    Moments,
+    PointLaw,
+    Precision,
+)
+from vbsvm.likelihood import Likelihood
 from vbsvm.priors.base import Prior
 
 
@@ -43,12 +49,11 @@ class Block:
 @final
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """The model: its blocks, which together cover all coefficients; and the laws of inputs and of
-    levels that may be missing."""
+    """The model: blocks that together cover all coefficients, what may be missing, and the likelihood."""
 
     blocks: tuple[Block, ...]
-    inputs: InputModel | None = None
-    levels: LevelModel | None = None
+    missing: MissingModel | None = None
+    likelihood: Likelihood = Hinge()
 
     @cached_property
     def n_columns(self) -> int:
@@ -110,9 +115,8 @@ class Spec:
         gates = None
         if self.gate_map is not None:
             gates = Gates(np.full(self.gate_map.n_gates, logit(opened)), self.gate_map)
-        inputs = None if self.inputs is None else self.inputs.start()
-        levels = None if self.levels is None else self.levels.start()
-        return State(PointLaw(np.zeros(self.n_columns)), scales, gates, inputs, levels)
+        missing = None if self.missing is None else self.missing.start()
+        return State(PointLaw(np.zeros(self.n_columns)), scales, gates, missing)
 
     def starts(self) -> "list[State]":
         """The paper's start, and further ones that a prior asks for."""
@@ -122,14 +126,12 @@ class Spec:
 @final
 @dataclass(frozen=True, eq=False)
 class State:
-    """Laws of the coefficients, of the scale of each block's prior, of the gates, of inputs and levels."""
+    """Laws of the coefficients, of the scale of each block's prior, of the gates, and of what may be missing."""
 
     coefficients: CoefficientLaw
     scales: tuple[ScaleLaw, ...]
     gates: Gates | None = None
-    inputs: InputLaw | None = None
-    levels: LevelLaws | None = None
-    values: Mapping[int, Array] | None = None  # a sampler's draws of missing inputs, by block of rows
+    missing: MissingDistributions | None = None
 
     @property
     def gaussian(self) -> GaussianLaw:
@@ -142,9 +144,8 @@ class State:
         """Unconstrained numbers that determine a variational state; any numbers are a valid state."""
         scales = [x for scale in self.scales for x in scale.pack()]
         gates = [] if self.gates is None else self.gates.log_odds
-        inputs = [] if self.inputs is None else self.inputs.pack()
-        levels = [] if self.levels is None else self.levels.pack()
-        return np.concatenate([self.gaussian.pack(), scales, gates, levels, inputs])
+        missing = [] if self.missing is None else self.missing.pack()
+        return np.concatenate([self.gaussian.pack(), scales, gates, missing])
 
     def unpack(self, numbers: Array) -> "State":
         """Make the state of this shape that has these numbers."""
@@ -159,11 +160,7 @@ class State:
         if gates is not None:
             end = at + len(gates.log_odds)
             gates, at = gates.at(numbers[at:end]), end
-        levels = self.levels
-        if levels is not None:
-            end = at + len(levels.pack())
-            levels, at = levels.unpack(numbers[at:end]), end
-        inputs = None if self.inputs is None else self.inputs.unpack(numbers[at:])
-        state = State(coefficients, tuple(scales), gates, inputs, levels)
+        missing = None if self.missing is None else self.missing.unpack(numbers[at:])
+        state = State(coefficients, tuple(scales), gates, missing)
         vars(state)["packed"] = numbers
         return state

@@ -1,7 +1,6 @@
 """What a pass over the rows sends back to the coefficients: sums, and nothing of the size of the data."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, final
 
@@ -21,8 +20,7 @@ class Stats:
     state whose message went into the pass, with the latent scales refreshed. ``constant`` is κ: with the weights of
     this pass held, the row term at any other law of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant. ``curvature``
     is minus the second derivative of the collapsed row term in the mean, for Newton steps; a pass that starts from a
-    point has none. ``inputs`` and ``levels`` are sums for the laws of
-    inputs and categories, where some are missing; ``values`` are a sampler's draws of missing inputs, by block.
+    point has none. ``missing`` are the sums for the distributions of what may be missing, which add too.
     """
 
     gram: Any
@@ -30,9 +28,7 @@ class Stats:
     row_bound: float
     constant: float
     curvature: Any
-    inputs: Any = None
-    levels: Any = None
-    values: Mapping[int, Array] = field(default_factory=dict)
+    missing: Any = None
 
     @cached_property
     def cross(self) -> Array:
@@ -56,13 +52,11 @@ class Stats:
             self.row_bound + other.row_bound,
             self.constant + other.constant,
             curvature,
-            _sum(self.inputs, other.inputs),
-            _sum(self.levels, other.levels),
-            {**self.values, **other.values},
+            added(self.missing, other.missing),
         )
 
 
-def _sum(one: Any, other: Any) -> Any:
+def added(one: Any, other: Any) -> Any:
     """Sum of what may be absent."""
     if one is None or other is None:
         return other if one is None else one

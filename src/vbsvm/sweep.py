@@ -9,76 +9,24 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from vbsvm import hinge, missing
-from vbsvm.input_laws import Selective
-from vbsvm.layout.base import Message, Rows, Source
-from vbsvm.layout.incomplete import IncompleteRows
-from vbsvm.layout.options import OptionRows
+from vbsvm.layout.base import Source
 from vbsvm.layout.spike import update_jointly
 from vbsvm.readings import Reading
+from vbsvm.row_pass import RowPass
 from vbsvm.spec import Spec, State
 from vbsvm.stats import Stats
 
 
 def sweep(spec: Spec, state: State, source: Source, resolve: Reading) -> tuple[State, Stats]:
     """Pass over the rows once and update everything else; the stats belong to the state that went in."""
-    stats = pass_rows(state, source, resolve)
-    state = update(spec, state, stats, resolve)
-    return replace(state, values=stats.values) if stats.values else state, stats
+    stats = pass_rows(spec, state, source, resolve)
+    return update(spec, state, stats, resolve), stats
 
 
-def pass_rows(state: State, source: Source, resolve: Reading, *, with_curvature: bool = False) -> Stats:
+def pass_rows(spec: Spec, state: State, source: Source, resolve: Reading, *, with_curvature: bool = False) -> Stats:
     """Refresh the rows' latent scales and sum what the coefficients need of them."""
     message = state.coefficients.message(state.gates)
-
-    def kernel(rows: Any) -> Stats:
-        options = None
-        if isinstance(rows, OptionRows):
-            assert state.levels is not None
-            rows, options = rows.rows, missing.Alternatives(rows.options, state.levels, resolve)
-        if isinstance(rows, IncompleteRows):
-            assert state.inputs is not None
-            with np.errstate(all="ignore"):
-                values = None if state.values is None else state.values.get(rows.index)
-                return missing.row_stats(rows, message, state.inputs, resolve, with_curvature, options, values)
-        stats = row_stats(rows, message, resolve, with_curvature, options)
-        if isinstance(state.inputs, Selective):
-            return replace(stats, inputs=missing.probit_sums(rows, state.inputs, resolve))
-        return stats
-
-    return source.fold(kernel)
-
-
-def row_stats(
-    rows: Rows, message: Message, resolve: Reading, with_curvature: bool, options: missing.Alternatives | None = None
-) -> Stats:
-    """Sums of one block: G = Σ w c cᵀ, r = Σ y (s + w) c, and the row term (Algorithm 2, lines 2 and 3).
-
-    Alternatives of the same row count by their shares.
-    """
-    y, s = rows.signs, rows.weights
-    with np.errstate(all="ignore"):  # for the climb's bold candidates; a thread does not inherit the climb's own
-        f, v = message.row_moments(rows)
-        h = 1.0 - y * f
-        slack, root, w = hinge.weigh(h, v, s, resolve, "rows", rows.index)
-        entropy, levels = 0.0, None
-        if options is not None:
-            shares = options.shares(-(h + root))
-            entropy, levels = options.entropy(shares, s), options.counts(shares * s)
-            s, w = shares * s, shares * w
-        curvature = None
-        if with_curvature and isinstance(v, np.ndarray):
-            curvature = rows.gram(hinge.curvature(slack, w, v))
-        return Stats(
-            gram=rows.gram(w),
-            cross_sums=rows.cross(y * (s + w)),
-            row_bound=hinge.row_bound(h, root, s) + entropy,
-            constant=hinge.constant(root, w, s) - entropy,
-            curvature=curvature,
-            levels=levels,
-        )
+    return source.fold(RowPass(spec.likelihood, message, resolve, with_curvature, state.missing))
 
 
 def update(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
@@ -125,17 +73,10 @@ def update_priors(spec: Spec, state: State, resolve: Reading) -> State:
 
 
 def update_missing(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
-    """The laws of what may be missing, inputs and levels."""
-    if spec.levels is not None:
-        state = replace(state, levels=spec.levels.update(stats.levels, resolve))
-    return update_inputs(spec, state, stats, resolve)
-
-
-def update_inputs(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
-    """The law of the inputs where some are missing, or a draw from it (Algorithm 5, lines 13 and 14; Appendix C)."""
-    if spec.inputs is None:
+    """The distributions of what may be missing, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
+    if spec.missing is None:
         return state
-    return replace(state, inputs=spec.inputs.update(state.inputs, stats.inputs, resolve))
+    return replace(state, missing=spec.missing.update(state.missing, stats.missing, resolve))
 
 
 def _at_site(resolve: Reading, block: int, law: Any, *site: str | int) -> Any:

@@ -13,6 +13,7 @@ from vbsvm.design.levels import Levels
 from vbsvm.design.plan import INTERCEPT, FactorPlan, Plan
 from vbsvm.design.recipe import column_ranges, learn_recipe
 from vbsvm.imputation import GaussianImputation, InputModel
+from vbsvm.missing_model import MissingModel
 from vbsvm.priors import Normal, Prior, Ridge
 from vbsvm.results import INPUTS
 from vbsvm.source.memory import Grouping, Memory
@@ -78,4 +79,4 @@ def _spec(prior: Prior, plan: Plan, inputs: InputModel | None) -> Spec:
     blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.names)))
     for begin, factor in zip(plan.first_effects(), plan.factors, strict=True):
         blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), Ridge()))
-    return Spec(tuple(blocks), inputs)
+    return Spec(tuple(blocks), MissingModel.of(inputs))

@@ -16,6 +16,7 @@ from vbsvm.fit.gibbs import Gibbs, Sample
 from vbsvm.fit.variational import Ending, Outcome, Variational
 from vbsvm.layout.options import KNOWN
 from vbsvm.mechanism import Shift
+from vbsvm.missing_model import MissingModel
 from vbsvm.population import Population
 from vbsvm.results import Fit
 from vbsvm.source.memory import Memory
@@ -70,13 +71,15 @@ class Task:
 
     def shifted(self, shift: Shift) -> "Task":
         """The same with missing values shifted, and otherwise missing at random."""
-        inputs, holes = self.spec.inputs, self.source.holes
-        assert inputs is not None
+        missing, holes = self.spec.missing, self.source.holes
+        assert isinstance(missing, MissingModel)
+        assert missing.inputs is not None
         assert holes is not None
         names = [self.plan.names[k - int(self.plan.recipe.intercept)] for k in holes.inputs.variables]
-        at_random = replace(inputs, settings=replace(inputs.settings, mechanism=None), probit_of=None)
+        settings = replace(missing.inputs.settings, mechanism=None)
+        at_random = replace(missing, inputs=replace(missing.inputs, settings=settings, probit_of=None))
         source = replace(self.source, holes=replace(holes, shift=self.completion.units * shift.of(names)))
-        return replace(self, spec=replace(self.spec, inputs=at_random), source=source)
+        return replace(self, spec=replace(self.spec, missing=at_random), source=source)
 
     def encoded(self, where: slice) -> Encoded:
         """Rows of the fit as predictions take them; ``where`` may not part the candidates of a row."""

@@ -12,14 +12,15 @@ from vbsvm.laws import InverseGamma, InverseWishart, Latent, LatentPoint, Matrix
 from vbsvm.layout.base import PointLaw
 from vbsvm.layout.options import LevelCounts, LevelLaws
 from vbsvm.mechanism import ProbitLaw, ProbitSums
+from vbsvm.missing_model import MissingState, MissingSums
 from vbsvm.priors.covariance import HuangWandLaw
 from vbsvm.priors.laplace_zero import LaplaceZeroLaw, Share, SharePoint
 from vbsvm.spec import State
 
-FORMAT, SCHEMA = "vbsvm chains", 2
+FORMAT, SCHEMA = "vbsvm chains", 3
 # Classes that a sampler's state is made of.
 STATES = (
-    State, PointLaw, Point, MatrixPoint, LatentPoint, Latent, SharePoint, Share, LaplaceZeroLaw, HuangWandLaw, Gates,
+    State, MissingState, MissingSums, PointLaw, Point, MatrixPoint, LatentPoint, Latent, SharePoint, Share, LaplaceZeroLaw, HuangWandLaw, Gates,
     GateMap, KnownInputs, JointInputs, LevelLaws, LevelCounts, InverseGamma, InputSums, Regressors, Selective,
     ProbitLaw, ProbitSums,
 )  # fmt: skip

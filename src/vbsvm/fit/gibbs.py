@@ -22,14 +22,15 @@ from vbsvm.input_laws import InputSums
 from vbsvm.laws import MatrixPoint, Point
 from vbsvm.layout.base import Source
 from vbsvm.layout.drawn import DrawnLaw
-from vbsvm.layout.incomplete import IncompleteRows
-from vbsvm.layout.options import LevelCounts, LevelLaws, OptionRows
+from vbsvm.layout.options import LevelCounts, LevelLaws
+from vbsvm.missing_model import MissingModel, MissingState, MissingSums
 from vbsvm.parameters import Parameters, require_flag
 from vbsvm.priors.covariance import HuangWandLaw
 from vbsvm.priors.laplace_zero import LaplaceZeroLaw
 from vbsvm.readings import Draw, OverRelaxed
 from vbsvm.rowblocks import single_threaded_blas
 from vbsvm.spec import Spec, State
+from vbsvm.stats import added
 from vbsvm.sweep import sweep
 
 # Draws of all chains that may be held: two gigabytes of float64.
@@ -90,7 +91,10 @@ class Sample:
             scales.append(Point(float(mean[0])) if q == 1 else MatrixPoint(mean.reshape(q, q)))
         law: Any = DrawnLaw(self.flat)
         levels = None if self.levels is None else LevelLaws.of(tuple(1.0 + one for one in self.levels.counts))
-        return State(law, tuple(scales), None, self.last.inputs, levels)
+        missing = self.last.missing
+        if isinstance(missing, MissingState):
+            missing = replace(missing, levels=levels, values=None)
+        return State(law, tuple(scales), None, missing)
 
 
 @final
@@ -196,29 +200,23 @@ class _Chain:
     done: int
     drawn: tuple[tuple[Array, Array | None, tuple[Array, ...]], ...]
     losses: tuple[int, int, int]  # draws, draws without loss, moves taken
-    inputs: InputSums | None
-    levels: LevelCounts | None
+    missing: MissingSums | None
 
     @staticmethod
     def start(spec: Spec, seed: int, number: int) -> "_Chain":
         """The paper's start; with gates, every other chain starts with all of them closed."""
         opened = 1.0 if number % 2 == 0 else 0.0
-        return _Chain(seed, number, spec.start(opened), FIRST_STEP, 0, (), (0, 0, 0), None, None)
+        return _Chain(seed, number, spec.start(opened), FIRST_STEP, 0, (), (0, 0, 0), None)
 
     def fresh(self) -> "_Chain":
         """The chain without its draws: what another process needs of it."""
-        return replace(self, drawn=(), losses=(0, 0, 0), inputs=None, levels=None)
+        return replace(self, drawn=(), losses=(0, 0, 0), missing=None)
 
     def after(self, part: "_Chain") -> "_Chain":
         """Join what a part has drawn to what was there."""
         losses = tuple(a + b for a, b in zip(self.losses, part.losses, strict=True))
-        inputs, levels = _added(self.inputs, part.inputs), _added(self.levels, part.levels)
-        return replace(part, drawn=(*self.drawn, *part.drawn), losses=losses, inputs=inputs, levels=levels)
-
-
-def _added(one: Any, other: Any) -> Any:
-    """The sum of what is there."""
-    return other if one is None else one if other is None else one + other
+        missing = added(self.missing, part.missing)
+        return replace(part, drawn=(*self.drawn, *part.drawn), losses=losses, missing=missing)
 
 
 @final
@@ -291,28 +289,24 @@ def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, 
     if not Path(settings.checkpoint).absolute().parent.is_dir():
         raise FileNotFoundError(f"Gibbs: there is no directory for the checkpoint {os.fspath(settings.checkpoint)}.")
     theta = np.sin(1.0 + np.arange(spec.n_columns))
-    sums = source.total(lambda rows: _fingerprint(rows, theta))
+    sums = source.total(lambda part: _fingerprint(part, theta))
     blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
-    if spec.inputs is not None:
-        blocks.append(repr(spec.inputs.settings))
+    if isinstance(spec.missing, MissingModel) and spec.missing.inputs is not None:
+        blocks.append(repr(spec.missing.inputs.settings))
     numbers = {name: int(getattr(settings, name)) for name in ("draws", "tune", "chains", "thin", "accelerate")}
     return {"settings": numbers, "seed": seed, "model": blocks, "data": [float(f"{one:.9e}") for one in sums]}
 
 
-def _fingerprint(rows: Any, theta: Array) -> Array:
-    plain = rows.rows if isinstance(rows, OptionRows) else rows
-    if isinstance(plain, IncompleteRows):
-        plain = plain.filled(np.where(plain.holes, 0.7, 0.0))
-    scores = plain.scores(theta)
-    s = plain.weights
-    return np.array([s.sum(), s @ plain.signs, s @ scores, s @ np.square(scores), (s * plain.signs) @ scores])
+def _fingerprint(part: Any, theta: Array) -> Array:
+    scores, signs, s = part.scores(theta, None), part.rows.signs, part.rows.weights
+    return np.array([s.sum(), s @ signs, s @ scores, s @ np.square(scores), (s * signs) @ scores])
 
 
 def _advance(spec: Spec, source: Source, chain: _Chain, end: int, settings: Gibbs) -> _Chain:
     """Sweep on to the end of the round."""
     state, step, kept, tune, moves = chain.state, chain.step, [], settings.tune, settings.accelerate
     n, zero, taken = chain.losses
-    inputs, levels = chain.inputs, chain.levels
+    missing = chain.missing
     with single_threaded_blas(), np.errstate(all="ignore"):
         for k in range(chain.done, end):
             draw = Draw(chain.seed, chain.number, k)
@@ -327,14 +321,15 @@ def _advance(spec: Spec, source: Source, chain: _Chain, end: int, settings: Gibb
                 kept.append(_numbers(state))
                 # The row term at a point is −2 Σ s h₊: the pass tells the loss of the draw before this one.
                 n, zero, taken = n + 1, zero + int(stats.row_bound == 0.0), taken + int(accepted)
-                inputs, levels = _added(inputs, stats.inputs), _added(levels, stats.levels)
+                if stats.missing is not None:
+                    missing = added(missing, replace(stats.missing, values={}))
     drawn = chain.drawn
     if kept:
         thetas, gates, scales = zip(*kept, strict=True)
         blocks = tuple(np.array(values) for values in zip(*scales, strict=True))
         drawn = (*drawn, (np.array(thetas), None if gates[0] is None else np.array(gates), blocks))
     losses = n, zero, taken
-    return replace(chain, state=state, step=step, done=end, drawn=drawn, losses=losses, inputs=inputs, levels=levels)
+    return replace(chain, state=state, step=step, done=end, drawn=drawn, losses=losses, missing=missing)
 
 
 def _numbers(state: State) -> tuple[Array, Array | None, tuple[Array, ...]]:
@@ -361,7 +356,7 @@ def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
     gates = None if chains[0].drawn[0][1] is None else joined(lambda piece: piece[1])
     scales = tuple(joined(lambda piece, j=j: piece[2][j]) for j in range(len(chains[0].drawn[0][2])))
     draws, zero, taken = (sum(chain.losses[i] for chain in chains) for i in range(3))
-    inputs, levels = (reduce(_added, (getattr(chain, name) for chain in chains)) for name in ("inputs", "levels"))
+    missing = reduce(added, (chain.missing for chain in chains)) or MissingSums()
     return Sample(
         joined(lambda piece: piece[0]),
         gates,
@@ -370,8 +365,8 @@ def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
         interrupted,
         zero / max(draws, 1),
         taken / max(draws, 1),
-        None if inputs is None else inputs.divided(draws),
-        None if levels is None else levels.divided(draws),
+        None if missing.inputs is None else missing.inputs.divided(draws),
+        None if missing.levels is None else missing.levels.divided(draws),
         chains[0].state,
     )
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from vbsvm.arrays import Array
 from vbsvm.layout.base import PointLaw, Source
-from vbsvm.layout.incomplete import IncompleteRows
-from vbsvm.layout.options import OptionRows
+from vbsvm.missing import CandidatePart
+from vbsvm.missing_model import MissingState
 from vbsvm.readings import Reading
 from vbsvm.spec import Spec, State
 
@@ -38,7 +38,7 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
     proposal: Proposal = resolve(Proposal(step), "stretch")
     g, theta = proposal.g, state.coefficients.mean
     effective = theta if state.gates is None else state.gates.open * theta
-    ratio, scales = -2.0 * source.total(lambda rows: _change(rows, state, effective, g)), []
+    ratio, scales = -2.0 * source.total(lambda part: _change(part, state, effective, g)), []
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
         moved, part = block.prior.stretch(scale, moments, g)
         scales.append(moved)
@@ -48,21 +48,14 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
     return replace(state, coefficients=PointLaw(g * theta), scales=tuple(scales)), True
 
 
-def _change(rows: Any, state: State, theta: Array, g: float) -> float:
+def _change(part: Any, state: State, theta: Array, g: float) -> float:
     """Change of the loss: that of a row is h₊, and −½ log Σ π e^(−2h₊) over the levels of a missing category."""
-    options = None
-    if isinstance(rows, OptionRows):
-        rows, options = rows.rows, rows.options
-    if isinstance(rows, IncompleteRows):
-        assert state.values is not None
-        f = rows.filled(state.values[rows.index]).scores(theta)
-    else:
-        f = rows.scores(theta)
-    margin, s = rows.signs * f, rows.weights
+    margin, s = part.rows.signs * part.scores(theta, state.missing), part.rows.weights
     before, after = np.maximum(1.0 - margin, 0.0), np.maximum(1.0 - g * margin, 0.0)
-    if options is None:
+    if not isinstance(part, CandidatePart):
         return float(s @ (after - before))
-    assert state.levels is not None
-    chances, s = options.log_chances(state.levels), s[options.firsts]
+    assert isinstance(state.missing, MissingState)
+    assert state.missing.levels is not None
+    options, chances = part.options, part.options.log_chances(state.missing.levels)
     ratios = options.log_sums(chances - 2 * after) - options.log_sums(chances - 2 * before)
-    return -0.5 * float(s @ ratios)
+    return -0.5 * float(s[options.firsts] @ ratios)

@@ -15,11 +15,12 @@ from vbsvm.arrays import Array
 from vbsvm.fit.accelerate import Accelerated, Plain, Strategy, Visited
 from vbsvm.input_laws import InputSums, Learned
 from vbsvm.layout.base import Source
+from vbsvm.missing_model import MissingModel, MissingState
 from vbsvm.parameters import Parameters, require_flag, require_positive
 from vbsvm.readings import expect
 from vbsvm.rowblocks import single_threaded_blas
 from vbsvm.spec import Spec, State
-from vbsvm.sweep import pass_rows, update_inputs
+from vbsvm.sweep import pass_rows
 
 PILOT_ROWS = 20_000
 PILOT_STEP = 20
@@ -93,8 +94,9 @@ class Variational(Parameters):
         with single_threaded_blas():
             if start is not None:
                 return self._climb(spec, source, start, self.tol, self.max_iter)
-            if spec.inputs is not None and not spec.inputs.settings.labels:
-                inputs = learn_inputs(spec, source, self.max_iter)
+            model = spec.missing
+            if isinstance(model, MissingModel) and model.inputs is not None and not model.inputs.settings.labels:
+                inputs = learn_inputs(spec, model, source, self.max_iter)
                 return _highest(self._climb_from_all(spec, source, inputs))
             # Gates have many optima: a start on a part of the rows would choose another one.
             pilot = self.accelerate and spec.gate_map is None and source.n_rows >= PILOT_ROWS
@@ -105,7 +107,9 @@ class Variational(Parameters):
     def _climb_from_all(self, spec: Spec, source: Source, inputs: Learned | None = None) -> Iterator[Outcome]:
         """Climb from every start; an interrupted climb is the last."""
         for start in spec.starts():
-            begin = start if inputs is None else replace(start, inputs=inputs)
+            begin = start
+            if inputs is not None and isinstance(start.missing, MissingState):
+                begin = replace(start, missing=replace(start.missing, inputs=inputs))
             outcome = self._climb(spec, source, begin, self.tol, self.max_iter)
             yield outcome
             if outcome.ending is Ending.INTERRUPTED:
@@ -160,22 +164,19 @@ class Variational(Parameters):
             )
         trace = np.array(bounds)
         trace.flags.writeable = False
-        return Outcome(at.state, trace, passes, ending, inputs=at.stats.inputs)
+        return Outcome(at.state, trace, passes, ending, inputs=getattr(at.stats.missing, "inputs", None))
 
 
-def learn_inputs(spec: Spec, source: Source, max_passes: int) -> Learned:
+def learn_inputs(spec: Spec, model: MissingModel, source: Source, max_passes: int) -> Learned:
     """The law of the inputs from the inputs alone: at coefficients of 0 no label has a say in a missing value."""
-    assert spec.inputs is not None
-    state = spec.start()
+    state, missing = spec.start(), model.start()
     for _ in range(max_passes):
-        before = state.inputs
-        state = update_inputs(spec, state, pass_rows(state, source, expect), expect)
-        assert before is not None
-        assert state.inputs is not None
-        numbers = np.array(state.inputs.pack()), np.array(before.pack())
-        if len(numbers[0]) == len(numbers[1]) and np.abs(numbers[0] - numbers[1]).max(initial=0.0) < INPUTS_REST:
+        before, stats = missing, pass_rows(spec, replace(state, missing=missing), source, expect)
+        missing = model.update_inputs(before, stats.missing, expect)
+        new, old = np.array(missing.inputs.pack()), np.array(before.inputs.pack())
+        if len(new) == len(old) and np.abs(new - old).max(initial=0.0) < INPUTS_REST:
             break
-    return Learned(state.inputs)
+    return Learned(missing.inputs)
 
 
 def _highest(outcomes: Iterator[Outcome]) -> Outcome:
@@ -213,8 +214,8 @@ def _stands_still(gains: list[float], noise: float) -> bool:
 
 def _visit(spec: Spec, source: Source, state: State, strategy: Strategy) -> Visited:
     """Pass over the rows from this state: that gives its exact bound, and what the next step needs."""
-    stats = pass_rows(state, source, expect, with_curvature=strategy.needs_curvature)
-    return Visited(state, stats, bound.total(spec, state, stats.row_bound, stats.inputs, stats.levels))
+    stats = pass_rows(spec, state, source, expect, with_curvature=strategy.needs_curvature)
+    return Visited(state, stats, bound.total(spec, state, stats.row_bound, stats.missing))
 
 
 def _rounding(value: float) -> float:

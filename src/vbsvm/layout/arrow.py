@@ -57,6 +57,10 @@ class ArrowRows:
             begin += factor.size
         return total
 
+    def columns(self, which: NDArray[np.intp]) -> Array:
+        """These columns of the design."""
+        return self.dense.columns(which)
+
     def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
         """Coefficients of these columns, and effects of each row's levels on them."""
         begin = self.dense.design.shape[1]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
 from vbsvm.gates import Gates
+from vbsvm.readings import Reading
 from vbsvm.stats import Stats
 
 
@@ -46,6 +47,10 @@ class Rows(Protocol):
 
     def cross(self, u: Array) -> Any:
         """Cᵀu, as an array or as sums that add and have a ``total``."""
+        ...
+
+    def columns(self, which: NDArray[np.intp]) -> Array:
+        """These columns of the design."""
         ...
 
     def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
@@ -334,6 +339,38 @@ class Moments:
         return outer
 
 
+class MissingDistributions(Protocol):
+    """Distributions of what may be missing: a part of the state. ``vbsvm.missing_model`` has them."""
+
+    def pack(self) -> list[float]:
+        """Give unconstrained numbers that determine them."""
+        ...
+
+    def unpack(self, numbers: Array) -> Self:
+        """Make those that pack to these numbers."""
+        ...
+
+    def with_complete_rows(self, sums: Any, rows: Rows, resolve: Reading) -> Any:
+        """Add what complete rows say about why others are missing, if anything; ``sums`` may be None."""
+        ...
+
+
+class MissingModel(Protocol):
+    """The model of what may be missing: a part of what is fitted."""
+
+    def start(self) -> MissingDistributions:
+        """Where a fit begins."""
+        ...
+
+    def update(self, state: Any, sums: Any, resolve: Reading) -> Any:
+        """Full conditionals given the sums of a pass, or draws from them."""
+        ...
+
+    def bound(self, state: Any, sums: Any) -> dict[str, float]:
+        """Named terms of the bound; the entropy of missing values belongs to the rows."""
+        ...
+
+
 class Source(Protocol):
     """Where rows come from: memory now; files and other machines answer the same calls."""
 
@@ -342,12 +379,12 @@ class Source(Protocol):
         """Number of rows that count."""
         ...
 
-    def fold(self, kernel: Callable[[Any], Stats]) -> Stats:
-        """Sum the kernel over all row blocks: the only pass over the data."""
+    def fold(self, row_pass: Any) -> Stats:
+        """Sum ``part.stats(row_pass)`` over the parts of all row blocks: the only pass over the data in a sweep."""
         ...
 
     def total(self, kernel: Callable[[Any], Any]) -> Any:
-        """Sum anything that adds over all row blocks."""
+        """Sum anything that adds over the parts of all row blocks."""
         ...
 
     def thin(self, step: int) -> Self | None:

@@ -47,6 +47,10 @@ class DenseRows:
         """Cᵀu."""
         return u @ self.design
 
+    def columns(self, which: NDArray[np.intp]) -> Array:
+        """These columns of the design."""
+        return self.design[:, which]
+
     def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
         """Coefficients of these columns, the same in all rows; 0 for columns that have none."""
         return _padded(theta, self.design.shape[1], columns)[None]

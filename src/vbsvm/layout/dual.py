@@ -48,6 +48,14 @@ class DualRows:
         """Cᵀu."""
         return u @ self.design
 
+    def columns(self, which: NDArray[np.intp]) -> Array:
+        """These columns of the design."""
+        return self.design[:, which]
+
+    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+        """Coefficients of these columns, the same in all rows."""
+        return theta[columns][None]
+
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -169,12 +169,3 @@ class Drawn:
     """Shares of 0 and 1."""
 
     result: Array
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class OptionRows:
-    """Rows with their options."""
-
-    rows: Any
-    options: Options

@@ -60,7 +60,7 @@ def _selection(fit: Any) -> Caveat:
 
 
 def _missing(fit: Any) -> Iterator[Caveat]:
-    law = fit.spec.inputs
+    law = getattr(fit.spec.missing, "inputs", None)
     if law is not None:
         if law.settings.labels:
             yield Caveat(

@@ -16,9 +16,12 @@ from vbsvm.layout.dense import DenseRows
 from vbsvm.layout.dual import DualRows
 from vbsvm.layout.factors import Factor
 from vbsvm.layout.incomplete import HoleGroup, IncompleteRows, Inputs, hole_groups
-from vbsvm.layout.options import LevelCounts, OptionRows, Options
+from vbsvm.layout.options import LevelCounts, Options
+from vbsvm.missing import CandidatePart, IncompletePart
+from vbsvm.missing_model import MissingSums
+from vbsvm.row_pass import CompleteRows, RowPass
 from vbsvm.rowblocks import block_rows, fold, single_threaded_blas
-from vbsvm.stats import Stats
+from vbsvm.stats import Stats, added
 
 
 @final
@@ -90,17 +93,15 @@ class Memory:
             return len(np.unique(self.options.origin[counted]))
         return int(np.count_nonzero(counted))
 
-    def fold(self, kernel: Callable[[Any], Stats]) -> Stats:
-        """Sum the kernel over row blocks, in threads where there is enough to do."""
-        stats = self._fold_blocks(lambda block: block.sum(kernel))
-        if self.known_levels is not None:
-            stats = replace(stats, levels=self.known_levels + stats.levels)
-        if self._known is None:
+    def fold(self, row_pass: RowPass) -> Stats:
+        """Sum over row blocks, in threads where there is enough to do, and add what no pass changes."""
+        stats = self._fold_blocks(lambda block: block.sum(lambda part: part.stats(row_pass)))
+        if self.holes is None and self.options is None:
             return stats
-        return replace(stats, inputs=self._known if stats.inputs is None else self._known + stats.inputs)
+        return replace(stats, missing=added(MissingSums(self._known, self.known_levels), stats.missing))
 
     def total(self, kernel: Callable[[Any], Any]) -> Any:
-        """Sum anything that adds over complete and incomplete rows."""
+        """Sum anything that adds over the parts of all blocks."""
         return self._fold_blocks(lambda block: block.sum(kernel))
 
     def _fold_blocks(self, kernel: "Callable[[_Block], Any]") -> Any:
@@ -238,7 +239,7 @@ class _Block:
     multipliers: Array | None
     options: Options | None
 
-    def sum(self, kernel: Callable[[Any], Stats]) -> Stats:
+    def sum(self, kernel: Callable[[Any], Any]) -> Any:
         """Sum the kernel over complete rows and rows with missing values."""
         first, *others = (kernel(part) for part in self._parts)
         return first + others[0] if others else first
@@ -246,19 +247,21 @@ class _Block:
     @cached_property
     def _parts(self) -> tuple[Any, ...]:
         if self.source.holes is None:
-            return (self._optional(self._rows(self.design, slice(None), self.scratch), slice(None)),)
+            rows = self._rows(self.design, slice(None), self.scratch)
+            return (self._optional(CompleteRows(rows), slice(None)),)
         incomplete, groups = self._incomplete
         parts: list[Any] = []
         if not incomplete.all():
             which = np.flatnonzero(~incomplete)
-            parts.append(self._optional(self._make(self.design.T[:, which].T, which), which))
+            parts.append(self._optional(CompleteRows(self._make(self.design.T[:, which].T, which)), which))
         if incomplete.any():
             which = np.flatnonzero(incomplete)
-            parts.append(self._optional(self._with_holes(self.source.holes, which, groups), which))
+            rows = self._with_holes(self.source.holes, which, groups)
+            parts.append(self._optional(IncompletePart(rows), which))
         return tuple(parts)
 
-    def _optional(self, rows: Any, which: Any) -> Any:
-        return rows if self.options is None else OptionRows(rows, self.options.take(which))
+    def _optional(self, part: Any, which: Any) -> Any:
+        return part if self.options is None else CandidatePart(part, self.options.take(which))
 
     @property
     def _incomplete(self) -> tuple[NDArray[np.bool_], tuple[HoleGroup, ...]]:
