@@ -17,6 +17,7 @@ from vbsvm.fit.stretch import stretch
 from vbsvm.imputation import InputModel
 from vbsvm.layout.incomplete import Inputs
 from vbsvm.layout.options import KNOWN, LevelCounts, LevelModel, Options
+from vbsvm.missing_model import MissingModel
 from vbsvm.readings import Draw, OverRelaxed
 from vbsvm.source.memory import Grouping, Holes, Memory
 from vbsvm.spec import Block, Spec
@@ -115,7 +116,7 @@ def build(model, truth):
         inputs, mechanism = Inputs.of([1, 2], []), NotAtRandom(variance=1.0) if model == "selective" else None
         settings = GaussianImputation(psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True, mechanism=mechanism)
         probit_of = np.array([0]) if model == "selective" else None
-        spec = replace(spec, inputs=InputModel(settings, inputs, 2, probit_of))
+        spec = replace(spec, missing=MissingModel(InputModel(settings, inputs, 2, probit_of)))
         source = replace(source, holes=Holes(inputs, np.empty((N_ROWS, 0)), np.zeros(2)))
     return spec, source
 
@@ -131,13 +132,13 @@ def build_categorical(truth, incomplete):
     recipe, options = Recipe(np.zeros(2), np.ones(2), True), Options(origin, codes[:, None])
     source = Memory(X, truth.y[origin], np.ones(len(X)), recipe, options=options, known_levels=counts)
     intercept = Block("intercept", (slice(0, 1),), Normal(VARIANCE))
-    spec = Spec((intercept, Block("inputs", (slice(1, 3),), Ridge(SHAPE, RATE))), levels=LevelModel((2,)))
+    missing = MissingModel(levels=LevelModel((2,)))
     if incomplete:
         inputs = Inputs.of([1], [])
         settings = GaussianImputation(psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True)
-        spec = replace(spec, inputs=InputModel(settings, inputs, 1))
+        missing = replace(missing, inputs=InputModel(settings, inputs, 1))
         source = replace(source, holes=Holes(inputs, np.empty((len(X), 0)), np.zeros(1)))
-    return spec, source
+    return Spec((intercept, Block("inputs", (slice(1, 3),), Ridge(SHAPE, RATE))), missing), source
 
 
 def numbers(model, state):
@@ -148,11 +149,16 @@ def numbers(model, state):
         return [*theta[:4], state.scales[1].value]
     scale = state.scales[1].variance.value if model == "gates" else state.scales[1].value
     if model == "selective":
-        return [*theta, scale, *state.inputs.probit.mean[0]]
+        return [*theta, scale, *state.missing.inputs.probit.mean[0]]
     if model in CATEGORICAL:
-        return [*theta, scale, np.exp(state.levels.logs[0][0]), *(state.inputs.mean if model == "both" else ())]
+        return [
+            *theta,
+            scale,
+            np.exp(state.missing.levels.logs[0][0]),
+            *(state.missing.inputs.mean if model == "both" else ()),
+        ]
     if model == "missing":
-        return [*theta, scale, state.inputs.mean[0], state.inputs.covariance.value[0, 1]]
+        return [*theta, scale, state.missing.inputs.mean[0], state.missing.inputs.covariance.value[0, 1]]
     return [*theta, scale]
 
 

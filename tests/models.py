@@ -44,5 +44,5 @@ def random_state(spec, rng, spread=1.0):
 
 
 def visit(spec, state, source):
-    stats = pass_rows(state, source, expect, with_curvature=True)
+    stats = pass_rows(spec, state, source, expect, with_curvature=True)
     return Visited(state, stats, bound.total(spec, state, stats.row_bound))

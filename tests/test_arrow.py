@@ -80,8 +80,8 @@ def test_arrow_equals_dense(problem):
         np.testing.assert_allclose(law.squares, twin.squares, rtol=1e-9, atol=scale)
         assert law.entropy == pytest.approx(twin.entropy, rel=1e-10, abs=1e-10)
         assert law.quadratic(arrow_stats.gram) == pytest.approx(twin.quadratic(dense_stats.gram), rel=1e-9)
-    stats = sweep.pass_rows(one, arrow, expect, with_curvature=True)
-    twin_stats = sweep.pass_rows(other, dense, expect, with_curvature=True)
+    stats = sweep.pass_rows(spec, one, arrow, expect, with_curvature=True)
+    twin_stats = sweep.pass_rows(spec, other, dense, expect, with_curvature=True)
     ours = bound.total(spec, one, stats.row_bound)
     assert ours == pytest.approx(bound.total(spec, other, twin_stats.row_bound), rel=1e-10)
     assert bound.held_row_term(one, stats) == pytest.approx(stats.row_bound, rel=1e-9)
@@ -127,7 +127,7 @@ def test_a_newton_step_is_the_dense_one():
     states = []
     for source in (arrow, dense_twin(arrow)):
         state, _ = sweep.sweep(spec, spec.start(), source, expect)
-        stats = sweep.pass_rows(state, source, expect, with_curvature=True)
+        stats = sweep.pass_rows(spec, state, source, expect, with_curvature=True)
         states.append(newton_step(spec, _Visit(state, stats), 0.0))
     np.testing.assert_allclose(states[0].coefficients.mean, states[1].coefficients.mean, rtol=1e-8)
 

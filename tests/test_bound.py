@@ -11,7 +11,7 @@ from scipy import stats as laws
 from models import random_state, source_of, spec_of, visit
 from reference import Quadrature, algorithm_2, log_evidence_1d, paper_bound_2, simulate
 from vbsvm import Normal, Ridge, Variational, bound, sweep
-from vbsvm.laws import InverseGamma
+from vbsvm.laws import InverseGamma, Latent
 from vbsvm.layout.dense import DenseGaussian, DenseGram
 from vbsvm.readings import expect
 from vbsvm.spec import State
@@ -70,13 +70,8 @@ def test_a_planted_mistake_is_seen_by_that_test(mistake, monkeypatch):
     elif mistake == "rate":
         monkeypatch.setattr(Ridge, "conditional", lambda self, q: InverseGamma(3.5, self.rate + 0.55 * q.total))
     else:
-        monkeypatch.setattr(sweep.hinge, "weigh", _weights_to_the_wrong_power)
+        monkeypatch.setattr(Latent, "weight", property(lambda latent: latent.s * latent.root**-1.1))
     assert rises_of_single_updates(spec, source, optimum).min() < -1e-9
-
-
-def _weights_to_the_wrong_power(h, v, s, resolve, *site):
-    slack = h * h + v
-    return slack, np.sqrt(slack), s * slack**-0.55
 
 
 def test_the_bound_without_a_pass_is_the_bound_of_the_pass_at_the_same_state():

@@ -49,9 +49,9 @@ class CountedPasses:
     def thin(self, step):
         return self.source.thin(step)
 
-    def fold(self, kernel):
+    def fold(self, row_pass):
         self.passes += 1
-        return self.source.fold(kernel)
+        return self.source.fold(row_pass)
 
 
 @pytest.mark.parametrize("name", DATA)

@@ -33,6 +33,7 @@ from vbsvm.design.recipe import Recipe
 from vbsvm.imputation import InputModel
 from vbsvm.layout.incomplete import Inputs
 from vbsvm.mechanism import ProbitLaw
+from vbsvm.missing_model import MissingModel
 from vbsvm.readings import expect
 from vbsvm.source.memory import Grouping, Holes, Memory
 from vbsvm.spec import Block, Spec
@@ -55,7 +56,7 @@ def incomplete_model(X, y, s=None, prior=None, **imputation):
     holes = np.isnan(X).any(axis=0)
     columns = 1 + np.arange(d)
     inputs = Inputs.of(columns, []) if settings.joint else Inputs.of(columns[holes], columns[~holes])
-    spec = replace(spec_of(d, prior), inputs=InputModel(settings, inputs, d))
+    spec = replace(spec_of(d, prior), missing=MissingModel(InputModel(settings, inputs, d)))
     s = np.ones(len(y)) if s is None else s
     holes = Holes(inputs, np.empty((len(y), 0)), np.zeros(len(inputs.variables)))
     return spec, Memory(X, y, s, Recipe(np.zeros(d), np.ones(d), True), holes=holes)
@@ -170,15 +171,13 @@ def rises_of_single_updates(spec, source, n_sweeps=4):
     state, rises = spec.start(), []
     state, _ = sweep.sweep(spec, state, source, expect)
     for _ in range(n_sweeps):
-        stats = sweep.pass_rows(state, source, expect)
+        stats = sweep.pass_rows(spec, state, source, expect)
 
         def total(state, stats=stats):
-            return bound.total(spec, state, bound.held_row_term(state, stats), stats.inputs, stats.levels)
+            return bound.total(spec, state, bound.held_row_term(state, stats), stats.missing)
 
         before = total(state)
-        assert bound.total(spec, state, stats.row_bound, stats.inputs, stats.levels) == pytest.approx(
-            before, rel=1e-9, abs=1e-9
-        )
+        assert bound.total(spec, state, stats.row_bound, stats.missing) == pytest.approx(before, rel=1e-9, abs=1e-9)
         for update in (
             lambda state, stats: sweep.update_coefficients(spec, state, stats, expect),
             lambda state, stats: sweep.update_priors(spec, state, expect),
@@ -187,10 +186,8 @@ def rises_of_single_updates(spec, source, n_sweeps=4):
             state = update(state, stats)
             rises.append((total(state) - before) / (1 + abs(before)))
             before = total(state)
-        fresh = sweep.pass_rows(state, source, expect)
-        rises.append(
-            (bound.total(spec, state, fresh.row_bound, fresh.inputs, fresh.levels) - before) / (1 + abs(before))
-        )
+        fresh = sweep.pass_rows(spec, state, source, expect)
+        rises.append((bound.total(spec, state, fresh.row_bound, fresh.missing) - before) / (1 + abs(before)))
     return np.array(rises)
 
 
@@ -269,9 +266,9 @@ class TestRows:
         X, y = simulate(50, 3, seed=0)
         spec, source = incomplete_model(X, y, joint=False)
         clf = VBSVC(inference=TIGHT).fit(X, y)
-        assert clf.fit_[0].spec.inputs is None
+        assert clf.fit_[0].spec.missing is None
         open_to_holes = Inputs.of([3], [1, 2])  # a column that might have had some
-        spec = replace(spec, inputs=InputModel(GaussianImputation(), open_to_holes, 3))
+        spec = replace(spec, missing=MissingModel(InputModel(GaussianImputation(), open_to_holes, 3)))
         source = replace(source, holes=Holes(open_to_holes, np.empty((50, 0)), np.zeros(1)))
         outcome = TIGHT.run(spec, source)
         np.testing.assert_allclose(outcome.state.coefficients.mean[1:], clf.coef_[0], atol=1e-7)
@@ -310,7 +307,7 @@ class TestStructure:
             X, y, np.ones(n), Recipe(np.zeros(3), np.ones(3), True),
             (Grouping(two, 3, (0,)), Grouping(one, 5, (0, 3))), holes=Holes(inputs, np.empty((n, 0)), np.zeros(2)),
         )  # fmt: skip
-        spec = Spec((*fixed, own, slopes), law)
+        spec = Spec((*fixed, own, slopes), MissingModel(law))
 
         level = np.eye(5)[one]
         written = np.zeros((n, 10))
@@ -321,16 +318,17 @@ class TestStructure:
         opened = Inputs.of([2, 3], [1], [1 + column for column in links], [1] * 5)
         holes = Holes(opened, level.copy(), np.zeros(2))
         dense = Memory(dense_X, y, np.ones(n), Recipe(np.zeros(16), np.ones(16), True), holes=holes)
-        twin = Spec((*fixed, own, slopes), InputModel(GaussianImputation(), opened, 3))
+        twin = Spec((*fixed, own, slopes), MissingModel(InputModel(GaussianImputation(), opened, 3)))
         one_state, other_state = spec.start(), twin.start()
         for _ in range(6):
             one_state, one_stats = sweep.sweep(spec, one_state, arrow, expect)
             other_state, other_stats = sweep.sweep(twin, other_state, dense, expect)
             assert one_stats.row_bound == pytest.approx(other_stats.row_bound, rel=1e-10)
             np.testing.assert_allclose(one_state.coefficients.mean, other_state.coefficients.mean, rtol=1e-8, atol=1e-9)
-            np.testing.assert_allclose(one_state.inputs.coefficients, other_state.inputs.coefficients, atol=1e-9)
-        one_curved = sweep.pass_rows(one_state, arrow, expect, with_curvature=True).curvature
-        other_curved = sweep.pass_rows(other_state, dense, expect, with_curvature=True).curvature
+            ours, theirs = one_state.missing.inputs.coefficients, other_state.missing.inputs.coefficients
+            np.testing.assert_allclose(ours, theirs, atol=1e-9)
+        one_curved = sweep.pass_rows(spec, one_state, arrow, expect, with_curvature=True).curvature
+        other_curved = sweep.pass_rows(twin, other_state, dense, expect, with_curvature=True).curvature
         v = np.random.default_rng(0).normal(size=17)
         np.testing.assert_allclose(one_curved.times(v), other_curved.times(v), rtol=1e-8)
 
@@ -338,12 +336,12 @@ class TestStructure:
         X, y = correlated(30, 2, seed=2)
         spec, source = incomplete_model(X, y)
         state = Variational(tol=1e-3).run(spec, source).state
-        stats = sweep.pass_rows(state, source, expect, with_curvature=True)
+        stats = sweep.pass_rows(spec, state, source, expect, with_curvature=True)
         v = np.array([0.3, -0.5, 0.8])
 
         def gradient(step):
             moved = replace(state, coefficients=state.coefficients.at(state.coefficients.mean + step * v))
-            found = sweep.pass_rows(moved, source, expect)
+            found = sweep.pass_rows(spec, moved, source, expect)
             return found.cross - found.gram.matrix @ moved.coefficients.mean
 
         change = -(gradient(1e-5) - gradient(-1e-5)) / 2e-5
@@ -696,8 +694,9 @@ class TestEdges:
 
 def with_mechanism(X, y, columns):
     spec, source = incomplete_model(X, y)
-    law = InputModel(GaussianImputation(mechanism=NotAtRandom()), spec.inputs.inputs, X.shape[1], np.array(columns))
-    return replace(spec, inputs=law), source
+    inputs = spec.missing.inputs.inputs
+    law = InputModel(GaussianImputation(mechanism=NotAtRandom()), inputs, X.shape[1], np.array(columns))
+    return replace(spec, missing=MissingModel(law)), source
 
 
 class TestNotAtRandom:
@@ -741,7 +740,7 @@ class TestNotAtRandom:
         at_random = VBSVC().fit(X, y)
         not_at_random = VBSVC(imputation=GaussianImputation(mechanism=NotAtRandom(columns=["x1"]))).fit(X, y)
         assert abs(not_at_random.imputation_mean_[0, 1]) < 0.6 * abs(at_random.imputation_mean_[0, 1])
-        assert not_at_random.fit_[0].outcome.state.inputs.probit.mean[0, 1] < -0.3
+        assert not_at_random.fit_[0].outcome.state.missing.inputs.probit.mean[0, 1] < -0.3
 
     def test_what_is_wrong_is_said(self):
         X, y = correlated(50, 3, seed=4)
@@ -822,8 +821,8 @@ class TestCategories:
         model = Model("y ~ arm + sex", arms.assign(x=0.0), {"fixed": Ridge()})
         fit = model.fit()
         state, spec = fit.outcome.state, model.spec
-        stats = sweep.pass_rows(state, model._source, expect)
-        law, levels, categories = state.coefficients, state.levels, model._reader.categories
+        stats = sweep.pass_rows(spec, state, model._source, expect)
+        law, levels, categories = state.coefficients, state.missing.levels, model._reader.categories
         total, counts = 0.0, np.zeros(3)
         recipe = fit.plan.recipe
         for _, row in arms.iterrows():
@@ -844,8 +843,8 @@ class TestCategories:
                 counts[a] += weight
         assert list(categories.names) == ["arm", "sex"]
         assert stats.row_bound == pytest.approx(total, rel=1e-10)
-        np.testing.assert_allclose(stats.levels.counts[0], counts, rtol=1e-10)
-        assert spec.levels is not None
+        np.testing.assert_allclose(stats.missing.levels.counts[0], counts, rtol=1e-10)
+        assert spec.missing.levels is not None
 
     def test_blocks_do_not_tear_alternatives_apart(self, arms, monkeypatch):
         whole = Model("y ~ x + arm * sex", arms, {"fixed": Ridge()}).fit(TIGHT)

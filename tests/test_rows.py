@@ -27,8 +27,9 @@ def data():
 
 def stats_of(X, y, s):
     recipe = learn_recipe(X, s, column_ranges(X, s), intercept=True, standardize=True)
-    state = random_state(spec_of(D), np.random.default_rng(1))
-    return pass_rows(state, Memory(X, y, s, recipe), expect, with_curvature=True)
+    spec = spec_of(D)
+    state = random_state(spec, np.random.default_rng(1))
+    return pass_rows(spec, state, Memory(X, y, s, recipe), expect, with_curvature=True)
 
 
 def assert_same(one, other, rtol):

@@ -210,14 +210,16 @@ class TestStretch:
         truth = simulate_truth(model, rng, tilted=True)
         spec, source = build(model, truth)
         state = replace(spec.start(), coefficients=PointLaw(np.array([0.3, -1.4, 0.8])))
-        state = replace(state, levels=LevelLaws.of((np.array([3.0, 1.0]),)).draw(rng))
+        levels = LevelLaws.of((np.array([3.0, 1.0]),)).draw(rng)
+        state = replace(state, missing=replace(state.missing, levels=levels))
         values = rng.normal(size=len(truth.y))
         origins = source.options.origin
         of_rows = {}
         source.total(lambda part: of_rows.update({type(part.rows): part}) or 0.0)
         if holes:
             part = of_rows[IncompleteRows]
-            state = replace(state, values={0: values[part.options.origin][:, None] * part.rows.holes})
+            drawn = {0: values[part.options.origin][:, None] * part.rows.holes}
+            state = replace(state, missing=replace(state.missing, values=drawn))
         filled = np.where(np.isnan(truth.X[:, 0]), values, truth.X[:, 0])
         lost = np.flatnonzero(truth.levels == -1)
         assert len(lost) < len(truth.y) < len(origins)
@@ -230,10 +232,10 @@ class TestStretch:
             for chosen in itertools.product([0, 1], repeat=len(lost)):
                 levels = truth.levels.copy()
                 levels[lost] = chosen
-                yield losses(scale, levels).sum(), state.levels.logs[0][list(chosen)].sum()
+                yield losses(scale, levels).sum(), state.missing.levels.logs[0][list(chosen)].sum()
 
         g = 1.3
-        change = source.total(lambda rows: _change(rows, state, state.coefficients.mean, g))
+        change = source.total(lambda part: _change(part, state, state.coefficients.mean, g))
         after, before = (special.logsumexp([log - 2 * loss for loss, log in every_way(scale)]) for scale in (g, 1.0))
         assert -2 * change == pytest.approx(after - before)
 
@@ -592,13 +594,13 @@ class TestResults:
 
         def recorded(*arguments):
             state, stats = right(*arguments)
-            counts.append(stats.levels.counts[0])
+            counts.append(stats.missing.levels.counts[0])
             return state, stats
 
         monkeypatch.setattr(gibbs, "sweep", recorded)
         settings = Gibbs(draws=40, tune=0, chains=2)
         fit = quiet(lambda: Model("y ~ x + arm", data, {"fixed": Ridge()}).fit(settings, random_state=0))
-        (found,) = fit.outcome.state.levels.concentrations
+        (found,) = fit.outcome.state.missing.levels.concentrations
         np.testing.assert_allclose(found, 1 + np.mean(counts, axis=0))
         assert found.sum() == pytest.approx(62)
 

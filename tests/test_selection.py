@@ -345,8 +345,8 @@ class TestWide:
             one, _ = sweep.sweep(spec, one, source, Draw(1, 0, k))
             other, _ = sweep.sweep(spec, other, replace(source, wide=True), Draw(1, 0, k))
         law = one.coefficients
-        dense_stats = sweep.pass_rows(one, source, expect)
-        dual_stats = sweep.pass_rows(one, replace(source, wide=True), expect)
+        dense_stats = sweep.pass_rows(spec, one, source, expect)
+        dual_stats = sweep.pass_rows(spec, one, replace(source, wide=True), expect)
         odds = spec.prior_log_odds(one)
         ours = dual_stats.gram.scan(dual_stats.cross, law, one.gates, odds).draw(np.random.default_rng(0)).result
         theirs = dense_stats.gram.scan(dense_stats.cross, law, one.gates, odds).draw(np.random.default_rng(0)).result

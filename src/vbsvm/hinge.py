@@ -28,15 +28,16 @@ class Hinge:
     The conditional of a is GIG(½, 1, s²χ) with the slack χ = E(1 − y f)² = h² + v, a sum that never cancels.
     """
 
-    def terms(
-        self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int
-    ) -> RowTerms:
+    def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
         """ℓ = −s(h + √χ), w = s² E[1/a] and u = y(s + w) (Algorithm 1, line 3; Algorithm 2, line 3)."""
         h = 1.0 - y * f
         slack = h * h + v
         root = np.sqrt(slack)
         w = resolve(Latent(s, root), *site).weight
         return RowTerms(value(h, root), pull(y, s, w), w, w * (v / slack) if isinstance(v, np.ndarray) else None)
+
+
+HINGE = Hinge()
 
 
 def value(h: Array, root: Array) -> Array:

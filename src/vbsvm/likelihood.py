@@ -1,6 +1,6 @@
 """What a likelihood is: from the moments of each row's score to what the coefficients' update needs of that row.
 
-ℓ(f, v) is the expected log likelihood of a row, or a bound on it, in terms of the mean f and the variance v of its score.
+ℓ(f, v) is the expected log likelihood of a row, or a bound on it, given the mean f and the variance v of its score.
 With w = −2 ∂ℓ/∂v and u = ∂ℓ/∂f + w f every update is the same for all likelihoods: the coefficients have the precision
 G + Λ with G = Σ w c cᵀ, and the right side r = Σ u c.
 """

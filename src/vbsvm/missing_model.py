@@ -86,7 +86,7 @@ class MissingModel:
         )
 
     def update(self, state: MissingState, sums: MissingSums, resolve: Reading) -> MissingState:
-        """Both distributions given the sums of a pass, or draws from them (Algorithm 5, lines 13 and 14; Appendix C)."""
+        """Both distributions given the sums of a pass, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
         levels = None if self.levels is None else self.levels.update(_there(sums.levels), resolve)
         updated = replace(state, levels=levels, values=sums.values or state.values)
         return self.update_inputs(updated, sums, resolve)

@@ -1,7 +1,7 @@
 """What a fit knows: one two-class model, its coefficients on the user's scale, and how it was reached."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -297,7 +297,7 @@ class Fit:
         """What a file holds of the fit: all but a sampler's last draws of the missing values of rows."""
         outcome = self.outcome
         if isinstance(outcome, Sample):
-            outcome = replace(outcome, last=replace(outcome.last, values=None))
+            outcome = outcome.without_values()
         return public_fields(self) | {"outcome": outcome}
 
     def decision_function(

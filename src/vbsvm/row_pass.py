@@ -6,7 +6,7 @@ from typing import Any, Protocol, final
 import numpy as np
 
 from vbsvm.arrays import Array
-from vbsvm.layout.base import MissingDistributions, Message, Rows
+from vbsvm.layout.base import Message, MissingDistributions, Rows
 from vbsvm.likelihood import Likelihood
 from vbsvm.readings import Reading
 from vbsvm.stats import Stats
@@ -61,13 +61,13 @@ class CompleteRows:
             if row_pass.missing is not None:
                 missing = row_pass.missing.with_complete_rows(missing, rows, row_pass.resolve)
             row_bound = float(s @ terms.value) + entropy
-            curved = row_pass.with_curvature and terms.curvature is not None
+            curvature = terms.curvature if row_pass.with_curvature else None
             return Stats(
                 gram=rows.gram(terms.w),
                 cross_sums=rows.cross(terms.u),
                 row_bound=row_bound,
                 constant=float(terms.u @ f) - 0.5 * float(terms.w @ (f * f + v)) - row_bound,
-                curvature=rows.gram(terms.curvature) if curved else None,
+                curvature=None if curvature is None else rows.gram(curvature),
                 missing=missing,
             )
 

@@ -10,7 +10,7 @@ from scipy.special import logit
 
 from vbsvm.arrays import Array
 from vbsvm.gates import GateMap, Gates
-from vbsvm.hinge import Hinge
+from vbsvm.hinge import HINGE
 from vbsvm.laws import ScaleLaw
 from vbsvm.layout.base import (
     CoefficientLaw,
@@ -53,7 +53,7 @@ class Spec:
 
     blocks: tuple[Block, ...]
     missing: MissingModel | None = None
-    likelihood: Likelihood = Hinge()
+    likelihood: Likelihood = HINGE
 
     @cached_property
     def n_columns(self) -> int:

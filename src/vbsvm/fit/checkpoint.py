@@ -20,7 +20,8 @@ from vbsvm.spec import State
 FORMAT, SCHEMA = "vbsvm chains", 3
 # Classes that a sampler's state is made of.
 STATES = (
-    State, MissingState, MissingSums, PointLaw, Point, MatrixPoint, LatentPoint, Latent, SharePoint, Share, LaplaceZeroLaw, HuangWandLaw, Gates,
+    State, MissingState, MissingSums,
+    PointLaw, Point, MatrixPoint, LatentPoint, Latent, SharePoint, Share, LaplaceZeroLaw, HuangWandLaw, Gates,
     GateMap, KnownInputs, JointInputs, LevelLaws, LevelCounts, InverseGamma, InputSums, Regressors, Selective,
     ProbitLaw, ProbitSums,
 )  # fmt: skip

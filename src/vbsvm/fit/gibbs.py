@@ -96,6 +96,13 @@ class Sample:
             missing = replace(missing, levels=levels, values=None)
         return State(law, tuple(scales), None, missing)
 
+    def without_values(self) -> "Sample":
+        """The same without the last draws of the missing values of rows, which are as many as the data."""
+        missing = self.last.missing
+        if not isinstance(missing, MissingState):
+            return self
+        return replace(self, last=replace(self.last, missing=replace(missing, values=None)))
+
 
 @final
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ def learn_inputs(spec: Spec, model: MissingModel, source: Source, max_passes: in
     for _ in range(max_passes):
         before, stats = missing, pass_rows(spec, replace(state, missing=missing), source, expect)
         missing = model.update_inputs(before, stats.missing, expect)
-        new, old = np.array(missing.inputs.pack()), np.array(before.inputs.pack())
+        new, old = np.array(replace(missing, levels=None).pack()), np.array(replace(before, levels=None).pack())
         if len(new) == len(old) and np.abs(new - old).max(initial=0.0) < INPUTS_REST:
             break
     return Learned(missing.inputs)
