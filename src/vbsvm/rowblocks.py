@@ -38,16 +38,25 @@ def block_rows(n_columns: int) -> int:
     return max(BLOCK_CELLS // max(n_columns, 1), n_columns)
 
 
-def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice], T]], size: int | None = None) -> T:
-    """Sum ``kernel()(index, rows)`` over all blocks of ``size`` rows, which is ``block_rows`` unless given.
+def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice], T]]) -> T:
+    """Sum ``kernel()(index, rows)`` over all blocks of ``block_rows`` rows."""
+    size = block_rows(n_columns)
+
+    def of_thread() -> Callable[[int], T]:
+        of_block = kernel()
+        return lambda index: of_block(index, slice(index * size, min((index + 1) * size, n_rows)))
+
+    return fold_blocks(-(-n_rows // size), n_columns, of_thread)
+
+
+def fold_blocks(n_blocks: int, n_columns: int, kernel: Callable[[], Callable[[int], T]]) -> T:
+    """Sum ``kernel()(index)`` over all blocks, in threads where blocks are wide enough.
 
     ``kernel`` is called once in each thread and may allocate the work space that its blocks share.
     """
-    size = block_rows(n_columns) if size is None else size
-    n_blocks = -(-n_rows // size)
     with single_threaded_blas() as threads:
         if n_blocks == 1:
-            return kernel()(0, slice(0, n_rows))
+            return kernel()(0)
         blocks_a_chunk = -(-n_blocks // CHUNKS)
         chunks = [range(i, min(i + blocks_a_chunk, n_blocks)) for i in range(0, n_blocks, blocks_a_chunk)]
         of_thread = threading.local()
@@ -55,16 +64,12 @@ def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice]
         def sum_chunk(chunk: range) -> T:
             if not hasattr(of_thread, "kernel"):
                 of_thread.kernel = kernel()
-            return _sum_blocks(of_thread.kernel, chunk, size, n_rows)
+            return _sum(map(of_thread.kernel, chunk))
 
         if threads == 1 or n_columns < THREADED_COLUMNS:
             return _sum(map(sum_chunk, chunks))
         with ThreadPoolExecutor(threads) as pool:
             return _sum(_in_order(pool, sum_chunk, chunks, 2 * threads))
-
-
-def _sum_blocks(kernel: Callable[[int, slice], T], blocks: range, size: int, n_rows: int) -> T:
-    return _sum(kernel(i, slice(i * size, min((i + 1) * size, n_rows))) for i in blocks)
 
 
 def _sum(terms: Iterator[T]) -> T:

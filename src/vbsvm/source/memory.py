@@ -18,10 +18,9 @@ from vbsvm.layout.factors import Factor
 from vbsvm.layout.incomplete import HoleGroup, IncompleteRows, Inputs, hole_groups
 from vbsvm.layout.options import LevelCounts, Options
 from vbsvm.missing import CandidatePart, IncompletePart
-from vbsvm.missing_model import MissingSums
-from vbsvm.row_pass import CompleteRows, RowPass
-from vbsvm.rowblocks import block_rows, fold, single_threaded_blas
-from vbsvm.stats import Stats, added
+from vbsvm.row_pass import CompleteRows
+from vbsvm.rowblocks import block_rows
+from vbsvm.source.base import BlockSource
 
 
 @final
@@ -65,7 +64,7 @@ class Holes:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Memory:
+class Memory(BlockSource):
     """An array, its labels ±1 and its weights; the array is read in blocks and never copied as a whole.
 
     The last of the groupings is the arrow's tail. The last ``n_carried`` columns of the design have no coefficients of
@@ -84,6 +83,13 @@ class Memory:
     holes: Holes | None = None
     options: Options | None = None
     known_levels: LevelCounts | None = None
+    first_block: int = 0  # where these are a part of the rows: how many blocks come before
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of row blocks."""
+        size = self._block_rows()
+        return 1 if self.wide else max(1, -(-len(self.X) // size))
 
     @property
     def n_rows(self) -> int:
@@ -93,28 +99,28 @@ class Memory:
             return len(np.unique(self.options.origin[counted]))
         return int(np.count_nonzero(counted))
 
-    def fold(self, row_pass: RowPass) -> Stats:
-        """Sum over row blocks, in threads where there is enough to do, and add what no pass changes."""
-        stats = self._fold_blocks(lambda block: block.sum(lambda part: part.stats(row_pass)))
-        if self.holes is None and self.options is None:
-            return stats
-        return replace(stats, missing=added(MissingSums(self._known, self.known_levels), stats.missing))
+    @property
+    def may_miss_inputs(self) -> bool:
+        """Whether some input is missing somewhere."""
+        return self.holes is not None
 
-    def total(self, kernel: Callable[[Any], Any]) -> Any:
-        """Sum anything that adds over the parts of all blocks."""
-        return self._fold_blocks(lambda block: block.sum(kernel))
+    @property
+    def level_counts(self) -> LevelCounts | None:
+        """How often each level of a category that may be missing is known."""
+        return self.known_levels
 
-    def _fold_blocks(self, kernel: "Callable[[_Block], Any]") -> Any:
-        n_rows, size = len(self.X), self._block_rows()
-        if n_rows <= size or self.wide:
-            with single_threaded_blas():
-                return kernel(self._only_block)
+    @property
+    def n_columns(self) -> int:
+        """Number of design columns."""
+        return self.recipe.n_columns
 
-        def for_a_thread() -> Callable[[int, slice], Any]:
-            block_of = self._encoder(size + self._most_options)
-            return lambda index, where: kernel(block_of(index, self._aligned(where)))
-
-        return fold(n_rows, self.recipe.n_columns, for_a_thread, size)
+    def encoder(self) -> "Callable[[int], _Block]":
+        """Give a function that encodes the block of a number, into work space that its blocks share."""
+        if self.n_blocks == 1:
+            return lambda index: self._only_block
+        size, n_rows = self._block_rows(), len(self.X)
+        block_of = self._encoder(size + self._most_options)
+        return lambda index: block_of(index, self._aligned(slice(index * size, min((index + 1) * size, n_rows))))
 
     @cached_property
     def _most_options(self) -> int:
@@ -148,6 +154,7 @@ class Memory:
             levels = tuple(grouping.index[where][kept] for grouping in self.groupings)
             multipliers = None if self.holes is None else self.holes.multipliers[where][kept]
             options = None if self.options is None else self.options.take(where).take(kept)
+            index += self.first_block
             return _Block(self, index, encoded, self.signs[where][kept], weights, levels, scratch, multipliers, options)
 
         return block_of
@@ -156,15 +163,6 @@ class Memory:
     def hole_groups(self) -> dict[int, tuple[NDArray[np.bool_], tuple[HoleGroup, ...]]]:
         """Which rows of each block are incomplete, and their patterns; found in the first pass."""
         return {}
-
-    @cached_property
-    def _known(self) -> InputSums | None:
-        """Sums of the inputs that no pass changes: Σ s x̃x̃ᵀ over all rows, the others over complete rows."""
-        return None if self.holes is None else self._fold_blocks(_Block.known_sums)
-
-    def second_moments(self) -> Array:
-        """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
-        return self._fold_blocks(_Block.second_moments)
 
     def _block_rows(self) -> int:
         """Rows in a block: with groups so many that adding two blocks' sums costs little beside forming them."""
