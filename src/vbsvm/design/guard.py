@@ -58,11 +58,22 @@ def clipped(text: str) -> str:
     return repr(text if len(text) <= 200 else f"{text[:199]}…")
 
 
+def not_text(name: object) -> str:
+    """What is said of a column whose name is a number, or anything else but text."""
+    return (
+        f"The column {name!r} has a name that is not text, and can't stand in a formula: name columns by text, as in "
+        "data.columns = data.columns.map(str)."
+    )
+
+
 def column_of(name: str, data_columns: list[str], what: str) -> str:
     """Name of a column, with or without backticks."""
     bare = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
     if bare in RESERVED:
         raise FormulaError(f"A column may not be called {bare!r}, as the intercept is: rename it.")
+    for one in data_columns:
+        if not isinstance(one, str) and str(one) == bare:
+            raise FormulaError(not_text(one))
     if bare not in data_columns:
         raise FormulaError(
             f"{what} must be a column; {clipped(bare)} is none of {_listed(data_columns)}.{meant(bare, data_columns)}"

@@ -6,9 +6,9 @@ This happens on the text, before the guard sees it: nothing is evaluated. Also h
 import keyword
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
-from vbsvm.design.guard import NUMBERS, FormulaError, clipped
+from vbsvm.design.guard import NUMBERS, FormulaError, clipped, not_text
 
 _WORD = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
 _QUOTED = r"`[^`]*`|'[^']*'|\"[^\"]*\""
@@ -36,11 +36,12 @@ _HINTS = {
 }
 
 
-def rewritten(text: str) -> str:
+def rewritten(text: str, columns: Container[str] = ()) -> str:
     """The text with what R, patsy or NumPy call otherwise by the names that formulas know here.
 
     ``factor(x)`` is C(x), ``np.log(x)`` is log(x), ``Treatment(reference="b")`` in C is contr.treatment(base="b"), and
-    ``^`` within a function is ``**``. What would be taken for something else is refused.
+    ``^`` within a function is ``**``, and a column such as ``age.years`` needs no backticks. What would be taken for
+    something else is refused.
     """
     found: list[str] = []
     for token, following, functions in _scan(text):
@@ -55,7 +56,8 @@ def rewritten(text: str) -> str:
             found.append(_evaluated(token))
         elif _WORD.fullmatch(token):
             _require_normal(token)
-            found.append(_setting(token, following, found, functions))
+            is_column = "." in token and token in columns
+            found.append(f"`{token}`" if is_column else _setting(token, following, found, functions))
         else:
             found.append(token)
     return "".join(found)
@@ -86,10 +88,7 @@ def in_backticks(columns: Sequence[str]) -> list[str]:
 def require_name(name: object) -> None:
     """Refuse names that formulaic takes for signs of its own in spite of their backticks, and quotes without a mate."""
     if not isinstance(name, str):
-        raise FormulaError(
-            f"The column {name!r} has a name that is no text, and can't stand in a formula: name columns by text, as "
-            "in data.columns = data.columns.map(str)."
-        )
+        raise FormulaError(not_text(name))
     if name in ("1", ".", "~", "") or "`" in name or name[-1] == "\\" or any(name.count(quote) % 2 for quote in "'\""):
         raise FormulaError(f"A column called {name!r} can't stand in a formula, which would misread it: rename it.")
 

@@ -88,7 +88,7 @@ def _read(formula: str, data_columns: list[str], weights: str | None) -> Parts:
     _require_moderate(formula)
     left, right = _sides(formula)
     outcome = _outcome(left, data_columns)
-    terms = _split(rewritten(right), "+-")
+    terms = _split(rewritten(right, data_columns), "+-")
     bars = [term for _, term in terms if _is_bar(term)]
     taken = {outcome, weights, *(name for term in bars for name in _groups_of(term, data_columns)[-1])}
     rest = [name for name in data_columns if name not in taken]
