@@ -15,6 +15,7 @@ from vbsvm.design import frames, syntax
 from vbsvm.design.basis import Spline
 from vbsvm.design.guard import FormulaError
 from vbsvm.design.levels import UNSEEN, Levels
+from vbsvm.design.matrix import Matrix
 from vbsvm.design.plan import INTERCEPT
 
 COLUMNS = ["y", "x", "z", "g", "h", "my col", "age"]
@@ -174,6 +175,12 @@ def test_what_would_take_forever_is_refused_before_it_begins(text, place):
     with pytest.raises(FormulaError) as caught:
         learn(place.format(text), data)
     assert len(str(caught.value)) < 1000
+
+
+def test_levels_without_end_in_a_file_are_refused_before_columns_are_formed():
+    levels = {"transforms": {}, "categories": {"C(a)": list(range(5000)), "C(b)": list(range(5000))}}
+    with pytest.raises(FormulaError, match=r"C\(a\):C\(b\) alone has 25000000"):
+        Matrix.of_learned("C(a):C(b)", levels, pd.DataFrame({"a": [], "b": []}))
 
 
 @pytest.mark.parametrize(
