@@ -82,6 +82,7 @@ def column_of(name: str, data_columns: list[str], what: str) -> str:
 
 
 def _listed(names: list[str]) -> str:
+    """The first names, and how many more there are."""
     shown = ", ".join(map(repr, names[:12]))
     return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
@@ -168,6 +169,7 @@ class _Check:
                 )
 
     def _refuse_call(self, function: ast.AST) -> None:
+        """Say why a function may not be called here."""
         called = ast.unparse(function)
         if called == "s":
             raise FormulaError(f"s(…) must stand alone, joined to the rest by +; in {self.whole} it does not.")
@@ -177,6 +179,7 @@ class _Check:
         raise FormulaError(f"{clipped(called)} in {self.whole} is not a known function: {_functions()}.{near}")
 
     def _call(self, call: ast.Call, function: str) -> Iterator[str]:
+        """Check a call and its settings; yield the columns of its first argument."""
         if function in self.data_columns:
             raise FormulaError(f"The column {function!r} hides the function of that name in {self.whole}: rename it.")
         if not call.args or isinstance(call.args[0], ast.Starred):
@@ -198,6 +201,7 @@ class _Check:
 
 
 def _functions() -> str:
+    """All functions, as errors list them."""
     return f"{', '.join(sorted(FUNCTIONS))}, s"
 
 
@@ -287,14 +291,17 @@ def _require_contrasts(name: str, args: list[ast.expr], keywords: list[ast.keywo
 
 
 def _is_flag(node: ast.AST) -> bool:
+    """Whether a setting is True or False."""
     return isinstance(node, ast.Constant) and isinstance(node.value, bool)
 
 
 def _is_true(node: ast.AST | None) -> bool:
+    """Whether a setting is True."""
     return isinstance(node, ast.Constant) and node.value is True
 
 
 def _is_number(node: ast.AST) -> bool:
+    """Whether a setting is a finite number."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node = node.operand
     value = node.value if isinstance(node, ast.Constant) else None
@@ -302,4 +309,5 @@ def _is_number(node: ast.AST) -> bool:
 
 
 def _is_label(node: ast.AST) -> bool:
+    """Whether a setting may name a level."""
     return _is_number(node) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bool))

@@ -83,6 +83,7 @@ def read(formula: str, data_columns: list[str], weights: str | None = None) -> P
 
 
 def _read(formula: str, data_columns: list[str], weights: str | None) -> Parts:
+    """The same, where brackets may turn out to be nested too deeply."""
     if len(formula) > LONGEST:
         raise FormulaError(f"The formula has {len(formula)} characters; up to {LONGEST} are read.")
     _require_moderate(formula)
@@ -294,6 +295,7 @@ def _groups_of(term: str, data_columns: list[str]) -> list[tuple[str, ...]]:
 
 
 def _sides_of_bar(term: str) -> tuple[str, str]:
+    """Effects and groups of (effects | group)."""
     sides = [part for _, part in _split(term[1:-1].replace("||", "|"), "|")]
     if len(sides) != 2:
         raise FormulaError(f"{clipped(term)} has two bars: (1 | a) + (1 | b) crosses groups, (1 | a/b) nests them.")

@@ -45,6 +45,7 @@ def names_in(text: str) -> frozenset[str]:
 
 @lru_cache(maxsize=32)
 def _parsed(text: str) -> tuple[tuple[Term, ...], frozenset[str]]:
+    """Terms and names of a part of a formula; a model asks for the same ones several times."""
     parser = DefaultFormulaParser()
     tree = _attempt(lambda: parser.parse(text, target="ast"), text)
     nodes = _in_order(tree) if isinstance(tree, ASTNode) else []
@@ -57,10 +58,12 @@ def _parsed(text: str) -> tuple[tuple[Term, ...], frozenset[str]]:
 
 
 def _is_name(arg: Any) -> bool:
+    """Whether a part of the tree is a column's name."""
     return isinstance(arg, Token) and arg.kind is Token.Kind.NAME
 
 
 def _attempt(call: Callable[[], Any], text: str) -> Any:
+    """Call formulaic's parser; what it can't read is said in words."""
     try:
         return call()
     except RecursionError:
@@ -104,6 +107,7 @@ def _require_moderate(nodes: Sequence[ASTNode[Any]], text: str) -> None:
 
 
 def _of_token(token: Any) -> tuple[float, frozenset[str]]:
+    """A token is one term."""
     return 1.0, frozenset((str(token.token),))
 
 
