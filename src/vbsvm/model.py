@@ -67,6 +67,15 @@ class Model:
         The law of the inputs, by which missing values are inferred together with the coefficients. None is
         ``GaussianImputation()``. A missing input must enter linearly: as itself, a transform such as ``log(x)``, or in
         products with known ones.
+    missing : {"infer", "drop"}, default "infer"
+        What is done with missing values. "infer": inputs are inferred, and a missing outcome, weight or group is an
+        error. "drop": rows that miss a value in any column of the formula, or their weight, are left out of the fit;
+        ``n_dropped`` and ``print(model)`` say how many.
+
+    Attributes
+    ----------
+    n_dropped : int
+        Rows of positive weight that ``missing="drop"`` left out.
 
     Examples
     --------
@@ -87,17 +96,23 @@ class Model:
         positive: Any = None,
         weights: str | ArrayLike | None = None,
         imputation: GaussianImputation | None = None,
+        missing: str = "infer",
     ) -> None:
         require_flag("Model", standardize=standardize)
+        if missing not in ("infer", "drop"):
+            raise ValueError(f"missing must be 'infer' or 'drop'; got {missing!r}.")
         parts = syntax.read(formula, frames.names_of(data), weights if isinstance(weights, str) else None)
-        counts = _read_weights(weights, data, parts.outcome)
+        if missing == "drop":
+            counts, self.n_dropped = _complete_counts(parts, data, weights)
+        else:
+            counts, self.n_dropped = _read_weights(weights, data, parts.outcome), 0
         kept = None if counts is None or counts.all() else np.flatnonzero(counts)
         frame = frames.take(data, parts.columns, kept, may_miss=parts.inputs)
         counts = np.broadcast_to(1.0, len(frame)) if counts is None else counts if kept is None else counts[kept]
         self.formula = parts.text
         self.classes, signs = intake.read_outcome(parts.outcome, frame[parts.outcome], positive)
         intake.require_both_signs(signs, parts.outcome)
-        self._reader, encoded = formulas.learn(parts, frame, counts, bool(standardize))
+        self._reader, encoded = formulas.learn(parts, frame, counts, bool(standardize), kept)
         plan = self._reader.plan
         known_levels = None
         if encoded.origin is not None:
@@ -109,7 +124,7 @@ class Model:
         intake.require_moderate_core(plan)
         intake.require_gates_that_fit(self.spec, plan)
         self._source = replace(_source(plan, encoded, signs, counts, completion.holes), known_levels=known_levels)
-        self._task = Task(self.spec, plan, completion, self._source, self.classes, self._reader)
+        self._task = Task(self.spec, plan, completion, self._source, self.classes, self._reader, self.n_dropped)
 
     def fit(self, inference: Variational | Gibbs | None = None, *, random_state: Any = None) -> Fit:
         """Fit the model; ``inference`` is ``Variational()`` unless it is given. ``Gibbs()`` takes ``random_state``."""
@@ -144,15 +159,18 @@ class Model:
 
     def __repr__(self) -> str:
         """The formula and the number of rows."""
-        return f"<Model {self.formula}: {self._source.n_rows} rows>"
+        facts = Facts.of(self._source, self.n_dropped)
+        left_out = f", {facts.left_out}" if facts.left_out else ""
+        return f"<Model {self.formula}: {facts.n_rows} rows{left_out}>"
 
     def __str__(self) -> str:
         """Formula, rows and classes, blocks with their sizes and priors, groups, and the keys of ``priors``."""
-        facts = Facts.of(self._source)
+        facts = Facts.of(self._source, self.n_dropped)
+        left_out = f"; {facts.left_out}" if facts.left_out else ""
         negative, positive = (str(label) for label in self.classes)
         lines = [
             self.formula,
-            f"{facts.n_rows} rows: {facts.rows[1]} of {positive} (+1), {facts.rows[0]} of {negative} (−1)",
+            f"{facts.n_rows} rows: {facts.rows[1]} of {positive} (+1), {facts.rows[0]} of {negative} (−1){left_out}",
             "",
         ]
         rows = [("block", "coefficients", "prior")]
@@ -340,6 +358,27 @@ class _Given:
         for key, _ in self._priors.values():
             if key not in self._taken:
                 raise ValueError(f"priors: there is no term {key!r}; there are {', '.join(map(repr, keys))}.")
+
+
+def _complete_counts(parts: syntax.Parts, data: Any, weights: str | ArrayLike | None) -> tuple[Array, int]:
+    """Weights of the rows, 0 for those that miss something; and how many these are that would have counted."""
+    gaps = frames.missing_rows(data, parts.columns)
+    given: Any = weights
+    if isinstance(weights, str):
+        given = frames.take(data, [weights], may_miss=[weights])[weights].to_numpy()
+    unknown = np.zeros(len(gaps[parts.outcome]), dtype=bool)
+    if np.shape(given) == unknown.shape:
+        unknown = frames.missing_rows({"weights": given}, ["weights"])["weights"]
+        given = np.where(unknown, 0.0, given)
+    counts = intake.read_weights(given, len(unknown), "weights")
+    complete = ~np.logical_or.reduce([*gaps.values()])
+    if not (counts[complete] > 0).any():
+        worst = max(gaps, key=lambda name: int(gaps[name].sum()))
+        raise ValueError(
+            f"missing='drop' leaves no row: all of them miss something; column {worst!r} has no value in "
+            f"{gaps[worst].sum()} of {len(complete)} rows."
+        )
+    return np.where(complete, counts, 0.0), int(((counts > 0) & ~complete | unknown).sum())
 
 
 def _read_weights(weights: str | ArrayLike | None, data: Any, outcome: str) -> Array | None:

@@ -60,8 +60,9 @@ class Fit:
 
     def __str__(self) -> str:
         """Formula, how it ended, fixed effects and variance components."""
+        left_out = "" if self.facts is None else self.facts.left_out
         lines = [
-            repr(self)[1:-1],
+            repr(self)[1:-1] + (f"; {left_out}" if left_out else ""),
             f"A positive score speaks for {self.classes[1]!s}.",
             "",
             self.summary().round(4).to_string(),

@@ -37,6 +37,7 @@ class Task:
     source: Memory
     classes: NDArray[Any]
     reader: "Reader | None" = None
+    n_dropped: int = 0
 
     def fit(
         self,
@@ -54,7 +55,7 @@ class Task:
         """The fit that ended like this."""
         if population is None or self.source.holes is not None:
             population = self.completion.population(self.source, outcome)
-        gaps, facts = self.completion.gaps, Facts.of(self.source)
+        gaps, facts = self.completion.gaps, Facts.of(self.source, self.n_dropped)
         return Fit(self.spec, self.plan, outcome, self.classes, self.reader, population, gaps, facts)
 
     @property

@@ -87,15 +87,18 @@ class Reader:
             known = frame[name].dropna()
             if known.dtype.kind not in "biuf" and len(known):
                 raise ValueError(f"Column {name!r} held numbers in fit, and holds {known.iloc[0]!r} now.")
-        return self.encode(frame)
+        return self.encode(frame, np.arange(len(frame)))
 
-    def encode(self, frame: "pd.DataFrame") -> Encoded:
-        """Encode a frame with the columns that are used; a row that misses categories is written out by level."""
-        rows = np.arange(len(frame))
+    def encode(self, frame: "pd.DataFrame", rows: NDArray[np.intp]) -> Encoded:
+        """Encode a frame with the columns that are used; a row that misses categories is written out by level.
+
+        ``rows`` numbers the rows in what is said of them.
+        """
         levels = tuple(factor.levels.encode(_labels(frame, factor.columns)) for factor in self.plan.factors)
         if any(frame[name].isna().any() for name in self.categories.names):
-            written = self.categories.expand(frame)
-            encoded = self._encode(written.frame, tuple(of_rows[written.origin] for of_rows in levels), written.origin)
+            written = self.categories.expand(frame, rows)
+            of_written = tuple(of_rows[written.origin] for of_rows in levels)
+            encoded = self._encode(written.frame, of_written, rows[written.origin])
             return replace(encoded, origin=written.origin, codes=written.codes)
         return self._encode(frame, levels, rows)
 
@@ -113,17 +116,23 @@ class Reader:
         return Encoded(table, levels, self.linear.open(table, gaps, origin))
 
 
-def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
-    """Learn how the formula's columns are encoded, and encode the data."""
+def learn(
+    parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool, rows: NDArray[np.intp] | None = None
+) -> tuple[Reader, Encoded]:
+    """Learn how the formula's columns are encoded, and encode the data.
+
+    ``rows`` are the numbers of the frame's rows in what is said of them, where they are not 0, 1, ….
+    """
+    rows = np.arange(len(frame)) if rows is None else rows
     given, gaps = frame, gaps_of(frame)
     frame = fill(frame, gaps, {name: reference_of(frame[name], name) for name in gaps})
-    fixed, F = Matrix.learn(parts.fixed, frame)
+    fixed, F = Matrix.learn(parts.fixed, frame, rows)
     if not fixed.names and not parts.splines and not parts.groups:
         raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")
     intercept = fixed.has_intercept
     names, pieces = fixed.names[int(intercept) :], [F[:, int(intercept) :]]
     keys = _keys(fixed)[int(intercept) :]
-    pairs = [_learn_curve(term, frame, keys) for term in parts.splines]
+    pairs = [_learn_curve(term, frame, keys, rows) for term in parts.splines]
     _require_different([curve for curve, _ in pairs])
     curves, values = tuple(curve for curve, _ in pairs), [of_curve for _, of_curve in pairs]
     names = names + [f"{curve.term} line" for curve in curves if curve.with_line]
@@ -135,7 +144,7 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
         if names.count(name) > 1:
             raise FormulaError(f"Two fixed effects are called {name}: rename the column of that name.")
 
-    factors, effects, levels, learned = _learn_factors(parts.groups, frame)
+    factors, effects, levels, learned = _learn_factors(parts.groups, frame, rows)
     shared = {key: j + int(intercept) for j, key in enumerate(keys)}
     carried: dict[tuple[_Key, bool], tuple[int, int]] = {}
     planned = []
@@ -162,7 +171,7 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
     categorical = {one for matrix in (fixed, *(of_term.matrix for of_term in effects)) for one in matrix.categorical}
     linear, alone = learn_linear(parts, frame, factors_of, categorical, gaps)
     categories, uncertain = _learn_categories(given, categorical, factors_of, linear, weights)
-    own = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame) for expression in alone]
+    own = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame, rows) for expression in alone]
     names = tuple(names + [name for (name, _), _ in carried] + alone)
     mains = [k for k, factors in enumerate(factors_of[:n_fixed]) if len(factors) == 1 and k not in uncertain]
     mains += [variable.place for variable in linear.variables if variable.place >= n_fixed]
@@ -187,9 +196,9 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
     )
     if gaps:
         del table
-        encoded = reader.encode(given)
+        encoded = reader.encode(given, rows)
     else:
-        _require_finite(table, names)
+        _require_finite(table, names, rows)
         encoded = Encoded(table, tuple(levels))
     table, origin = encoded.table, encoded.origin
     if origin is not None:
@@ -236,11 +245,13 @@ def _require_different(curves: list[Curve]) -> None:
                 raise FormulaError(f"{other.term} and {curve.term} are curves of the same values: keep one.")
 
 
-def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", lines: list[_Key]) -> tuple[Curve, Array]:
-    matrix, values = Matrix.learn(f"0 + {term.expression}", frame)
+def _learn_curve(
+    term: SplineTerm, frame: "pd.DataFrame", lines: list[_Key], rows: NDArray[np.intp]
+) -> tuple[Curve, Array]:
+    matrix, values = Matrix.learn(f"0 + {term.expression}", frame, rows)
     if values.shape[1] != 1 or any("categories" in state for _, state in matrix.spec.encoder_state.values()):
         raise FormulaError(f"{term} needs one column of numbers.")
-    _require_finite(values, tuple(matrix.names))
+    _require_finite(values, tuple(matrix.names), rows)
     try:
         spline = Spline.learn(values[:, 0], term.size)
     except ValueError as error:
@@ -249,7 +260,7 @@ def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", lines: list[_Key]) -> 
 
 
 def _learn_factors(
-    groups: tuple[GroupTerm, ...], frame: "pd.DataFrame"
+    groups: tuple[GroupTerm, ...], frame: "pd.DataFrame", rows: NDArray[np.intp]
 ) -> tuple[list[tuple[tuple[str, ...], Levels, list[str]]], list[Effects], list[NDArray[np.intp]], list[Array]]:
     """Terms of the same groups make one factor; the factor with the most effects comes last."""
     by_columns: dict[frozenset[str], list[GroupTerm]] = {}
@@ -260,7 +271,7 @@ def _learn_factors(
         names: list[str] = []
         members = []
         for term in terms:
-            matrix, values = Matrix.learn(term.effects, frame)
+            matrix, values = Matrix.learn(term.effects, frame, rows)
             if not matrix.names:
                 raise FormulaError(f"{term} has no effects.")
             for name in matrix.names:
@@ -306,10 +317,17 @@ def _labels(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any
     return [group_labels(frame[name].to_numpy(), name) for name in columns]
 
 
-def _require_finite(table: Array, names: tuple[str, ...], origin: NDArray[np.intp] | None = None) -> None:
-    """Refuse a transform that gives no finite number, such as the log of zero; ``origin`` numbers the rows."""
-    for name, column in zip(names, table.T, strict=True):
-        if not np.isfinite(column.sum()) and not np.isfinite(column).all():
-            row = int(np.argmin(np.isfinite(column)))
-            shown = row if origin is None else origin[row]
-            raise ValueError(f"{name} is {column[row]} in row {shown}: change the transform, or leave the row out.")
+def _require_finite(table: Array, names: tuple[str, ...], rows: NDArray[np.intp]) -> None:
+    """Refuse a transform that gives no finite number, such as the log of zero; ``rows`` numbers the rows."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = table.sum(axis=0)
+    for k in np.flatnonzero(~np.isfinite(sums)):
+        finite = np.isfinite(table[:, k])
+        if not finite.all():
+            row = int(np.argmin(finite))
+            n_others = int((~finite).sum()) - 1
+            others = f", and not finite in {n_others} other rows" if n_others else ""
+            raise ValueError(
+                f"{names[k]} is {table[row, k]} in row {rows[row]}{others}: change the transform, or leave such rows "
+                "out."
+            )

@@ -58,7 +58,7 @@ def take(
     if not columns and names:
         frame = pd.DataFrame(index=range(len(_column(data, names[0]))))
     if kept is not None:
-        frame = frame.take(kept).reset_index(drop=True)
+        frame = frame.take(kept)
     if len(frame) == 0:
         raise ValueError("The data have no rows.")
     for name in columns:
@@ -73,7 +73,14 @@ def take(
                 "and groups must be known: leave these rows out."
             )
         frame[name] = _plain(_of_one_kind(frame[name]))
-    return frame
+    return frame.reset_index(drop=True)
+
+
+def missing_rows(data: Any, columns: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
+    """Rows of each of these columns without a value."""
+    import pandas as pd
+
+    return {name: pd.Series(_column(data, name)).isna().to_numpy() for name in columns}
 
 
 def _holds_dates(column: Any) -> bool:

@@ -164,9 +164,8 @@ def _missing(fit: Any) -> Section:
 
 
 def _rows(fit: Any) -> str:
-    return f"{fit.facts.n_rows} rows" + (
-        "" if fit.facts.weights is None else f", of weight {told(sum(fit.facts.weights), 6)}"
-    )
+    weight = "" if fit.facts.weights is None else f", of weight {told(sum(fit.facts.weights), 6)}"
+    return f"{fit.facts.n_rows} rows{weight}" + (f"; {fit.facts.left_out}" if fit.facts.left_out else "")
 
 
 def _share(part: int, whole: int) -> str:
