@@ -304,6 +304,6 @@ def test_what_is_asked_wrongly_is_said(clf, fit):
         plots.densities(fit)
     with pytest.raises(TypeError, match="ax must be matplotlib axes or an empty figure; got 'age'"):
         plots.spline(fit, "age")
-    with pytest.raises(ValueError, match="a positive score speaks for 'yes': leave class_ out"):
+    with pytest.raises(ValueError, match="positive scores mean 'yes': leave class_ out"):
         plots.coefficients(fit, class_="no")
     assert plots.coefficients(fit, class_="yes") is not None
