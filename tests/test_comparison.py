@@ -218,7 +218,7 @@ class TestMixingPlots:
 
     def test_many_parameters_leave_the_slowest(self, fits):
         gated = fits[3]
-        axes = plots.traces(gated, most=2)
+        axes = plots.traces(gated, top=2)
         moving = [trace for trace in gated.fit_[0].traces if np.ptp(trace.draws) > 0]
         slowest = sorted(moving, key=lambda trace: trace.mixing.ess_bulk)[:2]
         shown = {ax.get_title(loc="left").split("\n")[0] for ax in axes}

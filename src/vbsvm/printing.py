@@ -172,6 +172,12 @@ def wrapped(text: str, width: int = WIDTH) -> str:
     return "\n".join("\n".join(line) for line in lines)
 
 
+def listed(names: Sequence[Any], most: int = 20) -> str:
+    """Names in a sentence; of very many the first ones."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{list(names[:most])}{more}"
+
+
 def html_frame(caption: str, frame: "pd.DataFrame", most: int) -> str:
     """The first rows of a table as HTML; the caption says where rows are left out."""
     shown = frame.iloc[:most]
