@@ -62,13 +62,13 @@ def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None, t
     terms : list of str, default None
         Coefficients to show; None is all but the intercept.
     top : int, default None
-        Where none are named, show so many of those that change most in these units; None is twelve at most.
+        Where none are named, show so many of the largest without shift; None is twelve at most.
     """
     if not hasattr(table, "columns") or not hasattr(table, "attrs"):
         raise TypeError(f"sensitivity: pass what sensitivity(…) of a model gives; got {type(table).__name__}.")
     shift = table.index.to_numpy(dtype=float)
     nearest = int(np.abs(shift).argmin())
-    chosen, left_out = _changing(table, nearest, terms, top)
+    chosen, left_out = _largest(table, nearest, terms, top)
     ax = style.axes(ax, 3.4)
     for k, name in enumerate(chosen):
         values = table[name].to_numpy(dtype=float)
@@ -90,8 +90,8 @@ def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None, t
     return style.dress(ax)
 
 
-def _changing(table: Any, nearest: int, terms: list[str] | None, top: int | None) -> tuple[list[str], str]:
-    """The coefficients that are named, or those that change most; and a line on those that are left out."""
+def _largest(table: Any, nearest: int, terms: list[str] | None, top: int | None) -> tuple[list[str], str]:
+    """The coefficients that are named, or the largest without shift; and a line on those that are left out."""
     require_names("sensitivity", terms)
     known = [name for name in table.columns if name not in (INTERCEPT, CHANGED)]
     if terms is not None:
@@ -100,11 +100,9 @@ def _changing(table: Any, nearest: int, terms: list[str] | None, top: int | None
             raise ValueError(f"sensitivity: there is no coefficient {unknown}; there are {printing.listed(known)}.")
         return list(terms), ""
     n_shown = number_shown("sensitivity", top, len(known), MOST_LINES)
-    values = table[known].to_numpy(dtype=float)
-    size = np.abs(values[nearest])
-    change = np.ptp(values, axis=0) / np.where(size > 0, size, 1.0)
-    largest = np.sort(np.argsort(-change, kind="stable")[:n_shown])
-    return [known[k] for k in largest], style.left_out(n_shown, len(known), "those that change most")
+    size = np.abs(table[known].to_numpy(dtype=float)[nearest])
+    largest = np.sort(np.argsort(-size, kind="stable")[:n_shown])
+    return [known[k] for k in largest], style.left_out(n_shown, len(known), "the largest without shift")
 
 
 def densities(comparison: Any, *, terms: list[str] | None = None, top: int | None = None, n_columns: int = 4) -> Any:
@@ -152,6 +150,7 @@ def densities(comparison: Any, *, terms: list[str] | None = None, top: int | Non
         ax.set(title=style.wrapped([pair.name], 28)[0][0], yticks=[], xlim=(seen[0], seen[-1]))
         ax.text(0.97, 0.9, f"{pair.accuracy:.0f} %", transform=ax.transAxes, ha="right", fontsize=style.TEXT)
         style.dress(ax, hidden=("top", "right", "left"))
-    figure.supxlabel(left_out.strip(), fontsize=style.SMALL, color=style.INK)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    handles, inferences = axes[0, 0].get_legend_handles_labels()
+    title = left_out.strip() or None
+    figure.legend(handles, inferences, loc="outside lower center", ncols=2, frameon=False, title=title)
     return figure
