@@ -119,18 +119,7 @@ def random_effects(
         Which class against the rest, where an estimator knows more than two.
     """
     one = one_fit("random_effects", fit, class_)
-    known = {of_factor.name: of_factor for of_factor in one.plan.factors}
-    if not known:
-        raise ValueError("random_effects: the model has no groups.")
-    factor = next(iter(known)) if factor is None and len(known) == 1 else factor
-    if factor not in known:
-        raise ValueError(f"random_effects: say which factor, factor=… of {list(known)}.")
-    effects = known[factor].effects
-    effect = effects[0] if effect is None else effect
-    if effect not in effects:
-        raise ValueError(f"random_effects: {factor} has no effect {effect!r}; it has {list(effects)}.")
-    table = one.random_effects(factor)
-    table = table.xs(effect, level=table.index.nlevels - 1) if len(effects) > 1 else table
+    factor, effect, table = _effect_of_groups(one, factor, effect)
     mean, sd = table["mean"].to_numpy(dtype=float), table["sd"].to_numpy(dtype=float)
     n_groups = number_shown("random_effects", top, len(mean), len(mean))
     order = np.argsort(-np.abs(mean), kind="stable")[:n_groups]
@@ -160,6 +149,22 @@ def random_effects(
         style.plain(f"{what}, by {factor}") + f"\nmean ± 1.96 standard deviations{narrow}{left_out}", loc="right"
     )
     return style.dress(ax, hidden=("top", "right", "left"))
+
+
+def _effect_of_groups(one: Any, factor: str | None, effect: str | None) -> tuple[Any, str, Any]:
+    """The factor and the effect that are meant, and the table of this effect, group by group."""
+    known = {of_factor.name: of_factor for of_factor in one.plan.factors}
+    if not known:
+        raise ValueError("random_effects: the model has no groups.")
+    factor = next(iter(known)) if factor is None and len(known) == 1 else factor
+    if factor not in known:
+        raise ValueError(f"random_effects: say which factor, factor=… of {list(known)}.")
+    effects = known[factor].effects
+    effect = effects[0] if effect is None else effect
+    if effect not in effects:
+        raise ValueError(f"random_effects: {factor} has no effect {effect!r}; it has {list(effects)}.")
+    table = one.random_effects(factor)
+    return factor, effect, table.xs(effect, level=table.index.nlevels - 1) if len(effects) > 1 else table
 
 
 def spline(fit: Any, ax: Any = None, *, term: str | None = None, level: float = 0.95) -> Any:
