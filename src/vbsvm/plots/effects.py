@@ -151,7 +151,7 @@ def random_effects(
     return style.dress(ax, hidden=("top", "right", "left"))
 
 
-def _effect_of_groups(one: Any, factor: str | None, effect: str | None) -> tuple[Any, str, Any]:
+def _effect_of_groups(one: Any, factor: str | None, effect: str | None) -> tuple[Any, Any, Any]:
     """The factor and the effect that are meant, and the table of this effect, group by group."""
     known = {of_factor.name: of_factor for of_factor in one.plan.factors}
     if not known:
