@@ -68,7 +68,7 @@ def test_the_column_is_carried_by_cross_validation_and_counts_in_the_features(to
     assert clf.coef_.shape == (1, 3)
     assert clf.summary().index.tolist() == ["(intercept)", "visit", "treated", "both"]
     assert clf.random_effects_.shape == (294, 2)
-    assert "mean field: too narrow" in str(clf.random_effects_)
+    assert "sd too narrow" in str(clf.random_effects_)
 
 
 def test_names_numbers_and_text_give_the_same_fit(toenail):
@@ -196,7 +196,7 @@ class TestProbabilities:
         clf = VBSVC(group="patient").fit(X, y)
         new = X.drop_duplicates(["visit", "treated"]).assign(patient=-1)
         scores, chances = clf.decision_function(new), clf.predict_proba(new)[:, 1]
-        sd = float(np.sqrt(clf.fit_[0].variance_components()["variance"].iloc[-1]))
+        sd = float(np.sqrt(clf.fit_[0].outcome.state.scales[-1].mean))
         effects = sd * np.random.default_rng(0).standard_normal(100_000)
         drawn = hinge.log_odds(scores[:, None] + effects)
         np.testing.assert_allclose(chances, (1 / (1 + np.exp(-drawn))).mean(axis=1), atol=0.006)
@@ -209,7 +209,7 @@ class TestProbabilities:
         one = X.assign(patient=7)
         clf = VBSVC(group="patient").fit(one, y)
         rows = one.head(40).assign(patient=8)
-        assert np.isinf(clf.fit_[0].variance_components()["variance"].iloc[-1])
+        assert np.isinf(clf.fit_[0].outcome.state.scales[-1].mean)
         chances = clf.predict_proba(rows)
         np.testing.assert_allclose(chances, 0.5, atol=1e-6)
         assert (clf.classes_[chances.argmax(axis=1)] == clf.predict(rows)).all()

@@ -389,7 +389,7 @@ class TestTables:
         ):
             assert part in shown
         assert "20 groups in g, of " in shown
-        assert "keys of priors: 'fixed', '(intercept)', 'x', 'h', 'x:h', 's(z) line', 's(z)', '(x | g)'" in shown
+        assert "keys of priors: 'fixed', '(intercept)', 'x', 'h', 'x:h', 's(z) line', 's(z)',\n'(x | g)'" in shown
         assert repr(Model("y ~ x", mixed)) == "<Model y ~ x: 400 rows>"
 
     def test_the_fit_prints_its_tables(self, mixed):
@@ -397,14 +397,14 @@ class TestTables:
         shown = str(fit)
         for part in (
             "passes",
-            "A positive score speaks for yes",
+            "Positive scores mean yes",
             "(intercept)",
             "s(z) line",
             "correlation of",
             "too narrow",
         ):
             assert part in shown
-        assert "bound stood still" in repr(fit)
+        assert repr(fit).endswith(", converged>")
         assert "bend" not in shown
 
     def test_summary_has_coefficients_of_the_users_columns(self, mixed):
@@ -413,7 +413,7 @@ class TestTables:
         assert table.index.tolist() == ["(intercept)", "x", "h[T.b]", "h[T.c]"]
         raw = Model("y ~ x + h + (1 | g)", mixed, standardize=False).fit(Variational(tol=1e-10, max_iter=5000))
         np.testing.assert_allclose(raw.summary()["coefficient"], table["coefficient"], rtol=1e-3)
-        with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+        with pytest.raises(ValueError, match="level must be a number between 0 and 1"):
             fit.summary(level=95)
 
     def test_random_effects_have_the_groups_names(self, mixed):
@@ -443,7 +443,7 @@ class TestTables:
         draws = np.sqrt(law.rate / np.random.default_rng(0).gamma(law.shape, size=200_000))
         row = table.loc[("(1 | g)", "(intercept)")]
         np.testing.assert_allclose(row[["sd", "lower", "upper"]], np.quantile(draws, [0.5, 0.05, 0.95]), rtol=0.01)
-        assert row["variance"] == pytest.approx(np.mean(draws**2), rel=0.01)
+        assert row["variance"] == row["sd"] ** 2
 
 
 def test_a_fit_out_of_passes_warns_and_gives_what_it_has(mixed):

@@ -190,6 +190,13 @@ def test_a_sampler_shows_chains_and_no_bound(data, tmp_path):
     assert "stood still" not in page.words
 
 
+def test_a_sampler_of_gates_shows_how_they_mix(data, tmp_path):
+    X, y = data[["age", "sugar"]], data["y"]
+    with pytest.warns(UserWarning, match="mixed"):
+        clf = VBSVC(LaplaceZero(0.3), Gibbs(draws=60, tune=20, chains=2), random_state=0).fit(X, y)
+    assert "R̂, gate" in outline(clf.report(tmp_path / "r.html")).words
+
+
 @pytest.mark.parametrize("prior", [LaplaceZero(0.2, restarts=1), LaplaceZero(0.2, gates=Joint())])
 def test_selection_has_a_section_and_a_caveat(data, tmp_path, prior):
     X, y = data[["age", "dose", "sugar"]], data["y"]

@@ -15,6 +15,7 @@ from vbsvm.completion import Completion
 from vbsvm.design import formula as formulas
 from vbsvm.design import frames, syntax
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
+from vbsvm.display import Outline
 from vbsvm.facts import Facts
 from vbsvm.fit.gibbs import Gibbs
 from vbsvm.fit.variational import Variational
@@ -59,7 +60,7 @@ class Model:
         Scale the columns to mean 0 and standard deviation 1 inside the fit. Coefficients are reported for the columns
         as they came; priors speak of the scaled ones.
     positive : label, default None
-        The level of the outcome that a positive score speaks for. None is the second in sorted order. With more than
+        The level of the outcome that positive scores mean. None is the second in sorted order. With more than
         two levels it is this one against the rest.
     weights : str or array-like, default None
         A column of the data, or one number a row: a weight of k counts as k equal rows.
@@ -165,21 +166,16 @@ class Model:
 
     def __str__(self) -> str:
         """Formula, rows and classes, blocks with their sizes and priors, groups, and the keys of ``priors``."""
-        facts = Facts.of(self._source, self.n_dropped)
-        left_out = f"; {facts.left_out}" if facts.left_out else ""
-        negative, positive = (str(label) for label in self.classes)
-        lines = [
-            self.formula,
-            f"{facts.n_rows} rows: {facts.rows[1]} of {positive} (+1), {facts.rows[0]} of {negative} (−1){left_out}",
-            "",
-        ]
-        rows = [("block", "coefficients", "prior")]
-        rows += [(block.name, str(block.size), block.prior.written()) for block in self.spec.blocks]
-        widths = [max(len(row[i]) for row in rows) for i in range(2)]
-        lines += [f"  {name:<{widths[0]}}  {size:>{widths[1]}}  {prior}" for name, size, prior in rows]
-        for sizes, factor in zip(facts.group_sizes, self._reader.plan.factors, strict=True):
-            lines.append(f"{len(factor.levels)} groups in {factor.name}, of {sizes.min()} to {sizes.max()} rows")
-        return "\n".join([*lines, f"keys of priors: {', '.join(map(repr, _keys(self._reader)))}"])
+        return self._outline.text()
+
+    def _repr_html_(self) -> str:
+        """The same in notebooks."""
+        return self._outline.html()
+
+    @property
+    def _outline(self) -> Outline:
+        facts, plan = Facts.of(self._source, self.n_dropped), self._reader.plan
+        return Outline(self.formula, facts, self.classes, self.spec, plan, _keys(self._reader))
 
 
 def _completion(

@@ -172,12 +172,12 @@ def _why_separable(what: str) -> str:
 
 
 def _why_not_converged(what: str, outcome: Outcome, inference: Variational) -> str:
-    """Say why a climb ended before the bound stood still, and what to do."""
+    """Say why a climb did not converge, and what to do."""
     if outcome.ending is Ending.INTERRUPTED:
         return f"{what} was interrupted after {outcome.passes} passes: the coefficients may still move."
     if outcome.ending is Ending.OUT_OF_PASSES:
         return (
-            f"{what} stopped after {outcome.passes} passes, before the bound stood still to tol={inference.tol:g}: "
+            f"{what} stopped after {outcome.passes} passes, before it converged to tol={inference.tol:g}: "
             "the coefficients may still move. Allow more passes with "
             f"inference=Variational(max_iter={10 * inference.max_iter}), or accept the result with a larger tol."
         )

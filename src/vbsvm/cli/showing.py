@@ -113,6 +113,8 @@ def text_of(fitted: Any, target: str | None = None) -> set[str]:
 
 def described(fitted: Any) -> str:
     """What a fit or a classifier says of itself, in a few tables."""
+    from vbsvm import display
+
     if is_fit(fitted):
         return str(fitted)
     if len(fitted.fit_) == 1:
@@ -120,4 +122,4 @@ def described(fitted: Any) -> str:
     ended = "converged" if fitted.converged_ else "not converged"
     shown = ", ".join(str(label) for label in fitted.classes_)
     head = f"Fit of {fitted.n_features_in_} columns, one class of {shown} against the rest: {ended}"
-    return f"{head}\n\n{fitted.summary().round(4).to_string()}"
+    return display.of_several_classes(head, fitted.summary())
