@@ -68,7 +68,7 @@ def test_the_column_is_carried_by_cross_validation_and_counts_in_the_features(to
     assert clf.coef_.shape == (1, 3)
     assert clf.summary().index.tolist() == ["(intercept)", "visit", "treated", "both"]
     assert clf.random_effects_.shape == (294, 2)
-    assert "mean field: too narrow" in str(clf.random_effects_)
+    assert "mean field: narrow, biased" in str(clf.random_effects_)
 
 
 def test_names_numbers_and_text_give_the_same_fit(toenail):

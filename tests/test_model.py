@@ -397,11 +397,11 @@ class TestTables:
         shown = str(fit)
         for part in (
             "passes",
-            "A positive score speaks for yes",
+            "Positive scores mean yes",
             "(intercept)",
             "s(z) line",
             "correlation of",
-            "too narrow",
+            "mean field: narrow, biased",
         ):
             assert part in shown
         assert "bound stood still" in repr(fit)

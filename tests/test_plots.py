@@ -108,7 +108,7 @@ def test_a_forest_has_means_and_intervals_for_one_standard_deviation_in_order(fi
     np.testing.assert_allclose(segments(ax)[row][:, 0], table.loc["dose", ["lower", "upper"]].to_numpy(float) * sd)
     np.testing.assert_allclose(points(ax)[row], [table.loc["dose", "coefficient"] * sd, row])
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first at the top
-    assert "90 % interval (mean field: too narrow)" in ax.get_xlabel()
+    assert "90 % interval (mean field: narrow, biased)" in ax.get_xlabel()
     assert "one standard deviation" in ax.get_xlabel()
 
 
@@ -304,6 +304,6 @@ def test_what_is_asked_wrongly_is_said(clf, fit):
         plots.densities(fit)
     with pytest.raises(TypeError, match="ax must be matplotlib axes or an empty figure; got 'age'"):
         plots.spline(fit, "age")
-    with pytest.raises(ValueError, match="a positive score speaks for 'yes': leave class_ out"):
+    with pytest.raises(ValueError, match="positive scores mean 'yes': leave class_ out"):
         plots.coefficients(fit, class_="no")
     assert plots.coefficients(fit, class_="yes") is not None

@@ -21,11 +21,19 @@ from vbsvm.spec import State
 @final
 @dataclass(frozen=True, eq=False)
 class MeanField:
-    """By the mean-field law of a variational fit; its spreads are too narrow."""
+    """By the mean-field distribution of a variational fit.
+
+    Its spreads are too narrow; in models with groups its means can be off as well.
+    """
 
     state: State
     n_fixed: int
-    note: str = "mean field: too narrow"
+    groups: bool = False
+
+    @property
+    def note(self) -> str:
+        """What tables say of their numbers, in few characters."""
+        return "mean field: narrow, biased" if self.groups else "mean field: too narrow"
 
     @cached_property
     def inclusion(self) -> Array:

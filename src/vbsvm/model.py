@@ -58,7 +58,7 @@ class Model:
         Scale the columns to mean 0 and standard deviation 1 inside the fit. Coefficients are reported for the columns
         as they came; priors speak of the scaled ones.
     positive : label, default None
-        The level of the outcome that a positive score speaks for. None is the second in sorted order. With more than
+        The level of the outcome that positive scores mean. None is the second in sorted order. With more than
         two levels it is this one against the rest.
     weights : str or array-like, default None
         A column of the data, or one number a row: a weight of k counts as k equal rows.

@@ -37,8 +37,9 @@ INPUTS = "inputs"
 class Fit:
     """A fitted two-class model. Scores are positive for the second of its classes.
 
-    After variational Bayes spreads are those of the mean-field law, about half of the posterior's; after Gibbs sampling
-    they are the posterior's. Tables say in their corner which.
+    After variational Bayes spreads are mean-field ones, about half of the posterior's, and in models with groups means
+    can be off, too; after Gibbs sampling they are those of the posterior of the pseudo-likelihood. Neither are
+    confidence intervals. Tables say in their corner which they are.
     """
 
     spec: Spec
@@ -62,7 +63,7 @@ class Fit:
         """Formula, how it ended, fixed effects and variance components."""
         lines = [
             repr(self)[1:-1],
-            f"A positive score speaks for {self.classes[1]!s}.",
+            f"Positive scores mean {self.classes[1]!s}.",
             "",
             self.summary().round(4).to_string(),
         ]
@@ -140,7 +141,7 @@ class Fit:
         if isinstance(self.outcome, Sample):
             gates = self.spec.gate_map
             return Sampled(self.outcome, self.plan.n_fixed, None if gates is None else gates.gate_of)
-        return MeanField(self.outcome.state, self.plan.n_fixed)
+        return MeanField(self.outcome.state, self.plan.n_fixed, bool(self.plan.factors))
 
     @property
     def covariance(self) -> Array:

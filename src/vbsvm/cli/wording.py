@@ -21,11 +21,12 @@ OPTIONS = [
         r"`?class_weight=['\"]balanced['\"]`?(?: \([^)]*\))?(?:,? or (?:in a formula )?`?weights=[^\s,.;:)]*)?",
         "--balanced",
     ),
+    (r"\bweights=\S* with \S+ for its rows and \S+ for all others(?=\.)", "--balanced"),
     (r"`?\bweights=[^\s,.;:)]*", "--balanced or --weights"),
     (r"\bpositive=(\S+?)(?=[.,;:]?(?:\s|$))", r"--positive \1"),
     (r"; VBSVC fits all of them at once", "; --target fits all of them at once"),
-    (r"^(?:Model|VBSVC)\.fit: (\w)", lambda found: found[1].upper()),
-    (r"^(?:Model|VBSVC)\.fit ", "The fit "),
+    (r"^(?:Model\.fit|VBSVC(?:\.fit)?): (\w)", lambda found: found[1].upper()),
+    (r"^(?:Model\.fit|VBSVC(?:\.fit)?) (?=stopped|was|found)", "The fit "),
 ]
 
 
