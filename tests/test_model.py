@@ -397,11 +397,11 @@ class TestTables:
         shown = str(fit)
         for part in (
             "passes",
-            "Positive scores mean yes",
+            "A positive score speaks for yes",
             "(intercept)",
             "s(z) line",
             "correlation of",
-            "mean field: narrow, biased",
+            "narrow, biased",
         ):
             assert part in shown
         assert "bound stood still" in repr(fit)

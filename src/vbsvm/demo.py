@@ -34,7 +34,7 @@ def run(report: str | PathLike[str] = REPORT) -> None:
     table = clf.summary().drop("(intercept)")
     strongest = np.argsort(-(table["coefficient"] / table["sd"]).abs().to_numpy())[:6]
     print(f"\nThe penalty was inferred, {how}; nothing was tuned.")
-    print("The six measurements that tell most; positive coefficients mean malignant:\n")
+    print("The six measurements that tell most; a positive coefficient speaks for malignant:\n")
     print(table.iloc[strongest].to_string(float_format=lambda value: f"{value:.3g}"))
     try:
         written = clf.report(report, X, y, title="Breast cancer: malignant or benign")

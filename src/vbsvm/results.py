@@ -37,9 +37,11 @@ INPUTS = "inputs"
 class Fit:
     """A fitted two-class model. Scores are positive for the second of its classes.
 
-    After variational Bayes spreads are mean-field ones, about half of the posterior's, and in models with groups means
-    can be off, too; after Gibbs sampling they are those of the posterior of the pseudo-likelihood. Neither are
-    confidence intervals. Tables say in their corner which they are.
+    Spreads are not confidence intervals: even those of the posterior of the pseudo-likelihood cover the truth less often
+    than they say. In models with groups the means of variational Bayes can be off, too.
+
+    After variational Bayes spreads are those of the mean-field law, about half of the posterior's; after Gibbs sampling
+    they are the posterior's. Tables say in their corner which.
     """
 
     spec: Spec
@@ -63,7 +65,7 @@ class Fit:
         """Formula, how it ended, fixed effects and variance components."""
         lines = [
             repr(self)[1:-1],
-            f"Positive scores mean {self.classes[1]!s}.",
+            f"A positive score speaks for {self.classes[1]!s}.",
             "",
             self.summary().round(4).to_string(),
         ]

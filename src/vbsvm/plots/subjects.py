@@ -25,7 +25,7 @@ def one_fit(what: str, fit: Any, class_: Any = None) -> Any:
 
 def _of_two(what: str, fit: Any, class_: Any) -> Any:
     if class_ is not None and class_ != fit.classes[1]:
-        raise ValueError(f"{what}: of two classes positive scores mean {fit.classes[1]!r}: leave class_ out.")
+        raise ValueError(f"{what}: of two classes, positive scores mean {fit.classes[1]!r}: leave class_ out.")
     return fit
 
 
