@@ -37,7 +37,7 @@ INPUTS = "inputs"
 class Fit:
     """A fitted two-class model. Scores are positive for the second of its classes.
 
-    Spreads are not confidence intervals: even those of the posterior of the pseudo-likelihood cover the truth less often
+    Spreads are not confidence intervals: even those of the pseudo-likelihood's posterior cover the truth less often
     than they say. In models with groups the means of variational Bayes can be off, too.
 
     After variational Bayes spreads are those of the mean-field law, about half of the posterior's; after Gibbs sampling
