@@ -401,7 +401,7 @@ class TestTables:
             "(intercept)",
             "s(z) line",
             "correlation of",
-            "too narrow",
+            "narrow, biased",
         ):
             assert part in shown
         assert repr(fit).endswith(", converged>")

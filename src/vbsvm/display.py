@@ -40,7 +40,7 @@ def html(fit: Any) -> str:
     lines = [_ended(fit), *facts, *_remarks(fit)]
     tables = _tables(fit)
     shown = [printing.html_frame(caption, table, MOST_ROWS) for caption, table in tables.items()]
-    notes = dict.fromkeys(_capital(table.attrs["spreads"]) for table in tables.values())
+    notes = dict.fromkeys(table.attrs["spreads"] for table in tables.values())
     return _page(f"Fit of {_what(fit)}", lines, [*shown, *(f"<p><em>{escape(note)}</em></p>" for note in notes)])
 
 
@@ -79,12 +79,8 @@ def _with_notes(tables: Any) -> list[str]:
     for k, table in enumerate(tables):
         found.append(printing.table(table))
         if notes[k] not in notes[k + 1 :]:
-            found.append(printing.wrapped(_capital(notes[k])))
+            found.append(printing.wrapped(notes[k]))
     return found
-
-
-def _capital(note: str) -> str:
-    return note[:1].upper() + note[1:]
 
 
 def _classes(facts: Facts, classes: NDArray[Any]) -> str:

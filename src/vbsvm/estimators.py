@@ -372,8 +372,10 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
 
-        With several classes the first index level is the class. The spreads are mean-field ones, which are too small:
-        the table says so in its corner. Do not report the interval as a credible interval.
+        With several classes the first index level is the class. After variational Bayes spreads are mean-field
+        ones, which are too small, and the table says so in its corner; after ``Gibbs()`` they are those of the
+        posterior of the pseudo-likelihood. Neither are confidence intervals: they cover the truth less often than they
+        say.
         """
         frames = [fit.summary(level) for fit in self._fits]
         return frames[0] if len(frames) == 1 else self._by_class(frames)

@@ -38,6 +38,9 @@ INPUTS = "inputs"
 class Fit:
     """A fitted two-class model. Scores are positive for the second of its classes.
 
+    Spreads are not confidence intervals: even those of the pseudo-likelihood's posterior cover the truth less often
+    than they say. In models with groups the means of variational Bayes can be off, too.
+
     After variational Bayes spreads are those of the mean-field law, about half of the posterior's; after Gibbs sampling
     they are the posterior's. Tables say in their corner which, and at length in ``attrs["spreads"]``.
     """
@@ -125,7 +128,7 @@ class Fit:
         if isinstance(self.outcome, Sample):
             gates = self.spec.gate_map
             return Sampled(self.outcome, self.plan.n_fixed, None if gates is None else gates.gate_of)
-        return MeanField(self.outcome.state, self.plan.n_fixed)
+        return MeanField(self.outcome.state, self.plan.n_fixed, bool(self.plan.factors))
 
     @property
     def covariance(self) -> Array:
@@ -366,9 +369,9 @@ class Fit:
 
     def _noted(self, frame: "pd.DataFrame", spread: str, level: float | None = None) -> "pd.DataFrame":
         """Say what the spreads are: in the corner in short, since pandas leaves out columns of a wide table."""
-        note = self.marginals.note
+        told = self.marginals.explanation
         frame.columns.name = "Gibbs" if isinstance(self.outcome, Sample) else f"{spread} too narrow"
-        frame.attrs = {"spreads": note} if level is None else {"level": level, "spreads": note}
+        frame.attrs = {"spreads": told} if level is None else {"level": level, "spreads": told}
         return frame
 
     def _read(self, data: Any, new_groups: str) -> Encoded:

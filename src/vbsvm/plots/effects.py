@@ -76,7 +76,7 @@ def spread_words(one: Any, level: float, what: str = "interval") -> str:
     """Which interval it is, honestly."""
     if isinstance(one.outcome, Sample):
         return f"posterior mean and {100 * level:g} % {what}"
-    return f"mean and {100 * level:g} % {what} (mean field: too narrow)"
+    return f"mean and {100 * level:g} % {what} ({one.marginals.note})"
 
 
 def _intervals(ax: Any, mean: Array, lower: Array, upper: Array, filled: Any) -> None:
@@ -143,7 +143,7 @@ def random_effects(
         ax.set_yticks([])
         ax.set_ylabel(style.plain(f"{n_groups} groups of {factor}, in order"))
     what = "effect on the score" if effect == INTERCEPT else f"effect of {effect} on the score"
-    narrow = "" if isinstance(one.outcome, Sample) else " (mean field: too narrow)"
+    narrow = "" if isinstance(one.outcome, Sample) else f" ({one.marginals.note})"
     left_out = style.left_out(n_groups, len(table), "the largest")
     ax.set_xlabel(
         style.plain(f"{what}, by {factor}") + f"\nmean ± 1.96 standard deviations{narrow}{left_out}", loc="right"

@@ -69,8 +69,8 @@ def model(fits: Sequence[Any]) -> Section:
     if len(fits) == 1:
         blocks.append(
             Text(
-                "A linear support vector machine: every row has a score, and its sign is the predicted class. A "
-                f"positive score speaks for {fit.classes[1]!s}, a negative one for {fit.classes[0]!s}."
+                "A linear support vector machine: every row has a score, and its sign is the predicted class. Positive "
+                f"scores mean {fit.classes[1]!s}, negative ones {fit.classes[0]!s}."
             )
         )
     else:

@@ -46,11 +46,11 @@ def coefficients(fit: Any, key: str) -> Section:
     written = _rows(table.iloc[chosen])
     body = [(cell(str(table.index[k])), *row, cell(float(scaled[k]))) for k, row in zip(chosen, written, strict=True)]
     head = ("term", *(HEADS[name] for name in table.columns), "mean per sd")
-    which = f"{100 * LEVEL:g} % intervals " + ("of the posterior" if _sampled(fit) else "of the mean-field law")
+    which = f"{100 * LEVEL:g} % intervals " + ("of the posterior" if _sampled(fit) else "by mean field")
     blocks: list[Any] = [
         Text(
             f"A coefficient is the change of the score for one unit of its column; “mean per sd” is for one standard "
-            f"deviation, and can be compared. A positive one speaks for {fit.classes[1]!s}."
+            f"deviation, and can be compared. Positive coefficients mean {fit.classes[1]!s}."
         )
     ]
     if n_terms:
@@ -83,7 +83,7 @@ def selection(fit: Any, key: str) -> Section:
     )
     caption = (
         f"Inclusion probabilities{'' if top == gated.sum() else f', the {top} largest'}. Colours and signs say whether "
-        "the coefficient is positive (purple, +) or negative (orange, −), where that is as good as sure."
+        "the coefficient is positive (purple, +) or negative (orange, −), where nearly all of its distribution is."
     )
     alt = f"Bars of the inclusion probabilities of {top} inputs; the table of coefficients has the numbers."
     return Section(
@@ -137,7 +137,7 @@ def _components(fit: Any) -> Table:
         for (term, effect), row in zip(table.index, _rows(table), strict=True)
     )
     head = ("effects", *("median sd" if name == "sd" else HEADS[name] for name in table.columns))
-    which = "of the posterior" if _sampled(fit) else "of the mean-field law, which can be far off"
+    which = "of the posterior" if _sampled(fit) else "by mean field, which can be far off"
     return Table(
         f"Standard deviations of effects, and correlations, with {100 * LEVEL:g} % intervals {which}.", head, body
     )
@@ -195,7 +195,7 @@ def predictions(fit: Any, found: Predicted, key: str) -> Section:
             f"share. Spikes show where rows are, those of {found.classes[1]} at the top.",
             lambda ax: rows.draw_calibration(found, ax),
         ),
-        *verdicts.of_rows(found),
+        *verdicts.of_rows(found, several=fit.classes[0] is None),
     ]
     return Section("Predictions in sample", tuple(blocks))
 
