@@ -69,7 +69,7 @@ def test_a_text_column_is_named(data):
         for table in (dates, pl.from_pandas(dates), pa.Table.from_pandas(dates)):
             with pytest.raises(ValueError, match="Column 'sex' holds dates or times"):
                 VBSVC().fit(table, y)
-    with pytest.raises(ValueError, match="unique column names"):
+    with pytest.raises(ValueError, match="X has two columns of the name 'a': rename one"):
         VBSVC().fit(pd.concat([frame, frame], axis=1), y)
     with pytest.raises(ValueError, match="contains infinity in column 'c'"):
         VBSVC().fit(pd.DataFrame(with_cell(X, 0, 2, np.inf), columns=list("abcd")), y)

@@ -342,4 +342,4 @@ def _read_weights(weights: str | ArrayLike | None, data: Any, outcome: str) -> A
         return None
     if isinstance(weights, str):
         weights = frames.take(data, [weights])[weights].to_numpy()
-    return intake.read_weights(weights, len(data[outcome]), "weights")
+    return intake.read_weights(weights, len(frames.column(data, outcome)), "weights")

@@ -1,15 +1,14 @@
 """Frames of any kind become pandas frames with the columns that are used; what is missing is said with its rows."""
 
 import numbers
-from collections.abc import Container, Sequence
-from datetime import date, time, timedelta
-from decimal import Decimal
+from collections.abc import Callable, Container, Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.design.spelling import meant
+from vbsvm.design.values import COMPLEX, DATE, NUMBER, OTHER, TRUTH, kinds_of, named, objects, unmasked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,10 +27,15 @@ def names_of(data: Any) -> list[str]:
         raise TypeError(
             f"data must be a data frame (pandas, polars, arrow) or a dictionary of columns; got {type(data).__name__}."
         )
+    require_unique(names, "The data have")
+    return names
+
+
+def require_unique(names: list[Any], subject: str) -> None:
+    """Refuse two columns of one name; ``subject`` is who has them."""
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"The data have two columns of the name {twice!r}: rename one.")
-    return names
+        raise ValueError(f"{subject} two columns of the name {twice!r}: rename one.")
 
 
 def require_collected(data: Any, name: str) -> None:
@@ -43,9 +47,9 @@ def require_collected(data: Any, name: str) -> None:
 def take(
     data: Any, columns: Sequence[str], kept: NDArray[np.intp] | None = None, may_miss: Container[str] = ()
 ) -> "pd.DataFrame":
-    """Give these columns as a pandas frame with rows 0, 1, …; refuse dates, and what is missing where it may not be.
+    """Give these columns as a pandas frame; refuse dates, and what is missing where it may not be.
 
-    ``kept`` are the rows that count; errors name rows of the data as they were given.
+    ``kept`` are the rows that count. The frame's index has the rows as they were given, and errors name them so.
     """
     import pandas as pd
 
@@ -54,36 +58,48 @@ def take(
         if name not in names:
             shown = ", ".join(map(repr, names[:12]))
             raise ValueError(f"The data have no column {name!r}; they have {shown}.{meant(name, names)}")
-    frame = pd.DataFrame({name: _column(data, name) for name in columns}, columns=list(columns))
-    if not columns and names:
-        frame = pd.DataFrame(index=range(len(_column(data, names[0]))))
+    found = {name: column(data, name) for name in columns or names[:1]}
+    _require_equal_lengths({name: len(one) for name, one in found.items()})
+    frame = pd.DataFrame(found)[list(columns)]
     if kept is not None:
-        frame = frame.take(kept).reset_index(drop=True)
+        frame = frame.take(kept)
     if len(frame) == 0:
         raise ValueError("The data have no rows.")
-    for name in columns:
-        if _holds_dates(frame[name]):
+    return frame.assign(**{name: _read(frame[name], name in may_miss) for name in columns})
+
+
+def _require_equal_lengths(lengths: dict[str, int]) -> None:
+    """Refuse columns that are longer or shorter than the first."""
+    first, n_rows = next(iter(lengths.items()))
+    for name, length in lengths.items():
+        if length != n_rows:
+            raise ValueError(f"Column {name!r} has {length} values, and column {first!r} has {n_rows}.")
+
+
+def _read(column: Any, may_miss: bool) -> Any:
+    """A column of one kind, in a type that formulaic knows; its index numbers the rows in what is said of them."""
+    name, rows = column.name, column.index
+    missing = column.isna().to_numpy()
+    known = getattr(column.dtype, "categories", column[~missing])
+    for kind, of_type in kinds_of(np.asarray(known)).items():
+        if kind == DATE:
             raise ValueError(f"Column {name!r} holds dates or times: make it a number, such as days, or text.")
-        missing = frame[name].isna().to_numpy()
-        if missing.any() and name not in may_miss:
-            rows = np.flatnonzero(missing) if kept is None else kept[missing]
-            shown = ", ".join(map(str, rows[:5])) + (f" and {len(rows) - 5} more" if len(rows) > 5 else "")
-            raise ValueError(
-                f"Column {name!r} has no value in row{'s' if len(rows) > 1 else ''} {shown}. The outcome, weights "
-                "and groups must be known: leave these rows out."
-            )
-        frame[name] = _plain(_of_one_kind(frame[name]))
-    return frame
+        if kind == COMPLEX or (kind == OTHER and _is_container(of_type)):
+            row = next(row for row, value in column.items() if isinstance(value, of_type))
+            raise TypeError(f"Column {name!r} holds {named(of_type)} in row {row}: make its values numbers or text.")
+    if missing.any() and not may_miss:
+        lost = rows[missing]
+        shown = ", ".join(map(str, lost[:5])) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
+        raise ValueError(
+            f"Column {name!r} has no value in row{'s' if len(lost) > 1 else ''} {shown}. The outcome, weights "
+            "and groups must be known: leave these rows out."
+        )
+    return _plain(_of_one_kind(column), may_miss)
 
 
-def _holds_dates(column: Any) -> bool:
-    import pandas as pd
-
-    values = getattr(column.dtype, "categories", column)
-    if values.dtype.kind != "O":
-        return values.dtype.kind in "mM"
-    kinds = (date, time, timedelta, pd.Period, np.datetime64, np.timedelta64)
-    return any(isinstance(value, kinds) and value is not pd.NaT for value in values)
+def _is_container(kind: type) -> bool:
+    """Whether values of a type hold others, as lists and bytes do, or are functions: nothing that names a category."""
+    return issubclass(kind, Sized | Iterable | Callable)
 
 
 def as_learned(column: Any, kind: str) -> Any:
@@ -111,7 +127,7 @@ def _of_one_kind(column: Any) -> Any:
     return column
 
 
-def _plain(column: Any) -> Any:
+def _plain(column: Any, is_input: bool) -> Any:
     """The column in a type that formulaic knows, without categories that do not occur."""
     import pandas as pd
 
@@ -120,10 +136,8 @@ def _plain(column: Any) -> Any:
         column = column.cat.remove_unused_categories()
         return column if all(map(_is_label, column.cat.categories)) else column.cat.rename_categories(str)
     known = column.dropna()
-    if dtype.kind == "O" and len(known) and all(isinstance(value, numbers.Number | Decimal) for value in known):
-        if len(known) < len(column) or isinstance(known.iloc[0], Decimal):
-            return column.map(lambda value: np.nan if pd.isna(value) else float(value)).astype(np.float64)
-        return pd.to_numeric(column.infer_objects())
+    if dtype.kind == "O" and len(known) and set(kinds_of(np.asarray(known, dtype=object))) <= {NUMBER, TRUTH}:
+        return _numbers(column, known, is_input)
     if dtype.kind == "O" and not all(map(_is_label, known)):
         return column.astype(object).map(str, na_action="ignore").astype(object)
     if pd.api.types.is_string_dtype(dtype):
@@ -136,15 +150,42 @@ def _plain(column: Any) -> Any:
     return column
 
 
+def _numbers(column: Any, known: Any, is_input: bool) -> Any:
+    """A column of objects that are numbers; labels beyond 64 bits would coincide as floats."""
+    import pandas as pd
+
+    native = all(issubclass(kind, int | float | np.generic) for kind in set(map(type, known)))
+    if native and len(known) == len(column):
+        found: Any = pd.to_numeric(column.infer_objects())
+        if found.dtype.kind != "O":
+            return found
+        if not is_input:
+            raise ValueError(f"Column {column.name!r} holds whole numbers beyond 64 bits: make them text.")
+    try:
+        return column.map(lambda value: np.nan if pd.isna(value) else float(value)).astype(np.float64)
+    except OverflowError:
+        raise ValueError(f"Column {column.name!r} holds a number beyond 1e308: rescale it.") from None
+
+
 def _is_label(value: Any) -> bool:
     """Whether a label is one that files know."""
     return isinstance(value, str | numbers.Real | np.bool_)
 
 
-def _column(data: Any, name: str) -> Any:
-    column = data[name]
-    if hasattr(column, "combine_chunks"):  # arrow
-        column = column.to_pandas()
-    elif hasattr(column, "to_numpy") and not hasattr(column, "reset_index"):  # polars
-        column = column.to_numpy()
-    return column.reset_index(drop=True) if hasattr(column, "reset_index") else column
+def column(data: Any, name: str) -> Any:
+    """A column of the data as a pandas series with rows 0, 1, …, masked values missing."""
+    import pandas as pd
+
+    found = data[name]
+    if hasattr(found, "to_pylist"):  # of arrow
+        found = found.to_pandas()
+    elif hasattr(found, "to_list") and hasattr(found, "to_numpy") and not hasattr(found, "array"):  # of polars
+        plain = found.dtype.is_numeric() or found.dtype.is_temporal()
+        found = found.to_numpy() if plain else objects(found.to_list())
+    found = unmasked(found)
+    if isinstance(found, list | tuple | range):
+        found = pd.Series(objects(found)).infer_objects()
+    if getattr(found, "ndim", 0) != 1 or not hasattr(found, "dtype"):
+        raise TypeError(f"Column {name!r} is {named(type(found))}; a list or an array with a value a row is needed.")
+    found = pd.Series(found).reset_index(drop=True)
+    return found.sparse.to_dense() if isinstance(found.dtype, pd.SparseDtype) else found

@@ -42,8 +42,8 @@ class Matrix:
         found = Matrix(formula, encoded.model_spec)
         for expression, name, row, known in found._unknown(frame):
             raise FormulaError(
-                f"{expression} leaves out {str(frame[name].iloc[row])!r}, which column {name!r} holds in row {row}; "
-                f"its levels are {known}. Name all levels, or leave such rows out."
+                f"{expression} leaves out {str(frame[name].iloc[row])!r}, which column {name!r} holds in row "
+                f"{frame.index[row]}; its levels are {known}. Name all levels, or leave such rows out."
             )
         return found, np.asarray(encoded, dtype=np.float64)
 

@@ -283,6 +283,8 @@ def _expand_dot(fixed: list[tuple[str, str]], data_columns: list[str], taken: se
     for sign, term in fixed:
         names = [name for name in data_columns if name not in taken] if term == "." else []
         for name in names:
+            if not isinstance(name, str):
+                raise FormulaError(f"The column {name!r} has no text as its name, so . can't stand for it: rename it.")
             _require_name(name)
         expanded += [(sign, f"`{name}`") for name in names] if term == "." else [(sign, term)]
     return expanded
