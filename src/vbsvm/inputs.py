@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d, validate_data
 
 from vbsvm.design import values
 from vbsvm.design.frames import require_collected, require_unique
@@ -26,12 +26,23 @@ def read_data(
 ) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
     if group is None:
-        table, labels = validate_data(estimator, _plain(X), y, **_OPTIONS)
+        X = _plain(X)
+        _require_equal_lengths(X, y)
+        table, labels = validate_data(estimator, X, y, **_OPTIONS)
         return table, cast(NDArray[Any], labels), None
     table, members = read_table(estimator, X, group, reset=True)
+    _require_equal_lengths(table, y)
     labels = column_or_1d(y, warn=True)
-    check_consistent_length(table, labels)
     return table, labels, members
+
+
+def _require_equal_lengths(X: Any, y: Any) -> None:
+    """Refuse more labels than rows, or less."""
+    if y is not None and not issparse(y) and len(X.shape) == 2 and X.shape[0] != len(y):
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X has {X.shape[0]} rows, y has {len(y)} "
+            "labels."
+        )
 
 
 def read_table(
@@ -68,7 +79,8 @@ def _table(X: Any, dtype: Any = None) -> Any:
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
         require_unique(list(X.columns), "X has")
         return X
-    table = X if isinstance(X, np.ndarray) or issparse(X) else _array(X, dtype)
+    as_it_is = issparse(X) or (isinstance(X, np.ndarray) and not isinstance(X, np.matrix))
+    table = X if as_it_is else _array(X, dtype)
     if table.ndim == 0:
         raise TypeError(
             f"X must be a table of numbers, such as a 2D array or a data frame; got {values.named(type(X))}."
@@ -81,7 +93,8 @@ def _table(X: Any, dtype: Any = None) -> Any:
 def _array(X: Any, dtype: Any) -> NDArray[Any]:
     """An array of lists, or of anything that gives an array; rows of different lengths are named."""
     try:
-        return np.asarray(X, dtype=dtype)
+        table = np.asarray(X, dtype=dtype)
+        return np.asarray(X, dtype=object) if table.dtype.kind in "USc" else table
     except ValueError:
         if not all(hasattr(row, "__len__") for row in X):
             raise ValueError("X must be a table: some of its rows are lists, and others are single values.") from None
@@ -102,8 +115,12 @@ def _plain(X: Any) -> Any:
     if issparse(X):
         return X
     X = values.unmasked(X)
-    if X.dtype.kind in "biuf" or X.ndim != 2:
+    if X.dtype.kind in "biuf":
         return X
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array instead: X holds {values.named(type(X[0]))} in row 0."
+        )
     columns = [values.as_floats(X[:, j], f"Column {j}", text=True) for j in range(X.shape[1])]
     return np.column_stack(columns) if columns else X
 

@@ -58,9 +58,12 @@ def plain_labels(y: Any) -> Any:
         raise ValueError(f"y contains NaN or None: the label of row {row} is missing. Drop such rows.")
     kinds = values.kinds_of(labels)
     if values.COMPLEX in kinds:
-        raise ValueError("Complex data not supported: y holds complex numbers.")
+        row = values.first_row(labels, values.COMPLEX)
+        raise ValueError(f"Complex data not supported: y holds a complex number in row {row}.")
+    if set(kinds) == {values.TEXT}:
+        return np.asarray(y)
     if labels.dtype.kind == "O":
-        return _labels_of_objects(labels, kinds)
+        labels = _labels_of_objects(labels)
     if values.OTHER in kinds:
         raise TypeError(f"y holds {values.named(kinds[values.OTHER])}: make its labels text or numbers.")
     if labels.dtype.kind == "f" and np.isinf(labels).any():
@@ -68,23 +71,18 @@ def plain_labels(y: Any) -> Any:
     return labels
 
 
-def _labels_of_objects(labels: NDArray[Any], kinds: dict[str, type]) -> NDArray[Any]:
-    """Text as it is, and numbers in an array of their own type."""
-    if set(kinds) == {values.TEXT}:
-        return labels
+def _labels_of_objects(labels: NDArray[Any]) -> NDArray[Any]:
+    """Numbers or dates in an array of their own type."""
+    types = (str, bool, int, float, np.bool_, np.integer, np.floating, np.datetime64)
     for row, label in enumerate(labels):
-        if not isinstance(label, str | bool | int | float | np.bool_ | np.integer | np.floating):
-            raise TypeError(
-                f"y holds {values.named(type(label))} in row {row}: make its labels text or numbers, for example by "
-                "str."
-            )
-    if len(kinds) > 1:
-        row = next(row for row, label in enumerate(labels) if type(label) is not type(labels[0]))
-        raise ValueError(f"y mixes labels of two kinds (rows 0 and {row}): make them one kind.")
-    found = np.array(labels.tolist())
-    if found.dtype.kind == "O":
-        raise ValueError("y holds whole numbers beyond 64 bits: make its labels text.")
-    return found
+        if not isinstance(label, types) or isinstance(label, np.timedelta64) or values.beyond_64_bits(label):
+            what = f"{values.shown(label)} ({type(label).__name__})"
+            raise TypeError(f"y holds {what} in row {row}: make its labels text, or numbers of up to 64 bits.")
+    kinds = [values.kind_of(type(label)).replace(values.TRUTH, values.NUMBER) for label in labels]
+    row = next((row for row, kind in enumerate(kinds) if kind != kinds[0]), None)
+    if row is not None:
+        raise ValueError(f"y mixes {kinds[0]} and {kinds[row]} (rows 0 and {row}): make its labels one kind.")
+    return np.array(labels.tolist())
 
 
 def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[np.intp]]:

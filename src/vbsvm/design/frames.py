@@ -8,10 +8,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.design.spelling import meant
-from vbsvm.design.values import COMPLEX, DATE, NUMBER, OTHER, TRUTH, kinds_of, named, objects, unmasked
+from vbsvm.design.values import (
+    COMPLEX,
+    DATE,
+    NUMBER,
+    OTHER,
+    TEXT,
+    TRUTH,
+    array_of,
+    beyond_64_bits,
+    kind_of,
+    kinds_of,
+    named,
+    objects,
+    unmasked,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_WORDS = {TEXT: "text", NUMBER: "numbers", TRUTH: "numbers"}
 
 
 def names_of(data: Any) -> list[str]:
@@ -39,7 +55,9 @@ def require_unique(names: list[Any], subject: str) -> None:
 
 
 def require_collected(data: Any, name: str) -> None:
-    """Refuse a lazy frame: a table is needed as it is."""
+    """Refuse a lazy frame, and a class of frames: a table is needed as it is."""
+    if isinstance(data, type):
+        raise TypeError(f"{name} is the class {data.__name__} itself; a table is needed.")
     if callable(getattr(data, "collect", None)):
         raise TypeError(f"{name} is a {type(data).__name__}, which holds no rows yet: call its collect() first.")
 
@@ -58,6 +76,8 @@ def take(
         if name not in names:
             shown = ", ".join(map(repr, names[:12]))
             raise ValueError(f"The data have no column {name!r}; they have {shown}.{meant(name, names)}")
+    if not names:
+        raise ValueError("The data have no columns.")
     found = {name: column(data, name) for name in columns or names[:1]}
     _require_equal_lengths({name: len(one) for name, one in found.items()})
     frame = pd.DataFrame(found)[list(columns)]
@@ -80,12 +100,14 @@ def _read(column: Any, may_miss: bool) -> Any:
     """A column of one kind, in a type that formulaic knows; its index numbers the rows in what is said of them."""
     name, rows = column.name, column.index
     missing = column.isna().to_numpy()
-    known = getattr(column.dtype, "categories", column[~missing])
+    known = column[~missing].unique() if hasattr(column.dtype, "categories") else column[~missing]
     for kind, of_type in kinds_of(np.asarray(known)).items():
-        if kind == DATE:
-            raise ValueError(f"Column {name!r} holds dates or times: make it a number, such as days, or text.")
-        if kind == COMPLEX or (kind == OTHER and _is_container(of_type)):
-            row = next(row for row, value in column.items() if isinstance(value, of_type))
+        if kind in (DATE, COMPLEX) or (kind == OTHER and not _has_text(of_type)):
+            row = next(row for row, value in column[~missing].items() if kind_of(type(value)) == kind)
+            if kind == DATE:
+                raise ValueError(
+                    f"Column {name!r} holds dates or times: make it a number, such as days, or text (row {row})."
+                )
             raise TypeError(f"Column {name!r} holds {named(of_type)} in row {row}: make its values numbers or text.")
     if missing.any() and not may_miss:
         lost = rows[missing]
@@ -97,9 +119,12 @@ def _read(column: Any, may_miss: bool) -> Any:
     return _plain(_of_one_kind(column), may_miss)
 
 
-def _is_container(kind: type) -> bool:
-    """Whether values of a type hold others, as lists and bytes do, or are functions: nothing that names a category."""
-    return issubclass(kind, Sized | Iterable | Callable)
+def _has_text(kind: type) -> bool:
+    """Whether the text of a value may name a category, as that of an interval; lists, bytes and functions have none."""
+    return not issubclass(kind, Sized | Iterable | Callable) and (kind.__str__, kind.__repr__) != (
+        object.__str__,
+        object.__repr__,
+    )
 
 
 def as_learned(column: Any, kind: str) -> Any:
@@ -115,14 +140,16 @@ def as_learned(column: Any, kind: str) -> Any:
 
 
 def _of_one_kind(column: Any) -> Any:
-    """Refuse text beside anything else: there is no order of both."""
+    """Refuse text beside numbers, and either beside anything else: there is no order of both."""
     if column.dtype.kind == "O":
         known = column.dropna()
-        text = np.array([isinstance(value, str) for value in known], dtype=bool)
-        if text.any() and not text.all():
-            one, other = known.index[0], known.index[int(np.argmax(text != text[0]))]
+        kinds = [_WORDS.get(kind_of(type(value)), type(value).__name__) for value in known]
+        row = next((row for row, kind in enumerate(kinds) if kind != kinds[0]), None)
+        if row is not None:
+            one, other = sorted((kinds[0], kinds[row]), key=lambda kind: (kind != "text", kind))
             raise ValueError(
-                f"Column {column.name!r} mixes text and numbers (rows {one} and {other}): make it one kind."
+                f"Column {column.name!r} mixes {one} and {other} (rows {known.index[0]} and {known.index[row]}): "
+                "make it one kind."
             )
     return column
 
@@ -154,17 +181,16 @@ def _numbers(column: Any, known: Any, is_input: bool) -> Any:
     """A column of objects that are numbers; labels beyond 64 bits would coincide as floats."""
     import pandas as pd
 
+    large = next((row for row, value in known.items() if beyond_64_bits(value)), None)
+    if large is not None and not is_input:
+        raise ValueError(f"Column {column.name!r} holds a whole number beyond 64 bits in row {large}: make it text.")
     native = all(issubclass(kind, int | float | np.generic) for kind in set(map(type, known)))
-    if native and len(known) == len(column):
-        found: Any = pd.to_numeric(column.infer_objects())
-        if found.dtype.kind != "O":
-            return found
-        if not is_input:
-            raise ValueError(f"Column {column.name!r} holds whole numbers beyond 64 bits: make them text.")
+    if native and large is None and len(known) == len(column):
+        return pd.to_numeric(column.infer_objects())
     try:
         return column.map(lambda value: np.nan if pd.isna(value) else float(value)).astype(np.float64)
     except OverflowError:
-        raise ValueError(f"Column {column.name!r} holds a number beyond 1e308: rescale it.") from None
+        raise ValueError(f"Column {column.name!r} holds a number beyond 1e308 in row {large}: rescale it.") from None
 
 
 def _is_label(value: Any) -> bool:
@@ -182,10 +208,14 @@ def column(data: Any, name: str) -> Any:
     elif hasattr(found, "to_list") and hasattr(found, "to_numpy") and not hasattr(found, "array"):  # of polars
         plain = found.dtype.is_numeric() or found.dtype.is_temporal()
         found = found.to_numpy() if plain else objects(found.to_list())
-    found = unmasked(found)
     if isinstance(found, list | tuple | range):
-        found = pd.Series(objects(found)).infer_objects()
-    if getattr(found, "ndim", 0) != 1 or not hasattr(found, "dtype"):
+        found = array_of(found) if array_of(found).ndim == 1 else objects(found)
+    elif str(getattr(found, "dtype", "")) == "object" and found.ndim == 1:
+        found = objects(found.tolist())
+    found = unmasked(found)
+    if getattr(found, "ndim", 0) != 1 or not hasattr(found, "dtype") or found.dtype.kind == "V":
         raise TypeError(f"Column {name!r} is {named(type(found))}; a list or an array with a value a row is needed.")
+    if isinstance(found, np.ndarray):
+        found = found.astype(found.dtype.newbyteorder("="), copy=False)
     found = pd.Series(found).reset_index(drop=True)
     return found.sparse.to_dense() if isinstance(found.dtype, pd.SparseDtype) else found

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.design.values import NUMBER, TRUTH, kind_of
+from vbsvm.design.values import NUMBER, TRUTH, beyond_64_bits, kind_of, shown
 
 UNSEEN = -1
 
@@ -26,7 +26,7 @@ def group_labels(labels: NDArray[Any], column: str | int, rows: Any = None) -> N
     if not all(known):
         row = known.index(False)
         raise ValueError(
-            f"Column {column!r} holds {labels[row]!r} in row {rows[row]}: make its groups text or numbers."
+            f"Column {column!r} holds {shown(labels[row])} in row {rows[row]}: make its groups text or numbers."
         )
     text = [isinstance(label, str) for label in labels]
     if any(text) and not all(text):
@@ -41,7 +41,7 @@ def _is_number(label: Any) -> bool:
     """Whether a label is a finite number of up to 64 bits."""
     if kind_of(type(label)) not in (NUMBER, TRUTH):
         return False
-    return -(2**63) <= label < 2**64 if isinstance(label, int) else math.isfinite(label)
+    return not beyond_64_bits(label) if isinstance(label, int) else math.isfinite(label)
 
 
 @final

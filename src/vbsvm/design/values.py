@@ -61,28 +61,32 @@ def named(kind: type) -> str:
         return known
     if issubclass(kind, bytes):
         return "bytes"
-    return f"{'an' if kind.__name__[0].lower() in 'aeiou' else 'a'} {kind.__name__}"
+    name = {np.ndarray: "array", np.void: "record"}.get(kind, kind.__name__)
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
 
 
 def objects(values: Sequence[Any]) -> NDArray[Any]:
-    """Values one by one in an array of objects, also where they are lists."""
+    """Values one by one in an array of objects, also where they are lists; None where they are masked."""
     found = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
-        found[row] = value
+        found[row] = None if value is np.ma.masked else value
     return found
 
 
 def array_of(given: Any) -> NDArray[Any]:
-    """What was given as an array, masked values missing, and lists of different lengths as objects.
+    """What was given as an array, masked values missing; lists of anything but numbers as objects.
 
     The array has no dimension where a single value was given, a set or a generator.
     """
     if isinstance(given, np.ma.MaskedArray):
         return unmasked(given)
     try:
-        return np.asarray(given)
+        found = np.asarray(given)
     except ValueError:
         return objects(given)
+    # NumPy would make text of a number that stands beside text, and a duration of one that stands beside durations.
+    mixed = isinstance(given, list | tuple) and found.ndim == 1 and found.dtype.kind not in "biuf"
+    return objects(given) if mixed else found
 
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -123,7 +127,8 @@ def as_floats(values: NDArray[Any], place: str, *, text: bool = False) -> NDArra
     taken = (MISSING, TRUTH, NUMBER, TEXT) if text else (MISSING, TRUTH, NUMBER)
     for kind, of_type in kinds_of(values).items():
         if kind not in taken:
-            refuse(kind, of_type, place, first_row(values, kind))
+            needed = "each argument must be a string or a number" if text else "numbers are needed"
+            _refuse(kind, of_type, f"{place} holds", first_row(values, kind), needed)
     if values.dtype.kind == "O":
         values = np.where(missing(values), np.nan, values)
     try:
@@ -140,28 +145,33 @@ def _require_float(value: Any, place: str, row: int) -> None:
         float(value)
     except ValueError:
         raise ValueError(
-            f"{place} is not numeric: it holds {_shown(value)} in row {row}. Encode categories first, for example with "
+            f"{place} is not numeric: it holds {shown(value)} in row {row}. Encode categories first, for example with "
             "sklearn.preprocessing.OneHotEncoder in a Pipeline, or drop the column."
         ) from None
     except OverflowError:
         raise ValueError(f"{place} holds a number beyond 1e308 in row {row}: rescale it.") from None
 
 
-def refuse(kind: str, of_type: type, place: str, row: int) -> NoReturn:
+def _refuse(kind: str, of_type: type, place_holds: str, row: int, needed: str) -> NoReturn:
     """Say what a column holds that is not a number, and in which row."""
     if kind == DATE:
         raise ValueError(
-            f"{place} holds dates or times ({of_type.__name__}, first in row {row}): turn it into a number, such as "
+            f"{place_holds} dates or times ({of_type.__name__}, first in row {row}): turn it into a number, such as "
             "days."
         )
     if kind == COMPLEX:
-        raise ValueError(f"Complex data not supported: {place} holds complex numbers (row {row}). Take a real part.")
+        raise ValueError(f"Complex data not supported: {place_holds} complex numbers (row {row}). Take the real parts.")
     if kind == TEXT:
-        raise ValueError(f"{place} holds text in row {row}; numbers are needed.")
-    raise TypeError(f"{place} holds {named(of_type)} in row {row}: an argument must be a string or a number there.")
+        raise ValueError(f"{place_holds} text in row {row}: {needed}.")
+    raise TypeError(f"{place_holds} {named(of_type)} in row {row}: {needed}.")
 
 
-def _shown(value: Any) -> str:
-    """A value in an error, cut where it is long."""
-    text = repr(value)
+def beyond_64_bits(value: Any) -> bool:
+    """Whether a value is a whole number that no integer type of NumPy holds."""
+    return isinstance(value, int) and not -(2**63) <= value < 2**64
+
+
+def shown(value: Any) -> str:
+    """A value in an error: in one line, and cut where it is long."""
+    text = " ".join(repr(value.item() if isinstance(value, np.number) else value).split())
     return text if len(text) <= 60 else f"{text[:59]}…"
