@@ -21,7 +21,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
-SAME, MISSING, ALL_MISSING, REFUSED = "same", "missing", "all missing", "refused"
+SAME, WHOLE, MISSING, ALL_MISSING, REFUSED = "same", "whole part", "missing", "all missing", "refused"
 
 # What no message may hold: traces of NumPy, pandas, Python or formulaic.
 INTERNALS = re.compile(
@@ -200,6 +200,7 @@ POLARS = {
     "Float32": Kind(lambda v, row: pl.Series(v, dtype=pl.Float32), SAME),
     "with null": Kind(lambda v, row: pl.Series(_gap(v, row)), MISSING),
     "Decimal": Kind(lambda v, row: pl.Series(_decimals(v), dtype=pl.Decimal(9, 4)), SAME),
+    "Int128": Kind(lambda v, row: pl.Series(v.astype(int), dtype=pl.Int128), WHOLE),
     "Enum": Kind(lambda v, row: pl.Series(["u", "v"] * (len(v) // 2), dtype=pl.Enum(["u", "v"]))),
     "Categorical": Kind(lambda v, row: pl.Series(["u", "v"] * (len(v) // 2), dtype=pl.Categorical)),
     "Date": Kind(lambda v, row: pl.Series(_days(v)).cast(pl.Date)),

@@ -167,7 +167,7 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
             Inputs. A float32 or float64 array of any order is read in place and never copied; with ``group``, the other
-            columns of an array are copied once. NaN is a missing value.
+            columns of an array are copied once. NaN, None, NA and masked cells are missing values.
         y : array-like of shape (n_samples,)
             Labels: text, numbers or booleans. The second of two classes in sorted order is the positive one.
         sample_weight : array-like of shape (n_samples,), default None

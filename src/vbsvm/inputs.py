@@ -146,9 +146,8 @@ def _is_plain(dtype: Any) -> bool:
 
 
 def _cells(column: Any) -> NDArray[Any]:
-    """Values of a column of a pandas or polars frame; those of lists and records one by one."""
-    plain = hasattr(column, "iloc") or _is_plain(column.dtype) or column.dtype.is_temporal()
-    return np.asarray(column) if plain else values.objects(column.to_list())
+    """Values of a column of a pandas or polars frame."""
+    return np.asarray(column) if hasattr(column, "iloc") else values.of_polars(column)
 
 
 def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:

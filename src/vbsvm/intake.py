@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
 
 from vbsvm.arrays import Array
 from vbsvm.design import values
@@ -48,6 +49,8 @@ def require_moderate_width(X: NDArray[np.floating]) -> None:
 def plain_labels(y: Any) -> Any:
     """Labels of one kind as an array; refuse missing and infinite ones, and what is no label, naming the row."""
     labels = values.array_of(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = y = column_or_1d(labels, warn=True)
     if y is None or labels.ndim > 1:
         return y
     if labels.ndim == 0:

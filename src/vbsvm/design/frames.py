@@ -21,6 +21,7 @@ from vbsvm.design.values import (
     kinds_of,
     named,
     objects,
+    of_polars,
     unmasked,
 )
 
@@ -141,16 +142,17 @@ def as_learned(column: Any, kind: str) -> Any:
 
 def _of_one_kind(column: Any) -> Any:
     """Refuse text beside numbers, and either beside anything else: there is no order of both."""
-    if column.dtype.kind == "O":
-        known = column.dropna()
+    if column.dtype.kind != "O":
+        return column
+    known = column.dropna()
+    if len({_WORDS.get(kind, kind) for kind in kinds_of(np.asarray(known, dtype=object))}) > 1:
         kinds = [_WORDS.get(kind_of(type(value)), type(value).__name__) for value in known]
-        row = next((row for row, kind in enumerate(kinds) if kind != kinds[0]), None)
-        if row is not None:
-            one, other = sorted((kinds[0], kinds[row]), key=lambda kind: (kind != "text", kind))
-            raise ValueError(
-                f"Column {column.name!r} mixes {one} and {other} (rows {known.index[0]} and {known.index[row]}): "
-                "make it one kind."
-            )
+        row = next(row for row, kind in enumerate(kinds) if kind != kinds[0])
+        one, other = sorted((kinds[0], kinds[row]), key=lambda kind: (kind != "text", kind))
+        raise ValueError(
+            f"Column {column.name!r} mixes {one} and {other} (rows {known.index[0]} and {known.index[row]}): make it "
+            "one kind."
+        )
     return column
 
 
@@ -206,8 +208,7 @@ def column(data: Any, name: str) -> Any:
     if hasattr(found, "to_pylist"):  # of arrow
         found = found.to_pandas()
     elif hasattr(found, "to_list") and hasattr(found, "to_numpy") and not hasattr(found, "array"):  # of polars
-        plain = found.dtype.is_numeric() or found.dtype.is_temporal()
-        found = found.to_numpy() if plain else objects(found.to_list())
+        found = of_polars(found)
     if isinstance(found, list | tuple | range):
         found = array_of(found) if array_of(found).ndim == 1 else objects(found)
     elif str(getattr(found, "dtype", "")) == "object" and found.ndim == 1:

@@ -20,7 +20,7 @@ def group_labels(labels: NDArray[Any], column: str | int, rows: Any = None) -> N
     ``rows`` numbers the labels in what is said of them; 0, 1, … by default.
     """
     rows = range(len(labels)) if rows is None else rows
-    if labels.dtype.kind in "biuUM":
+    if labels.dtype.kind in "biuUM" or (labels.dtype.kind == "f" and np.isfinite(labels).all()):
         return labels
     known = [isinstance(label, str) or _is_number(label) for label in labels]
     if not all(known):
@@ -34,7 +34,7 @@ def group_labels(labels: NDArray[Any], column: str | int, rows: Any = None) -> N
         raise ValueError(
             f"Column {column!r} mixes text and numbers (rows {one} and {other}): make its groups one kind."
         )
-    return labels.astype(np.float64 if labels.dtype.kind == "f" or Decimal in set(map(type, labels)) else object)
+    return labels.astype(np.float64 if Decimal in set(map(type, labels)) else object)
 
 
 def _is_number(label: Any) -> bool:
@@ -78,8 +78,8 @@ class Levels:
         for values, labels, name in zip(self.parts, columns, names, strict=True):
             if len(labels) and _kind(values) != _kind(labels):
                 raise ValueError(
-                    f"The groups in column {name!r} were {_kind(values)} in fit, and {labels[0]!r} (row 0) is not: "
-                    "give them as they were."
+                    f"The groups in column {name!r} were {_kind(values)} in fit, and {shown(labels[0])} (row 0) is "
+                    "not: give them as they were."
                 )
 
     def encode(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.intp]:

@@ -18,6 +18,7 @@ from vbsvm.arrays import Array
 from vbsvm.design.guard import FormulaError
 from vbsvm.design.linear import columns_in
 from vbsvm.design.plan import INTERCEPT
+from vbsvm.design.values import shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -79,7 +80,7 @@ class Matrix:
         """Apply what was learned; ``origin`` numbers the rows in what is said of them."""
         for _, name, row, known in self._unknown(frame):
             raise ValueError(
-                f"Column {name!r} holds {str(frame[name].iloc[row])!r} in row {origin[row]}, a category that was not "
+                f"Column {name!r} holds {shown(frame[name].iloc[row])} in row {origin[row]}, a category that was not "
                 f"there in fit; there were {known}. A random effect, (1 | {name}), would take new levels."
             )
         # formulaic writes into the state that it is given, also when it fails.
@@ -98,7 +99,7 @@ class Matrix:
                 name = columns_in(str(expression), list(frame.columns))[0]
                 unknown = ~frame[name].isin(state["categories"]).to_numpy()
                 if unknown.any():
-                    known = ", ".join(repr(str(category)) for category in state["categories"][:12])
+                    known = ", ".join(shown(category) for category in state["categories"][:12])
                     yield str(expression), name, int(np.argmax(unknown)), known
 
     @property

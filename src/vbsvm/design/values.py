@@ -89,6 +89,12 @@ def array_of(given: Any) -> NDArray[Any]:
     return objects(given) if mixed else found
 
 
+def of_polars(column: Any) -> NDArray[Any]:
+    """Values of a polars column: numbers and dates in NumPy's types, and everything else one by one."""
+    is_number = column.dtype.is_numeric() and not str(column.dtype).startswith(("Decimal", "Int128", "UInt128"))
+    return column.to_numpy() if is_number or column.dtype.is_temporal() else objects(column.to_list())
+
+
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     """Which values are NaN, None, NA, NaT or masked."""
     if values.dtype.kind == "O":
@@ -173,5 +179,7 @@ def beyond_64_bits(value: Any) -> bool:
 
 def shown(value: Any) -> str:
     """A value in an error: in one line, and cut where it is long."""
-    text = " ".join(repr(value.item() if isinstance(value, np.number) else value).split())
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return str(value)
+    text = " ".join(repr(value.item() if isinstance(value, np.number | np.bool_) else value).split())
     return text if len(text) <= 60 else f"{text[:59]}…"
