@@ -113,7 +113,7 @@ class Model:
         self.formula = parts.text
         self.classes, signs = intake.read_outcome(parts.outcome, frame[parts.outcome], positive)
         intake.require_both_signs(signs, parts.outcome)
-        self._reader, encoded = formulas.learn(parts, frame, counts, bool(standardize), kept)
+        self._reader, encoded = formulas.learn(parts, frame, counts, bool(standardize))
         plan = self._reader.plan
         known_levels = None
         if encoded.origin is not None:
@@ -382,4 +382,4 @@ def _read_weights(weights: str | ArrayLike | None, data: Any, outcome: str) -> A
         return None
     if isinstance(weights, str):
         weights = frames.take(data, [weights])[weights].to_numpy()
-    return intake.read_weights(weights, len(data[outcome]), "weights")
+    return intake.read_weights(weights, len(frames.column(data, outcome)), "weights")

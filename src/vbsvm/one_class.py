@@ -28,8 +28,10 @@ def describe_unassigned(
     ``remedy`` says how classes are weighed; ``{own}`` and ``{others}`` in it become the weights that make them equal.
     """
     plan = tasks[0].plan
-    unassigned = _unassigned(tasks, fits, len(classes)) if plan.names or plan.factors else ()
-    if not len(unassigned):  # and a model of an intercept alone knows one class only
+    if not plan.names and not plan.factors:  # an intercept alone knows one class only
+        return None
+    unassigned = _unassigned(tasks, fits, len(classes))
+    if not len(unassigned):
         return None
     label, named = classes[unassigned[0]], ", ".join(repr(str(classes[k])) for k in unassigned)
     said = (

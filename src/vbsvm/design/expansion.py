@@ -34,8 +34,8 @@ class Categories:
             counts.append(np.bincount(codes, weights[known], minlength=len(values)).astype(np.float64))
         return Categories(tuple(names), tuple(levels), tuple(counts))
 
-    def expand(self, frame: "pd.DataFrame", rows: NDArray[np.intp]) -> "Expansion":
-        """Write out every level that a missing category may have; ``rows`` numbers the rows in what is said of them."""
+    def expand(self, frame: "pd.DataFrame") -> "Expansion":
+        """Write out every level that a missing category may have."""
         origin = np.arange(len(frame))
         codes = np.full((len(frame), len(self.names)), KNOWN, dtype=np.intp)
         filled: dict[str, Any] = {}
@@ -46,8 +46,8 @@ class Categories:
             row = int(n_options.argmax())
             lost = [name for name, gone in zip(self.names, missing[row], strict=True) if gone]
             raise ValueError(
-                f"Row {rows[row]} misses the categories {', '.join(lost)}, which have {n_options[row]} combinations; "
-                f"up to {MOST_OPTIONS} are supported. Leave such rows out."
+                f"Row {frame.index[row]} misses the categories {', '.join(lost)}, which have {n_options[row]} "
+                f"combinations; up to {MOST_OPTIONS} are supported. Leave such rows out."
             )
         origin = np.repeat(origin, n_options)
         turn = np.arange(len(origin)) - np.repeat(np.cumsum(n_options) - n_options, n_options)

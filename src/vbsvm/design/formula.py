@@ -87,18 +87,16 @@ class Reader:
             known = frame[name].dropna()
             if known.dtype.kind not in "biuf" and len(known):
                 raise ValueError(f"Column {name!r} held numbers in fit, and holds {known.iloc[0]!r} now.")
-        return self.encode(frame, np.arange(len(frame)))
+        return self.encode(frame)
 
-    def encode(self, frame: "pd.DataFrame", rows: NDArray[np.intp]) -> Encoded:
-        """Encode a frame with the columns that are used; a row that misses categories is written out by level.
-
-        ``rows`` numbers the rows in what is said of them.
-        """
-        levels = tuple(factor.levels.encode(_labels(frame, factor.columns)) for factor in self.plan.factors)
+    def encode(self, frame: "pd.DataFrame") -> Encoded:
+        """Encode a frame with the columns that are used; a row that misses categories is written out by level."""
+        rows = frame.index.to_numpy()
+        levels = tuple(factor.encode(_labels(frame, factor.columns)) for factor in self.plan.factors)
         if any(frame[name].isna().any() for name in self.categories.names):
-            written = self.categories.expand(frame, rows)
-            of_written = tuple(of_rows[written.origin] for of_rows in levels)
-            encoded = self._encode(written.frame, of_written, rows[written.origin])
+            written = self.categories.expand(frame)
+            levels = tuple(of_rows[written.origin] for of_rows in levels)
+            encoded = self._encode(written.frame, levels, rows[written.origin])
             return replace(encoded, origin=written.origin, codes=written.codes)
         return self._encode(frame, levels, rows)
 
@@ -116,23 +114,17 @@ class Reader:
         return Encoded(table, levels, self.linear.open(table, gaps, origin))
 
 
-def learn(
-    parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool, rows: NDArray[np.intp] | None = None
-) -> tuple[Reader, Encoded]:
-    """Learn how the formula's columns are encoded, and encode the data.
-
-    ``rows`` are the numbers of the frame's rows in what is said of them, where they are not 0, 1, ….
-    """
-    rows = np.arange(len(frame)) if rows is None else rows
+def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
+    """Learn how the formula's columns are encoded, and encode the data; the frame's index numbers rows in errors."""
     given, gaps = frame, gaps_of(frame)
     frame = fill(frame, gaps, {name: reference_of(frame[name], name) for name in gaps})
-    fixed, F = Matrix.learn(parts.fixed, frame, rows)
+    fixed, F = Matrix.learn(parts.fixed, frame)
     if not fixed.names and not parts.splines and not parts.groups:
         raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")
     intercept = fixed.has_intercept
     names, pieces = fixed.names[int(intercept) :], [F[:, int(intercept) :]]
     keys = _keys(fixed)[int(intercept) :]
-    pairs = [_learn_curve(term, frame, keys, rows) for term in parts.splines]
+    pairs = [_learn_curve(term, frame, keys) for term in parts.splines]
     _require_different([curve for curve, _ in pairs])
     curves, values = tuple(curve for curve, _ in pairs), [of_curve for _, of_curve in pairs]
     names = names + [f"{curve.term} line" for curve in curves if curve.with_line]
@@ -144,7 +136,7 @@ def learn(
         if names.count(name) > 1:
             raise FormulaError(f"Two fixed effects are called {name}: rename the column of that name.")
 
-    factors, effects, levels, learned = _learn_factors(parts.groups, frame, rows)
+    factors, effects, levels, learned = _learn_factors(parts.groups, frame)
     shared = {key: j + int(intercept) for j, key in enumerate(keys)}
     carried: dict[tuple[_Key, bool], tuple[int, int]] = {}
     planned = []
@@ -171,7 +163,7 @@ def learn(
     categorical = {one for matrix in (fixed, *(of_term.matrix for of_term in effects)) for one in matrix.categorical}
     linear, alone = learn_linear(parts, frame, factors_of, categorical, gaps)
     categories, uncertain = _learn_categories(given, categorical, factors_of, linear, weights)
-    own = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame, rows) for expression in alone]
+    own = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame) for expression in alone]
     names = tuple(names + [name for (name, _), _ in carried] + alone)
     mains = [k for k, factors in enumerate(factors_of[:n_fixed]) if len(factors) == 1 and k not in uncertain]
     mains += [variable.place for variable in linear.variables if variable.place >= n_fixed]
@@ -196,9 +188,9 @@ def learn(
     )
     if gaps:
         del table
-        encoded = reader.encode(given, rows)
+        encoded = reader.encode(given)
     else:
-        _require_finite(table, names, rows)
+        _require_finite(table, names, frame.index)
         encoded = Encoded(table, tuple(levels))
     table, origin = encoded.table, encoded.origin
     if origin is not None:
@@ -245,13 +237,11 @@ def _require_different(curves: list[Curve]) -> None:
                 raise FormulaError(f"{other.term} and {curve.term} are curves of the same values: keep one.")
 
 
-def _learn_curve(
-    term: SplineTerm, frame: "pd.DataFrame", lines: list[_Key], rows: NDArray[np.intp]
-) -> tuple[Curve, Array]:
-    matrix, values = Matrix.learn(f"0 + {term.expression}", frame, rows)
+def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", lines: list[_Key]) -> tuple[Curve, Array]:
+    matrix, values = Matrix.learn(f"0 + {term.expression}", frame)
     if values.shape[1] != 1 or any("categories" in state for _, state in matrix.spec.encoder_state.values()):
         raise FormulaError(f"{term} needs one column of numbers.")
-    _require_finite(values, tuple(matrix.names), rows)
+    _require_finite(values, tuple(matrix.names), frame.index)
     try:
         spline = Spline.learn(values[:, 0], term.size)
     except ValueError as error:
@@ -260,7 +250,7 @@ def _learn_curve(
 
 
 def _learn_factors(
-    groups: tuple[GroupTerm, ...], frame: "pd.DataFrame", rows: NDArray[np.intp]
+    groups: tuple[GroupTerm, ...], frame: "pd.DataFrame"
 ) -> tuple[list[tuple[tuple[str, ...], Levels, list[str]]], list[Effects], list[NDArray[np.intp]], list[Array]]:
     """Terms of the same groups make one factor; the factor with the most effects comes last."""
     by_columns: dict[frozenset[str], list[GroupTerm]] = {}
@@ -271,7 +261,7 @@ def _learn_factors(
         names: list[str] = []
         members = []
         for term in terms:
-            matrix, values = Matrix.learn(term.effects, frame, rows)
+            matrix, values = Matrix.learn(term.effects, frame)
             if not matrix.names:
                 raise FormulaError(f"{term} has no effects.")
             for name in matrix.names:
@@ -314,10 +304,10 @@ def _table(pieces: list[Array]) -> Array:
 
 def _labels(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any]]:
     """Labels of a factor's columns: numbers, or text."""
-    return [group_labels(frame[name].to_numpy(), name) for name in columns]
+    return [group_labels(frame[name].to_numpy(), name, frame.index) for name in columns]
 
 
-def _require_finite(table: Array, names: tuple[str, ...], rows: NDArray[np.intp]) -> None:
+def _require_finite(table: Array, names: tuple[str, ...], rows: Any) -> None:
     """Refuse a transform that gives no finite number, such as the log of zero; ``rows`` numbers the rows."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = table.sum(axis=0)

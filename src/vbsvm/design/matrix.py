@@ -20,6 +20,7 @@ from vbsvm.design.guard import LARGEST_SETTING, FormulaError, clipped, width_of
 from vbsvm.design.linear import columns_in
 from vbsvm.design.plan import INTERCEPT
 from vbsvm.design.terms import parsed
+from vbsvm.design.values import shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,8 +43,8 @@ class Matrix:
     spec: ModelSpec
 
     @staticmethod
-    def learn(formula: str, frame: "pd.DataFrame", rows: NDArray[np.intp]) -> tuple["Matrix", Array]:
-        """Learn contrasts and the state of transforms; ``rows`` numbers the rows in what is said of them."""
+    def learn(formula: str, frame: "pd.DataFrame") -> tuple["Matrix", Array]:
+        """Learn contrasts and the state of transforms."""
         _require_moderate(formula, frame, {})
         calculable = _calculable(formula, frame)
         encoded = _formulaic(
@@ -53,7 +54,7 @@ class Matrix:
         for expression, name, row, known in found._unknown(frame):
             raise FormulaError(
                 f"{expression} leaves out {str(frame[name].iloc[row])!r}, which column {name!r} holds in row "
-                f"{rows[row]}; its levels are {known}. Name all levels, or leave such rows out."
+                f"{frame.index[row]}; its levels are {known}. Name all levels, or leave such rows out."
             )
         return found, np.asarray(encoded, dtype=np.float64)
 
@@ -91,7 +92,7 @@ class Matrix:
         """Apply what was learned; ``origin`` numbers the rows in what is said of them."""
         for _, name, row, known in self._unknown(frame):
             raise ValueError(
-                f"Column {name!r} holds {str(frame[name].iloc[row])!r} in row {origin[row]}, a category that was not "
+                f"Column {name!r} holds {shown(frame[name].iloc[row])} in row {origin[row]}, a category that was not "
                 f"there in fit; there were {known}. A random effect, (1 | {name}), would take new levels."
             )
         # formulaic writes into the state that it is given, also when it fails.
@@ -112,7 +113,7 @@ class Matrix:
                 name = columns_in(str(expression), list(frame.columns))[0]
                 unknown = ~frame[name].isin(state["categories"]).to_numpy()
                 if unknown.any():
-                    known = ", ".join(repr(str(category)) for category in state["categories"][:12])
+                    known = ", ".join(shown(category) for category in state["categories"][:12])
                     yield str(expression), name, int(np.argmax(unknown)), known
 
     @property
