@@ -483,7 +483,7 @@ class TestFormula:
     @pytest.mark.parametrize(
         ("formula", "message"),
         [
-            ("y ~ s(bmi)", r"'bmi' has no value in row \d+, and enters by s\(bmi\)"),
+            ("y ~ s(bmi)", r"'bmi' has no value in row \d+ \(one of \d+ such rows of 400\), and enters by s\(bmi\)"),
             ("y ~ bmi + log(bmi)", r"occurs in several expressions \(bmi, log\(bmi\)\)"),
             ("y ~ poly(bmi, 2)", "must enter linearly|can't be applied"),
             ("y ~ scale(bmi)", "write the column itself"),

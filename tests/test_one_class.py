@@ -66,8 +66,9 @@ def test_a_class_without_rows_is_named_once(fit):
         lambda data: Model("y ~ x", data, weights=np.where(data["y"] == "yes", 1.8, 0.7)).fit(),
         lambda data: VBSVC().fit(data[["z"]], data["z"] > 1.5),
         lambda data: Model("w ~ z", data.assign(w=data["z"] > 1.5)).fit(),
+        lambda data: Model("y ~ 1", data).fit(),
     ],
-    ids=["balanced", "weights", "a rare class that is found", "the same by formula"],
+    ids=["balanced", "weights", "a rare class that is found", "the same by formula", "nothing but an intercept"],
 )
 def test_nothing_is_said_where_each_class_has_rows(fit):
     assert warned(lambda: fit(collapsed())) == []

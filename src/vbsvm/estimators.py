@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
-from vbsvm import gaps, hinge, intake, sensitivity
+from vbsvm import gaps, hinge, inputs, intake, sensitivity
 from vbsvm.arrays import Array
 from vbsvm.attributes import FittedAttributes
 from vbsvm.deployment import linear_svc
@@ -168,7 +168,7 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
             Inputs. A float32 or float64 array of any order is read in place and never copied; with ``group``, the other
-            columns of an array are copied once. NaN is a missing value.
+            columns of an array are copied once. NaN, None, NA and masked cells are missing values.
         y : array-like of shape (n_samples,)
             Labels: text, numbers or booleans. The second of two classes in sorted order is the positive one.
         sample_weight : array-like of shape (n_samples,), default None
@@ -201,10 +201,10 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
         prior, _, settings = self.require_settings()
-        intake.require_labels(y)
+        y = intake.plain_labels(y)
         if self.group is not None and not self.fit_intercept:
             raise ValueError("group gives random intercepts around a common one: it needs fit_intercept=True.")
-        table, labels, members = intake.read_data(self, X, y, self.group)
+        table, labels, members = inputs.read_data(self, X, y, self.group)
         intake.require_moderate_width(table)
         weights = intake.read_weights(sample_weight, len(table))
         self.classes_, codes = intake.read_labels(labels, weights)
@@ -258,8 +258,8 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
 
     def _read(self, X: ArrayLike) -> Encoded:
         check_is_fitted(self)
-        table, members = intake.read_table(self, X, self.group, reset=False)
-        return Encoded(table, () if members is None else (self.fit_[0].plan.factors[0].levels.encode([members]),))
+        table, members = inputs.read_table(self, X, self.group, reset=False)
+        return Encoded(table, () if members is None else (self.fit_[0].plan.factors[0].encode([members]),))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each row: by the sign of its score, or the largest score of several classes."""
@@ -285,7 +285,9 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
 
         The standard deviation of a known input is 0. With several classes it is the first model's law of the inputs.
         """
-        return gaps.indexed(self._fits[0].impute(self._read(X)), X)
+        encoded = self._read(X)
+        intake.require_finite(encoded.table, intake.column_names(self))
+        return gaps.indexed(self._fits[0].impute(encoded), X)
 
     def missing_summary(self) -> "pd.DataFrame":
         """Which inputs were missing together in fit: a row for each pattern (True is missing), the commonest first."""
@@ -372,8 +374,10 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
 
-        With several classes the first index level is the class. The spreads are mean-field ones, which are too small:
-        the table says so in its corner. Do not report the interval as a credible interval.
+        With several classes the first index level is the class. After variational Bayes spreads are mean-field
+        ones, which are too small, and the table says so in its corner; after ``Gibbs()`` they are those of the
+        posterior of the pseudo-likelihood. Neither are confidence intervals: they cover the truth less often than they
+        say.
         """
         frames = [fit.summary(level) for fit in self._fits]
         return frames[0] if len(frames) == 1 else self._by_class(frames)

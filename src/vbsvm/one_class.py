@@ -27,6 +27,9 @@ def describe_unassigned(
 
     ``remedy`` says how classes are weighed; ``{own}`` and ``{others}`` in it become the weights that make them equal.
     """
+    plan = tasks[0].plan
+    if not plan.names and not plan.factors:  # an intercept alone knows one class only
+        return None
     unassigned = _unassigned(tasks, fits, len(classes))
     if not len(unassigned):
         return None

@@ -38,6 +38,7 @@ class Task:
     source: Memory
     classes: NDArray[Any]
     reader: "Reader | None" = None
+    n_dropped: int = 0
 
     def fit(
         self,
@@ -55,7 +56,7 @@ class Task:
         """The fit that ended like this."""
         if population is None or self.source.holes is not None:
             population = self.completion.population(self.source, outcome)
-        gaps, facts = self.completion.gaps, Facts.of(self.source)
+        gaps, facts = self.completion.gaps, Facts.of(self.source, self.n_dropped)
         return Fit(self.spec, self.plan, outcome, self.classes, self.reader, population, gaps, facts)
 
     @property
@@ -174,12 +175,12 @@ def _why_separable(what: str) -> str:
 
 
 def _why_not_converged(what: str, outcome: Outcome, inference: Variational) -> str:
-    """Say why a climb ended before the bound stood still, and what to do."""
+    """Say why a climb did not converge, and what to do."""
     if outcome.ending is Ending.INTERRUPTED:
         return f"{what} was interrupted after {outcome.passes} passes: the coefficients may still move."
     if outcome.ending is Ending.OUT_OF_PASSES:
         return (
-            f"{what} stopped after {outcome.passes} passes, before the bound stood still to tol={inference.tol:g}: "
+            f"{what} stopped after {outcome.passes} passes, before it converged to tol={inference.tol:g}: "
             "the coefficients may still move. Allow more passes with "
             f"inference=Variational(max_iter={10 * inference.max_iter}), or accept the result with a larger tol."
         )

@@ -1,4 +1,4 @@
-"""Variational Bayes: climb the bound until it stands still, one pass over the data a step."""
+"""Variational Bayes: climb the bound until it rises no more, one pass over the data a step."""
 
 import math
 import numbers
@@ -37,10 +37,10 @@ INPUTS_REST = 1e-7
 class Ending(Enum):
     """Why a climb ended."""
 
-    CONVERGED = "the bound stood still"
-    OUT_OF_PASSES = "no pass was left"
-    ROUNDING = "rounding errors outweighed every step"
-    INTERRUPTED = "it was interrupted"
+    CONVERGED = "converged"
+    OUT_OF_PASSES = "stopped: pass limit reached"
+    ROUNDING = "stopped: rounding errors outweighed every step"
+    INTERRUPTED = "interrupted"
 
 
 @final

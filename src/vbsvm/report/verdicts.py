@@ -93,8 +93,8 @@ def _of_sample(fit: Any) -> Iterator[Verdict]:
         )
 
 
-def of_rows(found: Predicted) -> Iterator[Verdict]:
-    """What the predictions of rows with known classes ask for."""
+def of_rows(found: Predicted, *, several: bool) -> Iterator[Verdict]:
+    """What the predictions of rows with known classes ask for; ``several`` classes are predicted by several scores."""
     sides = found.scores > 0
     if (sides == found.positive).all():
         yield Verdict(
@@ -103,5 +103,15 @@ def of_rows(found: Predicted) -> Iterator[Verdict]:
             "the prior's as much as the data's.",
         )
     for side, label in ((False, found.classes[0]), (True, found.classes[1])):
-        if not (sides == side).any():
-            yield Verdict(False, f"No row is predicted as {label}. A rare class needs larger weights.")
+        if (sides == side).any():
+            continue
+        if several:
+            text = f"No row has a {'positive' if side else 'negative'} score for {found.classes[1]}."
+        else:
+            text = f"No row is predicted as {label}."
+        yield Verdict(
+            False,
+            f"{text} With a hinge loss that happens also where inputs are associated with the outcome: coefficients "
+            "near 0 then do not mean that there is no association. Where classes differ in size, fit again with "
+            'class_weight="balanced", or in a formula with weights.',
+        )
