@@ -18,9 +18,10 @@ from benchmarks.peak_memory import measure_in_new_process
 from benchmarks.rivals import gpboost_glmm, linear_svc_dummies, statsmodels_vb
 from benchmarks.tables import print_table
 from benchmarks.timing import fastest, print_ratio, print_times
-from vbsvm import Model, Variational, sweep
+from vbsvm import Model, Variational
+from vbsvm.base.reading import expect
 from vbsvm.datasets import load_toenail
-from vbsvm.readings import expect
+from vbsvm.model import sweep
 
 FORMULA = "outcome ~ visit * treatment + (1 | patientID)"
 INPUTS, GROUP = ["visit", "treated", "both"], "patientID"

@@ -42,9 +42,9 @@ from benchmarks.simulation import balanced_error
 from benchmarks.tables import print_table
 from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import VBSVC, GaussianImputation
-from vbsvm.readings import expect
-from vbsvm.source.memory import Holes, Memory
-from vbsvm.sweep import pass_rows
+from vbsvm.base.reading import expect
+from vbsvm.model.sweep import pass_rows
+from vbsvm.sources.memory import Holes, Memory
 
 RESULTS = Path(__file__).parent / "results"
 SPLITS, SIMULATION = RESULTS / "missing_splits.csv", RESULTS / "missing_simulation.csv"

@@ -13,14 +13,15 @@ from benchmarks import groups, holes, simulation
 from benchmarks.rivals import numpyro_nuts
 from benchmarks.simulation import balanced_error
 from benchmarks.tables import print_table
-from vbsvm import VBSVC, Gibbs, Model, Normal, Ridge, Variational, diagnostics
-from vbsvm.design.recipe import Recipe
-from vbsvm.fit import gibbs
-from vbsvm.fit.stretch import stretch
-from vbsvm.readings import Draw, expect
-from vbsvm.source.memory import Memory
-from vbsvm.spec import Block, Spec
-from vbsvm.sweep import pass_rows, sweep, update
+from vbsvm import VBSVC, Gibbs, Model, Normal, Ridge, Variational
+from vbsvm.base import diagnostics
+from vbsvm.base.reading import Draw, expect
+from vbsvm.design.scaling import Recipe
+from vbsvm.inference import gibbs
+from vbsvm.inference.scale_move import stretch
+from vbsvm.model.spec import Block, Spec
+from vbsvm.model.sweep import pass_rows, sweep, update
+from vbsvm.sources.memory import Memory
 
 CELLS = ((200, 10), (500, 50))
 SWEEPS = 1000

@@ -10,13 +10,13 @@ from benchmarks.rivals import grid_search, linear_svc, linear_svc_hinge, logisti
 from benchmarks.simulation import simulate
 from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import VBSVC
-from vbsvm.design.recipe import column_ranges, learn_recipe
-from vbsvm.layout import dense
-from vbsvm.layout.base import PointLaw, Precision
-from vbsvm.readings import expect
-from vbsvm.source.memory import Memory
-from vbsvm.spec import State
-from vbsvm.sweep import pass_rows
+from vbsvm.base.reading import expect
+from vbsvm.design.scaling import column_ranges, learn_recipe
+from vbsvm.model.interfaces import PointLaw, Precision
+from vbsvm.model.layouts import dense
+from vbsvm.model.spec import State
+from vbsvm.model.sweep import pass_rows
+from vbsvm.sources.memory import Memory
 
 SEED = 1
 OURS, PRIMAL, GRID = "VBSVC", "LinearSVC(dual=False)", "GridSearchCV(SVC)"

@@ -12,16 +12,16 @@ from joblib import Parallel, delayed
 from scipy import special, stats
 
 from vbsvm import GaussianImputation, LaplaceZero, Normal, NotAtRandom, Ridge
-from vbsvm.design.recipe import Recipe
-from vbsvm.fit.stretch import stretch
-from vbsvm.imputation import InputModel
-from vbsvm.layout.incomplete import Inputs
-from vbsvm.layout.options import KNOWN, LevelCounts, LevelModel, Options
-from vbsvm.missing_model import MissingModel
-from vbsvm.readings import Draw, OverRelaxed
-from vbsvm.source.memory import Grouping, Holes, Memory
-from vbsvm.spec import Block, Spec
-from vbsvm.sweep import sweep
+from vbsvm.base.reading import Draw, OverRelaxed
+from vbsvm.design.scaling import Recipe
+from vbsvm.inference.scale_move import stretch
+from vbsvm.missing.candidates import KNOWN, LevelCounts, LevelModel, Options
+from vbsvm.missing.input_model import InputModel
+from vbsvm.missing.model import MissingModel
+from vbsvm.missing.rows import Inputs
+from vbsvm.model.spec import Block, Spec
+from vbsvm.model.sweep import sweep
+from vbsvm.sources.memory import Grouping, Holes, Memory
 
 # Scales are small enough that the tilt matters, and large enough that rejection ends.
 N_ROWS, DRAWS, TUNE, THIN = 8, 19, 25, 6

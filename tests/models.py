@@ -2,17 +2,17 @@
 
 import numpy as np
 
-from vbsvm import bound
-from vbsvm.design.recipe import Recipe
-from vbsvm.fit.accelerate import Visited
-from vbsvm.laws import InverseGamma
-from vbsvm.layout.base import Moments, PointLaw
-from vbsvm.layout.dense import DenseGaussian
-from vbsvm.priors import Normal, Ridge
-from vbsvm.readings import expect
-from vbsvm.source.memory import Memory
-from vbsvm.spec import Block, Spec, State
-from vbsvm.sweep import pass_rows
+from vbsvm.base.distributions import InverseGamma
+from vbsvm.base.reading import expect
+from vbsvm.design.scaling import Recipe
+from vbsvm.inference.proposals import Visited
+from vbsvm.model import bound
+from vbsvm.model.interfaces import Moments, PointLaw
+from vbsvm.model.layouts.dense import DenseGaussian
+from vbsvm.model.priors import Normal, Ridge
+from vbsvm.model.spec import Block, Spec, State
+from vbsvm.model.sweep import pass_rows
+from vbsvm.sources.memory import Memory
 
 
 def source_of(X, y, s=None, intercept=True):

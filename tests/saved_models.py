@@ -21,7 +21,7 @@ from vbsvm import (
     Shift,
     Variational,
 )
-from vbsvm.results import Fit
+from vbsvm.results.fit import Fit
 
 SHORT = Gibbs(draws=30, tune=10, chains=2)
 

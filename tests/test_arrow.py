@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import spec_of
-from vbsvm import Covariance, InverseWishart, Normal, Ridge, Variational, bound, sweep
-from vbsvm.design.recipe import Recipe
-from vbsvm.fit.accelerate import newton_step
-from vbsvm.readings import Draw, expect
-from vbsvm.source.memory import Grouping, Memory
-from vbsvm.spec import Block, Spec
+from vbsvm import Covariance, InverseWishart, Normal, Ridge, Variational
+from vbsvm.base.reading import Draw, expect
+from vbsvm.design.scaling import Recipe
+from vbsvm.inference.proposals import newton_step
+from vbsvm.model import bound, sweep
+from vbsvm.model.spec import Block, Spec
+from vbsvm.sources.memory import Grouping, Memory
 
 
 def dense_twin(memory):

@@ -11,10 +11,11 @@ import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from reference import simulate
-from vbsvm import VBSVC, Model, Normal, Ridge, Variational, intake
-from vbsvm.layout.base import Precision
-from vbsvm.layout.dense import DenseGram
-from vbsvm.priors import Prior
+from vbsvm import VBSVC, Model, Normal, Ridge, Variational
+from vbsvm.api import validation
+from vbsvm.model.interfaces import Precision
+from vbsvm.model.layouts.dense import DenseGram
+from vbsvm.model.priors import Prior
 
 
 @pytest.fixture
@@ -282,8 +283,8 @@ def test_a_single_row_far_out(data, standardize):
 
 
 def test_tables_that_would_take_gigabytes_are_refused(monkeypatch):
-    monkeypatch.setattr(intake, "MOST_COLUMNS", 5)
-    monkeypatch.setattr(intake, "MOST_CELLS", 100)
+    monkeypatch.setattr(validation, "MOST_COLUMNS", 5)
+    monkeypatch.setattr(validation, "MOST_CELLS", 100)
     X = np.random.default_rng(0).normal(size=(20, 6))
     with pytest.raises(ValueError, match="20 rows and 6 columns; up to 5 columns are supported"):
         VBSVC().fit(X, np.arange(20) % 2)

@@ -10,11 +10,12 @@ from scipy import stats as laws
 
 from models import random_state, source_of, spec_of, visit
 from reference import Quadrature, algorithm_2, log_evidence_1d, paper_bound_2, simulate
-from vbsvm import Normal, Ridge, Variational, bound, sweep
-from vbsvm.laws import InverseGamma, Latent
-from vbsvm.layout.dense import DenseGaussian, DenseGram
-from vbsvm.readings import expect
-from vbsvm.spec import State
+from vbsvm import Normal, Ridge, Variational
+from vbsvm.base.distributions import InverseGamma, Latent
+from vbsvm.base.reading import expect
+from vbsvm.model import bound, sweep
+from vbsvm.model.layouts.dense import DenseGaussian, DenseGram
+from vbsvm.model.spec import State
 
 
 @st.composite

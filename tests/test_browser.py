@@ -8,8 +8,8 @@ import pytest
 
 import browser
 from vbsvm import VBSVC, LaplaceZero, Model
-from vbsvm.experiments import page, work
-from vbsvm.experiments.claims import CLAIMS
+from vbsvm.reproduction import page, work
+from vbsvm.reproduction.claims import CLAIMS
 
 HOSTILE = "<script>window.hacked=1</script>"
 IMAGE = '"><img src=x onerror="window.hacked=2">'

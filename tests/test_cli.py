@@ -27,7 +27,7 @@ from vbsvm.cli.showing import text_of
 from vbsvm.cli.texts import Signs
 from vbsvm.cli.wording import by_options
 from vbsvm.datasets import load_toenail
-from vbsvm.results import Fit
+from vbsvm.results.fit import Fit
 
 HEAVY = ("pandas", "sklearn", "matplotlib", "scipy", "formulaic", "jinja2", "numpy")
 

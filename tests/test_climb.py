@@ -7,8 +7,8 @@ from sklearn.exceptions import ConvergenceWarning
 from models import source_of, spec_of
 from reference import algorithm_2, simulate
 from vbsvm import VBSVC, Normal, Ridge, Variational
-from vbsvm.fit import variational
-from vbsvm.source.memory import Memory
+from vbsvm.inference import variational
+from vbsvm.sources.memory import Memory
 
 
 def no_signal(n, d, seed=0):

@@ -11,12 +11,13 @@ from matplotlib import pyplot
 from scipy import integrate, stats
 from sklearn.exceptions import ConvergenceWarning
 
-from vbsvm import VBSVC, Covariance, Gibbs, LaplaceZero, Model, compare, diagnostics, plots
-from vbsvm.comparison import Pair
-from vbsvm.components import Correlation
+from vbsvm import VBSVC, Covariance, Gibbs, LaplaceZero, Model, compare, plots
+from vbsvm.base import diagnostics
+from vbsvm.base.distributions import InverseGamma, InverseWishart
 from vbsvm.datasets import load_toenail
-from vbsvm.laws import InverseGamma, InverseWishart
 from vbsvm.plots import mixing
+from vbsvm.results.comparison import Pair
+from vbsvm.results.variance_components import Correlation
 
 mpl.use("Agg")
 pytest.importorskip("arviz", reason="ArviZ is not installed", exc_type=ImportError)

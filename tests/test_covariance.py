@@ -9,10 +9,12 @@ from scipy import stats
 
 from test_arrow import grouped_problems
 from test_bound import rises_of_single_updates
-from vbsvm import Covariance, InverseWishart, laws, sweep
-from vbsvm.layout.base import Moments, PointLaw
-from vbsvm.priors.covariance import HuangWandLaw
-from vbsvm.readings import Draw, expect
+from vbsvm import Covariance, InverseWishart
+from vbsvm.base import distributions
+from vbsvm.base.reading import Draw, expect
+from vbsvm.model import sweep
+from vbsvm.model.interfaces import Moments, PointLaw
+from vbsvm.model.priors.covariance import HuangWandLaw
 
 
 @settings(max_examples=100, deadline=None)
@@ -73,21 +75,23 @@ def test_the_update_is_the_conditional_of_the_inverse_wishart(moments):
 
 def test_draws_of_the_inverse_wishart_have_its_law():
     scale = np.array([[2.0, 0.7, -0.3], [0.7, 1.5, 0.2], [-0.3, 0.2, 0.9]])
-    law, n = laws.InverseWishart(scale, 9.0), 20_000
+    law, n = distributions.InverseWishart(scale, 9.0), 20_000
     draws = np.array([Draw(0, 0, k)(law, "covariance").value for k in range(n)])
     peers = stats.invwishart.rvs(9.0, scale, size=n, random_state=0)
     for j, k in [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]:
         assert stats.ks_2samp(draws[:, j, k], peers[:, j, k]).pvalue > 1e-3
     np.testing.assert_allclose(draws, draws.transpose(0, 2, 1))
-    wrong = np.array([Draw(1, 0, k)(laws.InverseWishart(scale, 8.0), "covariance").value[0, 0] for k in range(n)])
+    wrong = np.array(
+        [Draw(1, 0, k)(distributions.InverseWishart(scale, 8.0), "covariance").value[0, 0] for k in range(n)]
+    )
     assert stats.ks_2samp(wrong, peers[:, 0, 0]).pvalue < 1e-6
 
 
 def test_a_gibbs_update_draws_the_covariance_then_the_auxiliary_scales(moments):
     prior = Covariance(2.0)
     drawn = prior.update(prior.start(3, 90), moments, Draw(0, 0, 0))
-    assert isinstance(drawn.covariance, laws.MatrixPoint)
-    assert all(isinstance(a, laws.Point) for a in drawn.auxiliary)
+    assert isinstance(drawn.covariance, distributions.MatrixPoint)
+    assert all(isinstance(a, distributions.Point) for a in drawn.auxiliary)
     assert prior.update(drawn, moments, expect).covariance.scale[0, 1] == pytest.approx(moments.outer[0, 1])
 
 

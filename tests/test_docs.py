@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from vbsvm import estimators
-
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))
@@ -58,5 +56,5 @@ def test_an_unknown_command_is_refused_in_words():
 
 
 def test_docstring_examples():
-    assert doctest.testmod(estimators).attempted > 3
-    assert doctest.testmod(estimators).failed == 0
+    assert doctest.testmod(estimator).attempted > 3
+    assert doctest.testmod(estimator).failed == 0

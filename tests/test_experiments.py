@@ -15,11 +15,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 from vbsvm import Gibbs, Variational
-from vbsvm.experiments import claims, command, data, default_svm, page, solver, work
-from vbsvm.experiments.claims import CLAIMS, Outcome
-from vbsvm.experiments.findings import Findings, Interval
-from vbsvm.experiments.journal import NAME, Journal, OtherSettingsError
-from vbsvm.experiments.work import GIBBS, MCMC, METHODS, PAPERS_METHODS, SVM, VB, Job, Result, Settings
+from vbsvm.reproduction import claims, command, data, default_svm, page, solver, work
+from vbsvm.reproduction.claims import CLAIMS, Outcome
+from vbsvm.reproduction.findings import Findings, Interval
+from vbsvm.reproduction.journal import NAME, Journal, OtherSettingsError
+from vbsvm.reproduction.work import GIBBS, MCMC, METHODS, PAPERS_METHODS, SVM, VB, Job, Result, Settings
 
 SMALL = Settings(data_sets=2, splits=1, holdouts=2, sweeps=30, spam_sweeps=10)
 ALPHAS = np.logspace(2.5, -2, 10)
@@ -370,9 +370,11 @@ class TestClaims:
 
 RUN = """
 from pathlib import Path
-from vbsvm.experiments import command, page, work
-from vbsvm.experiments.journal import Journal
-from vbsvm.experiments.work import METHODS, Settings
+from vbsvm.reproduction import command
+from vbsvm.reproduction import page
+from vbsvm.reproduction import work
+from vbsvm.reproduction.journal import Journal
+from vbsvm.reproduction.work import METHODS, Settings
 
 work.PAPERS_HOLDOUTS = 2
 

@@ -21,8 +21,8 @@ from sklearn.base import clone
 import vbsvm
 from saved_models import MODELS, answers, made, require_same, table
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, ModelFileError, load
-from vbsvm.files import REGISTRY
-from vbsvm.fit import checkpoint
+from vbsvm.inference import checkpoint
+from vbsvm.storage.saving import REGISTRY
 
 HERE = Path(__file__).parent
 
@@ -88,7 +88,7 @@ def reachable(value, where, seen):
 @pytest.mark.parametrize("kind", MODELS)
 def test_every_class_that_a_fit_reaches_is_registered(kind, shelf):
     model = shelf[kind][3]
-    for fit in [model] if isinstance(model, vbsvm.results.Fit) else model.fit_:
+    for fit in [model] if isinstance(model, vbsvm.results.fit.Fit) else model.fit_:
         for found, where in reachable(fit, "fit", {}):
             inside = where.startswith("fit.reader.")  # a reader has a form of its own, design.saved
             assert where == "fit" or inside or REGISTRY.knows(found), (
@@ -218,7 +218,7 @@ def test_the_fuzz_would_see_a_file_without_seals(shelf, monkeypatch, tmp_path):
         def hexdigest(self):
             return "0" * 64
 
-    monkeypatch.setattr(vbsvm.archive.hashlib, "sha256", Same)
+    monkeypatch.setattr(vbsvm.storage.archive.hashlib, "sha256", Same)
     monkeypatch.setattr(zipfile, "crc32", lambda part, value=0: 0)
     model.save(tmp_path / "open")
     with pytest.raises(AssertionError):

@@ -10,13 +10,14 @@ import pandas as pd
 import pytest
 from scipy.interpolate import BSpline
 
-from vbsvm.design import formula as formulas
-from vbsvm.design import frames, syntax
-from vbsvm.design.basis import Spline
-from vbsvm.design.guard import FormulaError
+from vbsvm.design import frames
+from vbsvm.design.columns import INTERCEPT
+from vbsvm.design.formula import reader as formulas
+from vbsvm.design.formula import syntax
+from vbsvm.design.formula.guard import FormulaError
+from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.levels import UNSEEN, Levels
-from vbsvm.design.matrix import Matrix
-from vbsvm.design.plan import INTERCEPT
+from vbsvm.design.splines import Spline
 
 COLUMNS = ["y", "x", "z", "g", "h", "my col", "age"]
 

@@ -6,10 +6,13 @@ from scipy import stats
 
 from models import source_of, spec_of
 from reference import Quadrature
-from vbsvm import Normal, Ridge, Variational, hinge, rowblocks, sweep
-from vbsvm.laws import InverseGamma, Latent, Point
-from vbsvm.layout.dense import DenseGaussian
-from vbsvm.readings import Draw
+from vbsvm import Normal, Ridge, Variational
+from vbsvm.base import row_sums
+from vbsvm.base.distributions import InverseGamma, Latent, Point
+from vbsvm.base.reading import Draw
+from vbsvm.model import sweep
+from vbsvm.model.layouts.dense import DenseGaussian
+from vbsvm.model.likelihoods import hinge
 
 SHAPE, RATE, VARIANCE = 2.0, 1.5, 4.0
 SWEEPS, TUNE, BATCHES = 12_000, 300, 50
@@ -108,13 +111,13 @@ def test_the_latent_draw_has_its_law_at_any_size(root):
 
 def test_draws_do_not_depend_on_threads(monkeypatch):
     rng = np.random.default_rng(0)
-    n = 5 * rowblocks.block_rows(13) + 7
+    n = 5 * row_sums.block_rows(13) + 7
     X, y = rng.normal(size=(n, 12)), rng.choice([-1.0, 1.0], size=n)
     spec, source = spec_of(12), source_of(X, y)
     found = []
     for threads in (1, 3):
         monkeypatch.setattr(
-            rowblocks._limit, "enter", lambda k=threads: rowblocks._BlasLimit.enter(rowblocks._limit) and k
+            row_sums._limit, "enter", lambda k=threads: row_sums._BlasLimit.enter(row_sums._limit) and k
         )
         state = spec.start()
         for k in range(3):

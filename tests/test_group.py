@@ -12,8 +12,9 @@ from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GroupKFold, ShuffleSplit, cross_val_score, cross_validate
 
 from reference import algorithm_2_grouped
-from vbsvm import VBSVC, Normal, Variational, hinge
+from vbsvm import VBSVC, Normal, Variational
 from vbsvm.datasets import load_toenail
+from vbsvm.model.likelihoods import hinge
 
 TIGHT = Variational(tol=1e-10)
 

@@ -23,20 +23,19 @@ from vbsvm import (
     Ridge,
     Shift,
     Variational,
-    bound,
-    missing,
     plots,
-    sweep,
 )
+from vbsvm.base.reading import expect
 from vbsvm.datasets import load_acath
-from vbsvm.design.recipe import Recipe
-from vbsvm.imputation import InputModel
-from vbsvm.layout.incomplete import Inputs
-from vbsvm.mechanism import ProbitLaw
-from vbsvm.missing_model import MissingModel
-from vbsvm.readings import expect
-from vbsvm.source.memory import Grouping, Holes, Memory
-from vbsvm.spec import Block, Spec
+from vbsvm.design.scaling import Recipe
+from vbsvm.missing import row_updates
+from vbsvm.missing.input_model import InputModel
+from vbsvm.missing.missingness import ProbitLaw
+from vbsvm.missing.model import MissingModel
+from vbsvm.missing.rows import Inputs
+from vbsvm.model import bound, sweep
+from vbsvm.model.spec import Block, Spec
+from vbsvm.sources.memory import Grouping, Holes, Memory
 
 TIGHT = Variational(tol=1e-11)
 
@@ -204,8 +203,8 @@ def test_a_planted_mistake_is_seen_by_that_test(mistake, monkeypatch):
     problem = incomplete_model(X, y)
     assert rises_of_single_updates(*problem, n_sweeps=30).min() > -1e-10
     if mistake == "weights":
-        right = missing.solve_weights
-        monkeypatch.setattr(missing, "solve_weights", lambda *a: 1.3 * right(*a))
+        right = row_updates.solve_weights
+        monkeypatch.setattr(row_updates, "solve_weights", lambda *a: 1.3 * right(*a))
     else:
         right_update = InputModel._update_regression
         wrong = {"linear": 0.9} if mistake == "regression" else {"squares": 0.9}
@@ -234,7 +233,7 @@ class TestRows:
                 moved = (p + w * q) * shrunk
                 before, w = w, (slack - 2 * moved @ q + curvature @ (moved**2 + shrunk)) ** -0.5
                 still = still + 1 if abs(w - before) <= 4e-16 * w else 0
-            found = missing.solve_weights(curvature[:, None], p[:, None], q[:, None], np.array([slack]))
+            found = row_updates.solve_weights(curvature[:, None], p[:, None], q[:, None], np.array([slack]))
             assert found[0] == pytest.approx(w, rel=1e-9)
 
     def test_permuting_rows_and_columns_changes_nothing(self):
@@ -257,7 +256,7 @@ class TestRows:
     def test_blocks_threads_and_chunks_change_nothing(self, monkeypatch):
         X, y = correlated(400, 3, seed=9)
         whole = VBSVC(inference=TIGHT).fit(X, y)
-        monkeypatch.setattr("vbsvm.source.memory.block_rows", lambda n_columns: 37)
+        monkeypatch.setattr("vbsvm.sources.memory.block_rows", lambda n_columns: 37)
         parts = VBSVC(inference=TIGHT).fit(X, y)
         np.testing.assert_allclose(whole.coef_, parts.coef_, atol=1e-7)
         assert whole.elbo_ == pytest.approx(parts.elbo_, abs=1e-8)
@@ -378,7 +377,7 @@ class TestPrediction:
         theta = law.mean + rng.normal(size=(200_000, 5)) @ law.root.T
         scale, centre = fit.plan.recipe.scale, fit.plan.recipe.centre
         scores = theta[:, 0] + np.einsum("ij,ij->i", theta[:, 1:], (draws - centre) / scale)
-        from vbsvm.design.plan import Encoded
+        from vbsvm.design.columns import Encoded
 
         mean_score, sd = fit.decision_function(Encoded(x[None]), return_std=True)
         assert mean_score[0] == pytest.approx(scores.mean(), abs=4 * scores.std() / 200_000**0.5)
@@ -467,7 +466,7 @@ class TestFormula:
     def test_an_interaction_is_what_it_is_at_any_reference(self, frame, monkeypatch):
         formula = "y ~ age * bmi + arm"
         one = Model(formula, frame).fit(TIGHT)
-        from vbsvm.design import formula as formulas
+        from vbsvm.design.formula import reader as formulas
 
         monkeypatch.setattr(formulas, "reference_of", lambda column, name: column.dropna().iloc[3])
         other = Model(formula, frame).fit(TIGHT)
@@ -848,7 +847,7 @@ class TestCategories:
 
     def test_blocks_do_not_tear_alternatives_apart(self, arms, monkeypatch):
         whole = Model("y ~ x + arm * sex", arms, {"fixed": Ridge()}).fit(TIGHT)
-        monkeypatch.setattr("vbsvm.source.memory.block_rows", lambda n_columns: 7)
+        monkeypatch.setattr("vbsvm.sources.memory.block_rows", lambda n_columns: 7)
         parts = Model("y ~ x + arm * sex", arms, {"fixed": Ridge()}).fit(TIGHT)
         assert whole.elbo == pytest.approx(parts.elbo, abs=1e-8)
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from reference import algorithm_2_grouped
 from vbsvm import VBSVC, Covariance, InverseWishart, Model, Normal, Ridge, Variational
 from vbsvm.datasets import load_toenail
-from vbsvm.fit import variational
+from vbsvm.inference import variational
 
 TIGHT = Variational(tol=1e-10)
 TINY = Normal(1e-12)

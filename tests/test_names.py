@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from vbsvm import Gibbs, Model, Ridge, load, plots
-from vbsvm.design.guard import FormulaError
-from vbsvm.plots import subjects
+from vbsvm.design.formula.guard import FormulaError
+from vbsvm.plots import resolve_fit
 
 HELD = {"fixed": Ridge()}
 
@@ -120,5 +120,5 @@ def test_outcomes_that_were_not_in_fit_are_refused_in_figures(data, tmp_path):
     with pytest.raises(ValueError, match=r"report: y holds 7, which was not a class in fit: \[0, 1\]"):
         fit.report(tmp_path / "page.html", new)
     rest = Model("y ~ a", new, HELD, positive=1).fit()
-    found = subjects.predicted("calibration", rest, new.assign(y=new["y"].where(data.index != 4, 9)))
+    found = resolve_fit.predicted("calibration", rest, new.assign(y=new["y"].where(data.index != 4, 9)))
     assert found.positive.sum() == (new["y"].drop(4) == 1).sum()

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vbsvm import VBSVC, Gibbs, Model, OneClassWarning, one_class
+from vbsvm import VBSVC, Gibbs, Model, OneClassWarning
+from vbsvm.api import one_class
 
 SHORT = Gibbs(draws=100, tune=100, chains=2)
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, NotAtRandom, Variational
-from vbsvm.layout.options import LevelCounts
-from vbsvm.source import memory
-from vbsvm.source.parts import Parts
+from vbsvm.missing.candidates import LevelCounts
+from vbsvm.sources import memory
+from vbsvm.sources.parts import Parts
 
 TIGHT = Variational(tol=1e-12, max_iter=20_000)
 BLOCK = 16

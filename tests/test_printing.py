@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from vbsvm import VBSVC, LaplaceZero, Model, Variational, printing
-from vbsvm.fit.variational import Ending
+from vbsvm import VBSVC, LaplaceZero, Model, Variational
+from vbsvm.base import printing
+from vbsvm.inference.variational import Ending
 
 HOSTILE = "<script>alert(1)</script> & <b>"
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from vbsvm import Model, Normal, Ridge
-from vbsvm.results import Fit
+from vbsvm.results.fit import Fit
 
 HELD = {"fixed": Ridge()}
 

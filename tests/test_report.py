@@ -12,7 +12,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from vbsvm import VBSVC, GaussianImputation, Gibbs, Joint, LaplaceZero, Model, NotAtRandom, Variational
-from vbsvm.plots.subjects import Predicted
+from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import verdicts
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}

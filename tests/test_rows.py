@@ -9,11 +9,12 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from models import random_state, spec_of
-from vbsvm import VBSVC, rowblocks
-from vbsvm.design.recipe import Recipe, column_ranges, learn_recipe
-from vbsvm.readings import expect
-from vbsvm.source.memory import Memory
-from vbsvm.sweep import pass_rows
+from vbsvm import VBSVC
+from vbsvm.base import row_sums
+from vbsvm.base.reading import expect
+from vbsvm.design.scaling import Recipe, column_ranges, learn_recipe
+from vbsvm.model.sweep import pass_rows
+from vbsvm.sources.memory import Memory
 
 N, D = 36_000, 25  # eight blocks of rows, wide enough for threads
 
@@ -60,10 +61,10 @@ def test_the_sums_are_those_of_the_formulas(data):
 @pytest.mark.parametrize("threads", [2, 3, 5])
 def test_threads_change_no_bit(data, threads, monkeypatch):
     X, y, s = data
-    assert 6 * rowblocks.block_rows(D + 1) < N
+    assert 6 * row_sums.block_rows(D + 1) < N
     found = []
     for k in (1, threads):
-        monkeypatch.setattr(rowblocks._limit, "enter", lambda k=k: rowblocks._BlasLimit.enter(rowblocks._limit) and k)
+        monkeypatch.setattr(row_sums._limit, "enter", lambda k=k: row_sums._BlasLimit.enter(row_sums._limit) and k)
         found.append(stats_of(X, y, s))
     assert_same(*found, rtol=0)
 
@@ -107,7 +108,7 @@ def test_fit_takes_every_float_array_in_place(kind, large, tmp_path, monkeypatch
         "read-only": lambda: np.broadcast_to(X, X.shape),
         "memory-mapped": lambda: np.load(tmp_path / "X.npy", mmap_mode="r"),
     }[kind]()
-    monkeypatch.setattr(rowblocks._limit, "enter", lambda: rowblocks._BlasLimit.enter(rowblocks._limit) and 2)
+    monkeypatch.setattr(row_sums._limit, "enter", lambda: row_sums._BlasLimit.enter(row_sums._limit) and 2)
     tracemalloc.start()
     clf = VBSVC().fit(variant, y)
     peak = tracemalloc.get_traced_memory()[1]
@@ -123,23 +124,23 @@ def test_blas_gets_its_threads_back(data):
         stats_of(X, y, s)
         assert [library["num_threads"] for library in threadpool_info()] == before
         with pytest.raises(ZeroDivisionError):
-            rowblocks.fold(N, D, lambda: lambda index, rows: 1 / 0)
+            row_sums.fold(N, D, lambda: lambda index, rows: 1 / 0)
         assert [library["num_threads"] for library in threadpool_info()] == before
 
 
 def test_passes_of_two_threads_at_once_leave_blas_as_it_was():
     with threadpool_limits(2, user_api="blas"):
-        first, second = rowblocks._limit.enter(), rowblocks._limit.enter()
-        rowblocks._limit.leave()
+        first, second = row_sums._limit.enter(), row_sums._limit.enter()
+        row_sums._limit.leave()
         assert {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"} == {1}
-        rowblocks._limit.leave()
+        row_sums._limit.leave()
         assert first == second == 2
         assert {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"} == {2}
 
 
 def test_blocks_cover_all_rows_once_whatever_the_shape():
     for n, p in [(1, 1), (1023, 3), (1024, 200), (1025, 200), (50_001, 7), (3000, 2000)]:
-        seen = rowblocks.fold(n, p, lambda n=n: lambda index, rows: np.bincount(np.arange(n)[rows], minlength=n))
+        seen = row_sums.fold(n, p, lambda n=n: lambda index, rows: np.bincount(np.arange(n)[rows], minlength=n))
         assert (seen == 1).all()
 
 

@@ -27,22 +27,22 @@ from vbsvm import (
     Normal,
     Ridge,
     Variational,
-    diagnostics,
 )
-from vbsvm.fit import gibbs
-from vbsvm.fit.checkpoint import CheckpointError
-from vbsvm.fit.stretch import _change, stretch
-from vbsvm.gates import Gates
-from vbsvm.laws import LatentPoint, MatrixPoint, Point
-from vbsvm.layout.base import Moments, PointLaw
-from vbsvm.layout.dense import DenseGaussian
-from vbsvm.layout.incomplete import IncompleteRows
-from vbsvm.layout.options import LevelLaws
-from vbsvm.priors.covariance import HuangWandLaw
-from vbsvm.priors.laplace_zero import LaplaceZeroLaw
-from vbsvm.readings import Draw, OverRelaxed
-from vbsvm.sweep import sweep
-from vbsvm.task import warnings_of
+from vbsvm.api.problem import warnings_of
+from vbsvm.base import diagnostics
+from vbsvm.base.distributions import LatentPoint, MatrixPoint, Point
+from vbsvm.base.reading import Draw, OverRelaxed
+from vbsvm.inference import gibbs
+from vbsvm.inference.checkpoint import CheckpointError
+from vbsvm.inference.scale_move import _change, stretch
+from vbsvm.missing.candidates import LevelLaws
+from vbsvm.missing.rows import IncompleteRows
+from vbsvm.model.gates import Gates
+from vbsvm.model.interfaces import Moments, PointLaw
+from vbsvm.model.layouts.dense import DenseGaussian
+from vbsvm.model.priors.covariance import HuangWandLaw
+from vbsvm.model.priors.laplace_zero import LaplaceZeroLaw
+from vbsvm.model.sweep import sweep
 
 FEW = Gibbs(draws=400, tune=200, chains=2)
 

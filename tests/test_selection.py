@@ -16,12 +16,14 @@ from sklearn.pipeline import make_pipeline
 from models import source_of, visit
 from reference import algorithm_3, simulate
 from test_arrow import dense_twin, grouped_problems
-from vbsvm import VBSVC, Beta, Joint, LaplaceZero, Model, Normal, Variational, bound, intake, sweep
+from vbsvm import VBSVC, Beta, Joint, LaplaceZero, Model, Normal, Variational
+from vbsvm.api import validation
+from vbsvm.base.reading import Draw, expect
 from vbsvm.datasets import load_spam
-from vbsvm.gates import GateMap, Gates, GateScan
-from vbsvm.priors.laplace_zero import Share
-from vbsvm.readings import Draw, expect
-from vbsvm.spec import Block, Spec
+from vbsvm.model import bound, sweep
+from vbsvm.model.gates import GateMap, Gates, GateScan
+from vbsvm.model.priors.laplace_zero import Share
+from vbsvm.model.spec import Block, Spec
 
 PLAIN = Variational(accelerate=False, tol=1e-10, max_iter=20_000)
 # Inputs that long Gibbs runs hold at 1.
@@ -307,7 +309,7 @@ class TestWide:
         plain = Variational(accelerate=False, tol=1e-12, max_iter=60)
         fits = []
         for wide in (True, False):
-            monkeypatch.setattr(intake, "is_wide", lambda X, wide=wide: wide)
+            monkeypatch.setattr(validation, "is_wide", lambda X, wide=wide: wide)
             with pytest.warns(UserWarning, match="stopped after 60 passes"):
                 fits.append(VBSVC(prior, plain, fit_intercept=intercept).fit(X, y))
         dual, dense = fits
@@ -328,7 +330,7 @@ class TestWide:
 
     def test_draws_have_the_laws_mean_and_covariance(self, monkeypatch):
         X, y = sparse(6, 14, 3, 1)
-        monkeypatch.setattr(intake, "is_wide", lambda X: True)
+        monkeypatch.setattr(validation, "is_wide", lambda X: True)
         law = VBSVC(Normal(0.5)).fit(X, y).fit_[0].outcome.state.coefficients
         draws = np.array([Draw(0, 0, k)(law, "coefficients").mean for k in range(20_000)])
         covariance = law.covariances(15)

@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any
 from vbsvm.version import __version__
 
 if TYPE_CHECKING:
-    from vbsvm.archive import ModelFileError
-    from vbsvm.comparison import compare
-    from vbsvm.deployment import to_sklearn
-    from vbsvm.estimators import VBSVC
-    from vbsvm.fit.gibbs import Gibbs
-    from vbsvm.fit.variational import Variational
-    from vbsvm.imputation import GaussianImputation
-    from vbsvm.loading import load
-    from vbsvm.mechanism import NotAtRandom, Shift
-    from vbsvm.model import Model
-    from vbsvm.one_class import OneClassWarning
-    from vbsvm.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
+    from vbsvm.api.estimator import VBSVC
+    from vbsvm.api.load import load
+    from vbsvm.api.model import Model
+    from vbsvm.api.one_class import OneClassWarning
+    from vbsvm.api.sklearn_export import to_sklearn
+    from vbsvm.inference.gibbs import Gibbs
+    from vbsvm.inference.variational import Variational
+    from vbsvm.missing.input_model import GaussianImputation
+    from vbsvm.missing.missingness import NotAtRandom, Shift
+    from vbsvm.model.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
+    from vbsvm.results.comparison import compare
+    from vbsvm.storage.archive import ModelFileError
 
 __all__ = [
     "VBSVC",
@@ -44,26 +44,26 @@ __all__ = [
 ]
 
 _HOMES = {
-    "compare": "vbsvm.comparison",
-    "load": "vbsvm.loading",
-    "to_sklearn": "vbsvm.deployment",
-    "VBSVC": "vbsvm.estimators",
-    "Beta": "vbsvm.priors",
-    "Covariance": "vbsvm.priors",
-    "Factorised": "vbsvm.priors",
-    "GaussianImputation": "vbsvm.imputation",
-    "Gibbs": "vbsvm.fit.gibbs",
-    "InverseWishart": "vbsvm.priors",
-    "Joint": "vbsvm.priors",
-    "LaplaceZero": "vbsvm.priors",
-    "Model": "vbsvm.model",
-    "ModelFileError": "vbsvm.archive",
-    "Normal": "vbsvm.priors",
-    "NotAtRandom": "vbsvm.mechanism",
-    "OneClassWarning": "vbsvm.one_class",
-    "Ridge": "vbsvm.priors",
-    "Shift": "vbsvm.mechanism",
-    "Variational": "vbsvm.fit.variational",
+    "compare": "vbsvm.results.comparison",
+    "load": "vbsvm.api.load",
+    "to_sklearn": "vbsvm.api.sklearn_export",
+    "VBSVC": "vbsvm.api.estimator",
+    "Beta": "vbsvm.model.priors",
+    "Covariance": "vbsvm.model.priors",
+    "Factorised": "vbsvm.model.priors",
+    "GaussianImputation": "vbsvm.missing.input_model",
+    "Gibbs": "vbsvm.inference.gibbs",
+    "InverseWishart": "vbsvm.model.priors",
+    "Joint": "vbsvm.model.priors",
+    "LaplaceZero": "vbsvm.model.priors",
+    "Model": "vbsvm.api.model",
+    "ModelFileError": "vbsvm.storage.archive",
+    "Normal": "vbsvm.model.priors",
+    "NotAtRandom": "vbsvm.missing.missingness",
+    "OneClassWarning": "vbsvm.api.one_class",
+    "Ridge": "vbsvm.model.priors",
+    "Shift": "vbsvm.missing.missingness",
+    "Variational": "vbsvm.inference.variational",
 }
 
 

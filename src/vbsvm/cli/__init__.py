@@ -21,7 +21,7 @@ COMMANDS = {
     "summary": ("vbsvm.cli.showing:summary", "Show the coefficients of a saved model."),
     "report": ("vbsvm.cli.showing:report", "Write a report of a saved model as one HTML page."),
     "demo": ("vbsvm.cli.showing:demo", "Fit real data without tuning, beside a tuned linear SVM."),
-    "reproduce": ("vbsvm.experiments.command:reproduce", "Reproduce the paper's findings on its own data."),
+    "reproduce": ("vbsvm.reproduction.command:reproduce", "Reproduce the paper's findings on its own data."),
 }
 
 

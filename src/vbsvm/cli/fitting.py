@@ -12,7 +12,7 @@ from vbsvm.cli.texts import Signs
 
 if TYPE_CHECKING:
     from vbsvm import VBSVC, Gibbs, Variational
-    from vbsvm.results import Fit
+    from vbsvm.results.fit import Fit
 
 # A text column with more different values than this is a name or an identifier, not a category; an outcome of numbers
 # with more is a measurement, not a class.
@@ -101,7 +101,7 @@ def _fitted(frame: Any, asked: Asked) -> "Fit | VBSVC":
     if asked.weights is not None and not _is_numeric(frame[asked.weights]):
         raise click.ClickException(f"--weights: column {asked.weights!r} holds text, and weights must be numbers.")
     if asked.formula is not None:
-        from vbsvm.design import syntax
+        from vbsvm.design.formula import syntax
 
         parts = syntax.read(asked.formula, list(frame.columns), asked.weights)
         labels = {parts.outcome, *(name for term in parts.groups for name in term.columns)}

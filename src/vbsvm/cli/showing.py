@@ -86,14 +86,14 @@ def demo(report: str) -> None:
     Example:
       vbsvm demo
     """
-    from vbsvm import demo
+    from vbsvm.cli import demo
 
     demo.run(report)
 
 
 def is_fit(fitted: Any) -> bool:
     """Whether it is the fit of a formula, and not a classifier."""
-    from vbsvm.results import Fit
+    from vbsvm.results.fit import Fit
 
     return isinstance(fitted, Fit)
 
@@ -111,7 +111,7 @@ def text_of(fitted: Any, target: str | None = None) -> set[str]:
     """Columns that were text in fit, and are text again where a file holds none but such as "1" and "2"."""
     levels: list[tuple[str | None, Iterable[Any]]] = []
     if is_fit(fitted):
-        from vbsvm.design.linear import columns_in
+        from vbsvm.design.formula.missing_inputs import columns_in
 
         reader = fitted.reader
         levels.append((reader.parts.outcome, fitted.classes[-1:]))  # the first may be called "not 2", of numbers
@@ -130,7 +130,7 @@ def text_of(fitted: Any, target: str | None = None) -> set[str]:
 
 def described(fitted: Any) -> str:
     """What a fit or a classifier says of itself, in a few tables."""
-    from vbsvm import display
+    from vbsvm.results import display
 
     if is_fit(fitted):
         return str(fitted)

@@ -10,12 +10,12 @@ from typing import Any
 
 import click
 
-from vbsvm.archive import replacing
 from vbsvm.cli import texts
 from vbsvm.cli.streams import PACKED, STDIN, explained
 from vbsvm.cli.texts import RECOGNISED, Signs
 from vbsvm.cli.wording import by_options
 from vbsvm.design.spelling import meant
+from vbsvm.storage.archive import replacing
 
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from vbsvm import printing
-from vbsvm.design.plan import INTERCEPT
-from vbsvm.fit.gibbs import Sample
-from vbsvm.gaps import CHANGED
-from vbsvm.parameters import require_count
+from vbsvm.base import printing
+from vbsvm.base.settings import require_count
+from vbsvm.design.columns import INTERCEPT
+from vbsvm.inference.gibbs import Sample
+from vbsvm.missing.patterns import CHANGED
 from vbsvm.plots import style
-from vbsvm.plots.subjects import number_shown, one_fit, require_names
+from vbsvm.plots.resolve_fit import number_shown, one_fit, require_names
 
 # More names than this do not fit beside the axis.
 MOST_SHIFTED = 2

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from vbsvm.arrays import Array
-from vbsvm.design.plan import INTERCEPT
-from vbsvm.fit.gibbs import Sample
-from vbsvm.parameters import require_flag, require_level
+from vbsvm.base.arrays import Array
+from vbsvm.base.settings import require_flag, require_level
+from vbsvm.design.columns import INTERCEPT
+from vbsvm.inference.gibbs import Sample
 from vbsvm.plots import style
-from vbsvm.plots.subjects import number_shown, one_fit
+from vbsvm.plots.resolve_fit import number_shown, one_fit
 
 # More groups than this are drawn as one band: single lines would lie on top of each other.
 MOST_LINES = 400

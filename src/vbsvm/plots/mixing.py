@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from vbsvm import printing
-from vbsvm.arrays import Array
+from vbsvm.base import printing
+from vbsvm.base.arrays import Array
 from vbsvm.plots import style
-from vbsvm.plots.subjects import number_shown, one_fit, require_names
-from vbsvm.traces import Trace
+from vbsvm.plots.resolve_fit import number_shown, one_fit, require_names
+from vbsvm.results.traces import Trace
 
 MOST_PANELS = 12
 MOST_POINTS = 1000

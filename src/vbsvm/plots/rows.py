@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import beta
 
-from vbsvm.arrays import Array
-from vbsvm.parameters import require_count
+from vbsvm.base.arrays import Array
+from vbsvm.base.settings import require_count
 from vbsvm.plots import style
-from vbsvm.plots.subjects import Predicted, any_fit, number_shown, predicted
+from vbsvm.plots.resolve_fit import Predicted, any_fit, number_shown, predicted
 
 SPIKES = 50
 SPIKE_HEIGHT = 0.12

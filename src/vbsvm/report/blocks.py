@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-from vbsvm import printing
+from vbsvm.base import printing
 
 
 @final

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from vbsvm.fit.gibbs import Sample
-from vbsvm.mechanism import NotAtRandom, Shift
+from vbsvm.inference.gibbs import Sample
+from vbsvm.missing.missingness import NotAtRandom, Shift
 from vbsvm.report.blocks import Caveat
 
 

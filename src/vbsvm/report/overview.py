@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from vbsvm.design.recipe import Recipe
-from vbsvm.fit.gibbs import Sample
+from vbsvm.design.scaling import Recipe
+from vbsvm.inference.gibbs import Sample
+from vbsvm.model.priors import Covariance, InverseWishart, LaplaceZero, Normal, Ridge
 from vbsvm.plots import rows
-from vbsvm.plots.subjects import Predicted
-from vbsvm.priors import Covariance, InverseWishart, LaplaceZero, Normal, Ridge
+from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.blocks import Code, Section, Table, Text, Verdict, cell, percent, share, told
 from vbsvm.report.figures import picture
 

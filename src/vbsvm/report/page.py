@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from vbsvm.plots.subjects import Predicted
+from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import caveats, document, overview, sections
 from vbsvm.report.blocks import Section
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from vbsvm import printing
-from vbsvm.arrays import Array
-from vbsvm.design.plan import INTERCEPT
-from vbsvm.fit.gibbs import Sample
+from vbsvm.base import printing
+from vbsvm.base.arrays import Array
+from vbsvm.design.columns import INTERCEPT
+from vbsvm.inference.gibbs import Sample
 from vbsvm.plots import checks, effects, mixing, rows
-from vbsvm.plots.subjects import Predicted
+from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import verdicts
 from vbsvm.report.blocks import Cell, Section, Table, Text, cell, percent, row_of, share, told
 from vbsvm.report.figures import picture

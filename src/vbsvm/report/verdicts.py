@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from vbsvm import diagnostics
-from vbsvm.fit.gibbs import Sample
-from vbsvm.fit.variational import Ending
-from vbsvm.plots.subjects import Predicted
+from vbsvm.base import diagnostics
+from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.variational import Ending
+from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.blocks import Verdict, names, told
 
 FEW_ROWS = 10

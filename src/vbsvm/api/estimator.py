@@ -1,0 +1,408 @@
+"""The scikit-learn classifier: validate, build the same ``Spec`` as everyone else, hold the ``Fit``."""
+
+import numbers
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.svm import LinearSVC
+from sklearn.utils.validation import check_is_fitted
+
+from vbsvm.api import inputs, sensitivity, validation
+from vbsvm.api.assembly import Table
+from vbsvm.api.fitted_attributes import FittedAttributes
+from vbsvm.api.one_class import OneClassWarning, describe_unassigned
+from vbsvm.api.problem import Task, fit_all, read_inference, require_variational, warnings_of
+from vbsvm.api.sklearn_export import linear_svc
+from vbsvm.base.arrays import Array
+from vbsvm.base.settings import require_flag
+from vbsvm.design.columns import Encoded
+from vbsvm.inference.gibbs import Gibbs
+from vbsvm.inference.variational import Variational
+from vbsvm.missing import patterns
+from vbsvm.missing.input_model import GaussianImputation
+from vbsvm.model.likelihoods import hinge
+from vbsvm.model.priors import LaplaceZero, Prior, Ridge
+from vbsvm.results.fit import Fit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What fit learns beside its models.
+LEARNED = ("classes_", "n_features_in_", "feature_names_in_")
+
+
+@final
+class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
+    """Linear support vector classifier that infers its own penalty.
+
+    The hinge loss is read as a pseudo-likelihood and fitted by mean-field variational Bayes (Luts & Ormerod), so that
+    the penalty is inferred with the coefficients: there is nothing to tune, and no cross-validation is run.
+
+    Parameters
+    ----------
+    prior : Ridge, Normal or LaplaceZero, default None
+        Prior of the coefficients of the standardised inputs. None is ``Ridge()``: their variance, and so the penalty,
+        is inferred. ``Normal(1 / (4 * alpha))`` holds the penalty at alpha. ``LaplaceZero()`` selects inputs.
+    inference : Variational or Gibbs, default None
+        How the model is fitted. None is ``Variational()``; ``Gibbs()`` draws from the posterior.
+    imputation : GaussianImputation, default None
+        The law of the inputs, by which missing values (NaN) are inferred together with the coefficients. None is
+        ``GaussianImputation()``.
+    group : str or int, default None
+        Column of X that says which group a row belongs to (a name for data frames, a number for arrays). Each group
+        gets a random intercept; their variance is inferred. The column may hold text. A group that was not seen in fit
+        gets the population's score.
+    standardize : bool, default True
+        Scale the inputs to mean 0 and standard deviation 1 inside the fit. Coefficients are reported for the inputs as
+        they came. Priors and ``penalty_`` speak of the standardised inputs.
+    fit_intercept : bool, default True
+        Add an intercept with a nearly flat prior. Without one the inputs are scaled and not centred, so that the
+        hyperplane goes through the origin.
+    class_weight : dict or "balanced", default None
+        Weights of the classes, multiplied with ``sample_weight`` in the loss; columns are standardised without them.
+        "balanced" makes the classes' total weights equal.
+    random_state : int, RandomState or None, default None
+        Seed of ``Gibbs``; a whole number gives the same draws every time, whatever the number of processes.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
+    coef_, coef_std_ : ndarray of shape (k, n_features)
+        Means and standard deviations of the coefficients; k is 1 for two classes, else the number of classes
+        (one against the rest). The standard deviations are those of the mean-field law, which are too small.
+    coef_cov_ : ndarray of shape (k, n_features, n_features)
+        Covariances of the coefficients, mean-field too.
+    intercept_, intercept_std_ : ndarray of shape (k,)
+        The intercepts and their standard deviations.
+    penalty_ : ndarray of shape (k,)
+        Expected penalty α = 1/(4σ²) of the standardised inputs.
+    elbo_ : float
+        Lower bound on the log evidence of the pseudo-likelihood, summed over the k models.
+    elbo_trace_ : list of k ndarrays
+        The accepted bounds, step by step.
+    n_iter_ : int
+        Passes over the data, refused steps included; the largest of the k models.
+    converged_ : bool
+        Whether all of the models converged.
+    fit_ : tuple of k Fit
+        The fitted models themselves.
+    inclusion_probability_, sign_probability_ : ndarray of shape (k, n_features)
+        With ``prior=LaplaceZero()``: the probability that an input is in, and that its coefficient is then positive.
+    selected_ : ndarray of bool of shape (k, n_features)
+        With ``prior=LaplaceZero()``: inputs whose inclusion probability is above the prior's threshold.
+    imputation_mean_, imputation_cov_ : ndarray of shape (k, n_features) and (k, n_features, n_features)
+        Mean and covariance of the inputs, by which missing ones are predicted; up to 3000 features.
+    random_effects_ : DataFrame
+        With ``group``: mean and mean-field standard deviation of each group's effect on the score.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn; the group's column counts here, and not in ``coef_``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from vbsvm import VBSVC
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> clf = VBSVC().fit(X, y)
+    >>> print(f"{clf.score(X, y):.2f}")
+    0.99
+    """
+
+    fit_: tuple[Fit, ...]
+    classes_: NDArray[Any]
+    n_features_in_: int
+
+    def __init__(
+        self,
+        prior: Prior | None = None,
+        inference: Variational | Gibbs | None = None,
+        *,
+        imputation: GaussianImputation | None = None,
+        group: str | int | None = None,
+        standardize: bool = True,
+        fit_intercept: bool = True,
+        class_weight: dict[Any, float] | str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.prior = prior
+        self.inference = inference
+        self.imputation = imputation
+        self.group = group
+        self.standardize = standardize
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.random_state = random_state
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
+        nested: dict[str, dict[str, Any]] = {"prior": {}, "inference": {}, "imputation": {}}
+        whole = {}
+        for name, value in params.items():
+            owner, _, inner = name.partition("__")
+            if inner and owner in nested:
+                nested[owner][inner] = value
+            else:
+                whole[name] = value
+        changed = VBSVC(**{**self.get_params(deep=False), **{key: whole[key] for key in nested if key in whole}})
+        for owner, changes in nested.items():
+            if changes:
+                current = getattr(changed, f"_{owner}")()
+                known = [field.name for field in fields(current)]
+                unknown = [name for name in changes if name not in known]
+                if unknown:
+                    raise ValueError(f"{type(current).__name__} has no parameter {unknown[0]!r}; it has {known}.")
+                whole[owner] = replace(current, **changes)
+        return super().set_params(**whole)
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (n_samples, n_features)
+            Inputs. A float32 or float64 array of any order is read in place and never copied; with ``group``, the other
+            columns of an array are copied once. NaN, None, NA and masked cells are missing values.
+        y : array-like of shape (n_samples,)
+            Labels: text, numbers or booleans. The second of two classes in sorted order is the positive one.
+        sample_weight : array-like of shape (n_samples,), default None
+            A weight of k counts as k equal rows (in large tables to the tolerance of the fit), a weight of 0 leaves the
+            row out.
+        """
+        before = dict(vars(self))
+        try:
+            fits, unassigned = self._fit(X, y, sample_weight)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        self.fit_ = fits
+        if any(fit.interrupted for fit in fits):
+            raise KeyboardInterrupt
+        for message in dict.fromkeys(one for fit in fits for one in warnings_of("VBSVC", fit, self._inference())):
+            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        if unassigned is not None:
+            warnings.warn(unassigned, OneClassWarning, stacklevel=2)
+        return self
+
+    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[tuple[Fit, ...], str | None]:
+        """The fits, and what is to be said of classes that no row is assigned to."""
+        inference, tasks = self._inference(), self._tasks(X, y, sample_weight)
+        seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
+        fits = tuple(fit_all(tasks, inference, seed))
+        return fits, describe_unassigned("VBSVC", 'class_weight="balanced"', tasks, fits, self.classes_)
+
+    def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
+        """Check everything, and give one model for two classes, else one for each class against the rest."""
+        prior, _, settings = self.require_settings()
+        y = validation.plain_labels(y)
+        if self.group is not None and not self.fit_intercept:
+            raise ValueError("group gives random intercepts around a common one: it needs fit_intercept=True.")
+        table, labels, members = inputs.read_data(self, X, y, self.group)
+        validation.require_moderate_width(table)
+        weights = validation.read_weights(sample_weight, len(table))
+        self.classes_, codes = validation.read_labels(labels, weights)
+        data = Table(table, validation.column_names(self), self.classes_, codes, weights, members, str(self.group))
+        return data.tasks(
+            prior,
+            settings,
+            self.class_weight,
+            intercept=bool(self.fit_intercept),
+            standardize=bool(self.standardize),
+        )
+
+    def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
+        """Prior, inference and law of the inputs, defaults filled in; refuse parameters of other types."""
+        require_flag("VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept)
+        return self._prior(), self._inference(), self._imputation()
+
+    def _prior(self) -> Prior:
+        prior = Ridge() if self.prior is None else self.prior
+        if not isinstance(prior, Prior):
+            raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
+        if prior.of_groups:
+            raise TypeError(f"{prior!r} is a prior of groups' effects in a Model; inputs take Ridge() or Normal(1.0).")
+        return prior
+
+    def _inference(self) -> Variational | Gibbs:
+        return read_inference(self.inference)
+
+    def _imputation(self) -> GaussianImputation:
+        settings = GaussianImputation() if self.imputation is None else self.imputation
+        if not isinstance(settings, GaussianImputation):
+            raise TypeError(f"imputation must be an object such as GaussianImputation(), or None; got {settings!r}.")
+        return settings
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Mean score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).
+
+        A missing input (NaN) counts with what is expected of it given the row's other inputs.
+        """
+        scores = self._scores(X)[0]
+        return scores[:, 0] if len(self.fit_) == 1 else scores
+
+    def _scores(self, X: ArrayLike) -> tuple[Array, Array]:
+        """Mean scores of each row, and the variance that missing inputs and new groups cause in them, both (n, k)."""
+        encoded = self._read(X)
+        found = [fit._mean_scores(encoded) for fit in self.fit_]
+        scores = np.stack([one.mean for one in found], axis=1)
+        fills = self.fit_[0].population is not None
+        validation.require_finite_scores(encoded.table, scores, validation.column_names(self), fills=fills)
+        return scores, np.stack([one.from_unknown for one in found], axis=1)
+
+    def _read(self, X: ArrayLike) -> Encoded:
+        check_is_fitted(self)
+        table, members = inputs.read_table(self, X, self.group, reset=False)
+        return Encoded(table, () if members is None else (self.fit_[0].plan.factors[0].encode([members]),))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Class of each row: by the sign of its score, or the largest score of several classes."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
+
+        The largest belongs to the predicted class. With several classes the odds of any two are the ratio of their own
+        odds against the rest. Where inputs are missing or a group was not seen in fit, they are averaged over what
+        these may be.
+        """
+        scores, variances = self._scores(X)
+        # The same variance for all classes: the largest probability then belongs to the largest score.
+        log_odds = hinge.averaged_log_odds(scores, np.broadcast_to(variances.mean(axis=1, keepdims=True), scores.shape))
+        if len(self.fit_) == 1:
+            return np.concatenate([expit(-log_odds), expit(log_odds)], axis=1)
+        return softmax(log_odds, axis=1)
+
+    def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]":
+        """X with missing inputs at what is expected of them given the row's others, and their standard deviations.
+
+        The standard deviation of a known input is 0. With several classes it is the first model's law of the inputs.
+        """
+        encoded = self._read(X)
+        validation.require_finite(encoded.table, validation.column_names(self))
+        return patterns.indexed(self._fits[0].impute(encoded), X)
+
+    def missing_summary(self) -> "pd.DataFrame":
+        """Which inputs were missing together in fit: a row for each pattern (True is missing), the commonest first."""
+        return self._fits[0].missing_summary()
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that NaN is welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def sensitivity(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        deltas: Sequence[float],
+        columns: Sequence[str] | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> "pd.DataFrame":
+        """How the fit moves when missing values are shifted: one row for each shift, for two classes.
+
+        ``deltas`` are shifts in standard deviations of ``columns`` (all that have missing values by default). Given are
+        the coefficients, and the share of complete rows whose predicted class changes. ``plots.sensitivity`` draws it.
+        This estimator stays as it is.
+        """
+        tasks = VBSVC(**self.get_params(deep=False))._tasks(X, y, sample_weight)
+        if len(tasks) > 1:
+            raise ValueError("sensitivity is there for two classes; set one class against the rest.")
+        return sensitivity.table(tasks[0], require_variational("sensitivity", self._inference()), deltas, columns)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the classifier, without its data, into a file that ``vbsvm.load`` reads; an older one is replaced.
+
+        A ``random_state`` that is a generator is saved as None.
+        """
+        from vbsvm.storage import saving
+
+        fits = [fit.contents() for fit in self._fits]
+        parameters = self.get_params(deep=False)
+        if not isinstance(self.random_state, numbers.Integral):
+            parameters["random_state"] = None
+        learned = {name: value for name, value in vars(self).items() if name in LEARNED}
+        saving.write(path, "VBSVC", {"parameters": parameters, "learned": learned, "fits": fits})
+
+    def to_sklearn(self) -> LinearSVC:
+        """A fitted ``sklearn.svm.LinearSVC`` with the same coefficients, scores and predictions.
+
+        It needs no vbsvm where it predicts, and converters such as skl2onnx know it. It takes complete rows only: of
+        missing values it knows nothing. Random effects have no place in it.
+        """
+        if self.group is not None:
+            raise ValueError("to_sklearn: a LinearSVC has no random effects, and this model has group=.")
+        return linear_svc(self._fits, self.classes_, getattr(self, "feature_names_in_", None))
+
+    def to_arviz(self) -> Any:
+        """Draws of ``Gibbs`` for ArviZ, for two classes; with several ask one of ``fit_``."""
+        if len(self._fits) > 1:
+            raise AttributeError("to_arviz is there for two classes: ask one of the fits in fit_.")
+        return self.fit_[0].to_arviz()
+
+    def report(
+        self, path: Any, X: ArrayLike | None = None, y: ArrayLike | None = None, title: str | None = None
+    ) -> Path:
+        """Write one self-contained page of HTML: model, data, coefficients, figures, checks and caveats.
+
+        Parameters
+        ----------
+        path : path
+            The file; one that is there already is replaced.
+        X, y : table and labels, default None
+            The rows of the fit: scores by class, calibration and the error in sample are added.
+        title : str, default None
+            Heading of the page.
+        """
+        from vbsvm import report
+        from vbsvm.plots import resolve_fit
+
+        if (X is None) != (y is None):
+            raise ValueError("report: X and y go together; give both, or neither.")
+        classes = [None] if len(self._fits) == 1 else self.classes_
+        found = [] if X is None else [resolve_fit.predicted("report", self, X, y, class_) for class_ in classes]
+        return report.write(path, self._fits, found, title)
+
+    def summary(self, level: float = 0.95) -> "pd.DataFrame":
+        """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
+
+        With several classes the first index level is the class. After variational Bayes spreads are mean-field
+        ones, which are too small, and the table says so in its corner; after ``Gibbs()`` they are those of the
+        posterior of the pseudo-likelihood. Neither are confidence intervals: they cover the truth less often than they
+        say.
+        """
+        frames = [fit.summary(level) for fit in self._fits]
+        return frames[0] if len(frames) == 1 else self._by_class(frames)
+
+    def _by_class(self, frames: "list[pd.DataFrame]") -> "pd.DataFrame":
+        import pandas as pd
+
+        joined = pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name])
+        joined.columns.name, joined.attrs = frames[0].columns.name, frames[0].attrs
+        return joined
+
+    @property
+    def selected_(self) -> NDArray[np.bool_]:
+        """Whether each input's inclusion probability is above the prior's threshold, (k, n_features)."""
+        self._require_gates("selected_")
+        prior = next(block.prior for block in self.fit_[0].spec.blocks if block.gate_of is not None)
+        assert isinstance(prior, LaplaceZero)
+        return self.inclusion_probability_ > prior.threshold
+
+    @property
+    def random_effects_(self) -> "pd.DataFrame":
+        """Mean and standard deviation of each group's effect; with several classes, the class is the first level."""
+        if self.group is None:
+            raise AttributeError("random_effects_ is there when group= names a column of X.")
+        frames = [fit.random_effects() for fit in self._fits]
+        return frames[0] if len(frames) == 1 else self._by_class(frames)

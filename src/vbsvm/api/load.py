@@ -1,0 +1,56 @@
+"""From a model file back to what was saved."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from vbsvm.api.estimator import LEARNED, VBSVC
+from vbsvm.results.consistency import require_agreement
+from vbsvm.results.fit import Fit
+from vbsvm.storage import saving
+
+
+def load(path: str | os.PathLike[str]) -> Fit | VBSVC:
+    """Read what ``Fit.save`` or ``VBSVC.save`` wrote: ready to predict and to summarise, to the very same numbers.
+
+    Nothing in the file is executed. Whatever is wrong with it is a ``ModelFileError``.
+
+    Examples
+    --------
+    >>> import tempfile, vbsvm
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     vbsvm.VBSVC().fit(X, y).save(f"{place}/model.vbsvm")
+    ...     clf = vbsvm.load(f"{place}/model.vbsvm")
+    >>> print(f"{clf.score(X, y):.2f}")
+    0.99
+    """
+    return saving.read(path, {"Fit": _fit, "VBSVC": _classifier})
+
+
+def _fit(content: Mapping[str, Any]) -> Fit:
+    fit = saving.REGISTRY.make(Fit, content)
+    require_agreement(fit)
+    return fit
+
+
+def _classifier(content: Mapping[str, Any]) -> VBSVC:
+    clf = VBSVC(**content["parameters"])
+    clf.require_settings()
+    fits = tuple(_fit(one) for one in content["fits"])
+    learned = content["learned"]
+    classes = learned["classes_"]
+    if set(learned) | {"feature_names_in_"} != set(LEARNED) or not isinstance(classes, np.ndarray):
+        raise ValueError(f"a VBSVC does not learn {sorted(learned)}")
+    if len(classes) < 2 or len(fits) != (1 if len(classes) == 2 else len(classes)):
+        raise ValueError(f"there are {len(fits)} models of {len(classes)} classes")
+    n_columns = len(fits[0].plan.names) + (clf.group is not None)
+    if learned["n_features_in_"] != n_columns or len(learned.get("feature_names_in_", range(n_columns))) != n_columns:
+        raise ValueError(f"its models have {n_columns} columns, it {learned['n_features_in_']!r}")
+    for name, value in learned.items():
+        setattr(clf, name, value)
+    clf.fit_ = fits
+    return clf

@@ -1,0 +1,192 @@
+"""One two-class model and its rows, ready to be fitted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.api import validation
+from vbsvm.api.missing_values import Completion
+from vbsvm.base.arrays import Array
+from vbsvm.design.columns import Encoded, Plan
+from vbsvm.inference.gibbs import Gibbs, Sample
+from vbsvm.inference.variational import Ending, Outcome, Variational
+from vbsvm.missing.candidates import KNOWN
+from vbsvm.missing.missingness import Shift
+from vbsvm.missing.model import MissingModel
+from vbsvm.missing.population import Population
+from vbsvm.model.spec import Spec, State
+from vbsvm.results.data_summary import Facts
+from vbsvm.results.fit import Fit
+from vbsvm.results.traces import Worst
+from vbsvm.sources.memory import Memory
+
+if TYPE_CHECKING:
+    from vbsvm.design.formula.reader import Reader
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is fitted to which rows, how missing inputs are treated, and what the scores' signs mean."""
+
+    spec: Spec
+    plan: Plan
+    completion: Completion
+    source: Memory
+    classes: NDArray[Any]
+    reader: "Reader | None" = None
+    n_dropped: int = 0
+
+    def fit(
+        self,
+        inference: Variational | Gibbs,
+        start: State | None = None,
+        population: Population | None = None,
+        seed: int = 0,
+    ) -> Fit:
+        """Fit the model, from its own start or from a state; a population that is known already is not learned anew."""
+        if isinstance(inference, Gibbs):
+            return self.result(inference.run(*self.sampled, seed), population)
+        return self.result(inference.run(self.spec, self.source, start), population)
+
+    def result(self, outcome: Outcome | Sample, population: Population | None = None) -> Fit:
+        """The fit that ended like this."""
+        if population is None or self.source.holes is not None:
+            population = self.completion.population(self.source, outcome)
+        gaps, facts = self.completion.gaps, Facts.of(self.source, self.n_dropped)
+        return Fit(self.spec, self.plan, outcome, self.classes, self.reader, population, gaps, facts)
+
+    @property
+    def sampled(self) -> tuple[Spec, Memory]:
+        """What a sampler takes: rows with holes are written out as often as their weights say.
+
+        Each of them has missing values of its own.
+        """
+        validation.require_sampleable(self.spec, self.source.holes)
+        if self.source.holes is None and self.source.options is None:
+            return self.spec, self.source
+        return self.spec, self.source.repeated()
+
+    def shifted(self, shift: Shift) -> "Task":
+        """The same with missing values shifted, and otherwise missing at random."""
+        missing, holes = self.spec.missing, self.source.holes
+        assert isinstance(missing, MissingModel)
+        assert missing.inputs is not None
+        assert holes is not None
+        names = [self.plan.names[k - int(self.plan.recipe.intercept)] for k in holes.inputs.variables]
+        settings = replace(missing.inputs.settings, mechanism=None)
+        at_random = replace(missing, inputs=replace(missing.inputs, settings=settings, probit_of=None))
+        source = replace(self.source, holes=replace(holes, shift=self.completion.units * shift.of(names)))
+        return replace(self, spec=replace(self.spec, missing=at_random), source=source)
+
+    def encoded(self, where: slice) -> Encoded:
+        """Rows of the fit as predictions take them; ``where`` may not part the candidates of a row."""
+        source = self.source
+        levels = tuple(grouping.index[where] for grouping in source.groupings)
+        options = None if source.options is None else source.options.take(where)
+        origin, codes = (None, None) if options is None else (options.origin, options.levels)
+        return Encoded(source.X[where], levels, self._multipliers(where), origin, codes)
+
+    def _multipliers(self, where: slice) -> Array | None:
+        """What a unit of a missing input adds to each derived column; 0 for inputs that are never missing here."""
+        holes, derived = self.source.holes, self.completion.everything.pairs
+        if holes is None or not derived:
+            return None
+        found = np.zeros((len(self.source.X[where]), len(derived)))
+        found[:, [derived.index(pair) for pair in holes.inputs.pairs]] = holes.multipliers[where]
+        return found
+
+    def complete_rows(self) -> Encoded:
+        """The rows that miss nothing."""
+        complete = ~np.isnan(self.source.X).any(axis=1)
+        if self.source.options is not None:
+            complete &= (self.source.options.levels == KNOWN).all(axis=1)
+        levels = tuple(grouping.index[complete] for grouping in self.source.groupings)
+        return Encoded(self.source.X[complete], levels)
+
+
+def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) -> list[Fit]:
+    """Fit one model for each class; a population that the first one has learned may serve all.
+
+    Samplers go on together, so that an interrupted one has draws of every class. Climbs follow each other: where one is
+    interrupted before the last, a class is missing.
+    """
+    fits: list[Fit] = []
+    if isinstance(inference, Gibbs):
+        for task, sample in zip(tasks, inference.run_several([task.sampled for task in tasks], seed), strict=True):
+            fits.append(task.result(sample, fits[0].population if fits else None))
+        return fits
+    for task in tasks:
+        fits.append(task.fit(inference, population=fits[0].population if fits else None))
+        if fits[-1].interrupted and len(fits) < len(tasks):
+            raise KeyboardInterrupt
+    return fits
+
+
+def read_inference(given: Any) -> Variational | Gibbs:
+    """The inference that was asked for; variational Bayes unless it is said."""
+    inference = Variational() if given is None else given
+    if not isinstance(inference, Variational | Gibbs):
+        raise TypeError(f"inference must be an object such as Variational() or Gibbs(), or None; got {inference!r}.")
+    return inference
+
+
+def require_variational(what: str, inference: Variational | Gibbs) -> Variational:
+    """Refuse a sampler where fits follow each other."""
+    if isinstance(inference, Gibbs):
+        raise ValueError(f"{what} follows a variational fit: take inference=Variational().")
+    return inference
+
+
+def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
+    """What the user should know of how a fit ended."""
+    if isinstance(fit.outcome, Sample):
+        assert isinstance(inference, Gibbs)
+        if fit.outcome.separable:
+            return [_why_separable(what)]
+        worst = fit.worst_mixing()
+        found = [f"{what} was interrupted after {fit.outcome.sweeps} sweeps."] if fit.interrupted else []
+        return found if worst is None else [*found, _why_not_mixed(what, worst, inference)]
+    assert isinstance(inference, Variational)
+    return [] if fit.converged else [_why_not_converged(what, fit.outcome, inference)]
+
+
+def _why_not_mixed(what: str, worst: Worst, inference: Gibbs) -> str:
+    """Say that chains have not mixed, and what to do."""
+    rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to 1.01 is good), and "
+    return (
+        f"{what}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
+        f"{worst.ess_of!r} has {worst.ess:.0f} effective draws (400 are needed). Draw more, as with "
+        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the last columns of the "
+        "tables before you trust a number."
+    )
+
+
+def _why_separable(what: str) -> str:
+    """Say that the classes are separated, and what to do."""
+    return (
+        f"{what}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
+        "means depend on how long the chains ran. Take a prior that holds the coefficients, such as Ridge(3, 3) or "
+        "Normal(1.0), or inference=Variational(), which stays finite."
+    )
+
+
+def _why_not_converged(what: str, outcome: Outcome, inference: Variational) -> str:
+    """Say why a climb did not converge, and what to do."""
+    if outcome.ending is Ending.INTERRUPTED:
+        return f"{what} was interrupted after {outcome.passes} passes: the coefficients may still move."
+    if outcome.ending is Ending.OUT_OF_PASSES:
+        return (
+            f"{what} stopped after {outcome.passes} passes, before it converged to tol={inference.tol:g}: "
+            "the coefficients may still move. Allow more passes with "
+            f"inference=Variational(max_iter={10 * inference.max_iter}), or accept the result with a larger tol."
+        )
+    return (
+        f"{what} stopped because rounding errors outweighed every further step: the coefficients are not at the "
+        "optimum. Columns are large beside their spread, or depend on each other linearly under a nearly flat "
+        "prior: centre and scale them (standardize=True and an intercept do), drop the dependent ones, "
+        "or take Ridge()."
+    )

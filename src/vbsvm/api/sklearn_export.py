@@ -1,0 +1,49 @@
+"""A fitted model as scikit-learn's own linear classifier, for places where vbsvm is not installed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.svm import LinearSVC
+
+from vbsvm.results.fit import Fit
+
+
+def linear_svc(fits: Sequence[Fit], classes: NDArray[Any], names: NDArray[Any] | None) -> LinearSVC:
+    """A ``LinearSVC`` with the coefficients of these fits, one for two classes and else one for each class."""
+    found: Any = LinearSVC(fit_intercept=bool(fits[0].plan.recipe.intercept))
+    found.coef_ = np.stack([fit.coef for fit in fits])
+    found.intercept_ = np.array([fit.intercept for fit in fits])
+    found.classes_ = classes.copy()
+    found.n_features_in_ = found.coef_.shape[1]
+    found.n_iter_ = max(fit.outcome.passes for fit in fits)
+    if names is not None:
+        found.feature_names_in_ = names.copy()
+    return found
+
+
+def to_sklearn(fit: Fit) -> LinearSVC:
+    """The fit of a ``Model`` as a fitted ``sklearn.svm.LinearSVC`` over its columns, with the same scores.
+
+    Every term of the formula must be a numeric column as it is: categories, transforms, interactions, splines and
+    effects of groups have no place there. It predicts complete rows only. A ``VBSVC`` has a method of this name.
+    """
+    if not isinstance(fit, Fit):
+        raise TypeError(f"to_sklearn takes the Fit of a Model; got {type(fit).__name__}. A VBSVC has VBSVC.to_sklearn.")
+    if fit.reader is None:
+        raise TypeError("This fit belongs to an estimator, which knows its columns: use VBSVC.to_sklearn.")
+    reader, first = fit.reader, int(fit.plan.recipe.intercept)
+    hindrances = [str(term.term) for term in (*reader.effects, *reader.curves)]
+    names = []
+    for term, factors in zip(reader.fixed.names[first:], reader.fixed.factors[first:], strict=True):
+        if len(factors) == 1 and factors[0] in reader.numeric and factors[0] not in reader.fixed.categorical:
+            names.append(factors[0])
+        else:
+            hindrances.append(term)
+    if hindrances:
+        raise ValueError(
+            f"A LinearSVC takes numeric columns as they are, and the formula has {', '.join(hindrances[:5])}"
+            f"{' and more' if len(hindrances) > 5 else ''}. Save the fit and load it where it predicts."
+        )
+    return linear_svc([fit], fit.classes, np.array(names, dtype=object))

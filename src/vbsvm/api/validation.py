@@ -1,0 +1,310 @@
+"""Labels, weights and sizes are checked here, and what is wrong is said with its place; ``inputs`` reads tables.
+
+Nothing below this layer checks input again.
+"""
+
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from vbsvm.base.arrays import Array
+from vbsvm.design import values
+from vbsvm.design.columns import Plan
+from vbsvm.design.scaling import Range, Recipe
+from vbsvm.missing.input_model import GaussianImputation
+from vbsvm.model.spec import Spec
+
+# Beyond these sizes a square, a count, or the square of a coefficient leaves the range of floating point.
+LARGEST_INPUT = 1e120
+LARGEST_WEIGHT = 1e50
+SMALLEST_SCALE = 1e-152
+# The model holds several matrices of columns × columns: at this size a few gigabytes, and hours.
+MOST_COLUMNS = 10_000
+MOST_CELLS = 10**8
+# Up to this number of columns, their joint law is learned: predictions then take missing values.
+MOST_JOINT = 3000
+
+
+def is_wide(X: NDArray[np.floating]) -> bool:
+    """Whether there are so many more columns than rows that matrices of rows × rows are the smaller ones."""
+    return X.shape[1] > 2 * X.shape[0]
+
+
+def require_moderate_width(X: NDArray[np.floating]) -> None:
+    """Refuse tables so wide that a fit would take hours and gigabytes."""
+    if X.shape[1] > MOST_COLUMNS and not (is_wide(X) and X.size <= MOST_CELLS):
+        raise ValueError(
+            f"X has {X.shape[0]} rows and {X.shape[1]} columns; up to {MOST_COLUMNS} columns are supported, and more "
+            "where they are at least twice the rows. Reduce them first, for example with "
+            "sklearn.feature_selection.SelectKBest in a Pipeline."
+        )
+
+
+def plain_labels(y: Any) -> Any:
+    """Labels of one kind as an array; refuse missing and infinite ones, and what is no label, naming the row."""
+    labels = values.array_of(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = y = column_or_1d(labels, warn=True)
+    if y is None or labels.ndim > 1:
+        return y
+    if labels.ndim == 0:
+        raise TypeError(f"y must hold one label for each row, as a list or an array; got {values.named(type(y))}.")
+    gone = values.missing(labels)
+    if gone.any():
+        row = int(np.argmax(gone))
+        raise ValueError(f"y contains NaN or None: the label of row {row} is missing. Drop such rows.")
+    kinds = values.kinds_of(labels)
+    if values.COMPLEX in kinds:
+        row = values.first_row(labels, values.COMPLEX)
+        raise ValueError(f"Complex data not supported: y holds a complex number in row {row}.")
+    if set(kinds) == {values.TEXT}:
+        return np.asarray(y)
+    if labels.dtype.kind == "O":
+        labels = _labels_of_objects(labels)
+    if values.OTHER in kinds:
+        raise TypeError(f"y holds {values.named(kinds[values.OTHER])}: make its labels text or numbers.")
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise ValueError(f"y contains infinity: the label of row {int(np.argmax(np.isinf(labels)))} is no class.")
+    return labels
+
+
+def _labels_of_objects(labels: NDArray[Any]) -> NDArray[Any]:
+    """Numbers or dates in an array of their own type."""
+    types = (str, bool, int, float, np.bool_, np.integer, np.floating, np.datetime64)
+    for row, label in enumerate(labels):
+        if not isinstance(label, types) or isinstance(label, np.timedelta64) or values.beyond_64_bits(label):
+            what = f"{values.shown(label)} ({type(label).__name__})"
+            raise TypeError(f"y holds {what} in row {row}: make its labels text, or numbers of up to 64 bits.")
+    kinds = [values.kind_of(type(label)).replace(values.TRUTH, values.NUMBER) for label in labels]
+    row = next((row for row, kind in enumerate(kinds) if kind != kinds[0]), None)
+    if row is not None:
+        raise ValueError(f"y mixes {kinds[0]} and {kinds[row]} (rows 0 and {row}): make its labels one kind.")
+    return np.array(labels.tolist())
+
+
+def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Give the sorted classes and each row's class index; rows of weight 0 do not bring a class with them."""
+    check_classification_targets(y)
+    counted = slice(None) if weights.all() else weights > 0
+    classes = np.unique(y[counted])
+    if len(classes) < 2:
+        raise ValueError(
+            f"y holds one class only, {classes[0]!s}, in the rows of positive weight; two or more classes are needed."
+        )
+    return classes, np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+
+
+def read_weights(sample_weight: ArrayLike | None, n_rows: int, name: str = "sample_weight") -> Array:
+    """Give one weight a row; equal weights take no memory."""
+    if sample_weight is None:
+        return np.broadcast_to(np.float64(1.0), n_rows)
+    given = _weights(sample_weight, name)
+    weights = np.full(n_rows, given) if given.ndim == 0 else given
+    if weights.shape != (n_rows,):
+        raise ValueError(f"{name} has the shape {weights.shape}; there are {n_rows} rows, so ({n_rows},) is needed.")
+    bad = np.flatnonzero(~np.isfinite(weights))
+    if len(bad):
+        what = "NaN" if np.isnan(weights[bad[0]]) else "infinity"
+        raise ValueError(f"{name} contains {what} in row {bad[0]}; leave the row out, or give it a weight of 0.")
+    if weights.min() < 0:
+        row = int(np.argmin(weights))
+        raise ValueError(f"{name} is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
+    if weights.max() == 0:
+        raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
+    return _require_counts(weights)
+
+
+def _weights(given: Any, name: str) -> Array:
+    """Weights as floats, or one number for all; NaN where they are masked or missing."""
+    weights = values.array_of(given)
+    if weights.ndim == 0 and weights.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold one number for each row; got {values.named(type(given))}.")
+    return weights.astype(np.float64) if weights.ndim != 1 else values.as_floats(weights, name)
+
+
+def with_class_weights(
+    weights: Array, class_weight: dict[Any, float] | str | None, classes: NDArray[Any], codes: NDArray[np.intp]
+) -> Array:
+    """Multiply each row's weight by that of its class."""
+    if class_weight is not None:
+        factors = compute_class_weight(class_weight, classes=classes, y=classes[codes], sample_weight=weights)
+        for label, factor in zip(classes, factors, strict=True):
+            if not 0 < factor < LARGEST_WEIGHT:
+                raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")
+        weights = _require_counts(weights * factors[codes])
+    return weights
+
+
+def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], Array]:
+    """Give the labels of the two classes, the positive one last, and ±1 for each row."""
+    if column.dtype.kind == "f" and np.isinf(column).any():
+        row = column.index[int(np.argmax(np.isinf(column)))]
+        raise ValueError(f"The outcome {name!r} is infinite in row {row}: make it a class, or leave the row out.")
+    levels = np.array(sorted(column.unique().tolist(), key=lambda level: (isinstance(level, str), level)), dtype=object)
+    if column.dtype.kind == "f" and len(levels) > 2 and not all(float(level).is_integer() for level in levels):
+        raise ValueError(
+            f"The outcome {name!r} holds continuous numbers; a class is needed: add a column such as {name} > 0."
+        )
+    if positive is None:
+        if len(levels) > 2:
+            shown = ", ".join(repr(level) for level in levels[:6]) + (", …" if len(levels) > 6 else "")
+            raise ValueError(
+                f"The outcome {name!r} has {len(levels)} levels ({shown}). Say which is set against the rest, as in "
+                f"positive={levels[0]!r}; VBSVC fits all of them at once."
+            )
+        positive = levels[-1]
+    elif not isinstance(positive, str | numbers.Real | np.bool_):
+        raise TypeError(f"positive must be one level of the outcome {name!r}; got {values.named(type(positive))}.")
+    elif positive not in levels.tolist():
+        raise ValueError(f"positive={positive!r} is not a level of the outcome {name!r}: {levels.tolist()[:12]}.")
+    positive = next(level for level in levels if level == positive)
+    is_positive = (column == positive).to_numpy(dtype=bool)
+    others = [level for level in levels if level != positive]
+    return _labels(others[0] if len(others) == 1 else f"not {positive}", positive), np.where(is_positive, 1.0, -1.0)
+
+
+def _labels(negative: Any, positive: Any) -> NDArray[Any]:
+    """Both labels in an array of their own kind, or of objects where they are of two kinds."""
+    if type(negative) is type(positive) and not isinstance(negative, str):
+        return np.array([negative, positive])
+    return np.array([negative, positive], dtype=object)
+
+
+def require_both_signs(signs: Array, outcome: str) -> None:
+    """Refuse an outcome of one class only."""
+    if len(signs) == 0 or signs.min() == signs.max():
+        raise ValueError(
+            f"The outcome {outcome!r} holds one class only in the rows of positive weight; two are needed."
+        )
+
+
+def require_moderate_core(plan: Plan) -> None:
+    """Refuse a model whose matrices would take many gigabytes."""
+    n_core = plan.n_fixed + sum(factor.size for factor in plan.factors[:-1])
+    tail = plan.factors[-1].size if plan.factors else 0
+    if n_core > MOST_COLUMNS or n_core * (n_core + tail) > MOST_CELLS:
+        sizes = ", ".join(f"{factor.name} {factor.size}" for factor in plan.factors)
+        raise ValueError(
+            f"The model has {plan.n_fixed} columns and effects of groups ({sizes}): matrices of {n_core} by "
+            f"{n_core + tail} would be formed, more than fits. Only the largest factor is free: drop a smaller one, "
+            "or merge its levels."
+        )
+
+
+def require_moderate_holes(settings: GaussianImputation, n_inputs: int, n_holes: int) -> None:
+    """Refuse laws of missing inputs whose matrices would take hours."""
+    n_variables = n_inputs if settings.joint else n_holes
+    if n_variables > MOST_JOINT:
+        raise ValueError(
+            f"The missing values lie in {n_holes} of {n_inputs} columns, and the law of {n_variables} columns would "
+            f"have to be learned, more than {MOST_JOINT}. Drop columns, or fill them first."
+        )
+
+
+def require_sampleable(spec: Spec, holes: Any) -> None:
+    """Refuse what only variational Bayes has."""
+    if spec.joint_gates:
+        raise ValueError("Gibbs samples gates and coefficients in turn: take LaplaceZero(gates=Factorised()).")
+    if holes is not None and not holes.labels:
+        raise ValueError(
+            "GaussianImputation(labels=False) is there for variational Bayes: take inference=Variational()."
+        )
+
+
+def read_seed(random_state: Any) -> int:
+    """A seed from None, a number or a generator."""
+    return int(check_random_state(random_state).randint(0, 2**31 - 1))
+
+
+def require_gates_that_fit(spec: Spec, plan: Plan) -> None:
+    """Refuse joint laws of gates and coefficients beside random effects."""
+    if spec.joint_gates and plan.factors:
+        raise ValueError("LaplaceZero(gates=Joint()) does not go with random effects: take gates=Factorised().")
+
+
+def _require_counts(weights: Array) -> Array:
+    if weights.max() >= LARGEST_WEIGHT:
+        row = int(np.argmax(weights))
+        raise ValueError(f"The weight of row {row} is {weights[row]:g}; weights are counts of rows, below 1e50.")
+    return weights
+
+
+def require_usable(X: NDArray[np.floating], weights: Array, ranges: Range, names: tuple[str, ...]) -> None:
+    """Refuse infinity in rows that count, naming column and row, and columns without any value."""
+    empty = np.flatnonzero(ranges.holes & (ranges.low > ranges.high))
+    if len(empty):
+        raise ValueError(
+            f"Column {names[empty[0]]!r} has no value in any row that counts: there is nothing to learn from. Drop it."
+        )
+    bad = np.flatnonzero(~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))
+    if len(bad):
+        rows = np.flatnonzero(np.isinf(X[:, bad[0]]) & (weights > 0))
+        raise ValueError(_describe_infinite(int(rows[0]), names[bad[0]], len(bad) - 1))
+
+
+def require_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:
+    """Refuse infinity, naming column and row."""
+    bad = np.flatnonzero(np.isinf(X).any(axis=0))
+    if len(bad):
+        raise ValueError(_describe_infinite(int(np.argmax(np.isinf(X[:, bad[0]]))), names[bad[0]], len(bad) - 1))
+
+
+def require_finite_scores(
+    X: NDArray[np.floating], scores: Array, names: tuple[str, ...], *, fills: bool = True
+) -> None:
+    """Refuse rows without a finite score: an infinity in X, or values too far out for floating point."""
+    rows = np.flatnonzero(~np.isfinite(scores).all(axis=1))
+    if len(rows):
+        row = int(rows[0])
+        bad = np.flatnonzero(np.isinf(X[row]))
+        if len(bad):
+            raise ValueError(_describe_infinite(row, names[bad[0]], len(bad) - 1))
+        missing = np.flatnonzero(np.isnan(X[row]))
+        if len(missing) and not fills:
+            raise ValueError(
+                f"Input X contains NaN in column {names[missing[0]]!r} (row {row}). The law of the inputs is learned "
+                f"for up to {MOST_JOINT} columns, and there are {X.shape[1]}: fill the missing values first."
+            )
+        raise ValueError(f"The score of row {row} overflows: its values lie too far from those seen in fit.")
+
+
+def require_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...]) -> None:
+    """Refuse columns whose squares or coefficients floating point can't hold."""
+    large = np.flatnonzero(~(recipe.reach(ranges) < LARGEST_INPUT))
+    if len(large):
+        raise ValueError(
+            f"Column {names[large[0]]!r} reaches {ranges.size[large[0]]:.3g}: its squares overflow. Rescale it, or let "
+            "standardize=True and fit_intercept=True centre and scale it."
+        )
+    small = np.flatnonzero(recipe.scale < SMALLEST_SCALE)
+    if len(small):
+        raise ValueError(
+            f"Column {names[small[0]]!r} has a standard deviation of {recipe.scale[small[0]]:.3g}: its coefficient "
+            "would overflow. Rescale it."
+        )
+
+
+def column_names(estimator: Any) -> tuple[str, ...]:
+    """Feature names of a data frame, or x0, x1, … for an array; without the group."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None:
+        return tuple(str(name) for name in names if estimator.group is None or name != estimator.group)
+    names = [f"x{i}" for i in range(estimator.n_features_in_)]
+    if estimator.group is not None:
+        del names[estimator.group]
+    return tuple(names)
+
+
+def _describe_infinite(row: int, column: str, n_others: int) -> str:
+    """Say where an infinity stands, and what to do about it."""
+    others = f" and in {n_others} other column{'s' if n_others > 1 else ''}" if n_others else ""
+    return (
+        f"Input X contains infinity in column {column!r} (first in row {row}){others}. Replace it by a finite number, "
+        "or by NaN where it stands for a missing value."
+    )

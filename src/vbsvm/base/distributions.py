@@ -1,0 +1,202 @@
+"""The laws of scalars and of the rows' latent scales.
+
+A law is what a full conditional hands out. Variational Bayes keeps it and uses its moments; Gibbs draws from it and
+keeps a ``Point``, a law without spread. Both answer the same questions, so no update asks which of the two it has.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, final
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+
+
+class ScaleLaw(Protocol):
+    """What is known of a block's variance, or of its covariance matrix."""
+
+    @property
+    def inverse_mean(self) -> Any:
+        """E[1/x], or the mean of the inverse matrix."""
+        ...
+
+    @property
+    def mean(self) -> Any:
+        """E[x]; infinite where the law has no mean."""
+        ...
+
+    def pack(self) -> list[float]:
+        """Give unconstrained numbers that determine the law within its family."""
+        ...
+
+    def unpack(self, numbers: Array) -> Self:
+        """Make the member of this law's family that has these numbers."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A law without spread at a known or drawn value; it has nothing to pack."""
+
+    value: float
+
+    @property
+    def mean(self) -> float:
+        """The value."""
+        return self.value
+
+    @property
+    def inverse_mean(self) -> float:
+        """E[1/x] = 1/x."""
+        return 1.0 / self.value
+
+    def draw(self, rng: np.random.Generator) -> Self:
+        """Return itself: what is known stays known."""
+        return self
+
+    def pack(self) -> list[float]:
+        """Give no numbers: nothing here may move."""
+        return []
+
+    def unpack(self, numbers: Array) -> Self:
+        """Return itself."""
+        return self
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class InverseGamma:
+    """IG(shape, rate), density proportional to x^(−shape−1) exp(−rate/x)."""
+
+    shape: float
+    rate: float
+
+    @property
+    def inverse_mean(self) -> float:
+        """E[1/x]."""
+        return self.shape / self.rate
+
+    @property
+    def mean(self) -> float:
+        """E[x]."""
+        return self.rate / (self.shape - 1) if self.shape > 1 else math.inf
+
+    def draw(self, rng: np.random.Generator) -> Point:
+        """Draw x as rate over a Gamma(shape, 1) variable."""
+        return Point(self.rate / rng.gamma(self.shape))
+
+    def pack(self) -> list[float]:
+        """Give the log of the rate; the shape never moves."""
+        return [math.log(self.rate)]
+
+    def unpack(self, numbers: Array) -> "InverseGamma":
+        """Make the law with this log rate, kept within what floating point holds."""
+        return InverseGamma(self.shape, math.exp(min(max(numbers[0], -600.0), 600.0)))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixPoint:
+    """A covariance matrix without spread."""
+
+    value: Array
+
+    @property
+    def mean(self) -> Array:
+        """The matrix."""
+        return self.value
+
+    @property
+    def inverse_mean(self) -> Array:
+        """The inverse."""
+        return np.asarray(np.linalg.inv(self.value), dtype=np.float64)
+
+    def pack(self) -> list[float]:
+        """Give no numbers: nothing here may move."""
+        return []
+
+    def unpack(self, numbers: Array) -> Self:
+        """Return itself."""
+        return self
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class InverseWishart:
+    """IW(scale, degrees) of q × q matrices, density proportional to |x|^(−(degrees+q+1)/2) exp{−½tr(scale x⁻¹)}."""
+
+    scale: Array
+    degrees: float
+
+    @property
+    def inverse_mean(self) -> Array:
+        """E[x⁻¹]."""
+        return np.asarray(self.degrees * np.linalg.inv(self.scale), dtype=np.float64)
+
+    @property
+    def mean(self) -> Array:
+        """E[x]."""
+        surplus = self.degrees - len(self.scale) - 1
+        return self.scale / surplus if surplus > 0 else np.full_like(self.scale, np.inf)
+
+    def draw(self, rng: np.random.Generator) -> MatrixPoint:
+        """Draw x = L A⁻ᵀA⁻¹ Lᵀ with scale = L Lᵀ and Bartlett's triangular A, for which A Aᵀ is Wishart."""
+        q = len(self.scale)
+        A = np.tril(rng.standard_normal((q, q)), -1)
+        A[np.diag_indices(q)] = np.sqrt(rng.chisquare(self.degrees - np.arange(q)))
+        half = np.linalg.cholesky(self.scale) @ np.linalg.inv(A).T
+        return MatrixPoint(half @ half.T)
+
+    def pack(self) -> list[float]:
+        """Give the Cholesky factor of the scale, its diagonal as logs; the degrees never move."""
+        lower = np.linalg.cholesky(self.scale)
+        lower[np.diag_indices(len(lower))] = np.log(lower.diagonal())
+        return list(lower[np.tril_indices(len(lower))])
+
+    def unpack(self, numbers: Array) -> "InverseWishart":
+        """Make the law with this Cholesky factor, kept within what floating point holds."""
+        lower = np.zeros_like(self.scale)
+        lower[np.tril_indices(len(lower))] = numbers
+        lower[np.diag_indices(len(lower))] = np.exp(np.clip(lower.diagonal(), -300.0, 300.0))
+        return InverseWishart(lower @ lower.T, self.degrees)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LatentPoint:
+    """Drawn latent scales a, one for each row of weight s."""
+
+    s: Array
+    value: Array
+
+    @property
+    def weight(self) -> Array:
+        """w = s²/a."""
+        return self.s * (self.s / self.value)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Latent:
+    """GIG(½, 1, s²χ), one for each row of weight s and slack χ = root²: the law of the latent scales a.
+
+    The reciprocal 1/a is inverse Gaussian with mean 1/(s root) and shape 1.
+    """
+
+    s: Array
+    root: Array
+
+    @property
+    def weight(self) -> Array:
+        """w = s² E[1/a] = s/root."""
+        return self.s / self.root
+
+    def draw(self, rng: np.random.Generator) -> LatentPoint:
+        """Draw a itself: the mean of 1/a is unbounded, and NumPy's ``wald`` is not exact there."""
+        H = self.s * self.root
+        half = 0.5 * np.square(rng.standard_normal(H.shape))
+        larger = H + half + np.sqrt(half * (H + H + half))
+        take_larger = rng.random(H.shape) * (larger + H) < larger
+        return LatentPoint(self.s, np.where(take_larger, larger, H * (H / larger)))

@@ -1,0 +1,225 @@
+"""Inputs that enter a formula linearly, so that they may be missing.
+
+A numeric factor of a formula, such as log(chol), may miss values where its column of the design is the factor itself or
+a product of it and known factors. What a unit of it adds to such a product is read off by evaluating the formula at a
+reference value: the product there, divided by the factor there.
+"""
+
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.design.formula.guard import columns_of
+from vbsvm.design.formula.syntax import Parts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Their state would be learned from values that are missing.
+STATEFUL = ("center", "scale", "standardize")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Variable:
+    """A numeric factor: its expression, the data's columns in it, and its own column in the table.
+
+    ``links`` are the other columns of the table that it multiplies.
+    """
+
+    expression: str
+    columns: tuple[str, ...]
+    place: int
+    links: tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """All factors that may miss values, values of reference for the data's columns, and why others may not."""
+
+    variables: tuple[Variable, ...]
+    reference: dict[str, float]
+    reasons: dict[str, str]
+
+    @property
+    def links(self) -> list[tuple[int, int]]:
+        """Column of the table and number of the variable, for every product that a variable is a factor of."""
+        return [(column, k) for k, variable in enumerate(self.variables) for column in variable.links]
+
+    def referring(self, frame: "pd.DataFrame", values: Sequence[Array]) -> "Linear":
+        """The same with references at which no variable is 0, for products are divided by it; ``values`` are theirs.
+
+        They are taken from the row in which the variable is furthest from 0.
+        """
+        reference, reasons = dict(self.reference), dict(self.reasons)
+        for variable, column in zip(self.variables, values, strict=True):
+            size = np.where(np.isfinite(column), np.abs(column), 0.0)
+            row = int(size.argmax())
+            if size[row] > 0:
+                reference |= {name: _scalar(frame[name].iloc[row]) for name in variable.columns}
+            elif (variable.expression,) == variable.columns:
+                reference[variable.expression] = 1.0
+            elif variable.links:
+                reason = f"enters by products with {variable.expression}, which is 0 in every row: leave them out."
+                reasons |= dict.fromkeys(variable.columns, reason)
+        return replace(self, reference=reference, reasons=reasons)
+
+    def fill(
+        self, frame: "pd.DataFrame", gaps: dict[str, NDArray[np.bool_]], origin: NDArray[np.intp]
+    ) -> "pd.DataFrame":
+        """The frame with reference values in its gaps; refuse gaps in columns that do not enter linearly.
+
+        Where a variable misses one of its columns, the others get their reference too. ``origin`` numbers the rows.
+        """
+        for name, missing in gaps.items():
+            if name in self.reasons:
+                rows = np.unique(origin[missing])
+                others = _and_others(len(rows), len(np.unique(origin)))
+                raise ValueError(
+                    f"Column {name!r} has no value in row {rows[0]}{others}, and {self.reasons[name]} Fill in the "
+                    "values, or leave such rows out, as Model(…, missing='drop') does."
+                )
+        of_all = dict(gaps)
+        for variable, missing in zip(self.variables, self._missing(gaps), strict=True):
+            of_all |= {} if missing is None else dict.fromkeys(variable.columns, missing)
+        return fill(frame, of_all, self.reference)
+
+    def _missing(self, gaps: dict[str, NDArray[np.bool_]]) -> list[NDArray[np.bool_] | None]:
+        return [_any([gaps.get(name) for name in variable.columns]) for variable in self.variables]
+
+    def open(self, table: Array, gaps: dict[str, NDArray[np.bool_]], origin: NDArray[np.intp]) -> Array | None:
+        """Write NaN into the table wherever a variable is missing; give the multipliers, rows × links.
+
+        None where nothing is missing. The table was encoded with reference values in the gaps.
+        """
+        if not gaps:
+            return None
+        missing = self._missing(gaps)
+        multipliers = np.zeros((len(table), len(self.links)))
+        opened: dict[int, NDArray[np.bool_]] = {}
+        for j, (column, k) in enumerate(self.links):
+            if (here := missing[k]) is not None:
+                if column in opened and (both := opened[column] & here).any():
+                    rows = np.unique(origin[both])
+                    others = _and_others(len(rows), len(np.unique(origin)))
+                    raise ValueError(
+                        f"Row {rows[0]}{others} misses both factors of an interaction with "
+                        f"{self.variables[k].expression}: their product is not normal. Leave such rows out, as "
+                        "Model(…, missing='drop') does."
+                    )
+                opened[column] = opened.get(column, False) | here
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    multipliers[here, j] = table[here, column] / table[here, self.variables[k].place]
+        for column, here in opened.items():
+            table[here, column] = np.nan
+        for variable, here in zip(self.variables, missing, strict=True):
+            if here is not None:
+                table[here, variable.place] = np.nan
+        return multipliers
+
+
+def gaps_of(frame: "pd.DataFrame") -> dict[str, NDArray[np.bool_]]:
+    """Rows of each column without a value."""
+    found = {str(name): frame[name].isna().to_numpy() for name in frame.columns}
+    return {name: missing for name, missing in found.items() if missing.any()}
+
+
+def fill(frame: "pd.DataFrame", gaps: dict[str, NDArray[np.bool_]], reference: dict[str, Any]) -> "pd.DataFrame":
+    """The frame with these values in its gaps."""
+    if not gaps:
+        return frame
+    filled = {name: frame[name].where(~missing, reference[name]) for name, missing in gaps.items()}
+    numeric = {name: column.astype(np.float64) for name, column in filled.items() if type(reference[name]) is float}
+    return frame.assign(**{**filled, **numeric})
+
+
+def reference_of(column: Any, name: str) -> Any:
+    """A value of the column to evaluate formulas at: the one furthest from 0, or the first label."""
+    known = column.dropna()
+    if not len(known):
+        raise ValueError(f"Column {name!r} has no value in any row: there is nothing to learn from. Drop it.")
+    if column.dtype.kind not in "biuf":
+        return known.iloc[0]
+    return float(known.iloc[int(np.abs(known.to_numpy(dtype=float)).argmax())])
+
+
+def _and_others(count: int, n_rows: int) -> str:
+    """How many rows there are like the one that is named."""
+    return f" (one of {count} such rows of {n_rows})" if count > 1 else ""
+
+
+def _scalar(value: Any) -> Any:
+    """A value of a column as files know it."""
+    return float(value) if isinstance(value, numbers.Real | np.bool_) else value
+
+
+def _any(masks: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | None:
+    found = [mask for mask in masks if mask is not None]
+    return np.logical_or.reduce(found) if found else None
+
+
+def learn_linear(
+    parts: Parts,
+    frame: "pd.DataFrame",
+    factors_of: list[tuple[str, ...]],
+    categorical: set[str],
+    gaps: dict[str, NDArray[np.bool_]],
+) -> tuple[Linear, list[str]]:
+    """Find the factors that may miss values, and those that need a column of their own for that."""
+    names, expressions = list(frame.columns), list(dict.fromkeys(one for factors in factors_of for one in factors))
+    uses: dict[str, list[str]] = {}
+    for expression in (*expressions, *(f"s({term.expression})" for term in parts.splines)):
+        inner = expression[2:-1] if expression not in expressions else expression
+        for name in columns_in(inner, names):
+            uses.setdefault(name, []).append(expression)
+    variables, alone, reasons = [], [], {}
+    for expression in expressions:
+        columns = tuple(dict.fromkeys(columns_in(expression, names)))
+        places = [k for k, factors in enumerate(factors_of) if factors == (expression,)]
+        if expression in categorical:
+            continue  # a missing category is written out by level
+        reason = _why_not(expression, columns, uses, len(places))
+        if reason is None and not places:
+            if gaps.keys() & set(columns):
+                places = [len(factors_of) + len(alone)]
+                alone.append(expression)
+            else:
+                reason = f"it was known in fit, and enters by products alone: {expression}."
+        if reason is not None:
+            reasons |= dict.fromkeys(columns, reason)
+            continue
+        links = [k for k, factors in enumerate(factors_of) if expression in factors and k != places[0]]
+        variables.append(Variable(expression, columns, places[0], tuple(links)))
+    for term in parts.splines:
+        reasons |= dict.fromkeys(
+            columns_in(term.expression, names), f"enters by {term}: a missing input must enter linearly."
+        )
+    return Linear(tuple(variables), {name: reference_of(frame[name], name) for name in names}, reasons), alone
+
+
+def _why_not(expression: str, columns: tuple[str, ...], uses: dict[str, list[str]], n_places: int) -> str | None:
+    """Why a factor may not miss values; None where it may."""
+    function = expression.split("(", maxsplit=1)[0].strip()
+    several = next((uses[name] for name in columns if len(set(uses[name])) > 1), None)
+    if not columns:
+        return "it is a constant."
+    if several is not None:
+        return (
+            f"occurs in several expressions ({', '.join(dict.fromkeys(several))}): a missing input must enter linearly."
+        )
+    if function in STATEFUL:
+        return f"enters by {expression}: write the column itself, which is standardised inside the fit."
+    if n_places > 1:
+        return f"enters by {expression}, which has several columns: a missing input must enter linearly."
+    return None
+
+
+def columns_in(expression: str, names: list[str]) -> list[str]:
+    """Columns of the data in a factor as formulaic calls it: a column's bare name may look like code."""
+    return [expression] if expression in names else columns_of(expression, names)

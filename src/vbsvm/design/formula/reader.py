@@ -1,0 +1,323 @@
+"""From a formula and a data frame to a table of numbers and the levels of its rows.
+
+Levels, knots and the state of transforms are learned once, over all of the data, and reapplied to new data.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.design import frames
+from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
+from vbsvm.design.formula.guard import FormulaError
+from vbsvm.design.formula.matrix import Matrix
+from vbsvm.design.formula.missing_categories import Categories
+from vbsvm.design.formula.missing_inputs import Linear, columns_in, fill, gaps_of, learn_linear, reference_of
+from vbsvm.design.formula.syntax import GroupTerm, Parts, SplineTerm
+from vbsvm.design.levels import Levels, group_labels
+from vbsvm.design.scaling import Recipe, column_ranges, learn_recipe
+from vbsvm.design.splines import Spline
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_Key = tuple[str, tuple[str, ...]]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """A spline term: the values that it is a curve of, its basis, and whether it brings the straight line along."""
+
+    term: SplineTerm
+    values: Matrix
+    spline: Spline
+    with_line: bool
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Effects:
+    """The effects of one group term, and where they stand among the effects of its factor."""
+
+    term: GroupTerm
+    matrix: Matrix
+    factor: int
+    places: tuple[int, ...]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Reader:
+    """How new data become the table and the levels that the model knows."""
+
+    parts: Parts
+    fixed: Matrix
+    curves: tuple[Curve, ...]
+    effects: tuple[Effects, ...]
+    carried: tuple[tuple[int, int], ...]
+    hidden: tuple[Matrix, ...]
+    linear: Linear
+    categories: Categories
+    mains: tuple[int, ...]
+    uncertain: tuple[int, ...]
+    plan: Plan
+    kinds: dict[str, str]  # of the data's columns, as NumPy calls them: O for text and categories
+
+    @property
+    def numeric(self) -> frozenset[str]:
+        """Columns that held numbers."""
+        return frozenset(name for name, kind in self.kinds.items() if kind in "biuf")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns that new data must have."""
+        return tuple(name for name in self.parts.columns if name != self.parts.outcome)
+
+    def read(self, data: Any) -> Encoded:
+        """Encode new data: a frame of any kind."""
+        frame = frames.take(data, self.columns, may_miss=self.parts.inputs)
+        for name in self.columns:
+            frame[name] = frames.as_learned(frame[name], self.kinds[name])
+        for name in self.numeric.intersection(self.columns):
+            known = frame[name].dropna()
+            if known.dtype.kind not in "biuf" and len(known):
+                raise ValueError(f"Column {name!r} held numbers in fit, and holds {known.iloc[0]!r} now.")
+        return self.encode(frame)
+
+    def encode(self, frame: "pd.DataFrame") -> Encoded:
+        """Encode a frame with the columns that are used; a row that misses categories is written out by level."""
+        rows = frame.index.to_numpy()
+        levels = tuple(factor.encode(_labels(frame, factor.columns)) for factor in self.plan.factors)
+        if any(frame[name].isna().any() for name in self.categories.names):
+            written = self.categories.expand(frame)
+            levels = tuple(of_rows[written.origin] for of_rows in levels)
+            encoded = self._encode(written.frame, levels, rows[written.origin])
+            return replace(encoded, origin=written.origin, codes=written.codes)
+        return self._encode(frame, levels, rows)
+
+    def _encode(self, frame: "pd.DataFrame", levels: tuple[NDArray[np.intp], ...], origin: NDArray[np.intp]) -> Encoded:
+        """Encode a frame that misses no categories; ``origin`` numbers its rows in what is said of them."""
+        gaps = gaps_of(frame)
+        frame = self.linear.fill(frame, gaps, origin)
+        fixed = self.fixed.encode(frame, origin)[:, int(self.fixed.has_intercept) :]
+        values = [curve.values.encode(frame, origin) for curve in self.curves]
+        matrices = {k: self.effects[k].matrix.encode(frame, origin) for k, _ in self.carried}
+        carried = [matrices[k][:, [j]] for k, j in self.carried]
+        hidden = [matrix.encode(frame, origin) for matrix in self.hidden]
+        table = _table([fixed, *_lines(self.curves, values), *_bends(self.curves, values), *carried, *hidden])
+        _require_finite(table, self.plan.names, origin)
+        return Encoded(table, levels, self.linear.open(table, gaps, origin))
+
+
+def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
+    """Learn how the formula's columns are encoded, and encode the data; the frame's index numbers rows in errors."""
+    given, gaps = frame, gaps_of(frame)
+    frame = fill(frame, gaps, {name: reference_of(frame[name], name) for name in gaps})
+    fixed, F = Matrix.learn(parts.fixed, frame)
+    if not fixed.names and not parts.splines and not parts.groups:
+        raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")
+    intercept = fixed.has_intercept
+    names, pieces = fixed.names[int(intercept) :], [F[:, int(intercept) :]]
+    keys = _keys(fixed)[int(intercept) :]
+    pairs = [_learn_curve(term, frame, keys) for term in parts.splines]
+    _require_different([curve for curve, _ in pairs])
+    curves, values = tuple(curve for curve, _ in pairs), [of_curve for _, of_curve in pairs]
+    names = names + [f"{curve.term} line" for curve in curves if curve.with_line]
+    n_shown = len(names)
+    pieces += [*_lines(curves, values), *_bends(curves, values)]
+    names = names + [f"{curve.term} bend {j + 1}" for curve in curves for j in range(curve.spline.n_columns)]
+    n_fixed = len(names)
+    for name in names:
+        if names.count(name) > 1:
+            raise FormulaError(f"Two fixed effects are called {name}: rename the column of that name.")
+
+    factors, effects, levels, learned = _learn_factors(parts.groups, frame)
+    shared = {key: j + int(intercept) for j, key in enumerate(keys)}
+    carried: dict[tuple[_Key, bool], tuple[int, int]] = {}
+    planned = []
+    for k, (columns, labels, effect_names) in enumerate(factors):
+        centred = standardize and INTERCEPT in effect_names
+        slopes = []
+        for place, name in enumerate(effect_names):
+            of_effect, column = _where(effects, k, place)
+            key = _keys(effects[of_effect].matrix)[column]
+            if name == INTERCEPT and intercept:
+                slopes.append(0)
+            elif key in shared and centred == (standardize and intercept):
+                slopes.append(shared[key])
+            else:
+                key = (key, centred and name != INTERCEPT)
+                carried.setdefault(key, (of_effect, column))
+                slopes.append(n_fixed + int(intercept) + list(carried).index(key))
+        planned.append(FactorPlan(columns, labels, tuple(effect_names), tuple(slopes)))
+    factors_of = [
+        *fixed.factors[int(intercept) :],
+        *(() for _ in range(n_fixed - len(fixed.names) + int(intercept))),
+        *(effects[i].matrix.factors[j] for i, j in carried.values()),
+    ]
+    categorical = {one for matrix in (fixed, *(of_term.matrix for of_term in effects)) for one in matrix.categorical}
+    linear, alone = learn_linear(parts, frame, factors_of, categorical, gaps)
+    categories, uncertain = _learn_categories(given, categorical, factors_of, linear, weights)
+    own = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame) for expression in alone]
+    names = tuple(names + [name for (name, _), _ in carried] + alone)
+    mains = [k for k, factors in enumerate(factors_of[:n_fixed]) if len(factors) == 1 and k not in uncertain]
+    mains += [variable.place for variable in linear.variables if variable.place >= n_fixed]
+    unscaled = Recipe(np.zeros(len(names)), np.ones(len(names)), intercept)
+    plan = Plan(unscaled, names, n_shown, tuple(planned), len(carried) + len(alone))
+    kinds = {str(name): str(frame[name].dtype.kind) for name in frame.columns}
+    columns_of_groups = (learned[i][:, [j]] for i, j in carried.values())
+    table = _table([*pieces, *columns_of_groups, *(of_matrix for _, of_matrix in own)])
+    reader = Reader(
+        parts,
+        fixed,
+        curves,
+        tuple(effects),
+        tuple(carried.values()),
+        tuple(matrix for matrix, _ in own),
+        linear.referring(frame, [table[:, variable.place] for variable in linear.variables]),
+        categories,
+        tuple(mains),
+        uncertain,
+        plan,
+        kinds,
+    )
+    if gaps:
+        del table
+        encoded = reader.encode(given)
+    else:
+        _require_finite(table, names, frame.index)
+        encoded = Encoded(table, tuple(levels))
+    table, origin = encoded.table, encoded.origin
+    if origin is not None:
+        weights = (weights / np.bincount(origin))[origin]
+
+    centred = np.array([intercept] * n_fixed + [key[1] for key in carried] + [True] * len(alone), dtype=bool)
+    recipe = learn_recipe(table, weights, column_ranges(table, weights), intercept, standardize, centred)
+    recipe.scale[n_shown:n_fixed] = 1.0  # a spline has a scale of its own
+    return replace(reader, plan=replace(plan, recipe=recipe)), encoded
+
+
+def _learn_categories(
+    frame: "pd.DataFrame",
+    categorical: set[str],
+    factors_of: list[tuple[str, ...]],
+    linear: Linear,
+    weights: Array,
+) -> tuple[Categories, tuple[int, ...]]:
+    """Columns that are categories and may be missing; and columns of the table that depend on one that is."""
+    names = list(frame.columns)
+    columns = {one: columns_in(one, names) for one in categorical}
+    chosen = sorted({name for of_factor in columns.values() for name in of_factor} - linear.reasons.keys())
+    missing = {name for name in chosen if bool(frame[name].isna().any())}
+    uncertain = tuple(
+        k for k, factors in enumerate(factors_of) if any(missing & set(columns.get(one, ())) for one in factors)
+    )
+    return Categories.learn(frame, chosen, weights), uncertain
+
+
+def _keys(matrix: Matrix) -> list[_Key]:
+    """What each column is: its name, which a column of the data may have too, and its factors."""
+    return list(zip(matrix.names, matrix.factors, strict=True))
+
+
+def _quoted(expression: str, frame: "pd.DataFrame") -> str:
+    """A factor as a formula has it: names that are no words stand in backticks."""
+    return f"`{expression}`" if expression in frame.columns and not expression.isidentifier() else expression
+
+
+def _require_different(curves: list[Curve]) -> None:
+    for i, curve in enumerate(curves):
+        for other in curves[:i]:
+            if _keys(curve.values) == _keys(other.values):
+                raise FormulaError(f"{other.term} and {curve.term} are curves of the same values: keep one.")
+
+
+def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", lines: list[_Key]) -> tuple[Curve, Array]:
+    matrix, values = Matrix.learn(f"0 + {term.expression}", frame)
+    if values.shape[1] != 1 or any("categories" in state for _, state in matrix.spec.encoder_state.values()):
+        raise FormulaError(f"{term} needs one column of numbers.")
+    _require_finite(values, tuple(matrix.names), frame.index)
+    try:
+        spline = Spline.learn(values[:, 0], term.size)
+    except ValueError as error:
+        raise FormulaError(f"{term}: {error} Take the column itself, or C(…) of it.") from error
+    return Curve(term, matrix, spline, _keys(matrix)[0] not in lines), values
+
+
+def _learn_factors(
+    groups: tuple[GroupTerm, ...], frame: "pd.DataFrame"
+) -> tuple[list[tuple[tuple[str, ...], Levels, list[str]]], list[Effects], list[NDArray[np.intp]], list[Array]]:
+    """Terms of the same groups make one factor; the factor with the most effects comes last."""
+    by_columns: dict[frozenset[str], list[GroupTerm]] = {}
+    for term in groups:
+        by_columns.setdefault(frozenset(term.columns), []).append(term)
+    found = []
+    for terms in by_columns.values():
+        names: list[str] = []
+        members = []
+        for term in terms:
+            matrix, values = Matrix.learn(term.effects, frame)
+            if not matrix.names:
+                raise FormulaError(f"{term} has no effects.")
+            for name in matrix.names:
+                if name in names:
+                    raise FormulaError(f"The effect {name} of {':'.join(term.columns)} occurs in two terms; keep one.")
+            members.append((term, matrix, values, tuple(range(len(names), len(names) + len(matrix.names)))))
+            names += matrix.names
+        levels, numbers = Levels.learn(_labels(frame, terms[0].columns))
+        found.append((terms[0].columns, levels, names, numbers, members))
+    found.sort(key=lambda factor: len(factor[1]) * len(factor[2]))
+    effects, learned = [], []
+    for k, (*_, members) in enumerate(found):
+        for term, matrix, values, places in members:
+            effects.append(Effects(term, matrix, k, places))
+            learned.append(values)
+    return [factor[:3] for factor in found], effects, [factor[3] for factor in found], learned
+
+
+def _where(effects: list[Effects], factor: int, place: int) -> tuple[int, int]:
+    """Which column of which effects' matrix is this effect of the factor."""
+    for i, of_term in enumerate(effects):
+        if of_term.factor == factor and place in of_term.places:
+            return i, of_term.places.index(place)
+    raise AssertionError("every effect of a factor belongs to a term")
+
+
+def _lines(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
+    return [of_curve for curve, of_curve in zip(curves, values, strict=True) if curve.with_line]
+
+
+def _bends(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
+    return [curve.spline.encode(of_curve[:, 0]) for curve, of_curve in zip(curves, values, strict=True)]
+
+
+def _table(pieces: list[Array]) -> Array:
+    """Pieces side by side, stored by columns as the passes read them."""
+    table = np.empty((sum(piece.shape[1] for piece in pieces), len(pieces[0]))).T
+    return np.concatenate(pieces, axis=1, out=table)
+
+
+def _labels(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any]]:
+    """Labels of a factor's columns: numbers, or text."""
+    return [group_labels(frame[name].to_numpy(), name, frame.index) for name in columns]
+
+
+def _require_finite(table: Array, names: tuple[str, ...], rows: Any) -> None:
+    """Refuse a transform that gives no finite number, such as the log of zero; ``rows`` numbers the rows."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = table.sum(axis=0)
+    for k in np.flatnonzero(~np.isfinite(sums)):
+        finite = np.isfinite(table[:, k])
+        if not finite.all():
+            row = int(np.argmin(finite))
+            n_others = int((~finite).sum()) - 1
+            others = f", and not finite in {n_others} other rows" if n_others else ""
+            raise ValueError(
+                f"{names[k]} is {table[row, k]} in row {rows[row]}{others}: change the transform, or leave such rows "
+                "out."
+            )

@@ -1,0 +1,172 @@
+"""The recipe: what is learned of the columns once, and how a block of raw rows becomes a block of the design.
+
+The design row is c = [1; (x − centre)/scale]. It is made block by block inside each pass, so that no standardised
+copy of the data ever exists.
+"""
+
+from dataclasses import dataclass
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.row_sums import fold
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Range:
+    """Smallest and largest of each column's known values, and which columns have missing ones (NaN).
+
+    A column without any known value has the range from ∞ to −∞.
+    """
+
+    low: Array
+    high: Array
+    holes: NDArray[np.bool_]
+
+    def __add__(self, other: Self) -> "Range":
+        """Join the ranges of two sets of rows."""
+        return Range(
+            np.minimum(self.low, other.low), np.maximum(self.high, other.high), np.logical_or(self.holes, other.holes)
+        )
+
+    @property
+    def size(self) -> Array:
+        """Largest magnitude of each column."""
+        return np.maximum(np.abs(self.low), np.abs(self.high))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """Total weight, weighted mean and weighted sum of squared deviations of each column's known values."""
+
+    weight: Array
+    mean: Array
+    squares: Array
+
+    def __add__(self, other: Self) -> "Moments":
+        """Join the moments of two sets of rows without cancellation (Chan, Golub & LeVeque 1983)."""
+        weight = self.weight + other.weight
+        gap = other.mean - self.mean
+        share = np.divide(other.weight, weight, out=np.zeros_like(weight), where=weight > 0)
+        return Moments(
+            weight, self.mean + share * gap, self.squares + other.squares + (self.weight * share) * np.square(gap)
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Recipe:
+    """How raw columns become design columns; learned in fit, applied unchanged in prediction."""
+
+    centre: Array
+    scale: Array
+    intercept: bool
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of the design."""
+        return len(self.centre) + self.intercept
+
+    def encode(self, raw: NDArray[np.floating], out: Array) -> Array:
+        """Write the design rows of a block of raw rows into ``out`` and return them."""
+        design = out[: len(raw)]
+        inputs = design[:, 1:] if self.intercept else design
+        if self.intercept:
+            design[:, 0] = 1.0
+        np.subtract(raw, self.centre, out=inputs)
+        inputs *= 1.0 / self.scale
+        return design
+
+    def derived(self, multipliers: Array, columns: NDArray[np.intp], of: NDArray[np.intp]) -> Array:
+        """Design columns that are multiples of other columns, as offset and slope in the design columns of these.
+
+        ``multipliers`` (rows × columns) relate raw columns; the last axis of the result has the offset and the slope.
+        """
+        own, other = columns - self.intercept, of - self.intercept
+        offset = (multipliers * self.centre[other] - self.centre[own]) / self.scale[own]
+        unit = np.where(np.isfinite(self.scale[other]), self.scale[other], 0.0)  # a constant column stays where it is
+        return np.stack([offset, multipliers * (unit / self.scale[own])], axis=2)
+
+    def reach(self, ranges: Range) -> Array:
+        """Largest magnitude of each design column; infinite where the way there overflows."""
+        with np.errstate(over="ignore"):
+            return np.maximum(np.abs(ranges.low - self.centre), np.abs(ranges.high - self.centre)) / self.scale
+
+    def work_space(self, n_rows: int) -> Array:
+        """Room for design rows, column by column: with few columns, loops along them would be too short to be fast."""
+        return np.empty((self.n_columns, n_rows)).T
+
+
+def weighted_rows(
+    X: NDArray[np.floating], weights: Array, rows: slice
+) -> tuple[NDArray[np.floating], Array, NDArray[np.bool_] | slice]:
+    """Give the rows of a block that count, their weights, and which they are: a row of weight 0 is left out."""
+    s = weights[rows]
+    if s.all():
+        return X[rows], s, slice(None)
+    kept = s > 0
+    return X[rows][kept], s[kept], kept
+
+
+def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
+    """Range of every column over the rows of positive weight, in one pass."""
+
+    def kernel(index: int, rows: slice) -> Range:
+        block, _, _ = weighted_rows(X, weights, rows)
+        low, high = block.min(axis=0, initial=np.inf), block.max(axis=0, initial=-np.inf)
+        holes = np.isnan(low)
+        if holes.any():  # functions that pass over NaN are slower
+            low[holes] = np.fmin.reduce(block[:, holes], axis=0, initial=np.inf)
+            high[holes] = np.fmax.reduce(block[:, holes], axis=0, initial=-np.inf)
+        return Range(low.astype(np.float64), high.astype(np.float64), holes)
+
+    return fold(X.shape[0], X.shape[1], lambda: kernel)
+
+
+def learn_recipe(
+    X: NDArray[np.floating],
+    weights: Array,
+    ranges: Range,
+    intercept: bool,
+    standardize: bool,
+    centred: NDArray[np.bool_] | None = None,
+) -> Recipe:
+    """Learn centre and scale: weighted mean and standard deviation of known values (total weight in the denominator).
+
+    ``centred`` says which columns are; all or none by default, as there is an intercept or not.
+    Without an intercept nothing is centred, so that the hyperplane goes through the user's origin; a constant column is
+    then left as it is. Beside an intercept, a column that is constant up to rounding has nothing to tell: its scale is
+    infinite, its design column 0, and so are its coefficient and what it adds to any score.
+    """
+    n_inputs = X.shape[1]
+    centre, scale = np.zeros(n_inputs), np.ones(n_inputs)
+    if standardize:
+        unit = np.ldexp(1.0, np.frexp(ranges.size)[1] - 1)
+        moments = _moments(X, weights, unit, ranges.holes)
+        spread = np.sqrt(moments.squares / moments.weight) * unit
+        varies = (ranges.high / unit - ranges.low / unit > 8 * np.finfo(X.dtype).eps) & (spread > 0)
+        moved = np.full(n_inputs, intercept) if centred is None else centred
+        scale = np.where(varies, spread, np.where(moved, np.inf, 1.0))
+        centre = np.where(moved, np.where(varies, moments.mean * unit, ranges.low), 0.0)
+    return Recipe(centre, scale, intercept)
+
+
+def _moments(X: NDArray[np.floating], weights: Array, unit: Array, holes: NDArray[np.bool_]) -> Moments:
+    """Weighted moments of the columns in units of their own size, so that no square overflows or vanishes."""
+
+    def kernel(index: int, rows: slice) -> Moments:
+        raw, s, _ = weighted_rows(X, weights, rows)
+        block, weight = raw / unit, np.full(len(unit), float(s.sum()))
+        known = ~np.isnan(block[:, holes])
+        weight[holes] = s @ known
+        block[:, holes] = np.where(known, block[:, holes], 0.0)
+        mean = np.divide(s @ block, weight, out=np.zeros(len(unit)), where=weight > 0)
+        block -= mean
+        block[:, holes] *= known
+        return Moments(weight, mean, s @ np.square(block, out=block))
+
+    return fold(X.shape[0], X.shape[1], lambda: kernel)

@@ -1,0 +1,83 @@
+"""Penalised spline basis, rotated so that its prior is independent and identical.
+
+Cubic B-splines B with the penalty P = ∫ B″B″ᵀ. With P = U diag(d) Uᵀ the curve is a straight line plus Z u with
+Z = B U₊ d₊^(−½), and αᵀPα = ‖u‖²: the penalty of the curve's bending is the ridge of u. (Wand & Ormerod 2008 call them
+O'Sullivan splines.)
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from scipy.interpolate import BSpline
+
+from vbsvm.base.arrays import Array
+
+DEGREE = 3
+FEWEST = 4
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Spline:
+    """Knots and rotation, learned once; beyond the range of the data curves go on as straight lines."""
+
+    low: float
+    width: float
+    knots: Array
+    rotation: Array
+
+    @staticmethod
+    def learn(x: Array, k: int) -> "Spline":
+        """Put knots at quantiles of the distinct values: k − 4 inside, fewer where there are few distinct values."""
+        distinct = np.unique(x)
+        if len(distinct) < FEWEST:
+            raise ValueError(f"a spline needs at least {FEWEST} distinct values; there are {len(distinct)}.")
+        low, width = float(distinct[0]), float(distinct[-1] - distinct[0])
+        n_inside = max(0, min(k, len(distinct)) - DEGREE - 1)
+        inside = np.quantile((distinct - low) / width, np.linspace(0, 1, n_inside + 2)[1:-1])
+        knots = np.concatenate([np.zeros(DEGREE + 1), inside, np.ones(DEGREE + 1)])
+        # The constant and the line do not bend; they are known exactly, and taken out before the rest is looked at, as
+        # rounding hides them where knots lie very unevenly.
+        lines = np.stack([np.ones(len(knots) - DEGREE - 1), _greville(knots)], axis=1)
+        rest = np.linalg.qr(lines, mode="complete").Q[:, 2:]
+        _, bends, directions = np.linalg.svd(_bending_root(knots) @ rest, full_matrices=False)
+        rotation = rest @ (directions.T / bends)
+        curves = BSpline.design_matrix((distinct - low) / width, knots, DEGREE).toarray() @ rotation
+        return Spline(low, width, knots, rotation / np.sqrt(np.square(curves).sum(axis=1).mean()))
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of Z."""
+        return self.rotation.shape[1]
+
+    def encode(self, x: Array) -> Array:
+        """Z at these values."""
+        t = (x - self.low) / self.width
+        inside = np.clip(t, 0.0, 1.0)
+        Z = BSpline.design_matrix(inside, self.knots, DEGREE).toarray() @ self.rotation
+        if (outside := t != inside).any():
+            ends = BSpline(self.knots, self.rotation, DEGREE).derivative()(inside[outside])
+            Z[outside] += (t - inside)[outside, None] * ends
+        return Z
+
+
+def _greville(knots: Array) -> Array:
+    """Coefficients of the straight line t in this basis."""
+    n_basis = len(knots) - DEGREE - 1
+    return np.stack([knots[j + 1 : j + 1 + n_basis] for j in range(DEGREE)]).mean(axis=0)
+
+
+def _bending_root(knots: Array) -> Array:
+    """A root of ∫ B″B″ᵀ, exactly: between knots the integrand is a quadratic, which Simpson's rule integrates."""
+    n_basis = len(knots) - DEGREE - 1
+    second = BSpline(knots, np.eye(n_basis), DEGREE).derivative(2)
+    left, right = knots[DEGREE:-DEGREE][:-1], knots[DEGREE:-DEGREE][1:]
+    # A knot belongs to the piece on its right; so each piece is looked at a little inside of its ends and continued.
+    points = np.stack([left + f * (right - left) for f in (0.25, 0.75)])
+    at = second(points)
+    ends = np.stack([1.5 * at[0] - 0.5 * at[1], 1.5 * at[1] - 0.5 * at[0]])
+    middle = 0.5 * (at[0] + at[1])
+    pieces = np.concatenate([ends[0], middle, ends[1]])
+    weights = np.concatenate([right - left, 4 * (right - left), right - left]) / 6
+    return np.sqrt(weights)[:, None] * pieces

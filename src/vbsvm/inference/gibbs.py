@@ -1,0 +1,396 @@
+"""Gibbs sampling: the same sweep with every conditional replaced by a draw from it (Appendices A, B and C)."""
+
+import math
+import numbers
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from joblib import Parallel, delayed
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import MatrixPoint, Point
+from vbsvm.base.reading import Draw, OverRelaxed
+from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.settings import Parameters, require_flag
+from vbsvm.inference import checkpoint
+from vbsvm.inference.scale_move import stretch
+from vbsvm.missing.candidates import LevelCounts, LevelLaws
+from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.model import MissingModel, MissingState, MissingSums
+from vbsvm.model.interfaces import Source
+from vbsvm.model.layouts.sampled import DrawnLaw
+from vbsvm.model.priors.covariance import HuangWandLaw
+from vbsvm.model.priors.laplace_zero import LaplaceZeroLaw
+from vbsvm.model.spec import Spec, State
+from vbsvm.model.stats import added
+from vbsvm.model.sweep import sweep
+
+# Draws of all chains that may be held: two gigabytes of float64.
+MOST_NUMBERS = 2**28
+FIRST_STEP = 0.2
+# A step is adapted while tuning, towards the best acceptance rate of moves along one direction.
+ACCEPTANCE = 0.44
+ROUNDS = 40
+# Below this many seconds of work it is not worth it to start processes.
+WORTH_A_PROCESS = 8.0
+ZERO_LOSS = 0.5
+SECONDS_BETWEEN = 10.0
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """What the chains have drawn. Arrays are chains × draws × numbers.
+
+    ``coefficients`` are the effective ones (gates applied), ``gates`` are 0 or 1, ``scales`` has for each block its
+    variance or its covariance matrix laid out flat. ``inputs`` and ``levels`` are means over draws. ``zero_loss`` is
+    the share of draws that separate the classes.
+    """
+
+    coefficients: Array
+    gates: Array | None
+    scales: tuple[Array, ...]
+    sweeps: int
+    interrupted: bool
+    zero_loss: float
+    acceptance: float
+    inputs: InputSums | None
+    levels: LevelCounts | None
+    last: State
+
+    @property
+    def passes(self) -> int:
+        """Sweeps of each chain, tuning included."""
+        return self.sweeps
+
+    @property
+    def separable(self) -> bool:
+        """Whether the classes are separated in most draws: then the posterior is hardly a posterior."""
+        return self.zero_loss > ZERO_LOSS
+
+    @property
+    def flat(self) -> Array:
+        """Draws of all chains, one below the other."""
+        return self.coefficients.reshape(-1, self.coefficients.shape[2])
+
+    @property
+    def state(self) -> State:
+        """Posterior means, and the draws as a law of the coefficients: what predictions ask."""
+        scales = []
+        for values in self.scales:
+            mean = values.reshape(-1, values.shape[2]).mean(axis=0)
+            q = math.isqrt(len(mean))
+            scales.append(Point(float(mean[0])) if q == 1 else MatrixPoint(mean.reshape(q, q)))
+        law: Any = DrawnLaw(self.flat)
+        levels = None if self.levels is None else LevelLaws.of(tuple(1.0 + one for one in self.levels.counts))
+        missing = self.last.missing
+        if isinstance(missing, MissingState):
+            missing = replace(missing, levels=levels, values=None)
+        return State(law, tuple(scales), None, missing)
+
+    def without_values(self) -> "Sample":
+        """The same without the last draws of the missing values of rows, which are as many as the data."""
+        missing = self.last.missing
+        if not isinstance(missing, MissingState):
+            return self
+        return replace(self, last=replace(self.last, missing=replace(missing, values=None)))
+
+
+@final
+@dataclass(frozen=True)
+class Gibbs(Parameters):
+    """Gibbs sampling: draws from the posterior of the pseudo-likelihood, exact up to Monte Carlo error.
+
+    Parameters
+    ----------
+    draws : int, default 5000
+        Sweeps of each chain that are kept (every ``thin``-th of them).
+    tune : int, default 5000
+        Sweeps before these, which are thrown away.
+    chains : int, default 4
+        Independent chains, in parallel processes where it is worth it; with gates every other one starts with all of
+        them closed.
+    thin : int, default 1
+        Keep every ``thin``-th draw.
+    checkpoint : path, default None
+        A file that the chains are written to from time to time. A run that finds it goes on from there, to the same
+        draws that it would have made without a break; a finished run removes it.
+    accelerate : bool, default True
+        Over-relax the coefficients, and stretch them together with their scales once a sweep: the same posterior in
+        fewer sweeps. False is the paper's samplers as they are printed.
+    """
+
+    draws: int = 5000
+    tune: int = 5000
+    chains: int = 4
+    thin: int = 1
+    checkpoint: str | os.PathLike[str] | None = None
+    accelerate: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no sense."""
+        require_flag("Gibbs", accelerate=self.accelerate)
+        for name, least in (("draws", 1), ("tune", 0), ("chains", 1), ("thin", 1)):
+            value = getattr(self, name)
+            whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+            if not whole or not least <= int(value) <= 10**9:
+                raise ValueError(f"Gibbs: {name} must be a whole number of at least {least}; got {value!r}.")
+
+    def for_class(self, k: int) -> "Gibbs":
+        """The same with a checkpoint of its own for one of several classes."""
+        return self if self.checkpoint is None else replace(self, checkpoint=f"{os.fspath(self.checkpoint)}.{k}")
+
+    @property
+    def kept(self) -> int:
+        """Draws kept of each chain."""
+        return -(-self.draws // self.thin)
+
+    def run(self, spec: Spec, source: Source, seed: int = 0) -> Sample:
+        """Draw from the posterior; Ctrl-C ends after the round and keeps what has been drawn."""
+        return self.run_several([(spec, source)], seed)[0]
+
+    def run_several(self, models: Sequence[tuple[Spec, Source]], seed: int = 0) -> list[Sample]:
+        """Draw for several models, all of them round by round, so that Ctrl-C finds draws of each."""
+        runs = [
+            _Run.start(self.for_class(k) if len(models) > 1 else self, spec, source, seed + k)
+            for k, (spec, source) in enumerate(models)
+        ]
+        total, interrupted, written = self.tune + self.draws, False, time.perf_counter()
+        with _progress(total * len(runs)) as report:
+            try:
+                for end in dict.fromkeys(math.ceil(end) for end in np.linspace(0, total, ROUNDS + 1)[1:]):
+                    for k, run in enumerate(runs):
+                        runs[k] = run.advanced(end)
+                        report(sum(run.done for run in runs))
+                    if time.perf_counter() - written > SECONDS_BETWEEN:
+                        _write_all(runs)
+                        written = time.perf_counter()
+            except KeyboardInterrupt:
+                interrupted = True
+        if interrupted:
+            _write_all(runs)
+            if not all(run.chains[0].drawn for run in runs):
+                raise KeyboardInterrupt
+        else:
+            for run in runs:
+                run.remove_checkpoint()
+        return [_sample(run.chains, run.done, interrupted) for run in runs]
+
+    def require_room(self, spec: Spec) -> None:
+        """Refuse more draws than are held."""
+        size = self.chains * self.kept * spec.n_columns
+        if size > MOST_NUMBERS:
+            needed = -(-size // MOST_NUMBERS) * self.thin
+            raise ValueError(
+                f"Gibbs: {self.chains} chains of {self.kept} draws of {spec.n_columns} coefficients would take "
+                f"{size * 8 / 2**30:.1f} gigabytes; up to {MOST_NUMBERS * 8 / 2**30:.0f} are held. Take thin={needed}."
+            )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Chain:
+    """A chain on its way: its state, its step, and what it has drawn so far."""
+
+    seed: int
+    number: int
+    state: State
+    step: float
+    done: int
+    drawn: tuple[tuple[Array, Array | None, tuple[Array, ...]], ...]
+    losses: tuple[int, int, int]  # draws, draws without loss, moves taken
+    missing: MissingSums | None
+
+    @staticmethod
+    def start(spec: Spec, seed: int, number: int) -> "_Chain":
+        """The paper's start; with gates, every other chain starts with all of them closed."""
+        opened = 1.0 if number % 2 == 0 else 0.0
+        return _Chain(seed, number, spec.start(opened), FIRST_STEP, 0, (), (0, 0, 0), None)
+
+    def fresh(self) -> "_Chain":
+        """The chain without its draws: what another process needs of it."""
+        return replace(self, drawn=(), losses=(0, 0, 0), missing=None)
+
+    def after(self, part: "_Chain") -> "_Chain":
+        """Join what a part has drawn to what was there."""
+        losses = tuple(a + b for a, b in zip(self.losses, part.losses, strict=True))
+        missing = added(self.missing, part.missing)
+        return replace(part, drawn=(*self.drawn, *part.drawn), losses=losses, missing=missing)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """A model on its way: its chains, and in how many processes they go on (0 before that is known)."""
+
+    settings: Gibbs
+    spec: Spec
+    source: Source
+    about: dict[str, Any]
+    chains: list[_Chain]
+    n_jobs: int = 0
+
+    @staticmethod
+    def start(settings: Gibbs, spec: Spec, source: Source, seed: int) -> "_Run":
+        """From the beginning, or from the checkpoint."""
+        settings.require_room(spec)
+        about = _about(settings, spec, source, seed)
+        chains = [_Chain.start(spec, seed, k) for k in range(settings.chains)]
+        if settings.checkpoint is not None and (found := checkpoint.read(settings.checkpoint, about)) is not None:
+            chains = [_Chain(*one) for one in found]
+        return _Run(settings, spec, source, about, chains)
+
+    @property
+    def done(self) -> int:
+        """Sweeps of each chain so far."""
+        return self.chains[0].done
+
+    def advanced(self, end: int) -> "_Run":
+        """Sweep on to the end of the round; the first one shows whether processes are worth it."""
+        if self.done >= end:
+            return self
+        begin, settings = time.perf_counter(), self.settings
+        chains = self._swept(end)
+        if self.n_jobs:
+            return replace(self, chains=chains)
+        left = (time.perf_counter() - begin) * (settings.tune + settings.draws - end) / (end - self.done)
+        return replace(self, chains=chains, n_jobs=-1 if settings.chains > 1 and left > WORTH_A_PROCESS else 1)
+
+    def _swept(self, end: int) -> list[_Chain]:
+        settings = self.settings
+        if self.n_jobs >= 0:
+            return [_advance(self.spec, self.source, chain, end, settings) for chain in self.chains]
+        work = (delayed(_advance)(self.spec, self.source, chain.fresh(), end, settings) for chain in self.chains)
+        moved: Any = Parallel(n_jobs=self.n_jobs, inner_max_num_threads=1, backend="loky")(work)
+        return [one.after(two) for one, two in zip(self.chains, moved, strict=True)]
+
+    def write_checkpoint(self) -> None:
+        """Write the chains, where there is a place for them."""
+        if self.settings.checkpoint is not None:
+            content = [tuple(getattr(chain, one.name) for one in fields(chain)) for chain in self.chains]
+            checkpoint.write(self.settings.checkpoint, self.about, content)
+
+    def remove_checkpoint(self) -> None:
+        """A finished run needs none."""
+        if self.settings.checkpoint is not None:
+            Path(self.settings.checkpoint).unlink(missing_ok=True)
+
+
+def _write_all(runs: list[_Run]) -> None:
+    for run in runs:
+        run.write_checkpoint()
+
+
+def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, Any]:
+    """What a checkpoint must agree on: settings, model, and a few sums that tell data apart."""
+    if settings.checkpoint is None:
+        return {}
+    if not Path(settings.checkpoint).absolute().parent.is_dir():
+        raise FileNotFoundError(f"Gibbs: there is no directory for the checkpoint {os.fspath(settings.checkpoint)}.")
+    theta = np.sin(1.0 + np.arange(spec.n_columns))
+    sums = source.total(lambda part: _fingerprint(part, theta))
+    blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
+    if isinstance(spec.missing, MissingModel) and spec.missing.inputs is not None:
+        blocks.append(repr(spec.missing.inputs.settings))
+    numbers = {name: int(getattr(settings, name)) for name in ("draws", "tune", "chains", "thin", "accelerate")}
+    return {"settings": numbers, "seed": seed, "model": blocks, "data": [float(f"{one:.9e}") for one in sums]}
+
+
+def _fingerprint(part: Any, theta: Array) -> Array:
+    scores, signs, s = part.scores(theta, None), part.rows.signs, part.rows.weights
+    return np.array([s.sum(), s @ signs, s @ scores, s @ np.square(scores), (s * signs) @ scores])
+
+
+def _advance(spec: Spec, source: Source, chain: _Chain, end: int, settings: Gibbs) -> _Chain:
+    """Sweep on to the end of the round."""
+    state, step, kept, tune, moves = chain.state, chain.step, [], settings.tune, settings.accelerate
+    n, zero, taken = chain.losses
+    missing = chain.missing
+    with single_threaded_blas(), np.errstate(all="ignore"):
+        for k in range(chain.done, end):
+            draw = Draw(chain.seed, chain.number, k)
+            resolve = OverRelaxed(draw, state.coefficients.mean) if moves else draw
+            state, stats = sweep(spec, state, source, resolve)
+            accepted = False
+            if moves:
+                state, accepted = stretch(spec, state, source, step, resolve)
+            if k < tune:
+                step = min(max(step * math.exp((float(accepted) - ACCEPTANCE) / math.sqrt(k + 1.0)), 1e-3), 2.0)
+            elif (k - tune) % settings.thin == 0:
+                kept.append(_numbers(state))
+                # The row term at a point is −2 Σ s h₊: the pass tells the loss of the draw before this one.
+                n, zero, taken = n + 1, zero + int(stats.row_bound == 0.0), taken + int(accepted)
+                if stats.missing is not None:
+                    missing = added(missing, replace(stats.missing, values={}))
+    drawn = chain.drawn
+    if kept:
+        thetas, gates, scales = zip(*kept, strict=True)
+        blocks = tuple(np.array(values) for values in zip(*scales, strict=True))
+        drawn = (*drawn, (np.array(thetas), None if gates[0] is None else np.array(gates), blocks))
+    losses = n, zero, taken
+    return replace(chain, state=state, step=step, done=end, drawn=drawn, losses=losses, missing=missing)
+
+
+def _numbers(state: State) -> tuple[Array, Array | None, tuple[Array, ...]]:
+    """Effective coefficients, gates, and scales of a draw."""
+    theta, gates = state.coefficients.mean, None
+    if state.gates is not None:
+        theta, gates = state.gates.open * theta, state.gates.inclusion
+    return theta, gates, tuple(variance_of(scale) for scale in state.scales)
+
+
+def variance_of(scale: Any) -> Array:
+    """The variance of a block at a draw, or the covariance matrix of its effects, flat."""
+    law: Any = scale.covariance if isinstance(scale, HuangWandLaw) else scale
+    drawn: Any = law.variance if isinstance(law, LaplaceZeroLaw) else law
+    return np.ravel(drawn.value)
+
+
+def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
+    length = min(sum(len(piece[0]) for piece in chain.drawn) for chain in chains)
+
+    def joined(pick: Any) -> Array:
+        return np.stack([np.concatenate([pick(piece) for piece in chain.drawn])[:length] for chain in chains])
+
+    gates = None if chains[0].drawn[0][1] is None else joined(lambda piece: piece[1])
+    scales = tuple(joined(lambda piece, j=j: piece[2][j]) for j in range(len(chains[0].drawn[0][2])))
+    draws, zero, taken = (sum(chain.losses[i] for chain in chains) for i in range(3))
+    missing = reduce(added, (chain.missing for chain in chains)) or MissingSums()
+    return Sample(
+        joined(lambda piece: piece[0]),
+        gates,
+        scales,
+        sweeps,
+        interrupted,
+        zero / max(draws, 1),
+        taken / max(draws, 1),
+        None if missing.inputs is None else missing.inputs.divided(draws),
+        None if missing.levels is None else missing.levels.divided(draws),
+        chains[0].state,
+    )
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Any]:
+    """A bar on a terminal, where rich is installed; nothing else."""
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    except ImportError:
+        yield lambda done: None
+        return
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    columns = (TextColumn("sweeps"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("sweeps", total=total)
+        yield lambda done: bar.update(task, completed=done)

@@ -1,0 +1,206 @@
+"""Where to go next: candidates for the next state, the boldest first, the paper's own update last.
+
+``fit.variational`` tries them in order and takes the first that does not lower the bound. In exact arithmetic the
+paper's update never lowers it, so the climb goes on whatever the bolder ones do.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol, final
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.reading import expect
+from vbsvm.model.spec import Spec, State
+from vbsvm.model.stats import Stats
+from vbsvm.model.sweep import update, update_gates, update_missing, update_priors
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Visited:
+    """A state, the stats of the pass that started from it, and so its exact bound."""
+
+    state: State
+    stats: Stats
+    bound: float
+
+
+class Strategy(Protocol):
+    """A way to propose the next state."""
+
+    needs_curvature: bool
+
+    def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
+        """Yield next states in the order in which they are to be tried."""
+        ...
+
+
+GATES_REST = 1e-3
+
+
+def paper_step(spec: Spec, at: Visited) -> State:
+    """The paper's updates, to the letter."""
+    return update(spec, at.state, at.stats, expect)
+
+
+def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
+    """The paper's updates, but with a Newton step for the mean on the bound collapsed over the latent scales.
+
+    The mean moves by (H + Λ)⁻¹ {r − (G + Λ) μ}.
+    The paper's update of the mean uses a majorant G of the curvature H, too large by χ/v in each row. H itself is right
+    only as long as no row crosses the hinge's kink; ``damping`` leads from H (0) to G (1). None where there is no
+    curvature: at a point, or where it is not positive in floating point.
+    """
+    stats, law = at.stats, at.state.coefficients
+    if stats.curvature is None:
+        return None
+    leapt = False
+    curvature = stats.curvature.towards(stats.gram, damping).gated(at.state.gates, stats.gram)
+    gram, cross = stats.gated(at.state.gates)
+    residual = cross - gram.times(law.mean)
+    state, rounds = at.state, max(block.prior.rounds for block in spec.blocks)
+    while rounds:
+        precision = spec.precision(state)
+        step = curvature.solve(residual - precision.times(law.mean), precision)
+        if step is None:
+            return None
+        state = replace(state, coefficients=gram.conditional(cross, precision).at(law.mean + step))
+        moved = update_gates(spec, state, stats, expect)
+        if not leapt and _gates_rest(at.state, moved) and (ahead := _leap(spec, state)) is not None:
+            leapt, state = True, ahead
+            continue
+        state = update_priors(spec, moved, expect)
+        rounds -= 1
+    return update_missing(spec, state, stats, expect)
+
+
+def _gates_rest(before: State, after: State) -> bool:
+    """Whether no gate moves any more: a leap of the scale before that would choose another optimum."""
+    if before.gates is None or after.gates is None:
+        return True
+    return bool(np.abs(before.gates.inclusion - after.gates.inclusion).max() < GATES_REST)
+
+
+def _leap(spec: Spec, state: State) -> State | None:
+    """Scales where they seem to be going, or None where their own updates do not creep."""
+    pairs = zip(spec.blocks, state.scales, spec.moments(state), strict=True)
+    guesses = [block.prior.leap(scale, moments) for block, scale, moments in pairs]
+    if all(guess is None for guess in guesses):
+        return None
+    scales = (scale if guess is None else guess for scale, guess in zip(state.scales, guesses, strict=True))
+    return replace(state, scales=tuple(scales))
+
+
+@final
+class Plain:
+    """The paper's sweep and nothing else."""
+
+    needs_curvature = False
+
+    def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
+        """Yield the paper's update."""
+        yield paper_step(spec, at)
+
+
+@final
+class Accelerated:
+    """Newton steps for the mean, and Anderson extrapolation of the whole map state → state.
+
+    A refused Newton step is followed by damped ones, and each that is taken halves the damping: without it, data
+    without signal or with rare classes, where many rows sit at the kink, would cost three passes for each step.
+    """
+
+    needs_curvature = True
+    # Gates have many optima, and a bold step may jump to a worse one. It may leave a gate no further than this from
+    # where the paper's own update takes it: then the climb ends where plain sweeps end, or higher.
+    GATE_REACH = 0.05
+
+    def __init__(self) -> None:
+        self._damping = 0.0
+        self._anderson = Anderson()
+
+    def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
+        """Yield Anderson's extrapolation, the Newton step, and the paper's update; bold ones only near its gates."""
+        if at.state.gates is None:
+            yield from self._from_bold_to_safe(spec, at)
+            return
+        safe = paper_step(spec, at)
+        for candidate in self._from_bold_to_safe(spec, at):
+            assert candidate.gates is not None
+            assert safe.gates is not None
+            if np.abs(candidate.gates.inclusion - safe.gates.inclusion).max() <= self.GATE_REACH:
+                yield candidate
+
+    def _from_bold_to_safe(self, spec: Spec, at: Visited) -> Iterator[State]:
+        if spec.joint_gates:  # there is no Newton step for them
+            plain = paper_step(spec, at)
+            if at.stats.curvature is not None:
+                yield from self._extrapolated(at, plain)
+            yield plain
+            return
+        damping = self._damping
+        newton = newton_step(spec, at, damping)
+        if newton is not None:
+            self._damping = damping / 2 if damping > 0.02 else 0.0
+            yield from self._extrapolated(at, newton)
+            yield newton
+            self._damping = min(1.0, max(0.2, 4 * damping))
+        yield paper_step(spec, at)
+
+    def _extrapolated(self, at: Visited, image: State) -> Iterator[State]:
+        extrapolated = self._anderson.propose(at.state.packed, image.packed)
+        if extrapolated is not None:
+            yield image.unpack(extrapolated)
+            self._anderson.refused()
+
+
+@final
+class Anderson:
+    """Extrapolation of a map z → F(z) from its last values.
+
+    Of the last states take the affine combination whose residual F(z) − z is smallest, and go to the same combination
+    of their images. Packed states are unconstrained, so the result is a valid state.
+    """
+
+    MEMORY = 6
+    # Directions in which residuals differ by less than this, relatively, are rounding: following them would amplify it.
+    CUT = 1e-6
+    # After a refusal what was remembered belongs to another region: forget it, and look at this many steps first.
+    REST = 2
+
+    def __init__(self) -> None:
+        self._previous: tuple[Array, Array] | None = None
+        self._changes: tuple[Array, Array] | None = None  # of residuals and of images; the oldest is overwritten
+        self._seen = 0
+        self._resting = 0
+
+    def refused(self) -> None:
+        """Take note that the last proposal lowered the bound."""
+        self._seen = 0
+        self._resting = self.REST
+
+    def propose(self, z: Array, image: Array) -> Array | None:
+        """Remember z and F(z), and extrapolate where there is enough to go by."""
+        residual = image - z
+        before, self._previous = self._previous, (residual, image)
+        if before is None:
+            return None
+        if self._changes is None:
+            self._changes = np.empty((self.MEMORY, len(z))), np.empty((self.MEMORY, len(z)))
+        of_residuals, of_images = self._changes
+        np.subtract(residual, before[0], out=of_residuals[self._seen % self.MEMORY])
+        np.subtract(image, before[1], out=of_images[self._seen % self.MEMORY])
+        self._seen += 1
+        if self._resting > 0:
+            self._resting -= 1
+            return None
+        known = of_residuals[: self._seen]
+        gram = known @ known.T
+        if not np.isfinite(gram).all():
+            return None
+        squares, directions = np.linalg.eigh(gram)
+        kept = squares > self.CUT**2 * squares[-1]
+        coordinates = directions[:, kept].T @ (known @ residual) / squares[kept]
+        return image - (directions[:, kept] @ coordinates) @ of_images[: self._seen]

@@ -1,0 +1,61 @@
+"""One group move a sweep: all coefficients and their scales are stretched by a common factor.
+
+The sampler of the paper's Appendix A creeps along that direction where rows are few beside coefficients. The latent
+scales are integrated out in the move, and so are missing categories; so it comes last in a sweep: both are drawn afresh
+in the next one. Missing inputs stay where they are.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.reading import Reading
+from vbsvm.missing.model import MissingState
+from vbsvm.missing.row_updates import CandidatePart
+from vbsvm.model.interfaces import PointLaw, Source
+from vbsvm.model.spec import Spec, State
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A factor with log g ~ N(0, step²), and the logarithm of a uniform number to judge it by."""
+
+    step: float
+    g: float = 1.0
+    log_uniform: float = 0.0
+
+    def draw(self, rng: np.random.Generator) -> "Proposal":
+        """Draw both."""
+        return Proposal(self.step, math.exp(self.step * rng.standard_normal()), math.log(rng.random()))
+
+
+def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Reading) -> tuple[State, bool]:
+    """Propose θ → gθ with every σ² → g²σ², and take it by the Metropolis rule; give the state and whether it moved."""
+    proposal: Proposal = resolve(Proposal(step), "stretch")
+    g, theta = proposal.g, state.coefficients.mean
+    effective = theta if state.gates is None else state.gates.open * theta
+    ratio, scales = -2.0 * source.total(lambda part: _change(part, state, effective, g)), []
+    for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
+        moved, part = block.prior.stretch(scale, moments, g)
+        scales.append(moved)
+        ratio += part
+    if not proposal.log_uniform < ratio:
+        return state, False
+    return replace(state, coefficients=PointLaw(g * theta), scales=tuple(scales)), True
+
+
+def _change(part: Any, state: State, theta: Array, g: float) -> float:
+    """Change of the loss: that of a row is h₊, and −½ log Σ π e^(−2h₊) over the levels of a missing category."""
+    margin, s = part.rows.signs * part.scores(theta, state.missing), part.rows.weights
+    before, after = np.maximum(1.0 - margin, 0.0), np.maximum(1.0 - g * margin, 0.0)
+    if not isinstance(part, CandidatePart):
+        return float(s @ (after - before))
+    assert isinstance(state.missing, MissingState)
+    assert state.missing.levels is not None
+    options, chances = part.options, part.options.log_chances(state.missing.levels)
+    ratios = options.log_sums(chances - 2 * after) - options.log_sums(chances - 2 * before)
+    return -0.5 * float(s[options.firsts] @ ratios)

@@ -1,0 +1,223 @@
+"""Variational Bayes: climb the bound until it rises no more, one pass over the data a step."""
+
+import math
+import numbers
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import islice
+from typing import final
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.reading import expect
+from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.settings import Parameters, require_flag, require_positive
+from vbsvm.inference.proposals import Accelerated, Plain, Strategy, Visited
+from vbsvm.missing.input_distributions import InputSums, Learned
+from vbsvm.missing.model import MissingModel, MissingState
+from vbsvm.model import bound
+from vbsvm.model.interfaces import Source
+from vbsvm.model.spec import Spec, State
+from vbsvm.model.sweep import pass_rows
+
+PILOT_ROWS = 20_000
+PILOT_STEP = 20
+PILOT_TOL = 0.1
+# What rounding can do to a bound, relatively: a step that gains less is small. Sums over many rows carry more, so that
+# near the optimum even the paper's update may seem to lower it by as much as the second figure.
+ROUNDING = 8 * float(np.finfo(np.float64).eps)
+AT_REST = 1e-11
+FALLING = 0.2
+INPUTS_REST = 1e-7
+
+
+@final
+class Ending(Enum):
+    """Why a climb ended."""
+
+    CONVERGED = "converged"
+    OUT_OF_PASSES = "stopped: pass limit reached"
+    ROUNDING = "stopped: rounding errors outweighed every step"
+    INTERRUPTED = "interrupted"
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """Where a climb ended: the state, the accepted bounds on the way, passes made, and why it ended.
+
+    ``others`` are the climbs from other starts, which ended no higher. ``inputs`` are the last pass's sums of the
+    inputs, where some are missing.
+    """
+
+    state: State
+    bounds: Array
+    passes: int
+    ending: Ending
+    others: "tuple[Outcome, ...]" = ()
+    inputs: InputSums | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Variational(Parameters):
+    """Mean-field variational Bayes: the paper's Algorithms 1, 2 and 3.
+
+    Parameters
+    ----------
+    tol : float, default 1e-6
+        Stop when two accepted steps in a row raise the bound by less than this (in nats), or by less than rounding;
+        one step is enough where gains fell to a fifth and less from step to step.
+    max_iter : int, default 2000
+        Most passes over the data; steps that were tried and refused count.
+    accelerate : bool, default True
+        Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes,
+        often a tenth. False is the paper's sweep to the letter; it creeps, and needs a smaller ``tol``.
+    """
+
+    tol: float = 1e-6
+    max_iter: int = 2000
+    accelerate: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no sense."""
+        require_positive("Variational", tol=self.tol)
+        require_flag("Variational", accelerate=self.accelerate)
+        whole = isinstance(self.max_iter, numbers.Integral) and not isinstance(self.max_iter, bool)
+        if not whole or not 2 <= self.max_iter <= 10**9:
+            raise ValueError(f"Variational: max_iter must be a whole number from 2 to 10**9; got {self.max_iter!r}.")
+
+    def run(self, spec: Spec, source: Source, start: State | None = None) -> Outcome:
+        """Fit the model to the rows, from the paper's start or from a given state."""
+        with single_threaded_blas():
+            if start is not None:
+                return self._climb(spec, source, start, self.tol, self.max_iter)
+            model = spec.missing
+            if isinstance(model, MissingModel) and model.inputs is not None and not model.inputs.settings.labels:
+                inputs = learn_inputs(spec, model, source, self.max_iter)
+                return _highest(self._climb_from_all(spec, source, inputs))
+            # Gates have many optima: a start on a part of the rows would choose another one.
+            pilot = self.accelerate and spec.gate_map is None and source.n_rows >= PILOT_ROWS
+            if pilot and (part := source.thin(PILOT_STEP)) is not None:
+                return self._climb_from_part(spec, source, part)
+            return _highest(self._climb_from_all(spec, source))
+
+    def _climb_from_all(self, spec: Spec, source: Source, inputs: Learned | None = None) -> Iterator[Outcome]:
+        """Climb from every start; an interrupted climb is the last."""
+        for start in spec.starts():
+            begin = start
+            if inputs is not None and isinstance(start.missing, MissingState):
+                begin = replace(start, missing=replace(start.missing, inputs=inputs))
+            outcome = self._climb(spec, source, begin, self.tol, self.max_iter)
+            yield outcome
+            if outcome.ending is Ending.INTERRUPTED:
+                return
+
+    def _climb_from_part(self, spec: Spec, source: Source, part: Source) -> Outcome:
+        """Start from the fit of a part of the rows.
+
+        Their weights are not raised to match: the law is then as wide as the start is uncertain, and a Newton step sees
+        the curvature at that distance. (With raised weights the kinks are too sharp for Newton: twice the passes.)
+        """
+        pilot = self._climb(spec, part, spec.start(), max(self.tol, PILOT_TOL), self.max_iter)
+        cost = math.ceil(pilot.passes / PILOT_STEP)
+        interrupted = pilot.ending is Ending.INTERRUPTED
+        full = self._climb(spec, source, pilot.state, self.tol, 1 if interrupted else max(1, self.max_iter - cost))
+        ending = Ending.INTERRUPTED if interrupted else full.ending
+        return replace(full, passes=full.passes + cost, ending=ending)
+
+    def _climb(self, spec: Spec, source: Source, start: State, tol: float, max_passes: int) -> Outcome:
+        strategy = Accelerated() if self.accelerate else Plain()
+        at = _visit(spec, source, start, strategy)
+        bounds = [at.bound] if math.isfinite(at.bound) else []
+        gains: list[float] = []
+        passes, ending = 1, Ending.OUT_OF_PASSES
+        try:
+            while passes < max_passes and ending is Ending.OUT_OF_PASSES:
+                reached, tried = _step(spec, source, at, strategy, max_passes - passes)
+                passes += tried
+                gain = reached.bound - at.bound
+                noise = max(tol, _rounding(at.bound))
+                if gain >= 0:
+                    at = reached
+                    bounds.append(at.bound)
+                    gains.append(gain)
+                    if _stands_still(gains, noise):
+                        ending = Ending.CONVERGED
+                elif passes < max_passes:
+                    at_rest = gain >= -max(tol, AT_REST * abs(at.bound))
+                    ending = Ending.CONVERGED if at_rest else Ending.ROUNDING
+        except KeyboardInterrupt:
+            if not bounds:
+                raise
+            ending = Ending.INTERRUPTED
+        except (FloatingPointError, np.linalg.LinAlgError):
+            if not bounds:
+                raise
+            ending = Ending.ROUNDING
+        if not bounds:
+            raise FloatingPointError(
+                "The bound is not a finite number after the first step: the inputs are too large for floating point. "
+                "Standardise them (standardize=True) or rescale the largest columns."
+            )
+        trace = np.array(bounds)
+        trace.flags.writeable = False
+        return Outcome(at.state, trace, passes, ending, inputs=getattr(at.stats.missing, "inputs", None))
+
+
+def learn_inputs(spec: Spec, model: MissingModel, source: Source, max_passes: int) -> Learned:
+    """The law of the inputs from the inputs alone: at coefficients of 0 no label has a say in a missing value."""
+    state, missing = spec.start(), model.start()
+    for _ in range(max_passes):
+        before, stats = missing, pass_rows(spec, replace(state, missing=missing), source, expect)
+        missing = model.update_inputs(before, stats.missing, expect)
+        new, old = np.array(replace(missing, levels=None).pack()), np.array(replace(before, levels=None).pack())
+        if len(new) == len(old) and np.abs(new - old).max(initial=0.0) < INPUTS_REST:
+            break
+    return Learned(missing.inputs)
+
+
+def _highest(outcomes: Iterator[Outcome]) -> Outcome:
+    """The climb with the highest bound, with all passes that were made; the first of equals."""
+    found = list(outcomes)
+    best = max(range(len(found)), key=lambda k: found[k].bounds[-1])
+    others = tuple(outcome for k, outcome in enumerate(found) if k != best)
+    ending = found[-1].ending if found[-1].ending is Ending.INTERRUPTED else found[best].ending
+    return replace(found[best], passes=sum(outcome.passes for outcome in found), ending=ending, others=others)
+
+
+def _step(spec: Spec, source: Source, at: Visited, strategy: Strategy, passes_left: int) -> tuple[Visited, int]:
+    """First candidate that does not lower the bound, or else the one that lowers it least; and the passes it took."""
+    best, tried = None, 0
+    with np.errstate(all="ignore"):  # a bold candidate may overflow: its bound is then not finite, and it is refused
+        for candidate in islice(strategy.candidates(spec, at), passes_left):
+            reached = _visit(spec, source, candidate, strategy)
+            tried += 1
+            if best is None or math.isnan(best.bound) or reached.bound > best.bound:
+                best = reached
+            if reached.bound >= at.bound - _rounding(at.bound):
+                return reached, tried
+    assert best is not None  # every strategy yields the paper's update at least
+    return best, tried
+
+
+def _stands_still(gains: list[float], noise: float) -> bool:
+    """Whether two steps in a row gained next to nothing; or one, after gains that fell to a fifth and less."""
+    small = [gain < noise for gain in gains[-2:]]
+    if not small or not small[-1]:
+        return False
+    falling = len(gains) > 2 and gains[-1] < FALLING * gains[-2] and gains[-2] < FALLING * gains[-3]
+    return len(small) == 2 and (all(small) or falling)
+
+
+def _visit(spec: Spec, source: Source, state: State, strategy: Strategy) -> Visited:
+    """Pass over the rows from this state: that gives its exact bound, and what the next step needs."""
+    stats = pass_rows(spec, state, source, expect, with_curvature=strategy.needs_curvature)
+    return Visited(state, stats, bound.total(spec, state, stats.row_bound, stats.missing))
+
+
+def _rounding(value: float) -> float:
+    """How much of a bound of this size is rounding; nothing at a start, whose bound is minus infinity."""
+    return ROUNDING * abs(value) if math.isfinite(value) else 0.0

@@ -1,0 +1,257 @@
+"""Laws of the inputs, and the sums over rows that they are updated from."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, Self, final
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from vbsvm.base import distributions
+from vbsvm.base.arrays import Array, cholesky, inverse
+from vbsvm.missing.missingness import ProbitLaw, ProbitSums
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Regressors:
+    """Σ s x̃x̃ᵀ over all rows; it never changes during a fit."""
+
+    matrix: Array
+    _roots: dict[float, Array] = field(default_factory=dict)
+
+    def precision(self, psi: float) -> Array:
+        """K = diag(0, Ψ) + Σ s x̃x̃ᵀ."""
+        K = self.matrix.copy()
+        K.ravel()[len(K) + 1 :: len(K) + 1] += psi
+        return K
+
+    def root(self, psi: float) -> Array:
+        """Lower Cholesky factor of K."""
+        if psi not in self._roots:
+            self._roots[psi] = cholesky(self.precision(psi))
+        return self._roots[psi]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class InputSums:
+    """Sums over rows that the law of the inputs needs: Σ s, Σ s x̃x̃ᵀ, Σ s x̃ E[d]ᵀ and Σ s E[ddᵀ].
+
+    A pass makes the last two over incomplete rows; the source adds what is known of the others.
+    """
+
+    linear: Array
+    squares: Array
+    total: float = 0.0
+    regressors: Regressors | None = None
+    probit: ProbitSums | None = None
+
+    def __add__(self, other: Self) -> "InputSums":
+        """Add the sums of two sets of rows."""
+        return InputSums(
+            self.linear + other.linear,
+            self.squares + other.squares,
+            self.total + other.total,
+            _both(self.regressors, other.regressors),
+            _sum(self.probit, other.probit),
+        )
+
+    def divided(self, n: float) -> "InputSums":
+        """Means of sums over n sweeps, which were added."""
+        assert self.regressors is not None
+        matrix = Regressors(self.regressors.matrix / n)
+        return InputSums(self.linear / n, self.squares / n, self.total / n, matrix)
+
+
+def _sum(one: ProbitSums | None, other: ProbitSums | None) -> ProbitSums | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
+
+
+def _both(one: Regressors | None, other: Regressors | None) -> Regressors | None:
+    """The same sums where only one has them, so that what was made of them is kept."""
+    if one is None or other is None:
+        return other if one is None else one
+    return Regressors(one.matrix + other.matrix)
+
+
+class InputLaw(Protocol):
+    """What rows ask: d ~ N(coefficientsᵀ x̃, precision⁻¹)."""
+
+    @property
+    def coefficients(self) -> Array:
+        """E A, (given + 1) × variables."""
+        ...
+
+    @property
+    def precision(self) -> Array:
+        """T = E Σ⁻¹, variables × variables."""
+        ...
+
+    def pack(self) -> list[float]:
+        """Give unconstrained numbers that determine the law."""
+        ...
+
+    def unpack(self, numbers: Array) -> Self:
+        """Make the law that has these numbers."""
+        ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Selective:
+    """A law of the inputs, and that of being observed."""
+
+    inputs: Any
+    probit: ProbitLaw
+
+    @property
+    def coefficients(self) -> Array:
+        """E A."""
+        return self.inputs.coefficients
+
+    @property
+    def precision(self) -> Array:
+        """E Σ⁻¹."""
+        return self.inputs.precision
+
+    def pack(self) -> list[float]:
+        """Give the numbers of the inputs, then those of being observed."""
+        return [*self.inputs.pack(), *self.probit.pack()]
+
+    def unpack(self, numbers: Array) -> "Selective":
+        """Make the law that has these numbers."""
+        at = len(numbers) - len(self.probit.pack())
+        return Selective(self.inputs.unpack(numbers[:at]), self.probit.unpack(numbers[at:]))
+
+
+class _Still:
+    """A law that an extrapolation leaves as it is."""
+
+    def pack(self) -> list[float]:
+        """Give no numbers: nothing here may move."""
+        return []
+
+    def unpack(self, numbers: Array) -> Self:
+        """Return itself."""
+        return self
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Learned(_Still):
+    """A law of the inputs that was learned from them alone, and is held while coefficients are fitted."""
+
+    inputs: Any
+
+    @property
+    def coefficients(self) -> Array:
+        """E A."""
+        return self.inputs.coefficients
+
+    @property
+    def precision(self) -> Array:
+        """E Σ⁻¹."""
+        return self.inputs.precision
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class KnownInputs(_Still):
+    """A law of the inputs without uncertainty: a start, a draw, or what predictions go by."""
+
+    coefficients: Array
+    precision: Array
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """q(A, Σ) of the variables given the other inputs: A | Σ ~ MN(coefficients, K⁻¹, Σ), Σ ~ IW."""
+
+    coefficients: Array
+    covariance: distributions.InverseWishart
+    root: Array  # of K
+
+    @cached_property
+    def precision(self) -> Array:
+        """E Σ⁻¹."""
+        return self.covariance.inverse_mean
+
+    def draw(self, rng: np.random.Generator) -> KnownInputs:
+        """Draw Σ, then A given Σ."""
+        Sigma = self.covariance.draw(rng).value
+        noise = solve_triangular(self.root, rng.standard_normal(self.coefficients.shape), lower=True, trans=1)
+        return KnownInputs(self.coefficients + noise @ cholesky(Sigma).T, inverse(Sigma))
+
+    def pack(self) -> list[float]:
+        """Give the coefficients, and the covariance in units of its degrees."""
+        return [*self.coefficients.ravel(), *_per_degree(self.covariance).pack()]
+
+    def unpack(self, numbers: Array) -> "Regression":
+        """Make the law that has these numbers."""
+        size = self.coefficients.size
+        coefficients = numbers[:size].reshape(self.coefficients.shape)
+        return Regression(coefficients, _of_degrees(self.covariance, numbers[size:]), self.root)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class JointInputs:
+    """q(μ) q(Σ) of all inputs: the paper's law. The mean's own covariance is ``spread``."""
+
+    mean: Array
+    spread: Array
+    covariance: distributions.InverseWishart | distributions.MatrixPoint
+
+    @property
+    def coefficients(self) -> Array:
+        """E μ, as the coefficients of x̃ = [1]."""
+        return self.mean[None]
+
+    @cached_property
+    def precision(self) -> Array:
+        """E Σ⁻¹."""
+        return self.covariance.inverse_mean
+
+    def pack(self) -> list[float]:
+        """Give the mean, its covariance, and Σ in units of its degrees."""
+        assert isinstance(self.covariance, distributions.InverseWishart)
+        return [
+            *self.mean,
+            *distributions.InverseWishart(self.spread, 1.0).pack(),
+            *_per_degree(self.covariance).pack(),
+        ]
+
+    def unpack(self, numbers: Array) -> "JointInputs":
+        """Make the law that has these numbers."""
+        assert isinstance(self.covariance, distributions.InverseWishart)
+        d = len(self.mean)
+        mean, spread, scale = np.split(numbers, [d, d + d * (d + 1) // 2])
+        spread = distributions.InverseWishart(self.spread, 1.0).unpack(spread).scale
+        return JointInputs(mean, spread, _of_degrees(self.covariance, scale))
+
+
+def _per_degree(law: distributions.InverseWishart) -> distributions.InverseWishart:
+    """A law from a part of the rows and one from all of them then pack to nearly the same numbers."""
+    return distributions.InverseWishart(law.scale / law.degrees, law.degrees)
+
+
+def _of_degrees(law: distributions.InverseWishart, numbers: Array) -> distributions.InverseWishart:
+    return distributions.InverseWishart(law.degrees * law.unpack(numbers).scale, law.degrees)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MeanLaw:
+    """q(μ) = N(mean, spread)."""
+
+    mean: Array
+    spread: Array
+
+    def draw(self, rng: np.random.Generator) -> "MeanLaw":
+        """Draw μ."""
+        drawn = self.mean + np.linalg.cholesky(self.spread) @ rng.standard_normal(len(self.mean))
+        return MeanLaw(drawn, np.zeros_like(self.spread))

@@ -1,0 +1,262 @@
+"""Why values are missing: a probit model of being observed, or a shift of what is missing.
+
+Missing not at random, after Faes, Ormerod & Wand (2011): an input d of a row is observed with probability
+Φ(φ₀ + φ₁d). With a latent a* ~ N(φ₀ + φ₁d, 1), positive where d is observed, every conditional is of a known form.
+"""
+
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtri_exp
+
+from vbsvm.base import distributions
+from vbsvm.base.arrays import Array, cholesky, inverse
+from vbsvm.base.settings import Parameters, require_positive
+from vbsvm.missing.rows import HoleGroup
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+@final
+@dataclass(frozen=True)
+class Shift(Parameters):
+    """Missing values are higher (or lower) than the known inputs of their rows suggest, by a given amount.
+
+    It is about the rows that are fitted; in new rows a missing input is taken as missing at random.
+
+    Parameters
+    ----------
+    by : float or dict
+        The shift of missing values, in standard deviations of the column; a dictionary gives it by column.
+    """
+
+    by: Any
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a number."""
+        values = self.by.values() if isinstance(self.by, Mapping) else [self.by]
+        for value in values:
+            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not abs(float(value)) < 1e6:
+                raise ValueError(f"Shift: by must be a number, or numbers by column; got {self.by!r}.")
+
+    def of(self, names: Sequence[str]) -> Array:
+        """The shift of each of these columns."""
+        if not isinstance(self.by, Mapping):
+            return np.full(len(names), float(self.by))
+        require_known("Shift", list(self.by), names)
+        return np.array([float(self.by.get(name, 0.0)) for name in names])
+
+
+@final
+@dataclass(frozen=True)
+class NotAtRandom(Parameters):
+    """Whether a value is observed depends on the value itself: P(observed) = Φ(φ₀ + φ₁ value).
+
+    The data say little about φ₁ beyond what the inputs' normal law implies: read it with a sensitivity analysis. It is
+    about the rows that are fitted; in new rows a missing input is taken as missing at random.
+
+    Parameters
+    ----------
+    columns : list of str, default None
+        Columns whose values are missing in this way; None is all that have missing values.
+    variance : float, default 100
+        Prior variance of φ₀ and φ₁, for standardised columns.
+    """
+
+    columns: Any = None
+    variance: float = 100.0
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no sense."""
+        require_positive("NotAtRandom", variance=self.variance)
+        listed = isinstance(self.columns, Sequence) and not isinstance(self.columns, str) and len(self.columns) > 0
+        if self.columns is not None and not listed:
+            raise ValueError(f"NotAtRandom: columns must be a list of column names; got {self.columns!r}.")
+
+    def of(self, names: Sequence[str]) -> NDArray[np.intp]:
+        """Numbers of the columns among these."""
+        if self.columns is None:
+            return np.arange(len(names))
+        require_known("NotAtRandom", self.columns, names)
+        return np.array([list(names).index(name) for name in self.columns], dtype=np.intp)
+
+
+def require_known(owner: str, given: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse columns that miss nothing."""
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ValueError(f"{owner}: {unknown[0]!r} is not a column with missing values; there are {list(names)}.")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProbitSums:
+    """Of each column: Σ s E[(1, d)(1, d)ᵀ], Σ s E[(1, d)a*], and the part that no update of φ moves."""
+
+    gram: Array
+    linear: Array
+    constant: float
+
+    def __add__(self, other: Self) -> "ProbitSums":
+        """Add the sums of two sets of rows."""
+        return ProbitSums(self.gram + other.gram, self.linear + other.linear, self.constant + other.constant)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Latents:
+    """a* ~ N(η, 1), positive where the sign is 1 and negative where it is −1."""
+
+    eta: Array
+    sign: Array
+
+    @property
+    def log_chance(self) -> Array:
+        """log Φ(±η)."""
+        return log_ndtr(self.sign * self.eta)
+
+    @property
+    def value(self) -> Array:
+        """E a* = η ± φ(η)/Φ(±η), by logarithms, as both vanish far out."""
+        ratio = np.exp(-0.5 * np.square(self.eta) - 0.5 * LOG_2PI - self.log_chance)
+        return self.eta + self.sign * ratio
+
+    def draw(self, rng: np.random.Generator) -> "DrawnLatents":
+        """By the inverse of the distribution function, in logarithms."""
+        log_uniform = np.log1p(-rng.random(self.eta.shape))
+        return DrawnLatents(self.eta - self.sign * ndtri_exp(log_uniform + self.log_chance))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DrawnLatents:
+    """a* without spread."""
+
+    value: Array
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProbitLaw:
+    """q(φ₀, φ₁) of some variables: means (variables × 2) and covariances (variables × 2 × 2).
+
+    ``variables`` are their numbers, ``columns`` those of the design.
+    """
+
+    variables: NDArray[np.intp]
+    columns: NDArray[np.intp]
+    mean: Array
+    covariance: Array
+
+    @staticmethod
+    def start(variables: NDArray[np.intp], columns: NDArray[np.intp]) -> "ProbitLaw":
+        """φ = 0 without spread: being observed tells nothing."""
+        return ProbitLaw(variables, columns, np.zeros((len(variables), 2)), np.zeros((len(variables), 2, 2)))
+
+    def _at(self, mean: Array, covariance: Array) -> "ProbitLaw":
+        return ProbitLaw(self.variables, self.columns, mean, covariance)
+
+    @property
+    def outer(self) -> Array:
+        """E[φφᵀ]."""
+        return self.covariance + self.mean[:, :, None] * self.mean[:, None, :]
+
+    def latents(self, values: Array, observed: NDArray[np.bool_]) -> "Latents":
+        """Law of a* at these values (rows × columns), and whether they were observed."""
+        return Latents(self.mean[:, 0] + values * self.mean[:, 1], np.where(observed, 1.0, -1.0))
+
+    def sums(
+        self, values: Array, spread: Array, observed: NDArray[np.bool_], s: Array, latent: Array | None = None
+    ) -> ProbitSums:
+        """Sums over rows: expected values and variances of the columns (rows × columns), and what was observed.
+
+        ``latent`` are draws of a*; variational Bayes has their expectations.
+        """
+        law = self.latents(values, observed)
+        eta, log_chance = law.eta, law.log_chance
+        latent = law.value if latent is None else latent
+        gram = np.empty((len(self.variables), 2, 2))
+        gram[:, 0, 0] = s.sum()
+        gram[:, 0, 1] = gram[:, 1, 0] = s @ values
+        gram[:, 1, 1] = s @ (np.square(values) + spread)
+        linear = np.stack([s @ latent, s @ (latent * values)], axis=1)
+        return ProbitSums(gram, linear, float((s @ (latent * eta - 0.5 * np.square(eta) - log_chance)).sum()))
+
+    def updated(self, sums: ProbitSums, variance: float) -> "ProbitLaw":
+        """q(φ): precision Σ E[(1, d)(1, d)ᵀ] + I/σ², and its mean."""
+        covariance = inverse(sums.gram + np.eye(2) / variance)
+        return self._at(np.einsum("cjk,ck->cj", covariance, sums.linear), covariance)
+
+    def bound(self, sums: ProbitSums, variance: float) -> float:
+        """E log p(observed or not, a*, φ) − E log q(a*) q(φ), with the laws of a* as in the sums."""
+        if not self.covariance.any():
+            return -math.inf
+        n = self.mean.size
+        data = float((sums.linear * self.mean).sum()) - 0.5 * float(np.vdot(sums.gram, self.outer)) - sums.constant
+        prior = -0.5 * n * math.log(variance) - float(np.einsum("cjj->", self.outer)) / (2 * variance)
+        return data + prior + 0.5 * n + 0.5 * float(np.linalg.slogdet(self.covariance)[1].sum())
+
+    def pack(self) -> list[float]:
+        """Give the means and the roots of the covariances."""
+        if not self.covariance.any():
+            return []
+        roots = [x for one in self.covariance for x in distributions.InverseWishart(one, 1.0).pack()]
+        return [*self.mean.ravel(), *roots]
+
+    def unpack(self, numbers: Array) -> "ProbitLaw":
+        """Make the law that has these numbers."""
+        if not self.covariance.any():
+            return self
+        mean = numbers[: self.mean.size].reshape(self.mean.shape)
+        roots = numbers[self.mean.size :].reshape(len(mean), 3)
+        pairs = zip(self.covariance, roots, strict=True)
+        return self._at(
+            mean, np.stack([distributions.InverseWishart(one, 1.0).unpack(root).scale for one, root in pairs])
+        )
+
+    def draw(self, rng: np.random.Generator) -> "ProbitLaw":
+        """Draw φ."""
+        noise = np.einsum("cjk,ck->cj", cholesky(self.covariance), rng.standard_normal(self.mean.shape))
+        return self._at(self.mean + noise, np.zeros_like(self.covariance))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ProbitPull:
+    """How being missing pulls at the missing values of a group of rows: η = offset + slope d, and E φ₁², E φ₀φ₁.
+
+    All are rows × k, and zero for variables that are missing at random.
+    """
+
+    offset: Array
+    slope: Array
+    square: Array
+    product: Array
+
+    @staticmethod
+    def of(law: ProbitLaw, group: HoleGroup, values: Array) -> "ProbitPull":
+        """Pulls around the values that are expected without them."""
+        n_variables = values.shape[1]
+        by_variable = np.zeros((4, n_variables))
+        by_variable[:, law.variables] = [*law.mean.T, law.outer[:, 1, 1], law.outer[:, 0, 1]]
+        offset, slope, square, product = (one[group.cells[1]] for one in by_variable)
+        at = values[group.cells]
+        return ProbitPull(offset + slope * at, slope, square, product + square * at)
+
+    def at(self, change: Array) -> Array:
+        """The linear term E φ₁ E a* − E[φ₀φ₁] − E φ₁² d at values changed by this much, the last part at no change."""
+        eta = self.offset + self.slope * change
+        latent = eta - np.exp(-0.5 * np.square(eta) - 0.5 * LOG_2PI - log_ndtr(-eta))
+        return self.slope * latent - self.product
+
+
+def with_probit(T: Array, law: ProbitLaw) -> Array:
+    """T + diag E φ₁²: what missing values are held by, beside the labels."""
+    held = T.copy()
+    held[law.variables, law.variables] += law.outer[:, 1, 1]
+    return held

@@ -1,0 +1,418 @@
+"""Rows with missing inputs: the latent scale and the missing values of a row, resolved together.
+
+With a row's weight w held, its missing inputs d are normal: precision T + w E[bbᵀ], where T is the precision of the
+inputs' law and b the coefficients that multiply d (Algorithm 5, lines 6 and 7). In coordinates that make T the identity
+and E[bbᵀ] diagonal, λ, everything is a number for each coordinate, and χ(w) falls. w χ(w)^½ rises strictly, so
+w = χ(w)^(−½) has one solution: in variational Bayes a row needs no memory of the last pass.
+"""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import xlogy
+
+from vbsvm.base.arrays import Array, cholesky, inverse
+from vbsvm.base.distributions import Latent
+from vbsvm.base.reading import Reading
+from vbsvm.missing.candidates import LevelLaws, Options, Shares
+from vbsvm.missing.input_distributions import InputLaw, InputSums, Selective
+from vbsvm.missing.missingness import ProbitPull, with_probit
+from vbsvm.missing.model import MissingState, MissingSums
+from vbsvm.missing.rows import HoleGroup, IncompleteRows
+from vbsvm.model.interfaces import Effects, Message, MissingDistributions, PointLaw, Rows
+from vbsvm.model.layouts.dense import LOG_2PI
+from vbsvm.model.likelihoods import hinge
+from vbsvm.model.row_pass import RowPass
+from vbsvm.model.stats import Stats
+
+# Newton steps for log w: four or so are enough, and bounded ones can't leave the range of floats. After a step as small
+# as the last figure the error is its square.
+MOST_STEPS = 100
+LONGEST_STEP = 2.0
+SMALLEST_STEP = 1e-6
+MOST_ROUNDS = 500
+SAME = 1e-11
+TINY = float(np.finfo(np.float64).tiny)
+# What stands for a missing value where data are told apart by a few sums.
+STANDING_IN = 0.7
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """What rows of a group have in common: their pattern, where all rows have the same effects; else nothing.
+
+    The cell of each row; of each cell its missing variables (cells × k) and one of its rows; the law of the effects.
+    """
+
+    of_row: NDArray[np.intp]
+    variables: NDArray[np.intp]
+    row: NDArray[np.intp]
+    mean: Array
+    covariance: Array
+
+    @staticmethod
+    def of(group: HoleGroup, effects: Effects) -> "Cells":
+        """Cells of a group, with the effects of their missing variables."""
+        M = group.patterns
+        if effects.shared:
+            row = np.empty(len(M), dtype=np.intp)
+            row[group.pattern_of] = group.rows
+            covariance = effects.covariance[0][M[:, :, None], M[:, None, :]]
+            return Cells(group.pattern_of, M, row, effects.mean[0][M], covariance)
+        rows, M = group.cells
+        covariance = effects.covariance[rows[:, :, None], M[:, :, None], M[:, None, :]]
+        return Cells(np.arange(len(rows)), M, group.rows, effects.mean[rows, M], covariance)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Coordinates:
+    """Of each cell: axes V with VᵀTV = I and VᵀE[bbᵀ]V = diag λ, the curvatures λ, and log|T|."""
+
+    axes: Array
+    curvature: Array
+    log_det: Array
+
+    @staticmethod
+    def of(cells: Cells, T: Array) -> "Coordinates":
+        """Solve E[bbᵀ]v = λTv on the missing variables of every cell."""
+        M = cells.variables
+        lower = cholesky(T[M[:, :, None], M[:, None, :]])
+        root = inverse(lower)
+        Omega = cells.covariance + cells.mean[:, :, None] * cells.mean[:, None, :]
+        curvature, U = np.linalg.eigh(root @ Omega @ root.transpose(0, 2, 1))
+        log_det = 2 * np.log(np.einsum("pkk->pk", lower)).sum(axis=1)
+        return Coordinates(
+            root.transpose(0, 2, 1) @ np.asarray(U, dtype=np.float64), np.maximum(curvature, 0.0), log_det
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Spread:
+    """Covariances of missing values as a sum of outer products: vectors of the variables, each with two weights.
+
+    ``which`` are rows that they belong to, ``of_rows`` sums w, and ``of_inputs`` sums s.
+    """
+
+    which: NDArray[np.intp]
+    vectors: Array
+    of_rows: Array
+    of_inputs: Array
+
+    @staticmethod
+    def of(cells: Cells, found: Coordinates, shrunk: Array, w: Array, s: Array, n_variables: int) -> "Spread":
+        """Axes as vectors; rows of a cell have them in common, so that their weights are added first."""
+        n_cells, k, _ = found.axes.shape
+        of_rows, of_inputs = (_sums_by(cells.of_row, one[:, None] * shrunk, n_cells) for one in (w, s))
+        vectors = np.zeros((n_cells, k, n_variables))
+        places = np.broadcast_to(cells.variables[:, None, :], found.axes.shape)
+        np.put_along_axis(vectors, places, found.axes.transpose(0, 2, 1), axis=2)
+        return Spread(np.repeat(cells.row, k), vectors.reshape(-1, n_variables), of_rows, of_inputs)
+
+
+def _sums_by(cells: NDArray[np.intp], values: Array, n_cells: int) -> Array:
+    """Sum values (rows × k) by cell, and lay them out flat."""
+    sums = np.empty((n_cells, values.shape[1]))
+    for j, column in enumerate(values.T):
+        sums[:, j] = np.bincount(cells, column, minlength=n_cells)
+    return sums.ravel()
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Resolved:
+    """Rows with their missing values resolved: h, √χ, w and share of each row, values, spread, entropy.
+
+    ``variances`` are those of the values, ``lean`` is Cov(d) E[b], all rows × variables.
+    """
+
+    h: Array
+    root: Array
+    w: Array
+    shares: Array
+    values: Array
+    variances: Array
+    lean: Array
+    spread: tuple[Spread, ...]
+    entropy: float
+    latent: Array | None = None  # a sampler's draws of a*
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnRows:
+    """Latent scales and missing inputs without spread."""
+
+    result: Resolved
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RowLaws:
+    """Laws of the latent scales and missing inputs of a block of rows, given the message and the law of the inputs."""
+
+    rows: IncompleteRows
+    message: Message
+    law: InputLaw
+    options: "Alternatives | None" = None
+    values: Array | None = None
+
+    def draw(self, rng: np.random.Generator) -> "DrawnRows":
+        """Draw the latent scales given the values of the last sweep, then new values (Appendix C).
+
+        In this order: a move of the coefficients between sweeps has the scales integrated out, and would not know them.
+        """
+        rows, y, s = self.rows, self.rows.signs, self.rows.weights
+        expected = conditional_means(rows, self.law)
+        before = expected if self.values is None else self.values
+        at_start = 1.0 - y * self.message.row_moments(rows.filled(before))[0]
+        shares = np.ones(len(y)) if self.options is None else self.options.shares(-2 * np.maximum(at_start, 0.0))
+        root = np.abs(at_start)
+        w = Latent(s, root).draw(rng).weight
+        probit = self.law.probit if isinstance(self.law, Selective) else None
+        T, latent, pull = self.law.precision, None, np.zeros_like(expected)
+        if probit is not None:  # a* first, like a: then values given both
+            j, T = probit.variables, with_probit(T, probit)
+            latent = probit.latents((rows.known + before)[:, j], ~rows.holes[:, j]).draw(rng).value
+            offset, slope = probit.mean.T
+            pull[:, j] = slope * (latent - offset) - np.square(slope) * expected[:, j]
+        at_means = rows.filled(expected)
+        h = 1.0 - y * self.message.row_moments(at_means)[0]
+        effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
+        values = expected.copy()
+        for group in rows.groups:
+            at, cells = group.rows, Cells.of(group, effects)
+            found = Coordinates.of(cells, T)
+            axes, weight = found.axes[cells.of_row], w[at, None]
+            along = np.einsum("rk,rkj->rj", cells.mean[cells.of_row], axes)
+            shrunk = 1.0 / (1.0 + weight * found.curvature[cells.of_row])
+            moved = (y[at, None] + weight * (y * h)[at, None]) * along
+            moved = (moved + np.einsum("rk,rkj->rj", pull[group.cells], axes)) * shrunk
+            moved += np.sqrt(shrunk) * rng.standard_normal(shrunk.shape)
+            values[group.cells] += np.einsum("rkj,rj->rk", axes, moved)
+        if self.options is not None:
+            values = self.options.chosen(values, shares)
+        nothing = np.zeros_like(values)
+        return DrawnRows(Resolved(at_start, root, shares * w, shares, values, nothing, nothing, (), 0.0, latent))
+
+    @property
+    def result(self) -> Resolved:
+        """Both laws at their common optimum."""
+        rows, y, s = self.rows, self.rows.signs, self.rows.weights
+        values = conditional_means(rows, self.law)
+        at_means = rows.filled(values)
+        f, v = self.message.row_moments(at_means)
+        effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
+        h, v = 1.0 - y * f, np.broadcast_to(v, len(y)).copy()
+        spread, entropy, lean = [], 0.0, np.zeros_like(values)
+        probit = self.law.probit if isinstance(self.law, Selective) else None
+        T = self.law.precision if probit is None else with_probit(self.law.precision, probit)
+        variances, shares = np.zeros_like(values), np.ones(len(y))
+        for group in rows.groups:
+            at = group.rows
+            cells = Cells.of(group, effects)
+            found = Coordinates.of(cells, T)
+            axes, curvature = found.axes[cells.of_row], found.curvature[cells.of_row]
+            mean, met = cells.mean[cells.of_row], effects.with_score[group.cells]
+            along = np.einsum("rk,rkj->rj", mean, axes)
+            p = y[at, None] * along
+            q = (y * h)[at, None] * along - np.einsum("rk,rkj->rj", met, axes)
+            pull = None if probit is None else ProbitPull.of(probit, group, values)
+            say = 1.0 if rows.labels else 0.0
+            _, change, shrunk = _resolve(axes, say * curvature, say * p, say * q, h[at] ** 2 + v[at], pull)
+            variances[group.cells] = np.einsum("rkj,rj->rk", np.square(axes), shrunk)
+            values[group.cells] += change
+            lean[group.cells] = np.einsum("rkj,rj->rk", axes, along * shrunk)
+            h[at] -= y[at] * np.einsum("rk,rk->r", mean, change)
+            variance = v[at] + 2 * np.einsum("rk,rk->r", met, change)
+            variance += np.einsum("rk,rkj,rj->r", change, cells.covariance[cells.of_row], change)
+            v[at] = np.maximum(variance, 0.0) + (curvature * shrunk).sum(axis=1)
+            log_det = np.log(shrunk).sum(axis=1) - found.log_det[cells.of_row]
+            left = 0.5 * (log_det + curvature.shape[1] * (1 + LOG_2PI))
+            if self.options is not None:
+                rest = rows.known[at] + values[at] - rows.regressors[at] @ self.law.coefficients
+                fit = np.einsum("re,ef,rf->r", rest, self.law.precision, rest) + shrunk.sum(axis=1)
+                objective = left - 0.5 * fit - h[at] - np.sqrt(h[at] ** 2 + v[at])
+                shares[at] = self.options.shares(objective, at)
+            counted = s[at] * shares[at]
+            entropy += float(counted @ left)
+            w = counted / np.sqrt(h[at] ** 2 + v[at])
+            spread.append(Spread.of(cells, found, shrunk, w, counted, len(rows.inputs.variables)))
+        root = np.sqrt(h * h + v)
+        return Resolved(h, root, shares * s / root, shares, values, variances, lean, tuple(spread), entropy)
+
+
+def _resolve(
+    axes: Array, curvature: Array, p: Array, q: Array, slack: Array, pull: ProbitPull | None
+) -> tuple[Array, Array, Array]:
+    """Weights, changes of the missing values, and shrinkage 1/(1 + wλ); with a pull, in turn with the latent a*."""
+    change = w = shrunk = np.zeros(axes.shape[:2])
+    for _ in range(1 if pull is None else MOST_ROUNDS):
+        before = change
+        pulled = p if pull is None else p + np.einsum("rk,rkj->rj", pull.at(change), axes)
+        w = solve_weights(curvature.T.copy(), pulled.T.copy(), q.T.copy(), slack)
+        shrunk = 1.0 / (1.0 + w[:, None] * curvature)
+        change = np.einsum("rkj,rj->rk", axes, (pulled + w[:, None] * q) * shrunk)
+        if np.abs(change - before).max(initial=0.0) < SAME:
+            break
+    return w, change, shrunk
+
+
+def conditional_means(rows: IncompleteRows, law: InputLaw) -> Array:
+    """Means of the missing variables given the known inputs of their rows; zero where nothing is missing."""
+    values = np.zeros_like(rows.known)
+    pull = (rows.regressors @ law.coefficients - rows.known) @ law.precision
+    T = law.precision
+    for group in rows.groups:
+        M = group.patterns
+        covariance = inverse(T[M[:, :, None], M[:, None, :]])
+        values[group.cells] = np.einsum("rkj,rj->rk", covariance[group.pattern_of], pull[group.cells])
+    return values
+
+
+def left_over(rows: IncompleteRows, filled: Rows, message: Message, law: InputLaw) -> Array:
+    """Variance that missing inputs add to the score of each row beside its known inputs: tr(E[bbᵀ] Cov d)."""
+    effects = rows.through(message.effects(filled, rows.inputs.columns))
+    added = np.empty(len(rows.design))
+    for group in rows.groups:
+        cells = Cells.of(group, effects)
+        added[group.rows] = Coordinates.of(cells, law.precision).curvature.sum(axis=1)[cells.of_row]
+    return added
+
+
+def solve_weights(curvature: Array, p: Array, q: Array, slack: Array) -> Array:
+    """The w with w² χ(w) = 1 of each row, by Newton's method for log w, in which w² χ(w) rises strictly.
+
+    χ(w) = slack − 2 Σ δq + Σ λ(δ² + 1/(1 + wλ)) with δ = (p + wq)/(1 + wλ). All arguments are coordinates × rows.
+    """
+    chi = slack - ((2 * q - curvature * p) * p).sum(axis=0) + curvature.sum(axis=0)  # at w = 0, where it is largest
+    w = 1.0 / np.sqrt(np.maximum(chi, TINY))
+    for _ in range(MOST_STEPS):
+        shrunk = 1.0 / (1.0 + w * curvature)
+        moved = (p + w * q) * shrunk
+        rest = q - curvature * moved
+        left = curvature * shrunk
+        chi = np.maximum(slack + (left - (q + rest) * moved).sum(axis=0), TINY)
+        slope = (2 * shrunk * np.square(rest) + np.square(left)).sum(axis=0)
+        step = np.log(w * w * chi) / np.maximum(2 - w * slope / chi, 1e-3)
+        w = w * np.exp(np.clip(-step, -LONGEST_STEP, LONGEST_STEP))
+        if np.abs(step).max(initial=0.0) < SMALLEST_STEP:
+            break
+    return w
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class IncompletePart:
+    """Rows of a block that miss inputs, as a pass sees them."""
+
+    rows: IncompleteRows
+
+    def stats(self, row_pass: RowPass, candidates: "Alternatives | None" = None) -> Stats:
+        """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs."""
+        with np.errstate(all="ignore"):
+            return self._stats(row_pass, candidates)
+
+    def _stats(self, row_pass: RowPass, candidates: "Alternatives | None") -> Stats:
+        rows, message, state = self.rows, row_pass.message, row_pass.missing
+        assert isinstance(state, MissingState)
+        assert state.inputs is not None
+        before = None if state.values is None else state.values.get(rows.index)
+        laws = RowLaws(rows, message, state.inputs, candidates, before)
+        found: Resolved = row_pass.resolve(laws, "incomplete rows", rows.index).result
+        y, s = rows.signs, found.shares * rows.weights
+        entropy, levels = found.entropy, None
+        if candidates is not None:
+            entropy, levels = entropy + candidates.entropy(found.shares, rows.weights), candidates.sums(s).levels
+        w, filled = found.w, rows.filled(found.values)
+        gram = filled.gram(w)
+        inputs = rows.known + found.values
+        squares = inputs.T @ (s[:, None] * inputs)
+        for spread in found.spread:
+            gram = gram + rows.directions(spread.which, spread.vectors).gram(spread.of_rows)
+            squares += spread.vectors.T @ (spread.of_inputs[:, None] * spread.vectors)
+        curvature: Any = None
+        if row_pass.with_curvature and not isinstance(message, PointLaw):
+            # With the law of d held, √χ is a norm of (h, Cov(d)^½b, …), and this is its second derivative in E b.
+            leaning = rows.leaning(found.values, -y * found.h, found.lean)
+            curvature = gram - leaning.gram(w / np.square(found.root))
+        probit = None
+        if isinstance(state.inputs, Selective):
+            law = state.inputs.probit
+            j = law.variables
+            probit = law.sums(inputs[:, j], found.variances[:, j], ~rows.holes[:, j], s, found.latent)
+        row_bound, u = float(s @ hinge.value(found.h, found.root)) + entropy, hinge.pull(y, s, w)
+        # f² + E v = 1 − 2h + χ, as y f = 1 − h.
+        constant = float(u @ (y * (1.0 - found.h))) - 0.5 * float(w @ (1.0 - 2.0 * found.h + np.square(found.root)))
+        sums = InputSums(rows.regressors.T @ (s[:, None] * inputs), squares, probit=probit)
+        values = {} if found.spread else {rows.index: found.values}
+        return Stats(
+            gram=gram,
+            cross_sums=filled.cross(u),
+            row_bound=row_bound,
+            constant=constant - row_bound,
+            curvature=curvature,
+            missing=MissingSums(sums, levels, values),
+        )
+
+    def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
+        """Scores at a point, with a sampler's last draws of the missing values; without any, at a fixed value."""
+        if isinstance(missing, MissingState) and missing.values is not None:
+            return self.rows.filled(missing.values[self.rows.index]).scores(theta)
+        return self.rows.filled(np.where(self.rows.holes, STANDING_IN, 0.0)).scores(theta)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidatePart:
+    """Rows that miss a category, each there once for every level that it may have; ``part`` knows of their inputs."""
+
+    part: Any
+    options: Options
+
+    @property
+    def rows(self) -> Any:
+        """The rows themselves."""
+        return self.part.rows
+
+    def stats(self, row_pass: RowPass) -> Stats:
+        """Sums in which every row counts by its share."""
+        assert isinstance(row_pass.missing, MissingState)
+        assert row_pass.missing.levels is not None
+        return self.part.stats(row_pass, Alternatives(self.options, row_pass.missing.levels, row_pass.resolve))
+
+    def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
+        """Scores at a point."""
+        return self.part.scores(theta, missing)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Alternatives:
+    """Rows of a block that stand for the levels of a missing category: their shares, what these add to the bound."""
+
+    options: Options
+    laws: LevelLaws
+    resolve: Reading
+
+    def shares(self, objective: Array, which: Any = slice(None)) -> Array:
+        """Share of each row among the alternatives, from what each adds to the bound."""
+        options = self.options.take(which)
+        values = objective + options.log_chances(self.laws)
+        return self.resolve(Shares(options, values), "levels of rows", int(options.origin[0])).result
+
+    def chosen(self, values: Array, shares: Array) -> Array:
+        """Give all alternatives of a row the values of the one that was drawn."""
+        return self.options.chosen(values, shares)
+
+    def entropy(self, shares: Array, s: Array) -> float:
+        """Σ s × the entropy of the shares."""
+        return -float(s @ xlogy(shares, shares))
+
+    def sums(self, weights: Array) -> MissingSums:
+        """Expected counts of the missing levels."""
+        return MissingSums(levels=self.options.counts(weights, tuple(len(one) for one in self.laws.logs)))

@@ -1,0 +1,190 @@
+"""Rows with missing inputs: where the holes are, and how values for them become rows of any layout.
+
+A row is c = k + L d: k has zeros for what is missing, d are the missing inputs, and L says which columns of the design
+they feed. An input feeds its own column; in a formula it may feed others too, such as an interaction with a known one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.model.interfaces import Effects, Rows
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Columns of the design, as the law of the missing values sees them.
+
+    ``variables`` have that law, ``given`` are what it is conditional on. ``derived`` columns are products of a variable
+    and something known; ``feeds`` says which variable each is a product of.
+    """
+
+    variables: NDArray[np.intp]
+    given: NDArray[np.intp]
+    derived: NDArray[np.intp]
+    feeds: NDArray[np.intp]
+
+    @staticmethod
+    def of(variables: Any, given: Any, derived: Any = (), feeds: Any = ()) -> "Inputs":
+        """Make it from lists of numbers."""
+        return Inputs(*(np.asarray(columns, dtype=np.intp) for columns in (variables, given, derived, feeds)))
+
+    @cached_property
+    def columns(self) -> NDArray[np.intp]:
+        """Columns that missing values feed: the variables, then the derived ones."""
+        return np.concatenate([self.variables, self.derived])
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Each derived column, and the variable's column that it is a product of."""
+        return list(zip(self.derived.tolist(), self.variables[self.feeds].tolist(), strict=True))
+
+    def regressors(self, design: Array) -> Array:
+        """x̃ = [1; what is given]."""
+        return np.column_stack([np.ones(len(design)), design[:, self.given]])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class HoleGroup:
+    """Rows that miss the same number k of variables, and their patterns (patterns × k numbers of variables)."""
+
+    rows: NDArray[np.intp]
+    patterns: NDArray[np.intp]
+    pattern_of: NDArray[np.intp]
+
+    @cached_property
+    def cells(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows and variables of the holes, rows × k."""
+        return self.rows[:, None], self.patterns[self.pattern_of]
+
+
+def pattern_keys(missing: NDArray[np.bool_]) -> NDArray[Any]:
+    """One value for each row, equal where patterns are."""
+    keys = np.ascontiguousarray(np.packbits(missing, axis=1))
+    return keys.view(np.dtype((np.void, keys.shape[1])))[:, 0]
+
+
+def hole_groups(missing: NDArray[np.bool_]) -> tuple[HoleGroup, ...]:
+    """Sort rows by the number of variables that they miss, and number the patterns."""
+    counts, groups = missing.sum(axis=1), []
+    for k in np.unique(counts[counts > 0]):
+        rows = np.flatnonzero(counts == k)
+        _, first, pattern_of = np.unique(pattern_keys(missing[rows]), return_index=True, return_inverse=True)
+        patterns = np.nonzero(missing[rows[first]])[1].reshape(-1, k)
+        groups.append(HoleGroup(rows, patterns, pattern_of))
+    return tuple(groups)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class IncompleteRows:
+    """A block of rows that miss inputs: the design with zeros in the holes, and a maker of rows of the layout at hand.
+
+    ``multipliers`` (rows × derived) is how much a unit of its variable adds to each derived column. ``shift`` is added
+    to every missing value of a variable before it enters the score, and not known to the law of the inputs. ``labels``
+    says whether labels have a say in missing values.
+    """
+
+    index: int
+    design: Array
+    signs: Array
+    weights: Array
+    groups: tuple[HoleGroup, ...]
+    inputs: Inputs
+    multipliers: Array
+    shift: Array
+    labels: bool
+    make: Callable[[Array, Any], Rows]
+
+    @staticmethod
+    def of(
+        index: int,
+        design: Array,
+        signs: Array,
+        weights: Array,
+        inputs: Inputs,
+        multipliers: Array,
+        make: Callable[[Array, Any], Rows],
+        groups: tuple[HoleGroup, ...] | None = None,
+        shift: Array | None = None,
+        labels: bool = True,
+    ) -> "IncompleteRows":
+        """Take a design with NaN in its holes, which is written into.
+
+        ``multipliers`` (rows × derived × 2) say what each derived column is where its input is 0, and how much a unit
+        of the input adds.
+        """
+        missing = np.isnan(design[:, inputs.variables])
+        for j, (column, variable) in enumerate(zip(inputs.derived, inputs.feeds, strict=True)):
+            here = missing[:, variable]
+            design[here, column] = multipliers[here, j, 0]
+        design[:, inputs.variables] = np.where(missing, 0.0, design[:, inputs.variables])
+        slopes = np.where(missing[:, inputs.feeds], multipliers[:, :, 1], 0.0)
+        groups = hole_groups(missing) if groups is None else groups
+        shift = np.zeros(len(inputs.variables)) if shift is None else shift
+        return IncompleteRows(index, design, signs, weights, groups, inputs, slopes, shift, labels, make)
+
+    @cached_property
+    def holes(self) -> NDArray[np.bool_]:
+        """Which variables are missing, rows × variables."""
+        found = np.zeros((len(self.design), len(self.inputs.variables)), dtype=bool)
+        for group in self.groups:
+            found[group.cells] = True
+        return found
+
+    @cached_property
+    def regressors(self) -> Array:
+        """x̃ of each row."""
+        return self.inputs.regressors(self.design)
+
+    @cached_property
+    def known(self) -> Array:
+        """Known values of the variables, zero in the holes."""
+        return self.design[:, self.inputs.variables]
+
+    def filled(self, values: Array) -> Rows:
+        """Rows with these values in the holes (rows × variables, zero where there is none), shifted."""
+        return self.make(self._filled(values), slice(None))
+
+    def leaning(self, values: Array, factors: Array, change: Array) -> Rows:
+        """The filled rows times a factor each, and L times a change of the variables added."""
+        design = self._filled(values)
+        design *= factors[:, None]
+        self._feed(design, change, slice(None))
+        return self.make(design, slice(None))
+
+    def _filled(self, values: Array) -> Array:
+        design = self.design.copy(order="K")
+        self._feed(design, values + self.holes * self.shift, slice(None))
+        return design
+
+    def directions(self, which: Any, values: Array) -> Rows:
+        """L times some vectors of the variables: rows of the layout whose gram is that of the missing values' spread.
+
+        ``which`` are the rows whose groups and multipliers they have.
+        """
+        design = np.zeros((self.design.shape[1], len(values))).T
+        self._feed(design, values, which)
+        return self.make(design, which)
+
+    def _feed(self, design: Array, values: Array, which: Any) -> None:
+        design[:, self.inputs.variables] += values
+        for j, (column, variable) in enumerate(zip(self.inputs.derived, self.inputs.feeds, strict=True)):
+            design[:, column] += self.multipliers[which, j] * values[:, variable]
+
+    def through(self, effects: Effects) -> Effects:
+        """Law of what multiplies the variables themselves, given that of what multiplies the columns they feed."""
+        n_variables = len(self.inputs.variables)
+        if not len(self.inputs.derived):
+            return effects
+        links = np.zeros((len(self.design), len(self.inputs.columns), n_variables))
+        links[:, np.arange(n_variables), np.arange(n_variables)] = 1.0
+        links[:, n_variables + np.arange(len(self.inputs.derived)), self.inputs.feeds] = self.multipliers
+        return effects.through(links)

@@ -1,0 +1,392 @@
+"""What a layout is: its rows, its gram and its law of the coefficients, each with a few verbs.
+
+Rows ask a law for the moments of their scores, and form the sums that its update needs. A gram adds, solves, and hands
+out the next law. The two sides meet in nothing else, so that a layout that knows more of the design (a grouping factor,
+say) is a sibling with the same verbs, and its results equal the dense ones.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.reading import Reading
+from vbsvm.model.gates import Gates
+from vbsvm.model.stats import Stats
+
+
+class Rows(Protocol):
+    """A block of rows: its place in the data, labels ±1 and weights > 0."""
+
+    @property
+    def index(self) -> int:
+        """Place of the block in the data."""
+        ...
+
+    @property
+    def signs(self) -> Array:
+        """Labels ±1."""
+        ...
+
+    @property
+    def weights(self) -> Array:
+        """Sample weights, above 0."""
+        ...
+
+    def scores(self, theta: Array) -> Array:
+        """Cθ."""
+        ...
+
+    def gram(self, w: Array) -> "Gram":
+        """CᵀWC."""
+        ...
+
+    def cross(self, u: Array) -> Any:
+        """Cᵀu, as an array or as sums that add and have a ``total``."""
+        ...
+
+    def columns(self, which: NDArray[np.intp]) -> Array:
+        """These columns of the design."""
+        ...
+
+    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+        """What multiplies these columns of the design, for each row or in one row for all."""
+        ...
+
+
+class Gram(Protocol):
+    """CᵀWC over any set of rows."""
+
+    def __add__(self, other: Any, /) -> Any:
+        """Add the sums of two sets of rows."""
+        ...
+
+    def __sub__(self, other: Any, /) -> Any:
+        """Take away the sums of other rows."""
+        ...
+
+    def towards(self, other: Any, share: float) -> Any:
+        """Move a share of the way to another gram."""
+        ...
+
+    def times(self, theta: Array) -> Array:
+        """CᵀWCθ."""
+        ...
+
+    def gated(self, gates: Gates | None, own: Any) -> Any:
+        """G ∘ E[γ̃γ̃ᵀ]; the part where a gate meets itself is taken from ``own``."""
+        ...
+
+    def scan(self, cross: Array, law: Any, gates: Gates, prior_log_odds: Array) -> Any:
+        """Full conditionals of the gates, one after another."""
+        ...
+
+    def conditional(self, cross: Array, precision: "Precision") -> "GaussianLaw":
+        """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
+        ...
+
+    def solve(self, right: Array, precision: "Precision") -> Array | None:
+        """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Precision:
+    """Λ, the expected prior precision: a diagonal, and couplings of effects that vary together.
+
+    A coupling (j, k, value) says Λ = value where an element of the stride j meets its partner in the stride k.
+    """
+
+    diagonal: Array
+    couplings: tuple[tuple[slice, slice, float], ...] = ()
+
+    def times(self, theta: Array) -> Array:
+        """Λθ."""
+        product = self.diagonal * theta
+        for left, right, value in self.couplings:
+            product[left] += value * theta[right]
+            product[right] += value * theta[left]
+        return product
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Effects:
+    """Law of what multiplies some columns of the design in each row: coefficients, and effects of the row's groups.
+
+    ``mean`` (rows × columns), ``with_score`` the covariances with the row's score, and ``covariance`` (rows × columns ×
+    columns). Where all rows share mean and covariance, their first axis has length 1.
+    """
+
+    mean: Array
+    with_score: Array
+    covariance: Array
+
+    @property
+    def shared(self) -> bool:
+        """Whether all rows have the same effects."""
+        return len(self.mean) == 1
+
+    def of_rows(self, which: NDArray[np.intp]) -> "Effects":
+        """The same of some rows."""
+        if self.shared:
+            return Effects(self.mean, self.with_score[which], self.covariance)
+        return Effects(self.mean[which], self.with_score[which], self.covariance[which])
+
+    def through(self, links: Array) -> "Effects":
+        """Law of Lᵀb for effects b and the links L of each row (rows × columns × variables)."""
+        return Effects(
+            np.einsum("ij,ije->ie", np.broadcast_to(self.mean, links.shape[:2]), links),
+            np.einsum("ij,ije->ie", self.with_score, links),
+            links.transpose(0, 2, 1) @ self.covariance @ links,
+        )
+
+
+class Message(Protocol):
+    """What rows ask of the law of the coefficients."""
+
+    def row_moments(self, rows: Any) -> tuple[Array, Array | float]:
+        """Mean and variance of each row's score cᵀθ."""
+        ...
+
+    def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
+        """Law of what multiplies these columns of the design; asked by rows that miss values there."""
+        ...
+
+
+class CoefficientLaw(Protocol):
+    """What rows, priors and the bound ask of the law of the coefficients."""
+
+    @property
+    def mean(self) -> Array:
+        """E[θ]."""
+        ...
+
+    @property
+    def squares(self) -> Array:
+        """E[θ²], elementwise."""
+        ...
+
+    @property
+    def entropy(self) -> float:
+        """Differential entropy."""
+        ...
+
+    def products(self, left: slice, right: slice) -> float:
+        """Σ E[θ_j θ_k] over the pairs of two strides of equal length."""
+        ...
+
+    def outer(self, n: int) -> Array:
+        """E[θθᵀ] of the first n coefficients."""
+        ...
+
+    def message(self, gates: Gates | None) -> "Message":
+        """What a pass over the rows takes along, with the gates applied; made once for all row blocks."""
+        ...
+
+    def quadratic(self, gram: Any) -> float:
+        """E[θᵀ gram θ]."""
+        ...
+
+    def draw(self, rng: np.random.Generator) -> "PointLaw":
+        """Replace the law by a point drawn from it."""
+        ...
+
+
+class GaussianLaw(CoefficientLaw, Protocol):
+    """A law with spread: what the variational climb needs beyond the sweep."""
+
+    @property
+    def variances(self) -> Array:
+        """Var(θ), elementwise."""
+        ...
+
+    def covariances(self, n: int) -> Array:
+        """Covariance of the first n coefficients."""
+        ...
+
+    def fixed(self, n: int) -> "CoefficientLaw":
+        """Law of the first n coefficients, those of dense columns."""
+        ...
+
+    @property
+    def packed_size(self) -> int:
+        """Length of the packed vector."""
+        ...
+
+    def at(self, mean: Array) -> Self:
+        """Move the law to another mean."""
+        ...
+
+    def pack(self) -> Array:
+        """Unconstrained numbers that determine the law; any numbers are a valid law."""
+        ...
+
+    def unpack(self, numbers: Array) -> Self:
+        """Make the law that packs to these numbers."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class PointLaw:
+    """Coefficients without spread, in any layout: the start of variational Bayes, and every state of Gibbs."""
+
+    mean: Array
+
+    @property
+    def squares(self) -> Array:
+        """θ²."""
+        return np.square(self.mean)
+
+    @property
+    def entropy(self) -> float:
+        """Minus infinity, so that the bound of a start is below every other."""
+        return -math.inf
+
+    def products(self, left: slice, right: slice) -> float:
+        """Σ θ_j θ_k."""
+        return float(self.mean[left] @ self.mean[right])
+
+    def outer(self, n: int) -> Array:
+        """θθᵀ."""
+        return np.outer(self.mean[:n], self.mean[:n])
+
+    def meeting(self, border: Array) -> Array:
+        """Σ B E[u x_k] over the coefficients u beyond the core, for each coefficient x_k of the core."""
+        n_core = border.shape[1]
+        return (self.mean[n_core:] @ border) * self.mean[:n_core]
+
+    def message(self, gates: Gates | None) -> "PointLaw":
+        """The effective coefficients."""
+        return self if gates is None else PointLaw(gates.open * self.mean)
+
+    def row_moments(self, rows: Rows) -> tuple[Array, float]:
+        """A point's scores have no variance: the quadratic form is skipped."""
+        return rows.scores(self.mean), 0.0
+
+    def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
+        """The coefficients of these columns, without spread."""
+        mean = rows.multiplying(self.mean, columns)
+        return Effects(mean, np.zeros((len(rows.signs), len(columns))), np.zeros((len(mean), *[len(columns)] * 2)))
+
+    def quadratic(self, gram: Gram) -> float:
+        """θᵀ gram θ."""
+        return float(self.mean @ gram.times(self.mean))
+
+    def draw(self, rng: np.random.Generator) -> Self:
+        """Return itself."""
+        return self
+
+    def at(self, mean: Array) -> "PointLaw":
+        """Another point."""
+        return PointLaw(mean)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """Second moments of one block's coefficients: all that a prior may know of the data.
+
+    ``columns`` is one stride for each effect of a group, and a single one where coefficients stand for themselves.
+    """
+
+    law: CoefficientLaw
+    columns: tuple[slice, ...]
+    inclusion: Array | None = None  # of the block's gates
+
+    @property
+    def squares(self) -> Array:
+        """E[θ²], elementwise."""
+        return np.concatenate([self.law.squares[columns] for columns in self.columns])
+
+    @property
+    def variances(self) -> Array:
+        """Var θ, elementwise; zero for a point."""
+        spread = getattr(self.law, "variances", np.zeros_like(self.law.mean))
+        return np.concatenate([spread[columns] for columns in self.columns])
+
+    @property
+    def total(self) -> float:
+        """E‖θ‖²."""
+        squares = self.law.squares
+        return float(sum(squares[columns].sum() for columns in self.columns))
+
+    @property
+    def n_groups(self) -> int:
+        """Number of coefficients of each effect."""
+        first = self.columns[0]
+        return len(range(first.start, first.stop, first.step or 1))
+
+    @property
+    def size(self) -> int:
+        """Number of coefficients."""
+        return sum(len(range(columns.start, columns.stop, columns.step or 1)) for columns in self.columns)
+
+    @property
+    def outer(self) -> Array:
+        """Σ_g E[u_g u_gᵀ], the summed second moments of the groups' effects."""
+        q = len(self.columns)
+        outer = np.empty((q, q))
+        for j in range(q):
+            for k in range(j + 1):
+                outer[j, k] = outer[k, j] = self.law.products(self.columns[j], self.columns[k])
+        return outer
+
+
+class MissingDistributions(Protocol):
+    """Distributions of what may be missing: a part of the state. ``vbsvm.missing.model`` has them."""
+
+    def pack(self) -> list[float]:
+        """Give unconstrained numbers that determine them."""
+        ...
+
+    def unpack(self, numbers: Array) -> Self:
+        """Make those that pack to these numbers."""
+        ...
+
+    def with_complete_rows(self, sums: Any, rows: Rows, resolve: Reading) -> Any:
+        """Add what complete rows say about why others are missing, if anything; ``sums`` may be None."""
+        ...
+
+
+class MissingModel(Protocol):
+    """The model of what may be missing: a part of what is fitted."""
+
+    def start(self) -> MissingDistributions:
+        """Where a fit begins."""
+        ...
+
+    def update(self, state: Any, sums: Any, resolve: Reading) -> Any:
+        """Full conditionals given the sums of a pass, or draws from them."""
+        ...
+
+    def bound(self, state: Any, sums: Any) -> dict[str, float]:
+        """Named terms of the bound; the entropy of missing values belongs to the rows."""
+        ...
+
+
+class Source(Protocol):
+    """Where rows come from: memory now; files and other machines answer the same calls."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows that count."""
+        ...
+
+    def fold(self, row_pass: Any) -> Stats:
+        """Sum ``part.stats(row_pass)`` over the parts of all row blocks: the only pass over the data in a sweep."""
+        ...
+
+    def total(self, kernel: Callable[[Any], Any]) -> Any:
+        """Sum anything that adds over the parts of all row blocks."""
+        ...
+
+    def thin(self, step: int) -> Self | None:
+        """Every ``step``-th row, or None where that is too little to learn from."""
+        ...

@@ -1,0 +1,408 @@
+"""The arrow layout: a dense core, and one grouping factor whose effects meet each other only through the core.
+
+Row i of group g has the score c_iᵀx + z_iᵀu_g. The core x holds the dense columns and all other grouping factors. The
+precision of (x, u_1, …, u_m) is an arrow: D_g on the tail's diagonal, B_g beside it. With E_g = D_g⁻¹B_g the core's law
+is dense with precision A − Σ B_gᵀE_g, and u_g given x has the variance D_g⁻¹. Nothing of m × m is formed.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.model.gates import Gates, GateScan
+from vbsvm.model.interfaces import PointLaw, Precision
+from vbsvm.model.layouts.arrow_message import ArrowMessage, FactorMessage
+from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows, upper_triangle
+from vbsvm.model.layouts.grouping import ByGroup, Factor
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrowRows:
+    """A block of rows: dense columns, the core's other factors, and the factor that is the arrow's tail.
+
+    Coefficients come in this order: dense columns, then each factor's effects, level by level.
+    """
+
+    dense: DenseRows
+    factors: tuple[Factor, ...]
+    tail: Factor
+
+    @property
+    def index(self) -> int:
+        """Place of the block in the data."""
+        return self.dense.index
+
+    @property
+    def signs(self) -> Array:
+        """Labels ±1."""
+        return self.dense.signs
+
+    @property
+    def weights(self) -> Array:
+        """Sample weights, above 0."""
+        return self.dense.weights
+
+    def scores(self, theta: Array) -> Array:
+        """Cx + zᵀu_g."""
+        begin = self.dense.design.shape[1]
+        total = self.dense.scores(theta[:begin])
+        for factor in (*self.factors, self.tail):
+            total += factor.scores(theta[begin : begin + factor.size].reshape(factor.shape))
+            begin += factor.size
+        return total
+
+    def columns(self, which: NDArray[np.intp]) -> Array:
+        """These columns of the design."""
+        return self.dense.columns(which)
+
+    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+        """Coefficients of these columns, and effects of each row's levels on them."""
+        begin = self.dense.design.shape[1]
+        total = self.dense.multiplying(theta[:begin], columns)
+        for factor in (*self.factors, self.tail):
+            places = factor.places(columns)
+            if places.any():
+                effects = theta[begin : begin + factor.size].reshape(factor.shape)
+                total = total + factor.of_rows(effects) @ places
+            begin += factor.size
+        return total
+
+    def cross(self, u: Array) -> "ArrowCross":
+        """Cᵀu and Z_gᵀu_g."""
+        core = np.concatenate([self.dense.cross(u), *(factor.cross(u).ravel() for factor in self.factors)])
+        first, tail = self.tail.window
+        return ArrowCross(core, ByGroup(((first, tail.cross(u)),), self.tail.n_levels))
+
+    def gram(self, w: Array) -> "ArrowGram":
+        """A = CᵀWC of the core, B_g = Z_gᵀW_gC_g, and Z_gᵀW_gZ_g."""
+        C, (first, tail) = self.dense.design, self.tail.window
+        n_groups = self.tail.n_levels
+        shapes = tuple(factor.shape for factor in self.factors)
+        border = tail.with_columns(w, C)
+        own = tail.within(C.shape[1])  # then Z is a part of C, and its sums are there already
+        corner = tail.with_columns(w, tail.z) if own is None else border[:, :, own]
+        if not shapes:
+            return ArrowGram(
+                self.dense.gram(w), ByGroup(((first, border),), n_groups), ByGroup(((first, corner),), n_groups), shapes
+            )
+        dense, *places = _places(C.shape[1], shapes)
+        n_core = places[-1].stop
+        A, with_dense, border = np.empty((n_core, n_core)), border, np.empty((*tail.shape, n_core))
+        A[dense, dense] = self.dense.gram(w).matrix
+        border[:, :, dense] = with_dense
+        for k, (factor, here) in enumerate(zip(self.factors, places, strict=True)):
+            A[here, dense] = factor.with_columns(w, C).reshape(factor.size, -1)
+            A[dense, here] = A[here, dense].T
+            border[:, :, here] = tail.with_factor(w, factor).reshape(*tail.shape, factor.size)
+            for other, there in zip(self.factors[: k + 1], places, strict=False):
+                A[here, there] = factor.with_factor(w, other).reshape(factor.size, other.size)
+                A[there, here] = A[here, there].T
+        return ArrowGram(
+            DenseGram(A), ByGroup(((first, border),), n_groups), ByGroup(((first, corner),), n_groups), shapes
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrowCross:
+    """Cᵀu of the core, and Z_gᵀu_g."""
+
+    core: Array
+    tail: ByGroup
+
+    def __add__(self, other: Self) -> "ArrowCross":
+        """Add the sums of two sets of rows."""
+        return ArrowCross(self.core + other.core, self.tail + other.tail)
+
+    def total(self) -> Array:
+        """One array: the core, then the groups."""
+        return np.concatenate([self.core, self.tail.total().ravel()])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ArrowGram:
+    """The core's gram A (p × p), the border B (m × q × p), and the corner Z_gᵀW_gZ_g (m × q × q).
+
+    ``shapes`` are levels and effects of the core's factors.
+    """
+
+    core: DenseGram
+    border_sums: ByGroup
+    corner_sums: ByGroup
+    shapes: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def border(self) -> Array:
+        """B_g, m × q × p."""
+        return self.border_sums.total()
+
+    @cached_property
+    def corner(self) -> Array:
+        """Z_gᵀW_gZ_g, m × q × q."""
+        return self.corner_sums.total()
+
+    def __add__(self, other: Self) -> "ArrowGram":
+        """Add the sums of two sets of rows."""
+        border, corner = self.border_sums + other.border_sums, self.corner_sums + other.corner_sums
+        return ArrowGram(self.core + other.core, border, corner, self.shapes)
+
+    def __sub__(self, other: Self) -> "ArrowGram":
+        """Take away the sums of other rows."""
+        border, corner = self.border_sums - other.border_sums, self.corner_sums - other.corner_sums
+        return ArrowGram(self.core - other.core, border, corner, self.shapes)
+
+    def towards(self, other: Self, share: float) -> "ArrowGram":
+        """Move a share of the way to another gram."""
+        if not share:
+            return self
+        border = self.border + share * (other.border - self.border)
+        corner = self.corner + share * (other.corner - self.corner)
+        m = len(border)
+        return ArrowGram(
+            self.core.towards(other.core, share), ByGroup(((0, border),), m), ByGroup(((0, corner),), m), self.shapes
+        )
+
+    def times(self, theta: Array) -> Array:
+        """Multiply by [x; u]."""
+        x, u = self._split(theta)
+        border = _flat(self.border)
+        head = self.core.times(x) + u.ravel() @ border
+        tail = border @ x + _times(self.corner, u[:, :, None]).ravel()
+        return np.concatenate([head, tail])
+
+    def gated(self, gates: Gates | None, own: Self) -> "ArrowGram":
+        """G ∘ E[γ̃γ̃ᵀ]; only the core has gates."""
+        if gates is None:
+            return self
+        border, m = self.border * gates.open[: self.border.shape[2]], len(self.border)
+        return ArrowGram(
+            self.core.gated(gates, own.core), ByGroup(((0, border),), m), ByGroup(((0, self.corner),), m), self.shapes
+        )
+
+    def scan(self, cross: Array, law: Any, gates: Gates, prior_log_odds: Array) -> GateScan:
+        """Full conditionals of the gates; what they meet among the groups' effects counts with the linear part."""
+        A = self.core.matrix
+        linear = (cross * law.mean)[: len(A)] - law.meeting(_flat(self.border))
+        return GateScan(gates, A * law.outer(len(A)), linear, prior_log_odds)
+
+    def conditional(self, cross: Array, precision: Precision) -> "ArrowGaussian":
+        """The law of [x; u]: D_g is eliminated first, then the core is dense (Algorithm 2, lines 2 and 3)."""
+        own, root, half = self._eliminate(precision)
+        r_x, reduced = self._reduce(cross, root, half)
+        core = self._without_groups(half).conditional(r_x, own)
+        return ArrowGaussian(core, _effects(root, half, reduced, core.mean), root, _times(root, half), self.shapes)
+
+    def solve(self, right: Array, precision: Precision) -> Array | None:
+        """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        try:
+            own, root, half = self._eliminate(precision)
+        except np.linalg.LinAlgError:
+            return None
+        r_x, reduced = self._reduce(right, root, half)
+        x = self._without_groups(half).solve(r_x, own)
+        return None if x is None else np.concatenate([x, _effects(root, half, reduced, x).ravel()])
+
+    def _eliminate(self, precision: Precision) -> tuple[Precision, Array, Array]:
+        """Λ of the core, roots R_g of D_g⁻¹ = R_gR_gᵀ, and R_gᵀB_g."""
+        own, of_groups = self._split_precision(precision)
+        root = _inverse_root(self.corner + of_groups)
+        return own, root, _times(root.transpose(0, 2, 1), self.border)
+
+    def _reduce(self, right: Array, root: Array, half: Array) -> tuple[Array, Array]:
+        """Right side of the core, r_x − Σ E_gᵀr_g, and R_gᵀr_g."""
+        r_x, r_u = self._split(right)
+        reduced = _times(root.transpose(0, 2, 1), r_u[:, :, None])[:, :, 0]
+        return r_x - reduced.ravel() @ _flat(half), reduced
+
+    def _without_groups(self, half: Array) -> DenseGram:
+        """A − Σ B_gᵀE_g."""
+        tail = _flat(half)
+        return DenseGram(self.core.matrix - tail.T @ tail)
+
+    def _split(self, theta: Array) -> tuple[Array, Array]:
+        n_core, q = self.border.shape[2], self.border.shape[1]
+        return theta[:n_core], theta[n_core:].reshape(-1, q)
+
+    def _split_precision(self, precision: Precision) -> tuple[Precision, Array]:
+        """Λ of the core, and of each group's effects (m × q × q)."""
+        n_core, q = self.border.shape[2], self.border.shape[1]
+        own, diagonals = self._split(precision.diagonal)
+        of_groups = diagonals[:, :, None] if q == 1 else diagonals[:, :, None] * np.eye(q)
+        of_core = []
+        for left, right, value in precision.couplings:
+            if left.start < n_core:
+                of_core.append((left, right, value))
+            else:
+                j, k = left.start - n_core, right.start - n_core
+                of_groups[:, j, k] = of_groups[:, k, j] = value
+        return Precision(own, tuple(of_core)), of_groups
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ArrowGaussian:
+    """The law of the core, and u_g | x ~ N(effects_g − link_g (x − E x), root_g root_gᵀ)."""
+
+    core: DenseGaussian
+    effects: Array
+    root: Array
+    link: Array
+    shapes: tuple[tuple[int, int], ...]
+
+    @cached_property
+    def mean(self) -> Array:
+        """E[x] and then E[u_g], group by group."""
+        return np.concatenate([self.core.mean, self.effects.ravel()])
+
+    @cached_property
+    def effect_covariances(self) -> Array:
+        """Var(u_g) = D_g⁻¹ + E_gΣE_gᵀ, m × q × q."""
+        own, through_core = self.root, (_flat(self.link) @ self.core.root).reshape(self.link.shape)
+        if own.shape[1] == 1:
+            return np.square(own) + np.einsum("gqp,gqp->g", through_core, through_core)[:, None, None]
+        return own @ own.transpose(0, 2, 1) + through_core @ through_core.transpose(0, 2, 1)
+
+    @cached_property
+    def variances(self) -> Array:
+        """Var(θ), elementwise."""
+        return np.concatenate([self.core.variances, np.einsum("gqq->gq", self.effect_covariances).ravel()])
+
+    @cached_property
+    def squares(self) -> Array:
+        """E[θ²], elementwise."""
+        return self.variances + np.square(self.mean)
+
+    def covariances(self, n: int) -> Array:
+        """Covariance of the first n coefficients of the core."""
+        return self.core.covariances(n)
+
+    def fixed(self, n: int) -> DenseGaussian:
+        """Law of the first n coefficients of the core."""
+        return self.core.marginal(n)
+
+    def products(self, left: slice, right: slice) -> float:
+        """Σ E[θ_j θ_k] over the pairs of two strides, both in the core or both in the tail."""
+        n_core = len(self.core.mean)
+        if left.start < n_core:
+            return self.core.products(left, right)
+        j, k = left.start - n_core, right.start - n_core
+        return float(self.effects[:, j] @ self.effects[:, k]) + float(self.effect_covariances[:, j, k].sum())
+
+    @property
+    def entropy(self) -> float:
+        """½P(1 + log 2π) + ½ log|Σ|, and log|Σ| = log|Σ_xx| − Σ log|D_g|."""
+        diagonals = np.einsum("gqq->gq", self.root)
+        return self.core.entropy + 0.5 * self.effects.size * (1 + LOG_2PI) + float(np.log(diagonals).sum())
+
+    def outer(self, n: int) -> Array:
+        """E[xxᵀ] of the first n coefficients of the core."""
+        return self.core.outer(n)
+
+    def meeting(self, border: Array) -> Array:
+        """Σ B E[u x_k] over all effects u of groups, for each coefficient x_k of the core."""
+        together = np.einsum("ik,ik->k", border, _flat(self.link) @ self.core.covariance)
+        return (self.effects.ravel() @ border) * self.core.mean - together
+
+    def message(self, gates: Gates | None) -> "ArrowMessage":
+        """Means, variances and covariances, ready to be looked up by level."""
+        n_dense = len(self.core.mean) - sum(m * q for m, q in self.shapes)
+        dense, *places = _places(n_dense, self.shapes)
+        Sigma = self.core.covariance
+        with_core = -(_flat(self.link) @ Sigma).reshape(self.link.shape)
+        factors, pairs = [], {}
+        for k, (here, (m, q)) in enumerate(zip(places, self.shapes, strict=True)):
+            own = np.einsum("gqgr->gqr", Sigma[here, here].reshape(m, q, m, q))
+            factors.append(
+                FactorMessage(self.core.mean[here].reshape(m, q), Sigma[here, dense].reshape(m, q, n_dense), own)
+            )
+            for j, (there, shape) in enumerate(zip(places[:k], self.shapes, strict=False)):
+                pairs[k, j] = Sigma[here, there].reshape(m, q, *shape)
+            pairs[len(places), k] = with_core[:, :, here].reshape(*self.effects.shape, m, q)
+        factors.append(FactorMessage(self.effects, with_core[:, :, dense], self.effect_covariances))
+        if gates is not None:
+            factors = [replace(law, with_dense=law.with_dense * gates.open[:n_dense]) for law in factors]
+        return ArrowMessage(self.core.marginal(n_dense).message(gates), tuple(factors), pairs)
+
+    def quadratic(self, gram: ArrowGram) -> float:
+        """⟨gram, Ω⟩, from Cov(u_g, x) = −E_gΣ."""
+        Sigma = self.core.covariance
+        spread = np.vdot(gram.core.matrix, Sigma) - 2 * np.vdot(gram.border, self.link @ Sigma)
+        spread += np.vdot(gram.corner, self.effect_covariances)
+        return float(self.mean @ gram.times(self.mean)) + float(spread)
+
+    def draw(self, rng: np.random.Generator) -> PointLaw:
+        """Draw the core, then each group given the core."""
+        x = self.core.draw(rng).mean
+        noise = np.einsum("gqr,gr->gq", self.root, rng.standard_normal(self.effects.shape))
+        return PointLaw(np.concatenate([x, (self.effects - self.link @ (x - self.core.mean) + noise).ravel()]))
+
+    def at(self, mean: Array) -> "ArrowGaussian":
+        """Move the law to another mean."""
+        n_core = len(self.core.mean)
+        effects = mean[n_core:].reshape(self.effects.shape)
+        return ArrowGaussian(self.core.at(mean[:n_core]), effects, self.root, self.link, self.shapes)
+
+    @property
+    def packed_size(self) -> int:
+        """Length of the packed vector."""
+        m, q = self.effects.shape
+        return self.core.packed_size + m * (q + q * (q + 1) // 2) + self.link.size
+
+    def pack(self) -> Array:
+        """The packed core, effects, the triangles of the groups' roots with logs on the diagonal, and the links."""
+        m, q = self.effects.shape
+        flat, diagonal = upper_triangle(q)
+        triangles = self.root.reshape(m, q * q)[:, flat]
+        triangles[:, diagonal] = np.log(triangles[:, diagonal])
+        return np.concatenate([self.core.pack(), self.effects.ravel(), triangles.ravel(), self.link.ravel()])
+
+    def unpack(self, numbers: Array) -> "ArrowGaussian":
+        """Make the law that packs to these numbers."""
+        m, q = self.effects.shape
+        flat, diagonal = upper_triangle(q)
+        at_effects = self.core.packed_size
+        at_triangles = at_effects + m * q
+        at_link = at_triangles + m * len(flat)
+        triangles = numbers[at_triangles:at_link].reshape(m, -1).copy()
+        triangles[:, diagonal] = np.exp(triangles[:, diagonal])
+        root = np.zeros((m, q * q))
+        root[:, flat] = triangles
+        effects, link = numbers[at_effects:at_triangles].reshape(m, q), numbers[at_link:].reshape(self.link.shape)
+        return ArrowGaussian(self.core.unpack(numbers[:at_effects]), effects, root.reshape(m, q, q), link, self.shapes)
+
+
+def _places(n_dense: int, shapes: tuple[tuple[int, int], ...]) -> list[slice]:
+    """Where the dense columns' coefficients and those of each factor stand in the core."""
+    ends = [0, *accumulate((m * q for m, q in shapes), initial=n_dense)]
+    return [slice(begin, end) for begin, end in pairwise(ends)]
+
+
+def _flat(blocks: Array) -> Array:
+    """The groups' blocks, one below the other."""
+    m, q, n_core = blocks.shape
+    return blocks.reshape(m * q, n_core)
+
+
+def _times(left: Array, right: Array) -> Array:
+    """Product of each group's matrices; with one effect these are numbers, and plain multiplication is quicker."""
+    return left * right if left.shape[1] == 1 else left @ right
+
+
+def _effects(root: Array, half: Array, reduced: Array, x: Array) -> Array:
+    """u_g = D_g⁻¹(r_g − B_gx)."""
+    rest = reduced - (_flat(half) @ x).reshape(reduced.shape)
+    return _times(root, rest[:, :, None])[:, :, 0]
+
+
+def _inverse_root(D: Array) -> Array:
+    """R_g, upper triangular, with D_g⁻¹ = R_gR_gᵀ."""
+    if D.shape[1] == 1:
+        return np.sqrt(1.0 / D)
+    return np.linalg.inv(np.linalg.cholesky(D)).transpose(0, 2, 1).astype(np.float64, copy=False)

@@ -1,0 +1,319 @@
+"""The dense layout: one Gaussian law over all coefficients, held by its mean and a triangular root of its covariance.
+
+Σ = U Uᵀ with U upper triangular, the inverse transpose of the precision's Cholesky factor. One matrix then serves
+every need: row variances ‖Uᵀc‖² (never negative), second moments, log-determinant, draws and packing.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import get_lapack_funcs
+
+from vbsvm.base.arrays import Array
+from vbsvm.model.gates import Gates, GateScan
+from vbsvm.model.interfaces import CoefficientLaw, Effects, PointLaw, Precision
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+_potrf, _trtri, _posv = get_lapack_funcs(("potrf", "trtri", "posv"), dtype=np.float64)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class DenseRows:
+    """A block of rows: its place in the data, its design, labels ±1, weights > 0, and work space like the design."""
+
+    index: int
+    design: Array
+    signs: Array
+    weights: Array
+    scratch: Array
+
+    def scores(self, theta: Array) -> Array:
+        """Cθ."""
+        return self.design @ theta
+
+    def gram(self, w: Array) -> "DenseGram":
+        """CᵀWC as AᵀA with A = W^½C: NumPy then does half the multiplications, and the result is symmetric."""
+        np.multiply(self.design, np.sqrt(w)[:, None], out=self.scratch)
+        return DenseGram(self.scratch.T @ self.scratch)
+
+    def cross(self, u: Array) -> Array:
+        """Cᵀu."""
+        return u @ self.design
+
+    def columns(self, which: NDArray[np.intp]) -> Array:
+        """These columns of the design."""
+        return self.design[:, which]
+
+    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+        """Coefficients of these columns, the same in all rows; 0 for columns that have none."""
+        return _padded(theta, self.design.shape[1], columns)[None]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class DenseGram:
+    """CᵀWC as one matrix."""
+
+    matrix: Array
+
+    def __add__(self, other: Self) -> "DenseGram":
+        """Add the sums of two sets of rows."""
+        return DenseGram(self.matrix + other.matrix)
+
+    def __sub__(self, other: Self) -> "DenseGram":
+        """Take away the sums of other rows."""
+        return DenseGram(self.matrix - other.matrix)
+
+    def towards(self, other: Self, share: float) -> "DenseGram":
+        """Move a share of the way to another gram."""
+        return DenseGram(self.matrix + share * (other.matrix - self.matrix)) if share else self
+
+    def times(self, theta: Array) -> Array:
+        """CᵀWCθ."""
+        return self.matrix @ theta
+
+    def gated(self, gates: Gates | None, own: Self) -> "DenseGram":
+        """G ∘ E[γ̃γ̃ᵀ] (Algorithm 3, line 2)."""
+        return self if gates is None else DenseGram(gates.applied_to(self.matrix, own.matrix))
+
+    def scan(self, cross: Array, law: CoefficientLaw, gates: Gates, prior_log_odds: Array) -> GateScan:
+        """Full conditionals of the gates, one after another (Algorithm 3, lines 6 and 7)."""
+        return GateScan(gates, self.matrix * law.outer(len(self.matrix)), cross * law.mean, prior_log_odds)
+
+    def conditional(self, cross: Array, precision: Precision) -> "DenseGaussian":
+        """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
+        if not len(cross):  # a model may have random effects alone; LAPACK takes no empty matrix
+            return DenseGaussian(cross, self.matrix)
+        lower = _cholesky(_plus(self.matrix, precision))
+        inverse, _ = _trtri(lower, lower=1, overwrite_c=1)
+        root = inverse.T
+        return DenseGaussian(root @ (cross @ root), root)
+
+    def solve(self, right: Array, precision: Precision) -> Array | None:
+        """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        if not len(right):
+            return right
+        _, solution, info = _posv(_plus(self.matrix, precision), right, lower=1, overwrite_a=1)
+        return solution if info == 0 else None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DenseGaussian:
+    """N(mean, root rootᵀ)."""
+
+    mean: Array
+    root: Array
+
+    @cached_property
+    def variances(self) -> Array:
+        """Diagonal of Σ."""
+        return np.einsum("ij,ij->i", self.root, self.root)
+
+    @cached_property
+    def squares(self) -> Array:
+        """Diagonal of Ω = Σ + μμᵀ."""
+        return self.variances + np.square(self.mean)
+
+    def covariances(self, n: int) -> Array:
+        """Covariance of the first n coefficients."""
+        return self.root[:n] @ self.root[:n].T
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Σ."""
+        return self.root @ self.root.T
+
+    def marginal(self, n: int) -> "DenseGaussian":
+        """Law of the first n coefficients."""
+        if n == len(self.mean):
+            return self
+        # A triangular root of Σ's corner: R from QR of the reversed rows, reversed back to be upper triangular.
+        R = np.asarray(np.linalg.qr(self.root[:n][::-1].T, mode="r"))
+        return DenseGaussian(self.mean[:n], R.T[::-1, ::-1])
+
+    def fixed(self, n: int) -> "DenseGaussian":
+        """Law of the first n coefficients."""
+        return self.marginal(n)
+
+    def products(self, left: slice, right: slice) -> float:
+        """Σ E[θ_j θ_k] over the pairs of two strides."""
+        return float(self.mean[left] @ self.mean[right]) + float(np.vdot(self.root[left], self.root[right]))
+
+    def outer(self, n: int) -> Array:
+        """Ω of the first n coefficients."""
+        return self.covariance[:n, :n] + np.outer(self.mean[:n], self.mean[:n])
+
+    def message(self, gates: Gates | None) -> "DenseGaussian | GatedMessage":
+        """Itself, as rows need the mean and the root; or the law of the effective coefficients."""
+        if gates is None:
+            return self
+        opened, n = gates.open[: len(self.mean)], len(self.mean)
+        extra = gates.spread[:n] * self.squares
+        shared = [(k, gates.spread[k[0]] * self._outer_of(k)) for k in gates.map.shared]
+        for k, _ in shared:
+            extra[k] = 0.0
+        return GatedMessage(DenseGaussian(opened * self.mean, opened[:, None] * self.root), extra, shared)
+
+    def _outer_of(self, columns: NDArray[np.intp]) -> Array:
+        root, mean = self.root[columns], self.mean[columns]
+        return root @ root.T + np.outer(mean, mean)
+
+    @property
+    def entropy(self) -> float:
+        """½P(1 + log 2π) + ½ log|Σ|."""
+        return 0.5 * len(self.mean) * (1 + LOG_2PI) + float(np.log(self.root.diagonal()).sum())
+
+    def row_moments(self, rows: DenseRows) -> tuple[Array, Array]:
+        """Give f = Cμ and v = dg(CΣCᵀ) (Algorithm 2, line 3)."""
+        _times_upper_triangle(rows.design, self.root, rows.scratch)
+        return rows.design @ self.mean, np.einsum("ij,ij->i", rows.scratch, rows.scratch)
+
+    def effects(self, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
+        """Law of the coefficients of these columns, the same in all rows."""
+        root = _padded(self.root, len(self.mean), columns)
+        mean = _padded(self.mean, len(self.mean), columns)
+        return Effects(mean[None], (rows.design @ self.root) @ root.T, (root @ root.T)[None])
+
+    def quadratic(self, gram: DenseGram) -> float:
+        """⟨gram, Ω⟩."""
+        return float(self.mean @ gram.times(self.mean)) + float(np.vdot(gram.matrix @ self.root, self.root))
+
+    def draw(self, rng: np.random.Generator) -> PointLaw:
+        """Draw μ + U z."""
+        return PointLaw(self.mean + self.root @ rng.standard_normal(len(self.mean)))
+
+    def at(self, mean: Array) -> "DenseGaussian":
+        """Move the law to another mean."""
+        return DenseGaussian(mean, self.root)
+
+    def pack(self) -> Array:
+        """Mean and the upper triangle of the root, its diagonal as logs: every vector is a valid law."""
+        flat, diagonal = upper_triangle(len(self.mean))
+        triangle = self.root.ravel()[flat]
+        triangle[diagonal] = np.log(triangle[diagonal])
+        return np.concatenate([self.mean, triangle])
+
+    @property
+    def packed_size(self) -> int:
+        """Length of the packed vector."""
+        size = len(self.mean)
+        return size + size * (size + 1) // 2
+
+    def unpack(self, numbers: Array) -> "DenseGaussian":
+        """Make the law that packs to these numbers."""
+        size = len(self.mean)
+        flat, diagonal = upper_triangle(size)
+        triangle = numbers[size:].copy()
+        triangle[diagonal] = np.exp(triangle[diagonal])
+        root = np.zeros(size * size)
+        root[flat] = triangle
+        return DenseGaussian(numbers[:size], root.reshape(size, size))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class GatedMessage:
+    """Law of γ̃∘v with the gates at their means, and what the gates' own variance adds to a row's.
+
+    ``extra`` is Var γ_k E v_k² of each coefficient with a gate of its own; ``shared`` has Var γ E[vvᵀ] of the
+    coefficients that share a gate.
+    """
+
+    law: DenseGaussian
+    extra: Array
+    shared: list[tuple[NDArray[np.intp], Array]]
+
+    def row_moments(self, rows: DenseRows) -> tuple[Array, Array]:
+        """Give f = Cm and v = dg(C Var(γ∘v) Cᵀ) (Algorithm 3, line 10)."""
+        f, v = self.law.row_moments(rows)
+        np.square(rows.design, out=rows.scratch)
+        v += rows.scratch @ self.extra
+        for columns, outer in self.shared:
+            of_gate = rows.design[:, columns]
+            v += np.einsum("ij,jk,ik->i", of_gate, outer, of_gate)
+        return f, v
+
+    def effects(self, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
+        """Law of the effective coefficients of these columns."""
+        spread = np.diag(self.extra)
+        for members, outer in self.shared:
+            spread[np.ix_(members, members)] += outer
+        return with_spread(self.law.effects(rows, columns), spread, rows, columns)
+
+
+def with_spread(effects: Effects, spread: Array, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
+    """Add a further covariance of the coefficients, ``spread``."""
+    of_columns = _padded(spread, len(spread), columns)
+    own = _padded(of_columns.T, len(spread), columns)
+    return Effects(effects.mean, effects.with_score + rows.design @ of_columns.T, effects.covariance + own)
+
+
+def _padded(values: Array, n_known: int, columns: NDArray[np.intp]) -> Array:
+    """Look up columns; those beyond the known ones have no coefficient: zero."""
+    known = columns < n_known
+    if known.all():
+        return values[columns]
+    found = np.zeros((len(columns), *values.shape[1:]))
+    found[known] = values[columns[known]]
+    return found
+
+
+def _plus(gram: Array, precision: Precision) -> Array:
+    """gram + Λ, in the order that LAPACK takes without a copy (the matrix is symmetric)."""
+    total = gram.copy()
+    total.ravel()[:: len(total) + 1] += precision.diagonal
+    for left, right, value in precision.couplings:
+        rows, columns = np.r_[left], np.r_[right]
+        total[rows, columns] += value
+        total[columns, rows] += value
+    return total.T
+
+
+def _cholesky(precision: Array) -> Array:
+    """Lower Cholesky factor.
+
+    Linearly dependent columns under a wide prior can leave a matrix that is positive on paper only. Then the diagonal
+    is raised, first by the rounding error that the gram's own sums carry, at most by a millionth.
+    """
+    lower, info = _potrf(precision, lower=1, clean=1)
+    widening = 4 * len(precision) * np.finfo(np.float64).eps
+    while info != 0 and widening < 1e-6:
+        raised = precision.copy(order="F")
+        raised.ravel(order="F")[:: len(precision) + 1] *= 1 + widening
+        lower, info = _potrf(raised, lower=1, clean=1, overwrite_a=1)
+        widening *= 16
+    if info != 0:
+        raise FloatingPointError(
+            "The precision matrix of the coefficients is not positive definite in floating point. The columns are of "
+            "extremely different size, or depend on each other linearly under a prior that is nearly flat: standardise "
+            "them, drop the dependent ones, or take a prior with a smaller variance."
+        )
+    return lower
+
+
+def _times_upper_triangle(left: Array, upper: Array, out: Array) -> None:
+    """left @ upper in two panels, the second of which alone needs all of ``left``: a quarter of the work is zeros.
+
+    Written transposed, as the rows' work space is stored by columns.
+    """
+    half = len(upper) // 2
+    if half < 16:
+        np.matmul(upper.T, left.T, out=out.T)
+    else:
+        np.matmul(upper[:half, :half].T, left[:, :half].T, out=out[:, :half].T)
+        np.matmul(upper[:, half:].T, left.T, out=out[:, half:].T)
+
+
+@lru_cache(maxsize=16)
+def upper_triangle(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Flat positions of the upper triangle, and of the diagonal within them."""
+    rows, columns = np.triu_indices(size)
+    return rows * size + columns, np.flatnonzero(rows == columns)

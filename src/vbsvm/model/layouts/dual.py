@@ -1,0 +1,358 @@
+"""The dual layout: many more columns than rows. Matrices are rows × rows or rows × columns, never columns × columns.
+
+Few coefficients have a prior so wide that they are free (the intercept); the others have the precision λ. Given the
+free ones, the others' covariance is D − UᵀU with D = diag(1/λ), M = I + W^½ C D Cᵀ W^½ = R Rᵀ and U = R⁻¹ W^½ C D
+(Woodbury). The free ones are then integrated in as a core of their own: to subtract two numbers of the size of their
+prior variance would leave nothing but rounding.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.model.gates import DrawnGates, Gates, GateScan
+from vbsvm.model.interfaces import CoefficientLaw, PointLaw, Precision
+from vbsvm.model.layouts.dense import LOG_2PI
+
+# Coefficients with a smaller prior precision than this are free.
+FREE = 1e-4
+# Gates that are scanned together: the matrix of their own products is formed.
+CHUNK = 128
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class DualRows:
+    """All rows in one block."""
+
+    index: int
+    design: Array
+    signs: Array
+    weights: Array
+
+    def scores(self, theta: Array) -> Array:
+        """Cθ."""
+        return self.design @ theta
+
+    def gram(self, w: Array) -> "DualGram":
+        """CᵀWC, as its parts."""
+        return DualGram(self.design, w, np.zeros(self.design.shape[1]), np.ones(self.design.shape[1]))
+
+    def cross(self, u: Array) -> Array:
+        """Cᵀu."""
+        return u @ self.design
+
+    def columns(self, which: NDArray[np.intp]) -> Array:
+        """These columns of the design."""
+        return self.design[:, which]
+
+    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+        """Coefficients of these columns, the same in all rows."""
+        return theta[columns][None]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DualGram:
+    """ΓCᵀWCΓ + diag(extra) with Γ = diag(opened), never formed."""
+
+    design: Array
+    w: Array
+    extra: Array
+    opened: Array
+
+    def __add__(self, other: Self) -> "DualGram":
+        """All rows are in one block: there is nothing to add."""
+        raise NotImplementedError
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """The diagonal."""
+        return np.square(self.opened) * (self.w @ np.square(self.design)) + self.extra
+
+    def towards(self, other: Self, share: float) -> "DualGram":
+        """Move a share of the way to another gram of the same rows."""
+        if not share:
+            return self
+        return DualGram(self.design, self.w + share * (other.w - self.w), self.extra, self.opened)
+
+    def times(self, theta: Array) -> Array:
+        """Product with a vector."""
+        return self.opened * ((self.w * (self.design @ (self.opened * theta))) @ self.design) + self.extra * theta
+
+    def gated(self, gates: Gates | None, own: Self) -> "DualGram":
+        """G ∘ E[γ̃γ̃ᵀ]; every gate has one coefficient."""
+        if gates is None:
+            return self
+        return DualGram(self.design, self.w, gates.spread * own.diagonal, gates.open)
+
+    def scan(self, cross: Array, law: Any, gates: Gates, prior_log_odds: Array) -> "DualScan":
+        """Full conditionals of the gates."""
+        return DualScan(self, cross, law, gates, prior_log_odds)
+
+    def conditional(self, cross: Array, precision: Precision) -> "DualGaussian":
+        """The law of the coefficients (Algorithms 2 and 3, lines 2 and 3)."""
+        parts = DualParts(self.design, self.w, self.extra + precision.diagonal, self.opened)
+        return DualGaussian(parts.times(cross), parts)
+
+    def solve(self, right: Array, precision: Precision) -> Array | None:
+        """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        try:
+            return self.conditional(right, precision).mean
+        except np.linalg.LinAlgError:
+            return None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DualParts:
+    """A covariance (ΓCᵀWCΓ + diag λ)⁻¹ = diag(D) − UᵀU + V Vᵀ."""
+
+    design: Array
+    w: Array
+    lam: Array
+    opened: Array
+
+    @cached_property
+    def free(self) -> NDArray[np.intp]:
+        """Coefficients with next to no prior precision."""
+        return np.flatnonzero(self.lam < FREE)
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """1/λ; 0 for the free ones."""
+        D = 1.0 / self.lam
+        D[self.free] = 0.0
+        return D
+
+    @cached_property
+    def weighted(self) -> Array:
+        """W^½CΓ."""
+        return np.sqrt(self.w)[:, None] * self.design * self.opened
+
+    @cached_property
+    def factor(self) -> Array:
+        """Lower Cholesky factor of M = I + W^½CΓDΓCᵀW^½."""
+        with single_threaded_blas():
+            M = (self.weighted * self.diagonal) @ self.weighted.T
+            M.ravel()[:: len(M) + 1] += 1.0
+            return np.asarray(np.linalg.cholesky(M), dtype=np.float64)
+
+    @cached_property
+    def left(self) -> Array:
+        """R⁻¹W^½CΓD, rows × columns."""
+        with single_threaded_blas():
+            return solve_triangular(self.factor, self.weighted * self.diagonal, lower=True, check_finite=False)
+
+    @cached_property
+    def _free_root_and_link(self) -> tuple[Array, Array]:
+        """Root of the free coefficients' covariance, and how the others follow them: DΓCᵀSX."""
+        with single_threaded_blas():
+            Q = solve_triangular(self.factor, self.weighted[:, self.free], lower=True, check_finite=False)
+            inner = np.linalg.cholesky(Q.T @ Q + np.diag(self.lam[self.free]))
+            return np.asarray(np.linalg.inv(inner).T, dtype=np.float64), self.left.T @ Q
+
+    @cached_property
+    def right(self) -> Array:
+        """What the uncertainty of the free coefficients adds, columns × free."""
+        root, link = self._free_root_and_link
+        with single_threaded_blas():
+            V = -link @ root
+        V[self.free] = root
+        return V
+
+    def times(self, right: Array) -> Array:
+        """Σ right."""
+        root, link = self._free_root_and_link
+        of_free = root @ (root.T @ (right[self.free] - link.T @ right))
+        product = self.diagonal * right - self.left.T @ (self.left @ right) - link @ of_free
+        product[self.free] = of_free
+        return product
+
+    @cached_property
+    def half_log_det(self) -> float:
+        """½ log|Σ|."""
+        of_free = float(np.log(np.abs(self._free_root_and_link[0].diagonal())).sum())
+        return (
+            0.5 * float(np.log(self.diagonal[self.diagonal > 0]).sum())
+            - float(np.log(self.factor.diagonal()).sum())
+            + of_free
+        )
+
+    @cached_property
+    def variances(self) -> Array:
+        """Diagonal of Σ."""
+        spread = (
+            self.diagonal - np.einsum("ik,ik->k", self.left, self.left) + np.einsum("kf,kf->k", self.right, self.right)
+        )
+        return np.maximum(spread, 0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DualGaussian:
+    """N(mean, Σ)."""
+
+    mean: Array
+    parts: DualParts
+
+    @property
+    def variances(self) -> Array:
+        """Diagonal of Σ."""
+        return self.parts.variances
+
+    @cached_property
+    def squares(self) -> Array:
+        """E[θ²], elementwise."""
+        return self.variances + np.square(self.mean)
+
+    @property
+    def entropy(self) -> float:
+        """½P(1 + log 2π) + ½ log|Σ|."""
+        return 0.5 * len(self.mean) * (1 + LOG_2PI) + self.parts.half_log_det
+
+    def covariances(self, n: int) -> Array:
+        """Covariance of the first n coefficients: columns × columns, for those who ask for it."""
+        U, V = self.parts.left[:, :n], self.parts.right[:n]
+        return np.diag(self.parts.diagonal[:n]) - U.T @ U + V @ V.T
+
+    def outer(self, n: int) -> Array:
+        """E[θθᵀ] of the first n coefficients."""
+        return self.covariances(n) + np.outer(self.mean[:n], self.mean[:n])
+
+    def fixed(self, n: int) -> Self:
+        """Itself: all coefficients are those of dense columns."""
+        return self
+
+    def products(self, left: slice, right: slice) -> float:
+        """Σ E[θ_j θ_k] over the pairs of two strides."""
+        D, U, V = self.parts.diagonal, self.parts.left, self.parts.right
+        same = D[left].sum() if left == right else 0.0
+        spread = same - np.vdot(U[:, left], U[:, right]) + np.vdot(V[left], V[right])
+        return float(self.mean[left] @ self.mean[right]) + float(spread)
+
+    def quadratic(self, gram: DualGram) -> float:
+        """E[θᵀ gram θ]."""
+        of_rows = self.message(None).variances(gram.design * gram.opened)
+        spread = float(gram.w @ of_rows) + float(gram.extra @ self.variances)
+        return float(self.mean @ gram.times(self.mean)) + spread
+
+    def message(self, gates: Gates | None) -> "DualMessage":
+        """What rows need, with the gates applied."""
+        D, U, V = self.parts.diagonal, self.parts.left, self.parts.right
+        if gates is None:
+            return DualMessage(self.mean, D, U, V)
+        opened, extra = gates.open, gates.spread * self.squares
+        return DualMessage(opened * self.mean, np.square(opened) * D + extra, opened * U, opened[:, None] * V)
+
+    def draw(self, rng: np.random.Generator) -> PointLaw:
+        """Draw the free ones, then the others given them (Bhattacharya, Chakraborty & Mallick 2016)."""
+        parts = self.parts
+        u = np.sqrt(parts.diagonal) * rng.standard_normal(len(parts.diagonal))
+        of_rows = parts.weighted @ u + rng.standard_normal(len(parts.w))
+        noise = u - parts.left.T @ solve_triangular(parts.factor, of_rows, lower=True, check_finite=False)
+        return PointLaw(self.mean + noise + parts.right @ rng.standard_normal(parts.right.shape[1]))
+
+    def at(self, mean: Array) -> "DualGaussian":
+        """Move the law to another mean."""
+        return DualGaussian(mean, self.parts)
+
+    @property
+    def packed_size(self) -> int:
+        """Length of the packed vector."""
+        return 3 * len(self.mean) + len(self.parts.w)
+
+    def pack(self) -> Array:
+        """Mean, logs of λ and of the weights, and the gates that Σ was formed with: Σ itself would be too large."""
+        return np.concatenate([self.mean, np.log(self.parts.lam), np.log(self.parts.w), self.parts.opened])
+
+    def unpack(self, numbers: Array) -> "DualGaussian":
+        """Make the law that packs to these numbers, kept within what floating point holds."""
+        size, n = len(self.mean), len(self.parts.w)
+        mean, lam, w, opened = np.split(numbers, np.cumsum([size, size, n]))
+        lam, w = (np.exp(np.clip(x, -100.0, 100.0)) for x in (lam, w))
+        return DualGaussian(mean, DualParts(self.parts.design, w, lam, np.clip(opened, 0.0, 1.0)))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class DualMessage:
+    """Mean, and the parts of the covariance diag(D) − UᵀU + V Vᵀ of the effective coefficients."""
+
+    mean: Array
+    D: Array
+    U: Array
+    V: Array
+
+    def row_moments(self, rows: Any) -> tuple[Array, Array]:
+        """Mean and variance of each row's score."""
+        return rows.design @ self.mean, self.variances(rows.design)
+
+    def variances(self, design: Array) -> Array:
+        """dg(CΣCᵀ)."""
+        H, free = design @ self.U.T, design @ self.V
+        spread = np.square(design) @ self.D - np.square(H).sum(axis=1) + np.square(free).sum(axis=1)
+        return np.maximum(spread, 0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DualScan:
+    """Full conditionals of the gates, chunk by chunk; no matrix of columns × columns is formed."""
+
+    gram: DualGram
+    cross: Array
+    law: CoefficientLaw | DualGaussian
+    gates: Gates
+    prior_log_odds: Array
+
+    def _scan(self, rng: np.random.Generator | None = None) -> Gates:
+        C, w, mean = self.gram.design, self.gram.w, self.law.mean
+        D, U, V = self._parts()
+        opened, log_odds = self.gates.open.copy(), self.gates.log_odds.copy()
+        gated, gate_of = np.flatnonzero(self.gates.map.gated), self.gates.map.gate_of
+        scores = C @ (opened * mean)
+        H, L = (C * opened) @ U.T, (C * opened) @ V
+        for begin in range(0, len(gated), CHUNK):
+            columns: Any = gated[begin : begin + CHUNK]
+            gates = self.gates.part(columns)
+            if columns[-1] - columns[0] == len(columns) - 1:
+                columns = slice(int(columns[0]), int(columns[-1]) + 1)  # a view, where an index would copy
+            Ck, Uk, Vk = C[:, columns], U[:, columns], V[columns]
+            WC = w[:, None] * Ck
+            met = mean[columns] * (scores @ WC) + np.einsum("ik,ik->k", WC, Ck) * opened[columns] * D[columns]
+            met += np.einsum("kn,nk->k", WC.T @ L, Vk.T) - np.einsum("kn,nk->k", WC.T @ H, Uk)
+            Omega = np.diag(D[columns]) - Uk.T @ Uk + Vk @ Vk.T + np.outer(mean[columns], mean[columns])
+            products = (WC.T @ Ck) * Omega
+            # What these gates meet among themselves is left to the scan of the chunk.
+            beyond = met - products @ opened[columns]
+            linear = self.cross[columns] * mean[columns] - beyond
+            found = GateScan(gates, products, linear, self.prior_log_odds[gate_of[columns]]).scan(rng)
+            change = found.open - opened[columns]
+            scores += Ck @ (change * mean[columns])
+            H += (Ck * change) @ Uk.T
+            L += (Ck * change) @ Vk
+            opened[columns] = found.open
+            log_odds[gate_of[columns]] = found.log_odds
+        return self.gates.at(log_odds)
+
+    def _parts(self) -> tuple[Array, Array, Array]:
+        if isinstance(self.law, DualGaussian):
+            return self.law.parts.diagonal, self.law.parts.left, self.law.parts.right
+        size = len(self.law.mean)
+        return np.zeros(size), np.zeros((1, size)), np.zeros((size, 1))
+
+    @cached_property
+    def result(self) -> Gates:
+        """Each gate's law in turn, given the laws of the others."""
+        return self._scan()
+
+    def draw(self, rng: np.random.Generator) -> DrawnGates:
+        """Each gate drawn in turn, given the others."""
+        return DrawnGates(self._scan(rng))

@@ -1,0 +1,65 @@
+"""A law of the coefficients by draws from it, in any layout: what a sampler leaves behind."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.model.gates import Gates
+from vbsvm.model.interfaces import Effects, PointLaw
+
+# Moments of scores are taken over this many draws, spread evenly over all of them.
+MOST_DRAWS = 1000
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DrawnLaw:
+    """Draws of the effective coefficients, draws × coefficients."""
+
+    draws: Array
+
+    @cached_property
+    def mean(self) -> Array:
+        """E[θ]."""
+        return self.draws.mean(axis=0)
+
+    @cached_property
+    def variances(self) -> Array:
+        """Var(θ), elementwise."""
+        return self.draws.var(axis=0)
+
+    def covariances(self, n: int) -> Array:
+        """Covariance of the first n coefficients."""
+        centred = self.draws[:, :n] - self.mean[:n]
+        return centred.T @ centred / len(centred)
+
+    def message(self, gates: Gates | None) -> "DrawnLaw":
+        """Itself: the draws are those of the effective coefficients."""
+        return self
+
+    @cached_property
+    def _chosen(self) -> Array:
+        step = -(-len(self.draws) // MOST_DRAWS)
+        return self.draws[::step]
+
+    def row_moments(self, rows: Any) -> tuple[Array, Array]:
+        """Mean score of each row by the mean coefficients, and the variance over draws."""
+        mean = rows.scores(self.mean)
+        variance = np.zeros(len(mean))
+        for theta in self._chosen:
+            variance += np.square(rows.scores(theta) - mean)
+        return mean, variance / len(self._chosen)
+
+    def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
+        """Moments of what multiplies these columns, over draws."""
+        law = PointLaw(self.mean).effects(rows, columns)
+        score, with_score, covariance = rows.scores(self.mean), law.with_score, law.covariance
+        for theta in self._chosen:
+            apart = rows.multiplying(theta, columns) - law.mean
+            with_score = with_score + apart * (rows.scores(theta) - score)[:, None]
+            covariance = covariance + apart[:, :, None] * apart[:, None, :]
+        return Effects(law.mean, with_score / len(self._chosen), covariance / len(self._chosen))

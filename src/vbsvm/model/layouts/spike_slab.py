@@ -1,0 +1,185 @@
+"""The law of gates and coefficients together: each input is out, or in with a normal coefficient.
+
+q(v_k, γ_k) is joint for every gated input, and inputs are independent of each other (Carbonetto & Stephens 2012), where
+the paper has one Gaussian for all v and independent gates. Coefficients without gates keep a joint Gaussian law.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from vbsvm.base.arrays import Array
+from vbsvm.model.gates import Gates
+from vbsvm.model.interfaces import CoefficientLaw, Effects, PointLaw, Precision
+from vbsvm.model.layouts.dense import LOG_2PI, DenseGram, DenseRows, with_spread
+
+# Coordinate updates on the sums of one pass: they need no data, so that many are cheap beside a pass.
+MOST_ROUNDS = 20
+STILL = 1e-4
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SpikeLaw:
+    """v_k is N(mean, slab) when its gate is open, and N(0, spike), its prior, when it is not.
+
+    ``mean`` covers all coefficients; ``root`` is that of the covariance of those without gates, at ``free``.
+    """
+
+    mean: Array
+    free: NDArray[np.intp]
+    root: Array
+    gated: NDArray[np.intp]
+    slab: Array
+    spike: Array
+    log_odds: Array
+
+    @cached_property
+    def inclusion(self) -> Array:
+        """E γ of each gated coefficient."""
+        return expit(self.log_odds)
+
+    @cached_property
+    def variances(self) -> Array:
+        """Var(v) of open gates, elementwise."""
+        found = np.empty(len(self.mean))
+        found[self.free] = np.einsum("ij,ij->i", self.root, self.root)
+        found[self.gated] = self.slab
+        return found
+
+    @cached_property
+    def squares(self) -> Array:
+        """E[v²], elementwise: over open and closed gates."""
+        found = self.variances + np.square(self.mean)
+        found[self.gated] = self.inclusion * found[self.gated] + (1 - self.inclusion) * self.spike
+        return found
+
+    @property
+    def entropy(self) -> float:
+        """Entropy of the coefficients given the gates."""
+        free = float(np.log(np.abs(self.root.diagonal())).sum()) + 0.5 * len(self.free) * (1 + LOG_2PI)
+        given = self.inclusion @ np.log(self.slab) + (1 - self.inclusion) @ np.log(self.spike)
+        return free + 0.5 * float(given) + 0.5 * len(self.gated) * (1 + LOG_2PI)
+
+    def fixed(self, n: int) -> Self:
+        """Itself: all coefficients are those of dense columns."""
+        return self
+
+    def products(self, left: slice, right: slice) -> float:
+        """Σ E[θ_j θ_k] over the pairs of two strides."""
+        outer = self.outer(len(self.mean))
+        return float(outer[left, right].trace())
+
+    def covariances(self, n: int) -> Array:
+        """Covariance of the first n coefficients, gates open."""
+        found = np.diag(self.variances)
+        found[np.ix_(self.free, self.free)] = self.root @ self.root.T
+        return found[:n, :n]
+
+    def outer(self, n: int) -> Array:
+        """E[vvᵀ] of the first n coefficients, gates open."""
+        return self.covariances(n) + np.outer(self.mean[:n], self.mean[:n])
+
+    def quadratic(self, gram: DenseGram) -> float:
+        """E[vᵀ gram v], gates open."""
+        return float(np.vdot(gram.matrix, self.outer(len(self.mean))))
+
+    def message(self, gates: Gates | None) -> "SpikeMessage":
+        """Means and variances of the effective coefficients."""
+        effective, spread = self.mean.copy(), np.zeros(len(self.mean))
+        effective[self.gated] *= self.inclusion
+        of_gated = self.slab + (1 - self.inclusion) * np.square(self.mean[self.gated])
+        spread[self.gated] = self.inclusion * of_gated
+        return SpikeMessage(effective, spread, self.free, self.root)
+
+    def draw(self, rng: np.random.Generator) -> PointLaw:
+        """A sampler draws from the full conditionals, of which this law is none."""
+        raise NotImplementedError
+
+    def at(self, mean: Array) -> Self:
+        """Move the law to another mean."""
+        return type(self)(mean, self.free, self.root, self.gated, self.slab, self.spike, self.log_odds)
+
+    @property
+    def packed_size(self) -> int:
+        """Length of the packed vector."""
+        return len(self.mean) + self.root.size + 3 * len(self.gated)
+
+    def pack(self) -> Array:
+        """Means, the root of the free coefficients, logs of the variances, and log odds of the gates."""
+        return np.concatenate([self.mean, self.root.ravel(), np.log(self.slab), np.log(self.spike), self.log_odds])
+
+    def unpack(self, numbers: Array) -> "SpikeLaw":
+        """Make the law that packs to these numbers."""
+        n, m, size = len(self.mean), len(self.gated), self.root.size
+        mean, root, slab, spike, odds = np.split(numbers, np.cumsum([n, size, m, m]))
+        root = root.reshape(self.root.shape)
+        slab, spike = (np.exp(np.clip(x, -300.0, 300.0)) for x in (slab, spike))
+        return SpikeLaw(mean, self.free, root, self.gated, slab, spike, odds)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class SpikeMessage:
+    """Means and variances of the effective coefficients; covariance only among those without gates."""
+
+    mean: Array
+    spread: Array
+    free: NDArray[np.intp]
+    root: Array
+
+    def row_moments(self, rows: DenseRows) -> tuple[Array, Array]:
+        """Mean and variance of each row's score."""
+        np.square(rows.design, out=rows.scratch)
+        v = rows.scratch @ self.spread
+        v += np.square(rows.design[:, self.free] @ self.root).sum(axis=1)
+        return rows.design @ self.mean, v
+
+    def effects(self, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
+        """Law of the effective coefficients of these columns."""
+        spread = np.diag(self.spread)
+        spread[np.ix_(self.free, self.free)] += self.root @ self.root.T
+        mean = rows.multiplying(self.mean, columns)
+        known = Effects(mean, np.zeros((len(rows.design), len(columns))), np.zeros((1, *[len(columns)] * 2)))
+        return with_spread(known, spread, rows, columns)
+
+
+def update_jointly(
+    gram: DenseGram, cross: Array, precision: Precision, law: CoefficientLaw, gates: Gates, prior_log_odds: Array
+) -> tuple[SpikeLaw, Gates]:
+    """Update q(free coefficients) and each q(v_k, γ_k) in turn, until they stand still on the sums of this pass."""
+    G, prior = gram.matrix, precision.diagonal
+    gated, free = np.flatnonzero(gates.map.gated), np.flatnonzero(~gates.map.gated)
+    order = gates.map.gate_of[gated]
+    slab, spike = 1.0 / (G.diagonal()[gated] + prior[gated]), 1.0 / prior[gated]
+    offset = prior_log_odds[order] + 0.5 * np.log(slab / spike)
+    mean, inclusion = law.mean.copy(), gates.inclusion[order].copy()
+    effective = mean.copy()
+    effective[gated] *= inclusion
+    of_free = DenseGram(G[np.ix_(free, free)])
+    log_odds = np.empty(len(gated))
+    root = np.empty((0, 0))
+    for _ in range(MOST_ROUNDS):
+        before = effective.copy()
+        if len(free):
+            right = cross[free] - G[np.ix_(free, gated)] @ effective[gated]
+            fresh = of_free.conditional(right, Precision(prior[free]))
+            root = fresh.root
+            mean[free] = effective[free] = fresh.mean
+        pull = G @ effective
+        for i, k in enumerate(gated):
+            mean[k] = slab[i] * (cross[k] - pull[k] + G[k, k] * effective[k])
+            log_odds[i] = offset[i] + 0.5 * mean[k] ** 2 / slab[i]
+            inclusion[i] = expit(log_odds[i])
+            moved = inclusion[i] * mean[k]
+            pull += (moved - effective[k]) * G[k]
+            effective[k] = moved
+        if np.abs(effective - before).max() < STILL * np.abs(effective).max():
+            break
+    by_gate = np.empty_like(gates.log_odds)
+    by_gate[order] = log_odds
+    return SpikeLaw(mean, free, root, gated, slab, spike, log_odds), gates.at(by_gate)

@@ -1,0 +1,39 @@
+"""What a likelihood is: from the moments of each row's score to what the coefficients' update needs of that row.
+
+ℓ(f, v) is the expected log likelihood of a row, or a bound on it, given the mean f and the variance v of its score.
+With w = −2 ∂ℓ/∂v and u = ∂ℓ/∂f + w f every update is the same for all likelihoods: the coefficients have the precision
+G + Λ with G = Σ w c cᵀ, and the right side r = Σ u c.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol, final
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.reading import Reading
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class RowTerms:
+    """Of each row: ℓ at weight 1, u, w, and the curvature −∂²ℓ/∂f²; the last is None where scores have no spread."""
+
+    value: Array
+    u: Array
+    w: Array
+    curvature: Array | None
+
+    def shared(self, shares: Array) -> "RowTerms":
+        """The same where a row counts by a share only."""
+        curvature = None if self.curvature is None else shares * self.curvature
+        return RowTerms(self.value, shares * self.u, shares * self.w, curvature)
+
+
+class Likelihood(Protocol):
+    """How labels depend on scores."""
+
+    def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
+        """Terms of rows with labels y = ±1 and weights s > 0, from the mean and variance of their scores.
+
+        What is latent in a row is resolved at the site: kept as a distribution, or drawn.
+        """
+        ...

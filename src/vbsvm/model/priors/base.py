@@ -1,0 +1,84 @@
+"""What a prior is: a few questions about one block of coefficients.
+
+A prior sees the rows through nothing but the second moments of its own coefficients, and the rows see the prior through
+nothing but its expected precision. A new prior is a new file with a frozen dataclass that answers these questions.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import ScaleLaw
+from vbsvm.base.reading import Reading
+from vbsvm.base.settings import Parameters
+from vbsvm.model.interfaces import Moments
+
+
+@dataclass(frozen=True)
+class Prior(Parameters, ABC):
+    """A Gaussian prior of one block of coefficients, given a scale that has a law of its own.
+
+    The scale is a variance σ² that the block's coefficients share, or the covariance matrix of q effects that each
+    group has; ``width`` is this q, and 1 elsewhere.
+    """
+
+    of_groups: ClassVar[bool] = False
+    """Whether the scale is the covariance matrix of a group's effects, so that other blocks have no use for it."""
+
+    rounds: ClassVar[int] = 1
+    """How often a Newton step updates coefficients and scale against each other before the next pass over the rows."""
+
+    @abstractmethod
+    def start(self, width: int, size: int) -> ScaleLaw:
+        """Law of the scale before the first sweep, for ``size`` coefficients in groups of ``width``."""
+
+    @abstractmethod
+    def update(self, scale: Any, moments: Moments, resolve: Reading) -> ScaleLaw:
+        """Resolve the full conditional of the scale, given the second moments of the block's coefficients."""
+
+    @abstractmethod
+    def bound(self, scale: Any, moments: Moments) -> float:
+        """E log p(coefficients, scale) − E log q(scale), all constants included, at any law of it that can occur."""
+
+    def gate_of(self, names: Sequence[str], terms: Sequence[int] | None = None) -> NDArray[np.intp] | None:
+        """Which gate each of the block's columns has; None in a prior without gates.
+
+        ``terms`` says which columns belong to the same term of a formula.
+        """
+        return None
+
+    def leap(self, scale: Any, moments: Moments) -> ScaleLaw | None:
+        """A bold guess at where the scale is going, for blocks that the data say little about; else None.
+
+        Where most coefficients follow their prior, they and their scale hold each other in place, and updates creep.
+        """
+        return None
+
+    @property
+    def joint(self) -> bool:
+        """Whether gates and coefficients have a joint law in variational Bayes."""
+        return False
+
+    def starts(self) -> list[float]:
+        """Further starts: how far open the gates are in each."""
+        return []
+
+    def gate_log_odds(self, scale: Any, n_gates: int) -> Array:
+        """Expected prior log odds of the gates; a prior without gates is not asked."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def stretch(self, scale: Any, moments: Moments, g: float) -> tuple[ScaleLaw, float]:
+        """The scale of coefficients that a sampler multiplies by g, and the block's part of the move's log ratio.
+
+        That ratio is of the densities of coefficients and scale after and before, with the Jacobian of the move.
+        """
+
+    def precision(self, scale: Any) -> float | Array:
+        """E[σ⁻²], or the mean of the inverse covariance: the block's part of the expected prior precision Λ."""
+        return scale.inverse_mean

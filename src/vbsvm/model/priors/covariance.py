@@ -1,0 +1,201 @@
+"""Priors of effects that vary together: u_g ~ N(0, Σ) for each group g, with an inferred q × q covariance Σ."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, final
+
+import numpy as np
+
+from vbsvm.base import distributions
+from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import InverseGamma, MatrixPoint, Point
+from vbsvm.base.reading import Reading
+from vbsvm.base.settings import require_positive
+from vbsvm.model.interfaces import Moments
+from vbsvm.model.priors.base import Prior
+
+# Effects and their covariance hold each other back: on toenail with correlated slopes this makes 38 passes of 89.
+ROUNDS = 5
+
+
+@final
+@dataclass(frozen=True)
+class InverseWishart(Prior):
+    """The covariance of a group's effects is inverse Wishart, IW(psi I, nu).
+
+    Parameters
+    ----------
+    psi : float, default 0.01
+        Diagonal of the scale matrix, for effects of standardised columns.
+    nu : float, default None
+        Degrees of freedom, above q − 1 for q effects. None is q + 1: every correlation is then uniform.
+    """
+
+    of_groups: ClassVar[bool] = True
+    rounds: ClassVar[int] = ROUNDS
+
+    psi: float = 0.01
+    nu: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a scale or degrees that are not positive."""
+        require_positive("InverseWishart", psi=self.psi)
+        if self.nu is not None:
+            require_positive("InverseWishart", nu=self.nu)
+
+    def _degrees(self, width: int) -> float:
+        nu = width + 1.0 if self.nu is None else float(self.nu)
+        if nu <= width - 1:
+            raise ValueError(
+                f"InverseWishart: nu must be above {width - 1} for {width} effects that vary together; got {nu}."
+            )
+        return nu
+
+    def start(self, width: int, size: int) -> MatrixPoint:
+        """E[Σ⁻¹] = I."""
+        self._degrees(width)
+        return MatrixPoint(np.eye(width))
+
+    def update(
+        self, scale: distributions.InverseWishart | MatrixPoint, moments: Moments, resolve: Reading
+    ) -> distributions.InverseWishart | MatrixPoint:
+        """IW(Ψ + Σ_g E[u_g u_gᵀ], ν + m), or a draw from it."""
+        q = len(moments.outer)
+        return resolve(
+            distributions.InverseWishart(self.psi * np.eye(q) + moments.outer, self._degrees(q) + moments.n_groups)
+        )
+
+    def stretch(
+        self, scale: distributions.InverseWishart | MatrixPoint, moments: Moments, g: float
+    ) -> tuple[MatrixPoint, float]:
+        """Σ → g²Σ."""
+        q = len(moments.columns)
+        return _stretched(scale, self._degrees(q), self.psi * np.eye(q), g)
+
+    def bound(self, scale: distributions.InverseWishart | MatrixPoint, moments: Moments) -> float:
+        """E log p(u | Σ) + E log p(Σ) − E log q(Σ); E log|Σ| cancels, as q's degrees are always ν + m."""
+        if not isinstance(scale, distributions.InverseWishart):
+            return -math.inf
+        q = len(scale.scale)
+        fixed = 0.5 * self._degrees(q) * q * math.log(self.psi)
+        return fixed + _matrix_terms(scale, self._degrees(q), self.psi * np.eye(q), moments)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class HuangWandLaw:
+    """Law of the covariance, and of the auxiliary scale of each effect."""
+
+    covariance: distributions.InverseWishart | MatrixPoint
+    auxiliary: tuple[InverseGamma | Point, ...]
+
+    @property
+    def inverse_mean(self) -> Array:
+        """E[Σ⁻¹]."""
+        return self.covariance.inverse_mean
+
+    @property
+    def mean(self) -> Array:
+        """E[Σ]."""
+        return self.covariance.mean
+
+    def pack(self) -> list[float]:
+        """Give the numbers of the covariance, then those of the auxiliary scales."""
+        return [*self.covariance.pack(), *(x for law in self.auxiliary for x in law.pack())]
+
+    def unpack(self, numbers: Array) -> Self:
+        """Make the law that has these numbers."""
+        q = len(self.auxiliary)
+        matrix, rest = numbers[:-q], numbers[-q:]
+        auxiliary = tuple(law.unpack(rest[j : j + 1]) for j, law in enumerate(self.auxiliary))
+        return type(self)(self.covariance.unpack(matrix), auxiliary)
+
+
+@final
+@dataclass(frozen=True)
+class Covariance(Prior):
+    """Standard deviations of a group's effects are half t, and with degrees = 2 each correlation is uniform.
+
+    The prior of Huang & Wand (2013): Σ given a is IW(2 degrees diag(1/a), degrees + q − 1), and each a_j is
+    IG(½, 1/scale²).
+
+    Parameters
+    ----------
+    scale : float, default 1e5
+        Scale of the half-t law of each standard deviation, for effects of standardised columns; large is vague.
+    degrees : float, default 2
+        Degrees of freedom of that law.
+    """
+
+    of_groups: ClassVar[bool] = True
+    rounds: ClassVar[int] = ROUNDS
+
+    scale: float = 1e5
+    degrees: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Refuse a scale or degrees that are not positive."""
+        require_positive("Covariance", scale=self.scale, degrees=self.degrees)
+
+    def start(self, width: int, size: int) -> HuangWandLaw:
+        """E[Σ⁻¹] = I and E[1/a] = 1."""
+        return HuangWandLaw(MatrixPoint(np.eye(width)), (Point(1.0),) * width)
+
+    def update(self, scale: HuangWandLaw, moments: Moments, resolve: Reading) -> HuangWandLaw:
+        """q(Σ) given the auxiliary scales, then these given Σ; or draws from them."""
+        q = len(scale.auxiliary)
+        law = distributions.InverseWishart(self._psi(scale) + moments.outer, self.degrees + q - 1 + moments.n_groups)
+        covariance = resolve(law, "covariance")
+        shape, inverse = 0.5 * (self.degrees + q), covariance.inverse_mean
+        auxiliary = (
+            resolve(InverseGamma(shape, self.degrees * inverse[j, j] + self.scale**-2), "auxiliary", j)
+            for j in range(q)
+        )
+        return HuangWandLaw(covariance, tuple(auxiliary))
+
+    def _psi(self, scale: HuangWandLaw) -> Array:
+        return 2 * self.degrees * np.diag([law.inverse_mean for law in scale.auxiliary])
+
+    def stretch(self, scale: HuangWandLaw, moments: Moments, g: float) -> tuple[HuangWandLaw, float]:
+        """Σ → g²Σ given the auxiliary scales, which stay."""
+        nu = self.degrees + len(scale.auxiliary) - 1
+        covariance, ratio = _stretched(scale.covariance, nu, self._psi(scale), g)
+        return HuangWandLaw(covariance, scale.auxiliary), ratio
+
+    def bound(self, scale: HuangWandLaw, moments: Moments) -> float:
+        """As for ``InverseWishart``, and E log p(a) − E log q(a); each E log a cancels."""
+        if not isinstance(scale.covariance, distributions.InverseWishart):
+            return -math.inf
+        q = len(scale.auxiliary)
+        nu = self.degrees + q - 1
+        total = _matrix_terms(scale.covariance, nu, self._psi(scale), moments) + 0.5 * nu * q * math.log(
+            2 * self.degrees
+        )
+        for law in scale.auxiliary:
+            assert isinstance(law, InverseGamma)
+            total += math.lgamma(law.shape) - law.shape * math.log(law.rate) + law.shape
+            total -= law.inverse_mean / self.scale**2 + math.log(self.scale) + 0.5 * math.log(math.pi)
+        return total
+
+
+def _stretched(
+    scale: distributions.InverseWishart | MatrixPoint, nu: float, psi: Array, g: float
+) -> tuple[MatrixPoint, float]:
+    """g²Σ, and −νq log g − ½(g⁻² − 1) tr(ΨΣ⁻¹)."""
+    assert isinstance(scale, MatrixPoint)
+    ratio = -nu * len(psi) * math.log(g) - 0.5 * (g**-2 - 1) * float(np.vdot(psi, scale.inverse_mean))
+    return MatrixPoint(g * g * scale.value), ratio
+
+
+def _matrix_terms(law: distributions.InverseWishart, nu: float, psi: Array, moments: Moments) -> float:
+    """What both priors have in common: all but ½ν log|Ψ|."""
+    q, N = len(law.scale), law.degrees
+    _, log_det = np.linalg.slogdet(law.scale)
+    pull: Any = np.vdot(law.inverse_mean, psi + moments.outer)
+    return float(
+        -0.5 * moments.n_groups * q * math.log(math.pi)
+        + sum(math.lgamma(0.5 * (N - j)) - math.lgamma(0.5 * (nu - j)) for j in range(q))
+        - 0.5 * N * log_det
+        + 0.5 * N * q
+        - 0.5 * pull
+    )

@@ -1,0 +1,288 @@
+"""Laplace-zero prior: each coefficient is zero, or has a Laplace law (paper, Section 3.2)."""
+
+import math
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import betaln, digamma, logit
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import InverseGamma, Latent, LatentPoint, Point
+from vbsvm.base.reading import Reading
+from vbsvm.base.settings import Parameters, require_positive
+from vbsvm.model.interfaces import Moments
+from vbsvm.model.priors.base import Prior
+from vbsvm.model.priors.ridge import LEAP_BELOW
+
+
+@final
+@dataclass(frozen=True)
+class Beta(Parameters):
+    """ρ ~ Beta(a, b): the share of inputs that are in is inferred.
+
+    Parameters
+    ----------
+    a, b : float
+        Prior counts of inputs that are in, and that are out.
+    """
+
+    a: float = 1.0
+    b: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse counts that are not positive."""
+        require_positive("Beta", a=self.a, b=self.b)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Law of ρ: Beta(a, b)."""
+
+    a: float
+    b: float
+
+    @property
+    def log_odds(self) -> float:
+        """E logit ρ."""
+        return float(digamma(self.a) - digamma(self.b))
+
+    @property
+    def log_out(self) -> float:
+        """E log(1 − ρ)."""
+        return float(digamma(self.b) - digamma(self.a + self.b))
+
+    def draw(self, rng: np.random.Generator) -> "SharePoint":
+        """Draw ρ."""
+        return SharePoint(min(max(rng.beta(self.a, self.b), 1e-300), 1 - 1e-16))
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SharePoint:
+    """A drawn ρ."""
+
+    value: float
+
+    @property
+    def log_odds(self) -> float:
+        """Logit ρ."""
+        return math.log(self.value) - math.log1p(-self.value)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LaplaceZeroLaw:
+    """Laws of σ², of each coefficient's b, and of ρ where it is inferred."""
+
+    variance: InverseGamma | Point
+    slab: Latent | LatentPoint
+    share: Share | SharePoint | None
+
+    @property
+    def inverse_mean(self) -> float:
+        """E[σ⁻²]."""
+        return self.variance.inverse_mean
+
+    @property
+    def mean(self) -> float:
+        """E[σ²]."""
+        return self.variance.mean
+
+    def pack(self) -> list[float]:
+        """Give log rates of σ², logs of E b, and logs of the Beta law's counts."""
+        assert isinstance(self.slab, Latent)
+        share = [] if not isinstance(self.share, Share) else [math.log(self.share.a), math.log(self.share.b)]
+        return [*self.variance.pack(), *np.log(self.slab.root), *share]
+
+    def unpack(self, numbers: Array) -> Self:
+        """Make the law that has these numbers."""
+        assert isinstance(self.slab, Latent)
+        at, m = len(self.variance.pack()), len(self.slab.root)
+        root = np.exp(np.clip(numbers[at : at + m], -300.0, 300.0))
+        share = self.share
+        if isinstance(share, Share):
+            a, b = np.exp(np.clip(numbers[at + m :], -300.0, 300.0))
+            share = Share(float(a), float(b))
+        return type(self)(self.variance.unpack(numbers[:at]), Latent(self.slab.s, root), share)
+
+
+@final
+@dataclass(frozen=True)
+class Factorised(Parameters):
+    """Gates independent of the coefficients, and one Gaussian for all of these: the paper's Algorithm 3."""
+
+
+@final
+@dataclass(frozen=True)
+class Joint(Parameters):
+    """Each gate and its coefficient have a joint law, and inputs are independent of each other."""
+
+
+@final
+@dataclass(frozen=True)
+class LaplaceZero(Prior):
+    """A coefficient is γ v: γ is 1 with probability ρ and else 0, and v has a Laplace law of inferred scale.
+
+    Algorithm 3 of the paper. ``inclusion_probability_`` is E γ of each input.
+
+    Parameters
+    ----------
+    rho : float, sequence of floats, or Beta, default 0.01
+        Prior probability that an input is in; one number for all, one for each gate, or ``Beta(a, b)``: then it is
+        inferred.
+    expected_size : float, default None
+        Expected number of gates that are in; instead of ``rho``.
+    shape, rate : float, default 0.01
+        Shape and rate of the inverse-gamma prior of σ²; the paper's A_u and B_u.
+    threshold : float, default 0.5
+        Inputs with a larger inclusion probability are ``selected_``.
+    restarts : int, default 0
+        Further starts, with gates less open than in the first (½, 0.01, then ever less); the highest bound is kept.
+    groups : sequence of sequences of column names or numbers, default ()
+        Columns that share a gate, such as the dummies of one factor. In a formula the columns of a term do.
+    """
+
+    rho: float | Sequence[float] | Beta = 0.01
+    expected_size: float | None = None
+    shape: float = 0.01
+    rate: float = 0.01
+    threshold: float = 0.5
+    restarts: int = 0
+    groups: Sequence[Sequence[str | int]] = ()
+    gates: Factorised | Joint = field(default_factory=Factorised)
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no sense."""
+        require_positive("LaplaceZero", shape=self.shape, rate=self.rate)
+        if self.expected_size is not None:
+            require_positive("LaplaceZero", expected_size=self.expected_size)
+        elif not isinstance(self.rho, Beta):
+            shares = np.atleast_1d(np.asarray(self.rho, dtype=object))
+            for share in shares:
+                if not isinstance(share, numbers.Real) or isinstance(share, bool) or not 0 < float(share) < 1:
+                    raise ValueError(f"LaplaceZero: rho must lie between 0 and 1; got {share!r}.")
+        if not isinstance(self.restarts, numbers.Integral) or isinstance(self.restarts, bool) or self.restarts < 0:
+            raise ValueError(f"LaplaceZero: restarts must be a whole number, 0 or more; got {self.restarts!r}.")
+        if not isinstance(self.gates, Factorised | Joint):
+            raise ValueError(f"LaplaceZero: gates must be Factorised() or Joint(); got {self.gates!r}.")
+        if not isinstance(self.threshold, numbers.Real) or not 0 < float(self.threshold) < 1:
+            raise ValueError(f"LaplaceZero: threshold must lie between 0 and 1; got {self.threshold!r}.")
+
+    def gate_of(self, names: Sequence[str], terms: Sequence[int] | None = None) -> NDArray[np.intp]:
+        """A gate for each column, or for those that share one; numbered in the order of the columns."""
+        owner = np.arange(len(names)) if terms is None else np.asarray(terms)
+        taken: set[int] = set()
+        for group in self.groups:
+            columns = [_place(column, names) for column in group]
+            if not columns or taken & set(columns) or len(set(columns)) < len(columns):
+                raise ValueError(f"LaplaceZero: the group {list(group)} is empty, or names a column twice.")
+            taken |= set(columns)
+            owner[columns] = len(names) + columns[0]
+        _, first, gate_of = np.unique(owner, return_index=True, return_inverse=True)
+        gate_of = np.argsort(np.argsort(first))[gate_of].astype(np.intp)
+        n_gates = len(first)
+        if self.joint and n_gates < len(names):
+            raise ValueError("LaplaceZero: Joint() takes no shared gates; take Factorised(), or leave groups out.")
+        if self.expected_size is not None and not self.expected_size < n_gates:
+            raise ValueError(f"LaplaceZero: expected_size={self.expected_size:g} is not below the {n_gates} gates.")
+        if self.expected_size is None and not isinstance(self.rho, Beta) and np.size(self.rho) not in (1, n_gates):
+            raise ValueError(f"LaplaceZero: rho has {np.size(self.rho)} numbers; 1 or {n_gates} are needed.")
+        return gate_of
+
+    @property
+    def joint(self) -> bool:
+        """Whether gates and coefficients have a joint law."""
+        return isinstance(self.gates, Joint)
+
+    def starts(self) -> list[float]:
+        """Gates at ½, 0.01, 0.001, …"""
+        return [0.5, *(10.0 ** -(k + 2) for k in range(self.restarts))][: self.restarts]
+
+    def start(self, width: int, size: int) -> LaplaceZeroLaw:
+        """E[σ⁻²] = 1 and E b = 1, the paper's start."""
+        share = Share(self.rho.a, self.rho.b) if isinstance(self.rho, Beta) and self.expected_size is None else None
+        return LaplaceZeroLaw(Point(1.0), Latent(np.ones(size), np.ones(size)), share)
+
+    def _log_odds(self, n_gates: int) -> Array:
+        rho = self.rho if self.expected_size is None else self.expected_size / n_gates
+        return np.broadcast_to(logit(np.asarray(rho, dtype=np.float64)), n_gates)
+
+    def gate_log_odds(self, scale: LaplaceZeroLaw, n_gates: int) -> Array:
+        """E logit ρ of each gate."""
+        return self._log_odds(n_gates) if scale.share is None else np.full(n_gates, scale.share.log_odds)
+
+    def precision(self, scale: LaplaceZeroLaw) -> Array:
+        """E[σ⁻²] E b of each coefficient."""
+        return scale.inverse_mean * scale.slab.weight
+
+    def update(self, scale: LaplaceZeroLaw, moments: Moments, resolve: Reading) -> LaplaceZeroLaw:
+        """q(b_k), then q(σ²), then q(ρ); or draws (Algorithm 3, lines 5 and 11; Appendix B)."""
+        squares = moments.squares
+        slab = resolve(Latent(np.ones(len(squares)), np.sqrt(scale.inverse_mean * squares)), "slab")
+        rate = self.rate + 0.5 * float(slab.weight @ squares)
+        variance = resolve(InverseGamma(self.shape + 0.5 * len(squares), rate), "variance")
+        share = scale.share
+        if share is not None:
+            assert isinstance(self.rho, Beta)
+            assert moments.inclusion is not None
+            inside = float(moments.inclusion.sum())
+            share = resolve(Share(self.rho.a + inside, self.rho.b + len(moments.inclusion) - inside), "share")
+        return LaplaceZeroLaw(variance, slab, share)
+
+    def leap(self, scale: LaplaceZeroLaw, moments: Moments) -> LaplaceZeroLaw | None:
+        """As for ``Ridge``, with the slab's weights."""
+        weight, variances = scale.slab.weight, moments.variances
+        spread = float(weight @ variances)
+        determined = moments.size - scale.inverse_mean * spread
+        if not 0 < determined < LEAP_BELOW * moments.size:
+            return None
+        rest = float(weight @ moments.squares) - spread
+        guess = (self.shape + 0.5 * determined) / (self.rate + 0.5 * rest)
+        shape = self.shape + 0.5 * moments.size
+        return LaplaceZeroLaw(InverseGamma(shape, shape / guess), scale.slab, scale.share)
+
+    def stretch(self, scale: LaplaceZeroLaw, moments: Moments, g: float) -> tuple[LaplaceZeroLaw, float]:
+        """σ² → g²σ², also where a gate is closed; b and ρ stay: −2A log g − (B/σ²)(g⁻² − 1)."""
+        assert isinstance(scale.variance, Point)
+        ratio = -2 * self.shape * math.log(g) - self.rate / scale.variance.value * (g**-2 - 1)
+        return replace(scale, variance=Point(g * g * scale.variance.value)), ratio
+
+    def bound(self, scale: LaplaceZeroLaw, moments: Moments) -> float:
+        """E log p(v, b, σ², γ, ρ) − E log q(b, σ², ρ); the gates' entropy is a term of its own."""
+        law, squares = scale.variance, moments.squares
+        if not isinstance(law, InverseGamma):
+            return -math.inf
+        a, b, weight = law.shape, law.rate, scale.slab.weight
+        surplus = a - law.inverse_mean * (self.rate + 0.5 * float(weight @ squares))
+        prior = self.shape * math.log(self.rate) - math.lgamma(self.shape)
+        slab = -len(squares) * math.log(2) - 0.5 * float((1.0 / weight).sum())
+        return prior + math.lgamma(a) - a * math.log(b) + surplus + slab + self._gate_terms(scale, moments)
+
+    def _gate_terms(self, scale: LaplaceZeroLaw, moments: Moments) -> float:
+        """Σ {E γ logit ρ + log(1 − ρ)}, and with an inferred ρ E log p(ρ) − E log q(ρ)."""
+        inclusion = moments.inclusion
+        assert inclusion is not None
+        if scale.share is None:
+            log_odds = self._log_odds(len(inclusion))
+            return float(inclusion @ log_odds - np.logaddexp(0.0, log_odds).sum())
+        assert isinstance(scale.share, Share)
+        assert isinstance(self.rho, Beta)
+        q, m, inside = scale.share, len(inclusion), float(inclusion.sum())
+        log_in = q.log_odds + q.log_out
+        surplus = (self.rho.a + inside - q.a) * log_in + (self.rho.b + m - inside - q.b) * q.log_out
+        return surplus + float(betaln(q.a, q.b) - betaln(self.rho.a, self.rho.b))
+
+
+def _place(column: str | int, names: Sequence[str]) -> int:
+    """Number of a column that is given by its name or its number."""
+    if isinstance(column, numbers.Integral) and not isinstance(column, bool):
+        if -len(names) <= int(column) < len(names):
+            return int(column) % len(names)
+    elif column in names:
+        return list(names).index(str(column))
+    raise ValueError(f"LaplaceZero: groups name {column!r}, which is not one of the {len(names)} columns.")

@@ -1,0 +1,76 @@
+"""A pass over the rows: what goes down to every block of rows, and the sums that a block of complete rows sends up."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.reading import Reading
+from vbsvm.model.interfaces import Message, MissingDistributions, Rows
+from vbsvm.model.likelihoods.base import Likelihood
+from vbsvm.model.stats import Stats
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class RowPass:
+    """All that a block of rows needs to know of the model and its state; plain data, which may be sent anywhere."""
+
+    likelihood: Likelihood
+    message: Message
+    resolve: Reading
+    with_curvature: bool = False
+    missing: MissingDistributions | None = None
+
+
+class Candidates(Protocol):
+    """Rows of a block that stand for the same row of the data, of which one is true."""
+
+    def shares(self, objective: Array) -> Array:
+        """Share of each row, from what each adds to the bound."""
+        ...
+
+    def entropy(self, shares: Array, s: Array) -> float:
+        """What the uncertainty about the true one adds to the bound."""
+        ...
+
+    def sums(self, weights: Array) -> Any:
+        """What rows of these weights add to the sums of what is missing."""
+        ...
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class CompleteRows:
+    """Rows of a layout that miss no input."""
+
+    rows: Rows
+
+    def stats(self, row_pass: RowPass, candidates: Candidates | None = None) -> Stats:
+        """G = Σ w c cᵀ, r = Σ u c, and the row term (Algorithm 2, lines 2 and 3)."""
+        rows, y, s = self.rows, self.rows.signs, self.rows.weights
+        with np.errstate(all="ignore"):  # for the climb's bold candidates; a thread does not inherit the climb's own
+            f, v = row_pass.message.row_moments(rows)
+            terms = row_pass.likelihood.terms(f, v, y, s, row_pass.resolve, "rows", rows.index)
+            entropy, missing = 0.0, None
+            if candidates is not None:
+                shares = candidates.shares(terms.value)
+                entropy, missing = candidates.entropy(shares, s), candidates.sums(shares * s)
+                s, terms = shares * s, terms.shared(shares)
+            if row_pass.missing is not None:
+                missing = row_pass.missing.with_complete_rows(missing, rows, row_pass.resolve)
+            row_bound = float(s @ terms.value) + entropy
+            curvature = terms.curvature if row_pass.with_curvature else None
+            return Stats(
+                gram=rows.gram(terms.w),
+                cross_sums=rows.cross(terms.u),
+                row_bound=row_bound,
+                constant=float(terms.u @ f) - 0.5 * float(terms.w @ (f * f + v)) - row_bound,
+                curvature=None if curvature is None else rows.gram(curvature),
+                missing=missing,
+            )
+
+    def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
+        """Scores at a point."""
+        return self.rows.scores(theta)

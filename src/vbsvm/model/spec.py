@@ -1,0 +1,166 @@
+"""What is fitted (``Spec``), and what is known so far (``State``)."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import cast, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logit
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import ScaleLaw
+from vbsvm.model.gates import GateMap, Gates
+from vbsvm.model.interfaces import (
+    CoefficientLaw,
+    GaussianLaw,
+    MissingDistributions,
+    MissingModel,
+    Moments,
+    PointLaw,
+    Precision,
+)
+from vbsvm.model.likelihoods.base import Likelihood
+from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.model.priors.base import Prior
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Coefficients that share a prior: neighbours, or one stride for each of the effects that a group has."""
+
+    name: str
+    columns: tuple[slice, ...]
+    prior: Prior
+    gate_of: NDArray[np.intp] | None = None  # which of the block's gates each coefficient has
+
+    @property
+    def size(self) -> int:
+        """Number of coefficients."""
+        return sum(len(range(columns.start, columns.stop, columns.step or 1)) for columns in self.columns)
+
+    @property
+    def n_gates(self) -> int:
+        """Number of gates."""
+        return 0 if self.gate_of is None else int(self.gate_of.max()) + 1
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """The model: blocks that together cover all coefficients, what may be missing, and the likelihood."""
+
+    blocks: tuple[Block, ...]
+    missing: MissingModel | None = None
+    likelihood: Likelihood = HINGE
+
+    @cached_property
+    def n_columns(self) -> int:
+        """Number of coefficients."""
+        return max(columns.stop for block in self.blocks for columns in block.columns)
+
+    @cached_property
+    def gate_map(self) -> GateMap | None:
+        """Which gate each coefficient has; None in a model without gates."""
+        gate_of, n_gates = np.full(self.n_columns, -1, dtype=np.intp), 0
+        for block in self.blocks:
+            if block.gate_of is not None:
+                gate_of[block.columns[0]] = n_gates + block.gate_of
+                n_gates += block.n_gates
+        return GateMap(gate_of, n_gates) if n_gates else None
+
+    @cached_property
+    def joint_gates(self) -> bool:
+        """Whether gates and coefficients have a joint law."""
+        return any(block.gate_of is not None and block.prior.joint for block in self.blocks)
+
+    def precision(self, state: "State") -> Precision:
+        """Λ, the expected prior precision (Algorithm 2, line 2; Algorithm 3, line 2)."""
+        diagonal, couplings = np.empty(len(state.coefficients.mean)), []
+        for block, scale in zip(self.blocks, state.scales, strict=True):
+            precision = block.prior.precision(scale)
+            for j, left in enumerate(block.columns):
+                if not isinstance(precision, np.ndarray) or precision.ndim == 1:
+                    diagonal[left] = precision
+                    continue
+                diagonal[left] = precision[j, j]
+                couplings += [(left, right, float(precision[j, k])) for k, right in enumerate(block.columns[:j])]
+        return Precision(diagonal, tuple(coupling for coupling in couplings if coupling[2]))
+
+    def moments(self, state: "State") -> list[Moments]:
+        """What each block's prior may know of the coefficients and of its own gates."""
+        found, begin = [], 0
+        for block in self.blocks:
+            inclusion = None
+            if block.gate_of is not None and state.gates is not None:
+                inclusion = state.gates.inclusion[begin : begin + block.n_gates]
+                begin += block.n_gates
+            found.append(Moments(state.coefficients, block.columns, inclusion))
+        return found
+
+    def prior_log_odds(self, state: "State") -> Array:
+        """Expected prior log odds of all gates."""
+        return np.concatenate(
+            [
+                block.prior.gate_log_odds(scale, block.n_gates)
+                for block, scale in zip(self.blocks, state.scales, strict=True)
+                if block.gate_of is not None
+            ]
+        )
+
+    def start(self, opened: float = 1.0) -> "State":
+        """The paper's start, w = 1: a point at θ = 0, where every slack χ is 1, with E[σ⁻²] = 1 and open gates."""
+        scales = tuple(block.prior.start(len(block.columns), block.size) for block in self.blocks)
+        gates = None
+        if self.gate_map is not None:
+            gates = Gates(np.full(self.gate_map.n_gates, logit(opened)), self.gate_map)
+        missing = None if self.missing is None else self.missing.start()
+        return State(PointLaw(np.zeros(self.n_columns)), scales, gates, missing)
+
+    def starts(self) -> "list[State]":
+        """The paper's start, and further ones that a prior asks for."""
+        return [self.start(opened) for opened in (1.0, *(x for block in self.blocks for x in block.prior.starts()))]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class State:
+    """Laws of the coefficients, of the scale of each block's prior, of the gates, and of what may be missing."""
+
+    coefficients: CoefficientLaw
+    scales: tuple[ScaleLaw, ...]
+    gates: Gates | None = None
+    missing: MissingDistributions | None = None
+
+    @property
+    def gaussian(self) -> GaussianLaw:
+        """The law of the coefficients, where it has a spread."""
+        assert not isinstance(self.coefficients, PointLaw)  # a point is a start or a draw, and is never packed
+        return cast(GaussianLaw, self.coefficients)
+
+    @cached_property
+    def packed(self) -> Array:
+        """Unconstrained numbers that determine a variational state; any numbers are a valid state."""
+        scales = [x for scale in self.scales for x in scale.pack()]
+        gates = [] if self.gates is None else self.gates.log_odds
+        missing = [] if self.missing is None else self.missing.pack()
+        return np.concatenate([self.gaussian.pack(), scales, gates, missing])
+
+    def unpack(self, numbers: Array) -> "State":
+        """Make the state of this shape that has these numbers."""
+        at = self.gaussian.packed_size
+        coefficients = self.gaussian.unpack(numbers[:at])
+        scales = []
+        for scale in self.scales:
+            length = len(scale.pack())
+            scales.append(scale.unpack(numbers[at : at + length]))
+            at += length
+        gates = self.gates
+        if gates is not None:
+            end = at + len(gates.log_odds)
+            gates, at = gates.at(numbers[at:end]), end
+        missing = None if self.missing is None else self.missing.unpack(numbers[at:])
+        state = State(coefficients, tuple(scales), gates, missing)
+        vars(state)["packed"] = numbers
+        return state

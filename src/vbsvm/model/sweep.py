@@ -1,0 +1,83 @@
+"""One sweep: all of the paper's algorithms and samplers are cases of it.
+
+A pass over the rows turns the law of the coefficients (the message down) into sums (the message up); then each full
+conditional is updated from the moments of the others. ``resolve`` decides the reading: keep each conditional as a law
+(variational Bayes), or replace it by a draw (Gibbs).
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from vbsvm.base.reading import Reading
+from vbsvm.model.interfaces import Source
+from vbsvm.model.layouts.spike_slab import update_jointly
+from vbsvm.model.row_pass import RowPass
+from vbsvm.model.spec import Spec, State
+from vbsvm.model.stats import Stats
+
+
+def sweep(spec: Spec, state: State, source: Source, resolve: Reading) -> tuple[State, Stats]:
+    """Pass over the rows once and update everything else; the stats belong to the state that went in."""
+    stats = pass_rows(spec, state, source, resolve)
+    return update(spec, state, stats, resolve), stats
+
+
+def pass_rows(spec: Spec, state: State, source: Source, resolve: Reading, *, with_curvature: bool = False) -> Stats:
+    """Refresh the rows' latent scales and sum what the coefficients need of them."""
+    message = state.coefficients.message(state.gates)
+    return source.fold(RowPass(spec.likelihood, message, resolve, with_curvature, state.missing))
+
+
+def update(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
+    """Everything but the rows, in the paper's order (Algorithm 2, lines 2 to 4; 3, 2 to 8 and 11; 5, 13 and 14)."""
+    if spec.joint_gates:
+        state = update_coefficients_and_gates(spec, state, stats)
+    else:
+        state = update_gates(spec, update_coefficients(spec, state, stats, resolve), stats, resolve)
+    return update_missing(spec, update_priors(spec, state, resolve), stats, resolve)
+
+
+def update_coefficients_and_gates(spec: Spec, state: State, stats: Stats) -> State:
+    """q(v_k, γ_k) jointly for each input, in variational Bayes only: a sampler has no use for it."""
+    assert state.gates is not None
+    law, gates = update_jointly(
+        stats.gram, stats.cross, spec.precision(state), state.coefficients, state.gates, spec.prior_log_odds(state)
+    )
+    return replace(state, coefficients=law, gates=gates)
+
+
+def update_coefficients(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
+    """q(β, v), or a draw from it (Algorithms 1 and 2, lines 2 and 3; Algorithm 3, lines 2 and 3; Appendices A, B)."""
+    gram, cross = stats.gated(state.gates)
+    law = gram.conditional(cross, spec.precision(state))
+    return replace(state, coefficients=resolve(law, "coefficients"))
+
+
+def update_gates(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
+    """q(γ_k) one after another, or draws (Algorithm 3, lines 6 and 7; Appendix B)."""
+    if state.gates is None:
+        return state
+    scan = stats.gram.scan(stats.cross, state.coefficients, state.gates, spec.prior_log_odds(state))
+    return replace(state, gates=resolve(scan, "gates").result)
+
+
+def update_priors(spec: Spec, state: State, resolve: Reading) -> State:
+    """q(σ²) of each block, or a draw from it (Algorithm 2, line 4; Algorithm 3, lines 5 and 11; Appendices A, B)."""
+    blocks = zip(spec.blocks, state.scales, spec.moments(state), strict=True)
+    scales = (
+        block.prior.update(scale, moments, partial(_at_site, resolve, i))
+        for i, (block, scale, moments) in enumerate(blocks)
+    )
+    return replace(state, scales=tuple(scales))
+
+
+def update_missing(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
+    """The distributions of what may be missing, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
+    if spec.missing is None:
+        return state
+    return replace(state, missing=spec.missing.update(state.missing, stats.missing, resolve))
+
+
+def _at_site(resolve: Reading, block: int, law: Any, *site: str | int) -> Any:
+    return resolve(law, "scale", block, *site)

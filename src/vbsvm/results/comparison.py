@@ -1,0 +1,176 @@
+"""A variational fit beside a sampler's of the same model: how much of each posterior density the first one has."""
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from scipy.special import gammainccinv
+from scipy.stats import gaussian_kde, invgamma, norm
+
+from vbsvm.base import printing
+from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import InverseGamma
+from vbsvm.inference.gibbs import Sample
+from vbsvm.results import variance_components
+from vbsvm.results.fit import Fit
+from vbsvm.results.traces import Trace
+from vbsvm.results.variance_components import Correlation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+POINTS = 401
+TAIL = 1e-3
+REACH = 5.0
+MOST_DRAWS = 20_000
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Densities of one parameter by both, on a grid; and the chances that it is exactly 0 (a closed gate)."""
+
+    name: str
+    grid: Array
+    variational: Array
+    sampled: Array
+    at_zero: tuple[float, float]
+    drawn: tuple[float, float] = (math.nan, math.nan)  # mean and standard deviation of the draws that are not 0
+
+    @property
+    def accuracy(self) -> float:
+        """100 (1 − ½∫|q − p|), in per cent: what both have in common, 100 ∫min(q, p)."""
+        common = np.trapezoid(np.minimum(self.variational, self.sampled), self.grid) + min(self.at_zero)
+        return float(np.clip(100 * common, 0.0, 100.0))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Pairs of densities: coefficients first, then standard deviations of blocks and correlations of their effects."""
+
+    pairs: tuple[Pair, ...]
+    table: "pd.DataFrame"
+
+    def __repr__(self) -> str:
+        """The table, and what its last column is."""
+        return f"{printing.table(self.table)}\n\nAccuracy: what both densities have in common, in per cent."
+
+
+def compare(variational: Any, sampled: Any) -> Comparison:
+    """Compare a variational fit with a Gibbs fit of the same model and data.
+
+    Both are fits of a ``Model``, or fitted ``VBSVC`` estimators of two classes. For each parameter (coefficients,
+    standard deviations of random effects, splines and penalised inputs, correlations of effects) the table has means
+    and standard deviations by both, and the accuracy of the variational density, 100 (1 − ½∫|q − p|) per cent.
+    """
+    import pandas as pd
+
+    one, other = _fit(variational), _fit(sampled)
+    if isinstance(one.outcome, Sample) or not isinstance(other.outcome, Sample):
+        raise ValueError("compare takes a variational fit first and a Gibbs fit second.")
+    if one.plan.names != other.plan.names or [b.name for b in one.spec.blocks] != [b.name for b in other.spec.blocks]:
+        raise ValueError("compare: the two fits are not of the same model.")
+    pairs = [*_coefficients(one, other), *_components(one, other)]
+    moments = [(*_moments(pair.grid, pair.variational), *pair.drawn) for pair in pairs]
+    columns = ["variational", "variational sd", "Gibbs", "Gibbs sd"]
+    table = pd.DataFrame(moments, columns=columns, index=pd.Index([pair.name for pair in pairs]))
+    table["accuracy"] = [pair.accuracy for pair in pairs]
+    table.columns.name = "accuracy in per cent"
+    return Comparison(tuple(pairs), table)
+
+
+def _fit(given: Any) -> Fit:
+    if isinstance(given, Fit):
+        return given
+    fits = getattr(given, "fit_", None)
+    if fits is None or len(fits) != 1:
+        raise TypeError("compare takes fits of a Model, or fitted estimators of two classes.")
+    return fits[0]
+
+
+def _coefficients(one: Fit, other: Fit) -> list[Pair]:
+    assert isinstance(other.outcome, Sample)
+    begin, scale = int(one.plan.recipe.intercept), one.plan.recipe.scale
+    law, inclusion = one.outcome.state.gaussian, one.inclusion_probability
+    draws, found = other.outcome.flat, []
+    for k, name in enumerate(one.plan.names[: one.plan.n_shown]):
+        values = draws[:, begin + k] / scale[k]
+        inside = values[values != 0] if one.selects else values
+        mean, sd = law.mean[begin + k] / scale[k], np.sqrt(law.variances[begin + k]) / scale[k]
+        share = len(inside) / len(values)
+        if not sd > 0 or len(inside) < 10 or np.ptp(inside) == 0:
+            continue
+        grid = np.union1d(np.linspace(mean - REACH * sd, mean + REACH * sd, POINTS), _around(inside))
+        q, p = _density(grid, norm.pdf(grid, mean, sd)), _density(grid, _kernel(inside, grid))
+        found.append(
+            Pair(name, grid, inclusion[k] * q, share * p, (1 - float(inclusion[k]), 1 - share), _drawn(inside))
+        )
+    return found
+
+
+def _components(one: Fit, other: Fit) -> list[Pair]:
+    """Standard deviations of effects and their correlations, on the scale of the user's columns."""
+    found = []
+    marginals = variance_components.marginals(one.plan, one.spec, one.outcome.state)
+    for marginal, drawn in zip(marginals, other.traces.components(), strict=True):
+        if np.ptp(drawn.trace.draws) > 0:
+            if isinstance(marginal.law, InverseGamma):
+                found.append(_sd_pair(drawn.trace, marginal.law))
+            elif isinstance(marginal.law, Correlation):
+                found.append(_correlation_pair(drawn.trace, marginal.law))
+    return found
+
+
+def _sd_pair(trace: Trace, law: InverseGamma) -> Pair:
+    """σ where σ² is inverse gamma; kernels that reach below 0 are reflected."""
+    values = trace.draws.ravel()
+    by_law = np.sqrt(law.rate / gammainccinv(law.shape, np.linspace(TAIL, 1 - TAIL, POINTS)))
+    high = max(by_law[-1], 1.1 * np.quantile(values, 1 - TAIL))
+    low = max(min(by_law[0], values.min()), 1e-9 * high)
+    spans = np.linspace(0.0, high, POINTS), np.geomspace(low, high, POINTS)  # it may span magnitudes
+    around = _around(values)
+    grid = np.unique(np.concatenate([by_law, *spans, around[(around > 0) & (around < high)]]))
+    q = 2 * grid * invgamma.pdf(np.square(grid), law.shape, scale=law.rate)
+    p = _kernel(values, grid) + _kernel(values, -grid)
+    return Pair(trace.name, grid, _density(grid, q), _density(grid, p), (0.0, 0.0), _drawn(values))
+
+
+def _correlation_pair(trace: Trace, law: Correlation) -> Pair:
+    """Correlations; the kernels are laid on Fisher's z, in which they do not reach beyond ±1."""
+    z = np.arctanh(np.clip(trace.draws.ravel(), -1 + 1e-12, 1 - 1e-12))
+    by_law = law.quantiles(np.linspace(TAIL, 1 - TAIL, POINTS))
+    grid = np.unique(np.concatenate([np.linspace(-1.0, 1.0, POINTS), by_law, np.tanh(_around(z))]))
+    grid = grid[np.abs(grid) < 1 - 1e-12]
+    p = _kernel(z, np.arctanh(grid)) / (1 - np.square(grid))
+    q = _density(grid, law.density(grid))
+    return Pair(trace.name, grid, q, _density(grid, p), (0.0, 0.0), _drawn(trace.draws))
+
+
+def _around(values: Array) -> Array:
+    """Points over the range of some draws, and as far beyond as a kernel reaches."""
+    reach = REACH * float(values.std()) * len(values) ** -0.2
+    return np.linspace(values.min() - reach, values.max() + reach, POINTS)
+
+
+def _density(grid: Array, values: Array) -> Array:
+    """Values made to integrate to one on the grid."""
+    mass = np.trapezoid(values, grid)
+    return values / mass if mass > 0 else values
+
+
+def _drawn(values: Array) -> tuple[float, float]:
+    return float(values.mean()), float(values.std())
+
+
+def _kernel(values: Array, grid: Array) -> Array:
+    step = -(-len(values) // MOST_DRAWS)
+    return np.asarray(gaussian_kde(values[::step])(grid), dtype=np.float64)
+
+
+def _moments(grid: Array, density: Array) -> tuple[float, float]:
+    mass = np.trapezoid(density, grid)
+    mean = np.trapezoid(grid * density, grid) / mass if mass > 0 else 0.0
+    variance = np.trapezoid(np.square(grid - mean) * density, grid) / mass if mass > 0 else 0.0
+    return float(mean), float(np.sqrt(variance))

@@ -1,0 +1,59 @@
+"""What a fit keeps of its data: a few counts, which reports and tables tell when the data are long gone."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.sources.memory import Memory
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """Rows that counted, by class, by weight and by group.
+
+    Pairs are for the negative and the positive class. ``weights`` are the classes' sums of weights, and None where
+    every row has the weight 1. ``group_sizes`` has for each factor the number of rows of each of its levels.
+    ``n_dropped`` rows were left out because they miss values.
+    """
+
+    rows: tuple[int, int]
+    weights: tuple[float, float] | None
+    group_sizes: tuple[NDArray[np.intp], ...]
+    n_dropped: int = 0
+
+    @staticmethod
+    def of(source: Memory, n_dropped: int = 0) -> "Facts":
+        """Count the rows of positive weight; alternatives of a row count as the one row that they are."""
+        chosen: Any = slice(None)
+        if source.options is not None:
+            chosen = np.unique(source.options.origin, return_index=True)[1]
+        weights, signs = source.weights[chosen], source.signs[chosen]
+        counted = slice(None) if weights.all() else weights > 0
+        weights, signs = weights[counted], signs[counted]
+        positive = signs > 0
+        n_positive, sum_positive = int(positive.sum()), float(weights[positive].sum())
+        same = bool((weights == 1.0).all())
+        return Facts(
+            (len(signs) - n_positive, n_positive),
+            None if same else (float(weights.sum()) - sum_positive, sum_positive),
+            tuple(
+                np.bincount(grouping.index[chosen][counted], minlength=grouping.n_groups)
+                for grouping in source.groupings
+            ),
+            n_dropped,
+        )
+
+    @property
+    def left_out(self) -> str:
+        """Say how many rows were left out; nothing where none was."""
+        if not self.n_dropped:
+            return ""
+        return f"{self.n_dropped} row{'s' if self.n_dropped > 1 else ''} with missing values left out"
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return sum(self.rows)

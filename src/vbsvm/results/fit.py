@@ -1,0 +1,396 @@
+"""What a fit knows: one two-class model, its coefficients on the user's scale, and how it was reached."""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.settings import require_level
+from vbsvm.design.columns import INTERCEPT, Encoded, Plan
+from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.variational import Ending, Outcome
+from vbsvm.missing import patterns
+from vbsvm.missing.candidates import LevelLaws, Options
+from vbsvm.missing.patterns import Gaps
+from vbsvm.missing.population import Population
+from vbsvm.model.likelihoods import hinge
+from vbsvm.model.spec import Spec
+from vbsvm.results import arviz, display, prediction, random_effects, variance_components
+from vbsvm.results.data_summary import Facts
+from vbsvm.results.posterior import MeanField, Sampled
+from vbsvm.results.traces import Traces, Worst
+from vbsvm.storage.codec import public_fields
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.design.formula.reader import Reader
+
+INPUTS = "inputs"
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """A fitted two-class model. Scores are positive for the second of its classes.
+
+    Spreads are not confidence intervals: even those of the pseudo-likelihood's posterior cover the truth less often
+    than they say. In models with groups the means of variational Bayes can be off, too.
+
+    After variational Bayes spreads are those of the mean-field law, about half of the posterior's; after Gibbs sampling
+    they are the posterior's. Tables say in their corner which, and at length in ``attrs["spreads"]``.
+    """
+
+    spec: Spec
+    plan: Plan
+    outcome: Outcome | Sample
+    classes: NDArray[Any]
+    reader: "Reader | None" = None
+    population: Population | None = None
+    gaps: Gaps | None = None
+    facts: Facts | None = None
+
+    def __repr__(self) -> str:
+        """One line: what was fitted, and how it ended."""
+        return display.line(self)
+
+    def __str__(self) -> str:
+        """Formula, how it ended, fixed effects and variance components."""
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        """The same in notebooks."""
+        return display.html(self)
+
+    @property
+    def elbo(self) -> float:
+        """Lower bound on the log evidence of the pseudo-likelihood."""
+        if isinstance(self.outcome, Sample):
+            raise AttributeError("A sampler has no bound: elbo is there after variational Bayes.")
+        return float(self.outcome.bounds[-1])
+
+    @property
+    def bounds(self) -> Array:
+        """The accepted bounds of a variational fit, step by step."""
+        if isinstance(self.outcome, Sample):
+            raise AttributeError("A sampler has no bounds.")
+        return self.outcome.bounds
+
+    @property
+    def largest_fixed_effect(self) -> float:
+        """Largest magnitude of the coefficients of standardised columns, group effects aside."""
+        return float(np.abs(self.marginals.mean).max(initial=0.0))
+
+    @property
+    def converged(self) -> bool:
+        """Whether the bound rose no more; or all chains agree (R̂ ≤ 1.01) and have 400 effective draws."""
+        if isinstance(self.outcome, Sample):
+            return not self.outcome.interrupted and self.worst_mixing() is None
+        return self.outcome.ending is Ending.CONVERGED
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the fit."""
+        if isinstance(self.outcome, Sample):
+            return self.outcome.interrupted
+        return self.outcome.ending is Ending.INTERRUPTED
+
+    def worst_mixing(self) -> Worst | None:
+        """The largest R̂ and the fewest effective draws of a sampler's parameters, where they are not good enough.
+
+        Coefficients, gates, and standard deviations and correlations of effects count; effects of single groups don't.
+        """
+        return self.traces.worst()
+
+    @cached_property
+    def traces(self) -> Traces:
+        """A sampler's draws, parameter by parameter."""
+        if not isinstance(self.outcome, Sample):
+            raise AttributeError("traces are there after inference=Gibbs().")
+        return Traces(self.plan, self.spec, self.outcome)
+
+    @property
+    def _coefficients(self) -> Any:
+        return self.outcome.state.coefficients
+
+    @property
+    def selects(self) -> bool:
+        """Whether the model has gates."""
+        return self.spec.gate_map is not None
+
+    @cached_property
+    def marginals(self) -> MeanField | Sampled:
+        """What is known of single coefficients of the design's columns."""
+        if isinstance(self.outcome, Sample):
+            gates = self.spec.gate_map
+            return Sampled(self.outcome, self.plan.n_fixed, None if gates is None else gates.gate_of)
+        return MeanField(self.outcome.state, self.plan.n_fixed, bool(self.plan.factors))
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of the effective coefficients of the design's (standardised) columns."""
+        return self.marginals.covariance
+
+    @property
+    def coef(self) -> Array:
+        """Effective coefficients of the raw columns."""
+        return self._shown(self.marginals.mean) / self._scale
+
+    @property
+    def coef_std(self) -> Array:
+        """Standard deviations of the coefficients of the raw columns."""
+        return np.sqrt(self._shown(self.marginals.variances)) / self._scale
+
+    @property
+    def coef_cov(self) -> Array:
+        """Covariance of the coefficients of the raw columns."""
+        begin = int(self.plan.recipe.intercept)
+        shown = slice(begin, begin + self.plan.n_shown)
+        return self.covariance[shown, shown] / self._scale / self._scale[:, None]
+
+    @property
+    def intercept(self) -> float:
+        """Score of a raw row of zeros, splines at their mean; 0 in a model without intercept."""
+        return float(self._intercept_row() @ self.marginals.mean)
+
+    @property
+    def intercept_std(self) -> float:
+        """Standard deviation of the intercept."""
+        return self.marginals.combination(self._intercept_row(), [])[0]
+
+    @property
+    def inclusion_probability(self) -> Array:
+        """E γ of each column that users see; 1 where there is no gate."""
+        return self._shown(self.marginals.inclusion)
+
+    @property
+    def sign_probability(self) -> Array:
+        """P(v > 0) of each column that users see, for the coefficient that it has when it is in."""
+        return self._shown(self.marginals.signs)
+
+    @property
+    def penalty(self) -> float:
+        """E[α] = E[σ⁻²]/4 of the inputs' prior, for the standardised columns: the paper's penalty parameter."""
+        names = [block.name for block in self.spec.blocks]
+        return 0.25 * self.marginals.inverse_scale(names.index(INPUTS))
+
+    def _shown(self, of_design: Array) -> Array:
+        begin = int(self.plan.recipe.intercept)
+        return of_design[begin : begin + self.plan.n_shown]
+
+    @property
+    def _scale(self) -> Array:
+        return self.plan.recipe.scale[: self.plan.n_shown]
+
+    def _intercept_row(self) -> Array:
+        """Give t such that tᵀθ is the intercept on the user's scale: 1, and −centre/scale for what users see."""
+        recipe, row = self.plan.recipe, np.zeros(self.plan.n_fixed)
+        row[: int(recipe.intercept)] = 1.0
+        self._shown(row)[:] = -recipe.centre[: self.plan.n_shown] / self._scale
+        return row
+
+    def summary(self, level: float = 0.95) -> "pd.DataFrame":
+        """One row for each coefficient: mean, standard deviation, interval, and the probability that it is positive.
+
+        After Gibbs sampling there are R̂ and effective draws, with gates also those of each column's gate: NaN where a
+        gate is the same in all draws, and an infinite R̂ where chains disagree and none of them ever moves.
+        """
+        import pandas as pd
+
+        require_level("summary", level)
+        chances = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+        mean, sd, names = self.coef, self.coef_std, self.plan.names[: self.plan.n_shown]
+        sign, inclusion = self.sign_probability, self.inclusion_probability
+        lower, upper = (self._shown(self.marginals.quantiles(chance)) / self._scale for chance in chances)
+        if self.plan.recipe.intercept:
+            spread, (low, high), positive = self.marginals.combination(self._intercept_row(), chances)
+            mean, sd, names = np.r_[self.intercept, mean], np.r_[spread, sd], (INTERCEPT, *names)
+            lower, upper = np.r_[low, lower], np.r_[high, upper]
+            sign, inclusion = np.r_[positive, sign], np.r_[1.0, inclusion]
+        columns = {"coefficient": mean, "sd": sd, "lower": lower, "upper": upper, "p_positive": sign}
+        if self.selects:
+            columns["inclusion"] = inclusion
+        if isinstance(self.outcome, Sample):
+            columns |= self.traces.columns()
+        frame = self._noted(pd.DataFrame(columns, index=pd.Index(names)), "sd", level)
+        if isinstance(self.outcome, Outcome) and self.outcome.others:
+            frame.attrs["starts"] = self.starts()
+        return frame
+
+    def starts(self) -> list[tuple[float, int]]:
+        """Bound and number of open gates at the end of each climb, the highest first; gates have several optima."""
+        if isinstance(self.outcome, Sample):
+            raise AttributeError("starts are those of a variational fit.")
+        ends = [self.outcome, *self.outcome.others]
+        counted = [
+            (float(end.bounds[-1]), 0 if end.state.gates is None else int((end.state.gates.inclusion > 0.5).sum()))
+            for end in ends
+        ]
+        return sorted(counted, reverse=True)
+
+    def random_effects(self, factor: str | None = None) -> "pd.DataFrame":
+        """Mean and standard deviation of each group's effects on the score.
+
+        Slopes are given for the user's column. In a standardised model random intercepts are deviations at the mean of
+        the slopes' columns. With several factors name one, or get all of them with the factor as the first level.
+        """
+        return self._noted(random_effects.table(self.plan, self._coefficients, factor), "sd")
+
+    def variance_components(self, level: float = 0.95) -> "pd.DataFrame":
+        """Standard deviations of random effects and splines with their spread; correlations of slopes.
+
+        ``sd`` is the median, with an interval; ``variance`` is its square, the median of the variance. Slopes are given
+        for the user's column. After Gibbs sampling there are R̂ and effective draws.
+        """
+        require_level("variance_components", level)
+        if isinstance(self.outcome, Sample):
+            table = variance_components.table_of_draws(self.traces, level)
+        else:
+            table = variance_components.table(self.plan, self.spec, self.outcome.state, level)
+        return self._noted(table, "interval", level)
+
+    def to_arviz(self) -> Any:
+        """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the scale of the columns as they came."""
+        if not isinstance(self.outcome, Sample):
+            raise AttributeError("to_arviz is there after inference=Gibbs().")
+        return arviz.to_arviz(self.plan, self.spec, self.outcome)
+
+    def report(self, path: Any, data: Any = None, title: str | None = None) -> Path:
+        """Write one self-contained page of HTML: model, data, coefficients, figures, checks and caveats.
+
+        Parameters
+        ----------
+        path : path
+            The file; one that is there already is replaced.
+        data : data frame, default None
+            The rows of the fit with their outcome: scores by class, calibration and the error in sample are added.
+        title : str, default None
+            Heading of the page.
+        """
+        from vbsvm import report
+        from vbsvm.plots import resolve_fit
+
+        found = [] if data is None else [resolve_fit.predicted("report", self, data)]
+        return report.write(path, [self], found, title)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fit, without its data, into a file that ``vbsvm.load`` reads; an older file is replaced."""
+        from vbsvm.storage import saving
+
+        saving.write(path, "Fit", self.contents())
+
+    def contents(self) -> dict[str, Any]:
+        """What a file holds of the fit: all but a sampler's last draws of the missing values of rows."""
+        outcome = self.outcome
+        if isinstance(outcome, Sample):
+            outcome = outcome.without_values()
+        return public_fields(self) | {"outcome": outcome}
+
+    def decision_function(
+        self, data: Any, *, return_std: bool = False, new_groups: str = "population"
+    ) -> Array | tuple[Array, Array]:
+        """Mean score of each row, and on request its standard deviation.
+
+        A group that was not seen in fit gets the population's score, and the variance of its effects is added to the
+        score's; ``new_groups="error"`` refuses it.
+        """
+        encoded = self._read(data, new_groups)
+        if not return_std:
+            return self._mean_scores(encoded).mean
+        found = prediction.score_moments(self.plan, self.spec, self.outcome.state, encoded, self.population)
+        found = self._averaged(found, encoded)
+        return found.mean, np.sqrt(found.variance)
+
+    def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
+        """Class of each row: by the sign of its score."""
+        scores = self._mean_scores(self._read(data, new_groups)).mean
+        return self.classes[(scores > 0).astype(np.intp)]
+
+    def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
+        """Probabilities of the two classes by the normalised pseudo-likelihood; they are not calibrated.
+
+        Where inputs are missing or a group was not seen in fit, they are averaged over what these may be.
+        """
+        found = self._mean_scores(self._read(data, new_groups))
+        log_odds = hinge.averaged_log_odds(found.mean, found.from_unknown)
+        return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
+
+    def _mean_scores(self, encoded: Encoded) -> prediction.Scores:
+        found = prediction.mean_scores(self.plan, self.spec, self.outcome.state, encoded, self.population)
+        return self._averaged(found, encoded)
+
+    def _averaged(self, found: prediction.Scores, encoded: Encoded) -> prediction.Scores:
+        """Average over the levels of missing categories; an estimator looks at its scores itself."""
+        if self.reader is None:
+            return found
+        if encoded.origin is None or encoded.codes is None:
+            return prediction.require_finite(found, encoded, self.population)
+        options = Options(encoded.origin, encoded.codes)
+        learned = getattr(self.outcome.state.missing, "levels", None)
+        laws = learned or LevelLaws.of(tuple(1.0 + one for one in self.reader.categories.counts))
+        means = LevelLaws(laws.concentrations, tuple(np.log(one / one.sum()) for one in laws.concentrations))
+        found = prediction.averaged(found, encoded.origin, np.exp(options.log_chances(means)))
+        return prediction.require_finite(found, encoded, self.population)
+
+    def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
+        """The table with its holes filled by their expected values given the row's known inputs, and the deviations.
+
+        Both are on the scale of the columns as they came; the standard deviation of a known value is 0. Labels are not
+        used. Categories are left as they are: they are not in the tables.
+        """
+        return patterns.indexed(patterns.impute(self.plan, self._population(), self._read(data, "population")), data)
+
+    def missing_summary(self) -> "pd.DataFrame":
+        """Which inputs were missing together in fit: one row for each pattern (True is missing), the commonest first.
+
+        ``rows`` counts its rows, ``share`` is their share of all. ``attrs["missing"]`` counts by column.
+        """
+        if self.gaps is None:
+            raise AttributeError("missing_summary is there after a fit by an estimator or a Model.")
+        return self.gaps.table()
+
+    @property
+    def imputation_mean(self) -> Array:
+        """Mean of each input, on its own scale, missing values taken into account."""
+        return patterns.mean_and_covariance(self.plan, self._population())[0]
+
+    @property
+    def imputation_cov(self) -> Array:
+        """Covariance of the inputs, on their own scale, missing values taken into account."""
+        return patterns.mean_and_covariance(self.plan, self._population())[1]
+
+    def _population(self) -> Population:
+        if self.population is None:
+            raise AttributeError("No law of the inputs was learned: there are too many columns.")
+        return self.population
+
+    def _noted(self, frame: "pd.DataFrame", spread: str, level: float | None = None) -> "pd.DataFrame":
+        """Say what the spreads are: in the corner in short, since pandas leaves out columns of a wide table."""
+        told = self.marginals.explanation
+        frame.columns.name = "Gibbs" if isinstance(self.outcome, Sample) else f"{spread} too narrow"
+        frame.attrs = {"spreads": told} if level is None else {"level": level, "spreads": told}
+        return frame
+
+    def _read(self, data: Any, new_groups: str) -> Encoded:
+        if new_groups not in ("population", "error"):
+            raise ValueError(f"new_groups must be 'population' or 'error'; got {new_groups!r}.")
+        if isinstance(data, Encoded):
+            encoded = data
+        elif self.reader is None:
+            raise TypeError("This fit belongs to an estimator, which knows its columns: use the estimator's methods.")
+        else:
+            encoded = self.reader.read(data)
+        unseen = encoded.first_unseen() if new_groups == "error" else None
+        if unseen is not None:
+            factor, row = unseen
+            raise ValueError(
+                f"The group of row {row} in {self.plan.factors[factor].name!r} was not there in fit. "
+                "new_groups='population' gives such rows the population's score."
+            )
+        return encoded

@@ -1,0 +1,171 @@
+"""A sampler's draws, parameter by parameter, on the scale of the user's columns; and how well their chains mix."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import final
+
+import numpy as np
+
+from vbsvm.base import diagnostics
+from vbsvm.base.arrays import Array
+from vbsvm.base.diagnostics import Mixing
+from vbsvm.design.columns import INTERCEPT, Plan
+from vbsvm.inference.gibbs import Sample
+from vbsvm.model.priors import Normal
+from vbsvm.model.spec import Block, Spec
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Trace:
+    """Draws of one parameter, chains × draws; a ``scale`` is positive by nature."""
+
+    name: str
+    draws: Array
+    scale: bool = False
+
+    @property
+    def mixing(self) -> Mixing:
+        """R̂ and effective draws; a scale is judged by its logarithm."""
+        with np.errstate(divide="ignore"):
+            return Mixing.of(np.log(self.draws) if self.scale else self.draws)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Component:
+    """The trace of a standard deviation or a correlation, and the term and effect that it belongs to."""
+
+    term: str
+    effect: str
+    trace: Trace
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The largest R̂ and the smallest effective number of draws, and whose they are."""
+
+    rhat: float
+    rhat_of: str
+    ess: float
+    ess_of: str
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Traces:
+    """Traces of the coefficients that users see, of gates, and of variance components; effects of groups aside."""
+
+    plan: Plan
+    spec: Spec
+    sample: Sample
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        return self.plan.names[: self.plan.n_shown]
+
+    def __iter__(self) -> Iterator[Trace]:
+        """All of them: coefficients, gates, variance components."""
+        yield from chain(self.coefficients(), self.gates(), (one.trace for one in self.components()))
+
+    def coefficients(self) -> Iterator[Trace]:
+        """The intercept, and each coefficient that users see."""
+        recipe, draws = self.plan.recipe, self.sample.coefficients
+        begin, scale = int(recipe.intercept), recipe.scale
+        if recipe.intercept:
+            shown = draws[:, :, begin : begin + self.plan.n_shown]
+            yield Trace(INTERCEPT, draws[:, :, 0] - shown @ (recipe.centre / scale)[: self.plan.n_shown])
+        for k, name in enumerate(self._names):
+            yield Trace(name, draws[:, :, begin + k] / scale[k])
+
+    def gates(self) -> Iterator[Trace]:
+        """Each gate, 0 or 1; it is named by the columns that share it."""
+        gates, drawn = self.spec.gate_map, self.sample.gates
+        if gates is None or drawn is None:
+            return
+        begin = int(self.plan.recipe.intercept)
+        for j, members in enumerate(gates.members):
+            yield Trace(f"gate of {', '.join(self.plan.names[k - begin] for k in members)}", drawn[:, :, j])
+
+    def components(self) -> Iterator[Component]:
+        """Standard deviations of each block's effects, and their correlations."""
+        for block, values in zip(self.spec.blocks, self.sample.scales, strict=True):
+            if block.columns[0].start < self.plan.n_fixed and isinstance(block.prior, Normal):
+                continue
+            effects = list(effects_of(self.plan, block))
+            q = math.isqrt(values.shape[2])
+            matrices = values.reshape(*values.shape[:2], q, q)
+            for j, (name, unit) in enumerate(effects):
+                sds = unit * np.sqrt(matrices[:, :, j % q, j % q])  # several effects may share one variance
+                yield Component(block.name, name, Trace(sd_name(block.name, name, len(effects)), sds, scale=True))
+            for j in range(q):
+                for i in range(j):
+                    product = matrices[:, :, i, i] * matrices[:, :, j, j]
+                    told = correlation_name(effects[i][0], effects[j][0])
+                    trace = Trace(f"{told} in {block.name}", matrices[:, :, i, j] / np.sqrt(product))
+                    yield Component(block.name, told, trace)
+
+    @cached_property
+    def coefficient_mixing(self) -> tuple[Mixing, ...]:
+        """Of the intercept and of each coefficient that users see."""
+        return tuple(one.mixing for one in self.coefficients())
+
+    @cached_property
+    def gate_mixing(self) -> tuple[Mixing, ...]:
+        """Of each gate; all NaN where it never moves in any chain."""
+        return tuple(one.mixing for one in self.gates())
+
+    @cached_property
+    def component_mixing(self) -> tuple[Mixing, ...]:
+        """Of each variance component."""
+        return tuple(one.trace.mixing for one in self.components())
+
+    def columns(self) -> dict[str, Array]:
+        """R̂ and effective draws of the intercept and the coefficients, and with gates those of each one's gate."""
+        found = diagnostics.columns(self.coefficient_mixing)
+        gates = self.spec.gate_map
+        if gates is None:
+            return found
+        of_gates = diagnostics.columns((*self.gate_mixing, Mixing()))  # the last one is for columns without a gate
+        gate_of = gates.gate_of[: len(self.coefficient_mixing)]
+        return found | {"gate_rhat": of_gates["rhat"][gate_of], "gate_ess": of_gates["ess_bulk"][gate_of]}
+
+    def worst(self) -> Worst | None:
+        """What mixes worst, where that is not good enough."""
+        names = [trace.name for trace in self]
+        n_draws = self.sample.coefficients.shape[1]
+        if n_draws < diagnostics.FEWEST:
+            return Worst(np.nan, names[0], float(n_draws), names[0])
+        found = diagnostics.columns((*self.coefficient_mixing, *self.gate_mixing, *self.component_mixing))
+        rhat, ess = found["rhat"], found["ess_bulk"]
+        if not ((rhat > diagnostics.LARGEST_RHAT) | (ess < diagnostics.SMALLEST_ESS)).any():
+            return None
+        first, last = int(np.nanargmax(rhat)), int(np.nanargmin(ess))
+        return Worst(float(rhat[first]), names[first], float(ess[last]), names[last])
+
+
+def sd_name(term: str, effect: str, n_effects: int) -> str:
+    """What the standard deviation of an effect is called."""
+    return f"sd of {term}" if n_effects == 1 else f"sd of {effect} in {term}"
+
+
+def correlation_name(one: str, other: str) -> str:
+    """What the correlation of two effects is called."""
+    return f"correlation of {one} and {other}"
+
+
+def effects_of(plan: Plan, block: Block) -> Iterator[tuple[str, float]]:
+    """Name of each effect of a block, and what its scale is multiplied by to be that of the user's column."""
+    begin = block.columns[0].start
+    if begin < plan.n_fixed:
+        yield "all", 1.0
+        return
+    for first, factor in zip(plan.first_effects(), plan.factors, strict=True):
+        if first <= begin < first + factor.size:
+            units = plan.units(factor)
+            for place in (columns.start - first for columns in block.columns):
+                yield factor.effects[place], units[place]

@@ -1,0 +1,133 @@
+"""Variance components: what was inferred of the spread of each block's effects, on the user's scale."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from scipy.special import gammainccinv, hyp2f1
+
+from vbsvm.base import diagnostics
+from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import InverseGamma, InverseWishart, MatrixPoint, Point
+from vbsvm.design.columns import Plan
+from vbsvm.model.priors.covariance import HuangWandLaw
+from vbsvm.model.priors.laplace_zero import LaplaceZeroLaw
+from vbsvm.model.spec import Spec, State
+from vbsvm.results.traces import Traces, correlation_name, effects_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Quantiles of correlations: this many points, out to where hardly any mass is left.
+POINTS = 4001
+REACH = 20.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Correlation:
+    """Law of a correlation under a 2 × 2 inverse-Wishart law: that of a sample correlation (Hotelling 1953).
+
+    The inverse matrix is Wishart and has the opposite correlation, as has the inverse of the scale.
+    """
+
+    centre: float
+    degrees: float
+
+    def density(self, r: Array) -> Array:
+        """Density at correlations between −1 and 1."""
+        nu, rho = self.degrees, self.centre
+        log = math.log(nu - 1) + math.lgamma(nu) - math.lgamma(nu + 0.5) - 0.5 * math.log(2 * math.pi)
+        log = log + 0.5 * nu * math.log1p(-rho * rho) + 0.5 * (nu - 3) * np.log1p(-r * r)
+        log = log - (nu - 0.5) * np.log1p(-rho * r)
+        return np.exp(log) * hyp2f1(0.5, 0.5, nu + 0.5, 0.5 * (1 + rho * r))
+
+    def quantiles(self, chances: Array) -> Array:
+        """By the trapezoidal rule on Fisher's z."""
+        z = math.atanh(self.centre) + np.linspace(-1.0, 1.0, POINTS) * REACH / math.sqrt(self.degrees)
+        r = np.tanh(z)
+        steps = self.density(r) * (1 - r * r)
+        below = np.cumsum(steps) - 0.5 * steps
+        return np.interp(chances, below / steps.sum(), r)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Marginal:
+    """Law of the variance of an effect of the user's column, or of the correlation of two effects."""
+
+    term: str
+    effect: str
+    law: InverseGamma | Point | Correlation
+
+
+def marginals(plan: Plan, spec: Spec, state: State) -> Iterator[Marginal]:
+    """Of each block the variances of its effects, then their correlations, by a variational law."""
+    for block, scale in zip(spec.blocks, state.scales, strict=True):
+        law = scale.covariance if isinstance(scale, HuangWandLaw) else scale
+        law = law.variance if isinstance(law, LaplaceZeroLaw) else law
+        if isinstance(law, Point) and block.columns[0].start < plan.n_fixed:
+            continue
+        effects = list(effects_of(plan, block))
+        for j, (name, unit) in enumerate(effects):
+            yield Marginal(block.name, name, _variance(law, j, unit))
+        if isinstance(law, InverseWishart | MatrixPoint):
+            for j in range(len(effects)):
+                for i in range(j):
+                    told = correlation_name(effects[i][0], effects[j][0])
+                    yield Marginal(block.name, told, _correlation(law, i, j))
+
+
+def table(plan: Plan, spec: Spec, state: State, level: float) -> "pd.DataFrame":
+    """One row for each standard deviation and each correlation: median, interval, and the median of the variance."""
+    chances, found = np.array([0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level]), list(marginals(plan, spec, state))
+    rows = [_numbers(one, chances) for one in found]
+    return _framed(rows, [(one.term, one.effect) for one in found])
+
+
+def table_of_draws(traces: Traces, level: float) -> "pd.DataFrame":
+    """The same from a sampler's draws, with R̂ and effective draws."""
+    chances, rows, index = [0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level], [], []
+    for one in traces.components():
+        rows.append(_with_variance(np.quantile(one.trace.draws, chances), of_sd=one.trace.scale))
+        index.append((one.term, one.effect))
+    frame = _framed(rows, index)
+    return frame if frame.empty else frame.assign(**diagnostics.columns(traces.component_mixing))
+
+
+def _framed(rows: list[Any], index: list[Any]) -> "pd.DataFrame":
+    import pandas as pd
+
+    places = pd.MultiIndex.from_tuples(index, names=["term", "effect"])
+    return pd.DataFrame(rows, index=places, columns=["sd", "lower", "upper", "variance"], dtype=float)
+
+
+def _variance(law: Any, j: int, unit: float) -> InverseGamma | Point:
+    """Law of the variance of the j-th effect, in the user's units."""
+    if isinstance(law, InverseWishart):
+        law = InverseGamma(0.5 * (law.degrees - len(law.scale) + 1), 0.5 * law.scale[j, j])
+    if isinstance(law, InverseGamma):
+        return InverseGamma(law.shape, unit**2 * law.rate)
+    return Point(unit**2 * float(law.value[j, j] if isinstance(law, MatrixPoint) else law.value))
+
+
+def _correlation(law: InverseWishart | MatrixPoint, i: int, j: int) -> Correlation | Point:
+    matrix = law.scale if isinstance(law, InverseWishart) else law.value
+    centre = float(matrix[i, j] / math.sqrt(matrix[i, i] * matrix[j, j]))
+    return Point(centre) if isinstance(law, MatrixPoint) else Correlation(centre, law.degrees - len(matrix) + 2)
+
+
+def _numbers(one: Marginal, chances: Array) -> tuple[float, ...]:
+    """Quantiles of σ, or of a correlation."""
+    if isinstance(one.law, Correlation):
+        return _with_variance(one.law.quantiles(chances), of_sd=False)
+    if isinstance(one.law, Point):
+        return _with_variance(np.full(len(chances), math.sqrt(one.law.value)), of_sd=True)
+    return _with_variance(np.sqrt(one.law.rate / gammainccinv(one.law.shape, chances)), of_sd=True)
+
+
+def _with_variance(quantiles: Array, *, of_sd: bool) -> tuple[float, ...]:
+    """Quantiles, the median first, and the median of the variance: its mean is far off where its tail is heavy."""
+    return (*quantiles, quantiles[0] ** 2 if of_sd else math.nan)

@@ -1,0 +1,91 @@
+"""What every source of rows has in common: its rows lie in numbered blocks, whose sums are added in their order."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Protocol
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.row_sums import fold_blocks
+from vbsvm.missing.candidates import LevelCounts
+from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.model import MissingSums
+from vbsvm.model.row_pass import RowPass
+from vbsvm.model.stats import Stats, added
+
+
+class Block(Protocol):
+    """A block of encoded rows."""
+
+    def sum(self, kernel: Callable[[Any], Any]) -> Any:
+        """Sum the kernel over the parts of the block: complete rows, and rows with missing values."""
+        ...
+
+    def known_sums(self) -> InputSums:
+        """Sums of the inputs that no pass changes, where some may be missing."""
+        ...
+
+    def second_moments(self) -> Array:
+        """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
+        ...
+
+
+class BlockSource(ABC):
+    """Rows in numbered blocks. What is summed does not depend on who encodes which block, and when."""
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int:
+        """Number of rows that count."""
+
+    @property
+    @abstractmethod
+    def n_blocks(self) -> int:
+        """Number of row blocks."""
+
+    @property
+    @abstractmethod
+    def n_columns(self) -> int:
+        """Number of design columns."""
+
+    @abstractmethod
+    def encoder(self) -> Callable[[int], Block]:
+        """Give a function that encodes the block of a number, for one thread."""
+
+    @property
+    @abstractmethod
+    def may_miss_inputs(self) -> bool:
+        """Whether some input is missing somewhere."""
+
+    @property
+    @abstractmethod
+    def level_counts(self) -> LevelCounts | None:
+        """How often each level of a category that may be missing is known; None where none may be."""
+
+    def fold(self, row_pass: RowPass) -> Stats:
+        """The only pass over the data in a sweep; what no pass changes is added."""
+        stats = self._fold(lambda block: block.sum(lambda part: part.stats(row_pass)))
+        if self._known is None and self.level_counts is None:
+            return stats
+        return replace(stats, missing=added(MissingSums(self._known, self.level_counts), stats.missing))
+
+    def total(self, kernel: Callable[[Any], Any]) -> Any:
+        """Sum anything that adds over the parts of all blocks."""
+        return self._fold(lambda block: block.sum(kernel))
+
+    def second_moments(self) -> Array:
+        """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
+        return self._fold(lambda block: block.second_moments())
+
+    @cached_property
+    def _known(self) -> InputSums | None:
+        """Sums of the inputs that no pass changes: Σ s x̃x̃ᵀ over all rows, the others over complete rows."""
+        return self._fold(lambda block: block.known_sums()) if self.may_miss_inputs else None
+
+    def _fold(self, kernel: Callable[[Block], Any]) -> Any:
+        def of_thread() -> Callable[[int], Any]:
+            block_of = self.encoder()
+            return lambda index: kernel(block_of(index))
+
+        return fold_blocks(self.n_blocks, self.n_columns, of_thread)

@@ -1,0 +1,68 @@
+"""Rows in several sources, one after another: what files, partitions or other machines hold each."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import accumulate
+from typing import final
+
+import numpy as np
+
+from vbsvm.missing.candidates import LevelCounts
+from vbsvm.model.stats import added
+from vbsvm.sources.block_source import Block, BlockSource
+from vbsvm.sources.memory import Memory
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Parts(BlockSource):
+    """Parts whose blocks are numbered through all of them, so that sums and draws are those of the whole."""
+
+    parts: tuple[Memory, ...]
+
+    @staticmethod
+    def of(*parts: Memory) -> "Parts":
+        """Number the blocks of each part from where those of the parts before it end."""
+        firsts = accumulate((part.n_blocks for part in parts[:-1]), initial=0)
+        return Parts(tuple(replace(part, first_block=first) for part, first in zip(parts, firsts, strict=True)))
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows that count."""
+        return sum(part.n_rows for part in self.parts)
+
+    @property
+    def n_blocks(self) -> int:
+        """Number of row blocks."""
+        return sum(part.n_blocks for part in self.parts)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of design columns."""
+        return self.parts[0].n_columns
+
+    @property
+    def may_miss_inputs(self) -> bool:
+        """Whether some input is missing somewhere."""
+        return any(part.may_miss_inputs for part in self.parts)
+
+    @property
+    def level_counts(self) -> LevelCounts | None:
+        """How often each level of a category that may be missing is known."""
+        return reduce(added, (part.level_counts for part in self.parts))
+
+    def encoder(self) -> Callable[[int], Block]:
+        """Ask the part that has the block."""
+        encoders = [part.encoder() for part in self.parts]
+        firsts = [part.first_block for part in self.parts]
+
+        def block_of(index: int) -> Block:
+            part = int(np.searchsorted(firsts, index, side="right")) - 1
+            return encoders[part](index - firsts[part])
+
+        return block_of
+
+    def thin(self, step: int) -> None:
+        """A part of the rows to start from is not offered."""
+        return

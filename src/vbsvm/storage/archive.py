@@ -1,0 +1,156 @@
+"""A text and arrays in one file, of which no byte can change unnoticed.
+
+The file is a zip: ``manifest.json`` says what it is and has the SHA-256 of every other part; the zip's comment has that
+of the manifest. Arrays are ``.npy``, read without pickle. Parts are stored and not compressed, so that none can claim
+to be larger than the file. The same content gives the same bytes.
+"""
+
+import hashlib
+import io
+import json
+import math
+import os
+import secrets
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.storage.codec import PLAIN
+from vbsvm.version import __version__
+
+MANIFEST, CONTENT = "manifest.json", "content.json"
+
+
+class ArchiveError(ValueError):
+    """A file that is not what was written."""
+
+
+class ModelFileError(ValueError):
+    """A model file that is damaged, of another kind, or of a newer version."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Archive:
+    """What a file says of itself, its text, and its arrays."""
+
+    about: Mapping[str, Any]
+    tree: Any
+    arrays: Sequence[NDArray[Any]]
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file that takes its place when it is whole: whatever fails before leaves what was there as it was."""
+    place = Path(path).resolve()
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"There is no directory {place.parent} to write {place.name} in.")
+    beside = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
+    try:
+        with beside.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(place)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def write(path: str | os.PathLike[str], format: str, schema: int, content: Archive) -> None:
+    """Write the file, in one step as others see it."""
+    parts = {CONTENT: _text(content.tree), **{f"{k}.npy": _npy(one) for k, one in enumerate(content.arrays)}}
+    digests = {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}
+    head = {"format": format, "schema": schema, "vbsvm": __version__, **content.about, "parts": digests}
+    manifest = _text(head)
+    with replacing(path) as file, zipfile.ZipFile(file, "w") as zipped:
+        for name, part in {MANIFEST: manifest, **parts}.items():
+            zipped.writestr(zipfile.ZipInfo(name), part)
+        zipped.comment = _seal(manifest)
+
+
+def read(path: str | os.PathLike[str], format: str, schema: int) -> Archive:
+    """Read the file, and check everything; ``ArchiveError`` says what is wrong with it."""
+    whole = Path(path).read_bytes()
+    try:
+        with zipfile.ZipFile(io.BytesIO(whole)) as zipped:
+            parts, comment = _parts(zipped, len(whole)), zipped.comment
+        manifest = parts.pop(MANIFEST, None)
+        if manifest is None or comment != _seal(manifest):
+            raise ArchiveError("its manifest is not the one that was written")
+        head = _json(manifest)
+        _require_format(head, format, schema)
+        digests = head.pop("parts")
+        if digests != {name: hashlib.sha256(part).hexdigest() for name, part in parts.items()}:
+            raise ArchiveError("its parts are not those that were written")
+        names = [f"{k}.npy" for k in range(len(parts) - 1)]
+        if set(parts) != {CONTENT, *names}:
+            raise ArchiveError("its parts have other names than they should")
+        return Archive(head, _json(parts[CONTENT]), [_array(parts[name]) for name in names])
+    except ArchiveError:
+        raise
+    except zipfile.BadZipFile as error:
+        raise ArchiveError("it is not such a file, or it was cut short or changed") from error
+    except Exception as error:
+        raise ArchiveError(f"it is damaged: {error}") from error
+
+
+def _text(tree: Any) -> bytes:
+    return json.dumps(tree, indent=1, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass")
+
+
+def _json(text: bytes) -> Any:
+    return json.loads(text.decode("utf-8", "surrogatepass"))
+
+
+def _seal(manifest: bytes) -> bytes:
+    return f"sha256:{hashlib.sha256(manifest).hexdigest()}".encode()
+
+
+def _npy(array: NDArray[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _parts(zipped: zipfile.ZipFile, size: int) -> dict[str, bytes]:
+    """Every part by name; none twice, none packed, and together no larger than the file."""
+    entries = zipped.infolist()
+    if len({entry.filename for entry in entries}) < len(entries):
+        raise ArchiveError("a part stands in it twice")
+    plain = all(
+        entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size for entry in entries
+    )
+    if not plain or sum(entry.file_size for entry in entries) > size:
+        raise ArchiveError("its parts are packed, or larger than the file")
+    return {entry.filename: zipped.read(entry) for entry in entries}
+
+
+def _require_format(head: Any, format: str, schema: int) -> None:
+    if head["format"] != format:
+        raise ArchiveError(f"it holds {head['format']!r}, not {format!r}")
+    if not isinstance(head["schema"], int) or head["schema"] < 1:
+        raise ArchiveError(f"it has the schema {head['schema']!r}")
+    if head["schema"] > schema:
+        raise ArchiveError(f"it was made by a newer vbsvm ({head['vbsvm']}; this is {__version__}): upgrade vbsvm")
+    if head["schema"] < schema:
+        raise ArchiveError(f"it has the schema {head['schema']}, which this vbsvm no longer reads")
+
+
+def _array(part: bytes) -> NDArray[Any]:
+    """An array whose header agrees with the length of what follows; nothing is allocated before that is known."""
+    buffer = io.BytesIO(part)
+    version = np.lib.format.read_magic(buffer)
+    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, by_columns, dtype = read_header(buffer)
+    if dtype.kind not in PLAIN:
+        raise ArchiveError(f"an array holds {dtype}")
+    if math.prod(shape) * dtype.itemsize != len(part) - buffer.tell():
+        raise ArchiveError("an array is longer or shorter than it says")
+    flat = np.frombuffer(part, dtype, offset=buffer.tell()) if dtype.itemsize else np.zeros(math.prod(shape), dtype)
+    return np.array(flat.reshape(shape, order="F" if by_columns else "C"), dtype=dtype.newbyteorder("="), order="K")
