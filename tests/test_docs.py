@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from vbsvm.api import estimator
+
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
 EXAMPLES = sorted(path.name for path in (ROOT / "examples").glob("*.py"))

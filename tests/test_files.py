@@ -92,7 +92,7 @@ def test_every_class_that_a_fit_reaches_is_registered(kind, shelf):
         for found, where in reachable(fit, "fit", {}):
             inside = where.startswith("fit.reader.")  # a reader has a form of its own, design.saved
             assert where == "fit" or inside or REGISTRY.knows(found), (
-                f"{where} is a {found.__name__}, which model files do not know: add it to files.REGISTRY."
+                f"{where} is a {found.__name__}, which model files do not know: add it to storage/names.py."
             )
 
 

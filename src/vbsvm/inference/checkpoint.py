@@ -4,28 +4,12 @@ import os
 from pathlib import Path
 from typing import Any
 
-from vbsvm.base.distributions import InverseGamma, InverseWishart, Latent, LatentPoint, MatrixPoint, Point
-from vbsvm.missing.candidates import LevelCounts, LevelLaws
-from vbsvm.missing.input_distributions import InputSums, JointInputs, KnownInputs, Regressors, Selective
-from vbsvm.missing.missingness import ProbitLaw, ProbitSums
-from vbsvm.missing.model import MissingState, MissingSums
-from vbsvm.model.gates import GateMap, Gates
-from vbsvm.model.interfaces import PointLaw
-from vbsvm.model.priors.covariance import HuangWandLaw
-from vbsvm.model.priors.laplace_zero import LaplaceZeroLaw, Share, SharePoint
-from vbsvm.model.spec import State
 from vbsvm.storage import archive
 from vbsvm.storage.codec import Registry
+from vbsvm.storage.names import CHAINS
 
 FORMAT, SCHEMA = "vbsvm chains", 3
-# Classes that a sampler's state is made of.
-STATES = (
-    State, MissingState, MissingSums,
-    PointLaw, Point, MatrixPoint, LatentPoint, Latent, SharePoint, Share, LaplaceZeroLaw, HuangWandLaw, Gates,
-    GateMap, KnownInputs, JointInputs, LevelLaws, LevelCounts, InverseGamma, InputSums, Regressors, Selective,
-    ProbitLaw, ProbitSums,
-)  # fmt: skip
-_REGISTRY = Registry(*STATES, InverseWishartLaw=InverseWishart)
+_REGISTRY = Registry(CHAINS)
 
 
 class CheckpointError(ValueError):

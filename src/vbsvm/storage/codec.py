@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
+from functools import cached_property
+from importlib import import_module
 from typing import Any, Union, final, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -36,20 +38,26 @@ class Form:
 
 @final
 class Registry:
-    """The classes that may occur in a text, by name: dataclasses, enumerations, and forms of their own.
+    """The classes that may occur in a text, by the names that they have there: dataclasses, enumerations, and forms.
 
-    A keyword names a class that shares its name with another.
+    ``homes`` says where each is, as "module:name"; classes are imported when they are first asked for.
     """
 
-    def __init__(self, *kinds: type | Form, **named: type) -> None:
-        given = {(one.kind if isinstance(one, Form) else one).__name__: one for one in kinds} | named
-        if len(given) < len(kinds) + len(named):
-            raise ValueError("two classes of the registry have the same name")
-        self._forms = {name: one if isinstance(one, Form) else self._by_fields(one) for name, one in given.items()}
-        self._names = {form.kind: name for name, form in self._forms.items()}
+    def __init__(self, homes: Mapping[str, str]) -> None:
+        self._homes = homes
 
-    def _by_fields(self, kind: type) -> Form:
-        return Form(kind, public_fields, lambda values: self.make(kind, values))
+    @cached_property
+    def _forms(self) -> dict[str, Form]:
+        return {name: self._form(home) for name, home in self._homes.items()}
+
+    @cached_property
+    def _names(self) -> dict[type, str]:
+        return {form.kind: name for name, form in self._forms.items()}
+
+    def _form(self, home: str) -> Form:
+        module, _, name = home.partition(":")
+        found = getattr(import_module(module), name)
+        return found if isinstance(found, Form) else Form(found, public_fields, lambda values: self.make(found, values))
 
     def knows(self, kind: type) -> bool:
         """Whether objects of this class have a place."""

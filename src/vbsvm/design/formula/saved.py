@@ -13,7 +13,7 @@ import numpy as np
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.reader import Curve, Effects, Reader
-from vbsvm.storage.codec import require_types
+from vbsvm.storage.codec import Form, require_types
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,3 +68,6 @@ def _without_rows(kinds: Mapping[str, str]) -> "pd.DataFrame":
     import pandas as pd
 
     return pd.DataFrame({name: pd.Series([], dtype=_TYPES.get(kind, object)) for name, kind in kinds.items()})
+
+
+FORM = Form(Reader, take, make)
