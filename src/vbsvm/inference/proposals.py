@@ -14,7 +14,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import Stats
-from vbsvm.model.sweep import update, update_gates, update_missing, update_priors
+from vbsvm.model.sweep import update, update_coefficients, update_gates, update_missing, update_priors
 
 
 @final
@@ -154,6 +154,46 @@ class Accelerated:
         if extrapolated is not None:
             yield image.unpack(extrapolated)
             self._anderson.refused()
+
+
+@final
+class Damped:
+    """Steps along the natural gradient, for a likelihood whose own updates may overshoot, and Anderson extrapolation.
+
+    A full step replaces the distribution of the coefficients by the one that the sums of the pass ask for. Shorter ones
+    go a share of the way in its natural parameters, Σ⁻¹ and Σ⁻¹μ: short enough, they raise the bound. Scales may be
+    held.
+    """
+
+    needs_curvature = False
+    SHARES = (0.5, 0.2, 0.05, 0.01, 1e-3, 1e-4)
+
+    def __init__(self, *, hold_scales: bool) -> None:
+        self._hold_scales = hold_scales
+        self._anderson = Anderson()
+
+    def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
+        """Yield the extrapolation, the full step, and shorter ones."""
+        full = self._with_scales(spec, update_coefficients(spec, at.state, at.stats, expect))
+        extrapolated = self._anderson.propose(at.state.packed, full.packed)
+        if extrapolated is not None:
+            yield full.unpack(extrapolated)
+            self._anderson.refused()
+        yield full
+        for share in self.SHARES:
+            yield self._with_scales(spec, _shorter(spec, at, share))
+
+    def _with_scales(self, spec: Spec, state: State) -> State:
+        return state if self._hold_scales else update_priors(spec, state, expect)
+
+
+def _shorter(spec: Spec, at: Visited, share: float) -> State:
+    """A share of the natural-gradient step."""
+    law, stats = at.state.gaussian, at.stats
+    before = law.precision
+    cross = (1 - share) * before.times(law.mean) + share * stats.cross
+    gram = before.towards(stats.gram, share)
+    return replace(at.state, coefficients=gram.conditional(cross, spec.precision(at.state).scaled(share)))
 
 
 @final

@@ -113,6 +113,10 @@ class Precision:
             product[right] += value * theta[left]
         return product
 
+    def scaled(self, factor: float) -> "Precision":
+        """A multiple of Λ."""
+        return Precision(factor * self.diagonal, tuple((j, k, factor * value) for j, k, value in self.couplings))
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -208,6 +212,11 @@ class GaussianLaw(CoefficientLaw, Protocol):
 
     def covariances(self, n: int) -> Array:
         """Covariance of the first n coefficients."""
+        ...
+
+    @property
+    def precision(self) -> Any:
+        """Σ⁻¹, as a gram."""
         ...
 
     def fixed(self, n: int) -> "CoefficientLaw":

@@ -53,7 +53,8 @@ def _ended(fit: Any) -> str:
     if isinstance(outcome, Sample):
         chains, draws, _ = outcome.coefficients.shape
         return f"{chains} chains of {draws} draws in {outcome.sweeps} sweeps, tuning included"
-    return f"{outcome.passes} passes, bound {printing.fixed(fit.elbo, 3)}, {outcome.ending.value}"
+    bound = "exact bound" if outcome.exact else "bound"
+    return f"{outcome.passes} passes, {bound} {printing.fixed(fit.elbo, 3)}, {outcome.ending.value}"
 
 
 def _remarks(fit: Any) -> list[str]:

@@ -130,7 +130,7 @@ class Fit:
         if isinstance(self.outcome, Sample):
             gates = self.spec.gate_map
             return Sampled(self.outcome, self.plan.n_fixed, None if gates is None else gates.gate_of)
-        return MeanField(self.outcome.state, self.plan.n_fixed, bool(self.plan.factors))
+        return MeanField(self.outcome.state, self.plan.n_fixed, bool(self.plan.factors), self.outcome.exact)
 
     @property
     def covariance(self) -> Array:

@@ -29,15 +29,20 @@ class MeanField:
     state: State
     n_fixed: int
     groups: bool = False
+    exact: bool = False
 
     @property
     def note(self) -> str:
         """What tables say of their numbers, in few characters."""
+        if self.exact:
+            return "exact bound: narrow"
         return "mean field: narrow, biased" if self.groups else "mean field: too narrow"
 
     @property
     def explanation(self) -> str:
         """The same in full."""
+        if self.exact:
+            return "Spreads are those of the exact bound: wider than mean field's, and narrower than the posterior's."
         off_centre = " With groups, coefficients and standard deviations can be off-centre as well." * self.groups
         return f"Spreads are mean field's, about half of the posterior's.{off_centre} Gibbs() draws from the posterior."
 

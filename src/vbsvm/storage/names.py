@@ -61,6 +61,7 @@ MODELS = CHAINS | {
     "Spec": "vbsvm.model.spec:Spec",
     "Block": "vbsvm.model.spec:Block",
     "Hinge": "vbsvm.model.likelihoods.hinge:Hinge",
+    "ExactHinge": "vbsvm.model.likelihoods.exact_hinge:ExactHinge",
     "DenseGaussian": "vbsvm.model.layouts.dense:DenseGaussian",
     "ArrowGaussian": "vbsvm.model.layouts.arrow:ArrowGaussian",
     "DualGaussian": "vbsvm.model.layouts.dual:DualGaussian",

@@ -337,6 +337,15 @@ class ArrowGaussian:
         spread += np.vdot(gram.corner, self.effect_covariances)
         return float(self.mean @ gram.times(self.mean)) + float(spread)
 
+    @property
+    def precision(self) -> ArrowGram:
+        """Σ⁻¹: D_g in the corner, D_gE_g on the border, and what eliminating the groups took from the core is added."""
+        inverse = np.linalg.inv(self.root)
+        corner = inverse.transpose(0, 2, 1) @ inverse
+        border, m = corner @ self.link, len(self.effects)
+        core = DenseGram(self.core.precision.matrix + _flat(self.link).T @ _flat(border))
+        return ArrowGram(core, ByGroup(((0, border),), m), ByGroup(((0, corner),), m), self.shapes)
+
     def draw(self, rng: np.random.Generator) -> PointLaw:
         """Draw the core, then each group given the core."""
         x = self.core.draw(rng).mean

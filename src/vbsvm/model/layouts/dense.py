@@ -186,6 +186,14 @@ class DenseGaussian:
         """⟨gram, Ω⟩."""
         return float(self.mean @ gram.times(self.mean)) + float(np.vdot(gram.matrix @ self.root, self.root))
 
+    @property
+    def precision(self) -> DenseGram:
+        """Σ⁻¹ = U⁻ᵀU⁻¹."""
+        if not len(self.mean):
+            return DenseGram(self.root)
+        inverse, _ = _trtri(self.root, lower=0)
+        return DenseGram(inverse.T @ inverse)
+
     def draw(self, rng: np.random.Generator) -> PointLaw:
         """Draw μ + U z."""
         return PointLaw(self.mean + self.root @ rng.standard_normal(len(self.mean)))

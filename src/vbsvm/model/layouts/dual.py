@@ -80,7 +80,8 @@ class DualGram:
         """Move a share of the way to another gram of the same rows."""
         if not share:
             return self
-        return DualGram(self.design, self.w + share * (other.w - self.w), self.extra, self.opened)
+        w, extra = self.w + share * (other.w - self.w), self.extra + share * (other.extra - self.extra)
+        return DualGram(self.design, w, extra, self.opened)
 
     def times(self, theta: Array) -> Array:
         """Product with a vector."""
@@ -250,6 +251,11 @@ class DualGaussian:
             return DualMessage(self.mean, D, U, V)
         opened, extra = gates.open, gates.spread * self.squares
         return DualMessage(opened * self.mean, np.square(opened) * D + extra, opened * U, opened[:, None] * V)
+
+    @property
+    def precision(self) -> DualGram:
+        """Σ⁻¹ = ΓCᵀWCΓ + diag λ."""
+        return DualGram(self.parts.design, self.parts.w, self.parts.lam, self.parts.opened)
 
     def draw(self, rng: np.random.Generator) -> PointLaw:
         """Draw the free ones, then the others given them (Bhattacharya, Chakraborty & Mallick 2016)."""

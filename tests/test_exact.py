@@ -1,0 +1,191 @@
+"""The exact expected hinge: a tighter bound on the same posterior, for every model without gates and missing values."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import integrate, stats
+
+from models import random_state, source_of, spec_of
+from reference import simulate
+from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Normal, Ridge, Variational, load
+from vbsvm.base.reading import expect
+from vbsvm.design.scaling import Recipe
+from vbsvm.model import bound
+from vbsvm.model.interfaces import Precision
+from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
+from vbsvm.model.spec import Block, Spec
+from vbsvm.model.sweep import pass_rows
+from vbsvm.sources.memory import Grouping, Memory
+
+EXACT = Variational(bound="exact")
+TIGHT = Variational(bound="exact", tol=1e-11, max_iter=20_000)
+
+
+ROWS = [(0.3, 0.5, 1, 1), (-2.0, 0.1, -1, 2.5), (1.0, 1e-4, 1, 1), (5.0, 2.0, -1, 3)]
+
+
+def grouped(n=240, seed=0):
+    rng = np.random.default_rng(seed)
+    g, x = rng.integers(0, 20, n), rng.normal(size=n)
+    y = np.where(x + 1.5 * rng.normal(size=20)[g] + rng.logistic(size=n) > 0, "yes", "no")
+    return pd.DataFrame({"y": y, "x": x, "g": g, "h": rng.integers(0, 6, n), "z": rng.uniform(size=n)})
+
+
+@pytest.mark.parametrize(("f", "v", "y", "s"), ROWS)
+class TestTerms:
+    def test_the_value_is_the_expected_loss(self, f, v, y, s):
+        loss, _ = integrate.quad(
+            lambda z: max(0.0, 1 - y * (f + np.sqrt(v) * z)) * stats.norm.pdf(z), -12, 12, points=[(y - f) / np.sqrt(v)]
+        )
+        found = EXACT_HINGE.terms(*map(np.atleast_1d, map(float, (f, v, y, s))), expect)
+        np.testing.assert_allclose(found.value, -2 * loss, rtol=1e-7, atol=1e-12)
+
+    def test_u_w_and_the_curvature_are_its_derivatives(self, f, v, y, s):
+        def value(f, v):
+            return s * EXACT_HINGE.terms(np.array([f]), np.array([v]), np.array([y]), np.array([s]), expect).value[0]
+
+        e = 1e-5 * np.sqrt(v)
+        found = EXACT_HINGE.terms(np.array([f]), np.array([v]), np.array([float(y)]), np.array([float(s)]), expect)
+        by_v = (value(f, v + e * v) - value(f, v - e * v)) / (2 * e * v)
+        by_f = (value(f + e, v) - value(f - e, v)) / (2 * e)
+        by_ff = (value(f + 100 * e, v) - 2 * value(f, v) + value(f - 100 * e, v)) / (100 * e) ** 2
+        size = s * (1 + 1 / np.sqrt(v))
+        np.testing.assert_allclose(found.w[0], -2 * by_v, rtol=1e-4, atol=1e-5 * size)
+        np.testing.assert_allclose(found.u[0] - found.w[0] * f, by_f, rtol=1e-4, atol=1e-6 * size)
+        np.testing.assert_allclose(found.curvature[0], -by_ff, rtol=2e-3, atol=1e-4 * size)
+
+
+def test_it_is_the_tighter_bound_at_any_state():
+    X, y = simulate(60, 4, seed=2)
+    spec, source = spec_of(4), source_of(X, y)
+    exact = replace(spec, likelihood=EXACT_HINGE)
+    for seed in range(5):
+        state = random_state(spec, np.random.default_rng(seed))
+        ours, papers = (pass_rows(one, state, source, expect) for one in (exact, spec))
+        assert ours.row_bound > papers.row_bound
+        # With its own weights held, the row term is that of the pass at the same state.
+        assert bound.held_row_term(state, ours) == pytest.approx(ours.row_bound, rel=1e-10)
+
+
+TASKS = {
+    "dense": lambda: VBSVC()._tasks(*simulate(150, 6, seed=1), None)[0],
+    "weights": lambda: VBSVC()._tasks(*simulate(150, 6, seed=1), np.arange(150) % 3 + 0.5)[0],
+    "fixed penalty": lambda: VBSVC(Normal(0.3))._tasks(*simulate(150, 6, seed=1), None)[0],
+    "dual": lambda: VBSVC()._tasks(*simulate(30, 90, seed=1), None)[0],
+    "groups": lambda: Model("y ~ x + (1 | g)", grouped())._task,
+    "slopes": lambda: Model("y ~ x + (x | g)", grouped())._task,
+    "crossed": lambda: Model("y ~ x + (1 | g) + (1 | h)", grouped())._task,
+    "splines": lambda: Model("y ~ x + s(z)", grouped())._task,
+}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_climb_starts_from_the_papers_and_rises(name):
+    task = TASKS[name]()
+    paper, exact = Variational().run(task.spec, task.source), EXACT.run(task.spec, task.source)
+    assert exact.exact
+    assert not paper.exact
+    assert exact.ending.name == "CONVERGED"
+    assert exact.bounds[0] > paper.bounds[-1]
+    assert np.diff(exact.bounds).min(initial=0.0) > -1e-9 * abs(exact.bounds[-1])
+
+
+@pytest.mark.parametrize("name", ["dense", "weights", "fixed penalty", "groups", "slopes", "crossed"])
+def test_it_ends_where_no_single_update_rises(name):
+    """A stationary point: the full step from there goes nowhere, and small moves of the mean only lower the bound."""
+    task = TASKS[name]()
+    spec = replace(task.spec, likelihood=EXACT_HINGE)
+    outcome = TIGHT.run(task.spec, task.source)
+    stats = pass_rows(spec, outcome.state, task.source, expect)
+    law = stats.gram.conditional(stats.cross, spec.precision(outcome.state))
+    at = outcome.state.coefficients
+    np.testing.assert_allclose(law.mean, at.mean, atol=2e-4 * np.sqrt(at.variances).max())
+    np.testing.assert_allclose(law.variances, at.variances, rtol=2e-3)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        step = 0.1 * np.sqrt(at.variances) * rng.normal(size=len(at.mean))
+        moved = replace(outcome.state, coefficients=at.at(at.mean + step))
+        row_bound = pass_rows(spec, moved, task.source, expect).row_bound
+        assert bound.total(spec, moved, row_bound) < outcome.bounds[-1]
+
+
+def test_arrow_and_dense_agree():
+    """Groups as an arrow, and as columns of zeros and ones."""
+    data = grouped(80)
+    X, y = data[["x"]].to_numpy(), np.where(data["y"] == "yes", 1.0, -1.0)
+    columns = np.column_stack([X, np.eye(20)[data["g"]]])
+    groups = Grouping(data["g"].to_numpy(), 20, (0,))
+    arrow = Memory(X, y, np.ones(80), Recipe(np.zeros(1), np.ones(1), True), (groups,))
+        X, y, np.ones(80), Recipe(np.zeros(1), np.ones(1), True), (Grouping(data["g"].to_numpy(), 20, (0,)),)
+    )
+    dense = Memory(columns, y, np.ones(80), Recipe(np.zeros(21), np.ones(21), True))
+    blocks = Block("fixed", (slice(0, 2),), Normal(100.0)), Block("groups", (slice(2, 22),), Ridge())
+    one, other = (TIGHT.run(Spec(blocks), source) for source in (arrow, dense))
+    assert one.bounds[-1] == pytest.approx(other.bounds[-1], rel=1e-9)
+    np.testing.assert_allclose(one.state.coefficients.mean, other.state.coefficients.mean, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["dense", "dual", "groups", "slopes", "crossed"])
+def test_the_precision_of_a_distribution_gives_it_back(name):
+    """Σ⁻¹ and Σ⁻¹μ are what shorter steps mix."""
+    task = TASKS[name]()
+    law = Variational().run(task.spec, task.source).state.coefficients
+    nothing = Precision(np.zeros(len(law.mean)))
+    again = law.precision.conditional(law.precision.times(law.mean), nothing)
+    np.testing.assert_allclose(again.mean, law.mean, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(again.variances, law.variances, rtol=1e-6)
+
+
+@pytest.mark.parametrize("prior", [None, Normal(1.0)])
+@pytest.mark.parametrize(("n", "p"), [(40, 1), (60, 5), (40, 60), (20, 200)])
+def test_separable_data_converge_with_scales_held(n, p, prior):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, p))
+    X[:, 0] += np.sign(X[:, 0])
+    y = X[:, 0] > 0
+    plain = VBSVC(prior)
+    exact = VBSVC(prior, EXACT)
+    plain.fit(X, y)
+    exact.fit(X, y)
+    assert exact.converged_
+    assert np.isfinite(exact.coef_std_).all()
+    np.testing.assert_allclose(exact.penalty_, plain.penalty_, rtol=1e-12)
+
+
+def test_spreads_are_nearer_to_the_posteriors():
+    X, y = simulate(200, 4, seed=3)
+    drawn = VBSVC(inference=Gibbs(draws=1500, tune=500, chains=2), random_state=0).fit(X, y)
+    ratio = {
+        name: np.exp(np.log(VBSVC(inference=inference).fit(X, y).coef_std_ / drawn.coef_std_).mean())
+        for name, inference in {"paper": Variational(), "exact": EXACT}.items()
+    }
+    assert ratio["paper"] < 0.7
+    assert 0.8 < ratio["exact"] < 1.1
+
+
+def test_what_it_does_not_take_is_refused_in_words():
+    X, y = simulate(60, 3, seed=0)
+    with pytest.raises(ValueError, match=r"bound='exact'\) does not take gates"):
+        VBSVC(LaplaceZero(), EXACT).fit(X, y)
+    X[0, 0] = np.nan
+    with pytest.raises(ValueError, match=r"bound='exact'\) does not take missing values"):
+        VBSVC(inference=EXACT).fit(X, y)
+    for wrong in ("tight", None, 1, ["exact"]):
+        with pytest.raises(ValueError, match="Variational: bound must be"):
+            Variational(bound=wrong)
+    assert not Variational(bound="paper").exact
+
+
+def test_it_is_saved_shown_and_reported(tmp_path):
+    data = grouped()
+    fit = Model("y ~ x + (1 | g)", data).fit(EXACT)
+    assert "exact bound" in str(fit)
+    fit.save(tmp_path / "m.vbsvm")
+    again = load(tmp_path / "m.vbsvm")
+    assert isinstance(again.outcome.likelihood, ExactHinge)
+    np.testing.assert_array_equal(again.decision_function(data), fit.decision_function(data))
+    fit.report(tmp_path / "r.html", data)
+    several = VBSVC(inference=EXACT).fit(data[["x", "z"]], np.digitize(data["x"] + data["z"], [0.0, 1.0]))
+    assert several.predict_proba(data[["x", "z"]]).shape == (240, 3)
