@@ -118,8 +118,6 @@ def test_arrow_and_dense_agree():
     columns = np.column_stack([X, np.eye(20)[data["g"]]])
     groups = Grouping(data["g"].to_numpy(), 20, (0,))
     arrow = Memory(X, y, np.ones(80), Recipe(np.zeros(1), np.ones(1), True), (groups,))
-        X, y, np.ones(80), Recipe(np.zeros(1), np.ones(1), True), (Grouping(data["g"].to_numpy(), 20, (0,)),)
-    )
     dense = Memory(columns, y, np.ones(80), Recipe(np.zeros(21), np.ones(21), True))
     blocks = Block("fixed", (slice(0, 2),), Normal(100.0)), Block("groups", (slice(2, 22),), Ridge())
     one, other = (TIGHT.run(Spec(blocks), source) for source in (arrow, dense))
