@@ -778,12 +778,32 @@ class TestSensitivity:
     def test_what_is_wrong_is_said(self, frame):
         with pytest.raises(ValueError, match="no value is missing"):
             Model("y ~ age", frame).sensitivity([1.0])
-        with pytest.raises(ValueError, match="deltas must be"):
-            Model("y ~ bmi", frame).sensitivity([])
         with pytest.raises(ValueError, match="'age' is not a column with missing"):
             Model("y ~ bmi + age", frame).sensitivity([1.0], columns=["age"])
         with pytest.raises(ValueError, match="two classes"):
             VBSVC().sensitivity(*load_iris(return_X_y=True), [1.0])
+
+    @pytest.mark.parametrize(
+        ("deltas", "columns", "message"),
+        [
+            ([], None, "deltas must be numbers"),
+            (["a"], None, "deltas must be numbers"),
+            (None, None, "deltas must be numbers"),
+            ([1, [2]], None, "deltas must be numbers"),
+            ([True], None, "deltas must be numbers"),
+            ([0, np.nan], None, "standard deviations, from -100 to 100; got nan"),
+            ([-1e5], None, r"standard deviations, from -100 to 100; got -100000[.]0"),
+            ([10**400], None, "standard deviations, from -100 to 100; got 1000"),
+            (np.linspace(-1, 1, 10_001), None, "10001 deltas are given, and each is a fit"),
+            ([1.0], "bmi", "columns must be a list of column names; got 'bmi'"),
+            ([1.0], 3, "columns must be a list of column names; got 3"),
+            ([1.0], [], "columns is empty"),
+            ([1.0], ["nope"], "'nope' is not a column with missing values"),
+        ],
+    )
+    def test_shifts_and_columns_that_make_no_sense(self, frame, deltas, columns, message):
+        with pytest.raises((ValueError, TypeError), match=message):
+            Model("y ~ bmi", frame).sensitivity(deltas, columns=columns)
 
     def test_the_figure_marks_changes_of_sign(self):
         table = pd.DataFrame({"(intercept)": [0, 0, 0], "a": [1.0, 0.5, -0.5]}, index=[-1.0, 0.0, 1.0])

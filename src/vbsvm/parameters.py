@@ -21,10 +21,22 @@ class Parameters:
         return f"{type(self).__name__}({', '.join(settings)})"
 
 
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number; True and False are none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def require_whole(owner: str, least: int, most: int, **values: int) -> None:
+    """Raise a ``ValueError`` that names the first value that is not a whole number within these limits."""
+    for name, value in values.items():
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= value <= most:
+            raise ValueError(f"{owner}: {name} must be a whole number from {least} to {most}; got {value!r}.")
+
+
 def require_positive(owner: str, **values: float) -> None:
     """Raise a ``ValueError`` that names the first value that is not a positive number of a sensible size."""
     for name, value in values.items():
-        if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 1e-300 <= float(value) <= 1e100:
+        if not is_number(value) or not 1e-300 <= value <= 1e100:
             raise ValueError(f"{owner}: {name} must be a positive number, 1e-300 to 1e100; got {value!r}.")
 
 

@@ -138,7 +138,7 @@ def _why_not_mixed(what: str, worst: Worst, inference: Gibbs) -> str:
     return (
         f"{what}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
         f"{worst.ess_of!r} has {worst.ess:.0f} effective draws (400 are needed). Draw more, as with "
-        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the last columns of the "
+        f"Gibbs(draws={4 * int(inference.draws)}, tune={2 * int(inference.tune)}), or read the last columns of the "
         "tables before you trust a number."
     )
 
@@ -160,7 +160,7 @@ def _why_not_converged(what: str, outcome: Outcome, inference: Variational) -> s
         return (
             f"{what} stopped after {outcome.passes} passes, before the bound stood still to tol={inference.tol:g}: "
             "the coefficients may still move. Allow more passes with "
-            f"inference=Variational(max_iter={10 * inference.max_iter}), or accept the result with a larger tol."
+            f"inference=Variational(max_iter={10 * int(inference.max_iter)}), or accept the result with a larger tol."
         )
     return (
         f"{what} stopped because rounding errors outweighed every further step: the coefficients are not at the "

@@ -1,7 +1,6 @@
 """Variational Bayes: climb the bound until it stands still, one pass over the data a step."""
 
 import math
-import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -15,7 +14,7 @@ from vbsvm.arrays import Array
 from vbsvm.fit.accelerate import Accelerated, Plain, Strategy, Visited
 from vbsvm.input_laws import InputSums, Learned
 from vbsvm.layout.base import Source
-from vbsvm.parameters import Parameters, require_flag, require_positive
+from vbsvm.parameters import Parameters, require_flag, require_positive, require_whole
 from vbsvm.readings import expect
 from vbsvm.rowblocks import threads_to_solve
 from vbsvm.spec import Spec, State
@@ -84,9 +83,7 @@ class Variational(Parameters):
         """Refuse settings that make no sense."""
         require_positive("Variational", tol=self.tol)
         require_flag("Variational", accelerate=self.accelerate)
-        whole = isinstance(self.max_iter, numbers.Integral) and not isinstance(self.max_iter, bool)
-        if not whole or not 2 <= self.max_iter <= 10**9:
-            raise ValueError(f"Variational: max_iter must be a whole number from 2 to 10**9; got {self.max_iter!r}.")
+        require_whole("Variational", 2, 10**9, max_iter=self.max_iter)
 
     def run(self, spec: Spec, source: Source, start: State | None = None) -> Outcome:
         """Fit the model to the rows, from the paper's start or from a given state."""

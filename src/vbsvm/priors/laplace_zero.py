@@ -13,10 +13,13 @@ from scipy.special import betaln, digamma, logit
 from vbsvm.arrays import Array
 from vbsvm.laws import InverseGamma, Latent, LatentPoint, Point
 from vbsvm.layout.base import Moments
-from vbsvm.parameters import Parameters, require_positive
+from vbsvm.parameters import Parameters, require_positive, require_whole
 from vbsvm.priors.base import Prior
 from vbsvm.priors.ridge import LEAP_BELOW
 from vbsvm.readings import Reading
+
+# Each further start has gates a tenth as open as the one before it: soon they are all alike.
+MOST_RESTARTS = 100
 
 
 @final
@@ -142,7 +145,8 @@ class LaplaceZero(Prior):
     threshold : float, default 0.5
         Inputs with a larger inclusion probability are ``selected_``.
     restarts : int, default 0
-        Further starts, with gates less open than in the first (½, 0.01, then ever less); the highest bound is kept.
+        Further starts, up to 100, with gates less open than in the first (½, 0.01, then ever less); the highest bound
+        is kept.
     groups : sequence of sequences of column names or numbers, default ()
         Columns that share a gate, such as the dummies of one factor. In a formula the columns of a term do.
     """
@@ -166,8 +170,7 @@ class LaplaceZero(Prior):
             for share in shares:
                 if not isinstance(share, numbers.Real) or isinstance(share, bool) or not 0 < float(share) < 1:
                     raise ValueError(f"LaplaceZero: rho must lie between 0 and 1; got {share!r}.")
-        if not isinstance(self.restarts, numbers.Integral) or isinstance(self.restarts, bool) or self.restarts < 0:
-            raise ValueError(f"LaplaceZero: restarts must be a whole number, 0 or more; got {self.restarts!r}.")
+        require_whole("LaplaceZero", 0, MOST_RESTARTS, restarts=self.restarts)
         if not isinstance(self.gates, Factorised | Joint):
             raise ValueError(f"LaplaceZero: gates must be Factorised() or Joint(); got {self.gates!r}.")
         if not isinstance(self.threshold, numbers.Real) or not 0 < float(self.threshold) < 1:
