@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 
 from models import spec_of
 from reference import algorithm_5, simulate
@@ -756,6 +757,45 @@ class TestNotAtRandom:
             GaussianImputation(mechanism="mnar")
         with pytest.raises(ValueError, match="Shift"):
             Shift("far")
+
+
+class TestFewRows:
+    """Too few rows to learn how the columns vary together: missing values and covariance feed each other."""
+
+    @pytest.fixture
+    def few(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(60, 20))
+        y = X @ rng.normal(size=20) > 0
+        X[rng.random(X.shape) < 0.3] = np.nan
+        return X, y
+
+    @pytest.mark.parametrize("joint", [True, False])
+    @pytest.mark.parametrize(
+        ("labels", "message"),
+        [
+            (True, r"rest in 200 passes.*psi=10\).*Variational\(max_iter=2000\)"),
+            (False, r"rest from the inputs alone.*psi=10\)"),
+        ],
+    )
+    def test_the_climb_ends_soon_and_says_what_to_do(self, few, joint, labels, message):
+        clf = VBSVC(imputation=GaussianImputation(joint=joint, labels=labels))
+        with pytest.warns(ConvergenceWarning, match=message):
+            clf.fit(*few)
+        assert not clf.converged_
+        assert np.isfinite(clf.coef_).all()
+        helped = VBSVC(imputation=GaussianImputation(psi=10, joint=joint, labels=labels)).fit(*few)
+        assert helped.converged_
+        assert helped.n_iter_ < 100
+
+    def test_passes_that_are_given_are_kept(self, few):
+        with pytest.warns(ConvergenceWarning, match=r"rest in 7 passes.*max_iter=70"):
+            clf = VBSVC(inference=Variational(max_iter=7)).fit(*few)
+        assert clf.n_iter_ == 7
+
+    def test_sensitivity_says_that_its_fits_did_not_converge(self, few):
+        with pytest.warns(ConvergenceWarning, match=r"2 of 2 fits did not converge, as at a shift of 0.*psi=10"):
+            VBSVC(inference=Variational(max_iter=5)).sensitivity(*few, [0, 0.1])
 
 
 class TestSensitivity:

@@ -303,7 +303,8 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         """How the fit moves when missing values are shifted: one row for each shift, for two classes.
 
         ``deltas`` are shifts in standard deviations of ``columns`` (all that have missing values by default). Given are
-        the coefficients, and the share of complete rows whose predicted class changes. ``plots.sensitivity`` draws it.
+        the coefficients, and the share of complete rows whose predicted class changes (NaN where no row is complete).
+        ``plots.sensitivity`` draws it.
         This estimator stays as it is.
         """
         tasks = VBSVC(**self.get_params(deep=False))._tasks(X, y, sample_weight)

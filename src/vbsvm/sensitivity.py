@@ -1,10 +1,14 @@
 """How a fit moves when missing values are shifted away from what the known inputs suggest: the tipping-point table."""
 
+import math
+import warnings
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from vbsvm.design.plan import INTERCEPT
 from vbsvm.fit.variational import Variational
@@ -12,7 +16,7 @@ from vbsvm.gaps import CHANGED
 from vbsvm.mechanism import Shift, require_known
 from vbsvm.parameters import is_number
 from vbsvm.results import Fit
-from vbsvm.task import Task
+from vbsvm.task import Task, warnings_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,10 +44,17 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
         fit = plain
         for before, after in pairwise([0.0, *side]):
             fit = found[after] = _follow(task, inference, fit, chosen, before, after)
+    creeping = [delta for delta in wanted if not found[delta].converged]
+    if creeping:
+        why = warnings_of("sensitivity", found[creeping[0]], inference)[0]
+        message = f"{len(creeping)} of {len(wanted)} fits did not converge, as at a shift of {creeping[0]:g}. {why}"
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
     encoded = task.complete_rows()
     classes = plain.predict(encoded)
-    rows = {delta: {**_coefficients(found[delta]), CHANGED: float(np.mean(found[delta].predict(encoded) != classes))}
-            for delta in wanted}  # fmt: skip
+    rows = {
+        delta: {**_coefficients(found[delta]), CHANGED: _share(found[delta].predict(encoded) != classes)}
+        for delta in wanted
+    }
     frame = pd.DataFrame.from_dict(rows, orient="index")
     frame.index.name = "shift"
     frame.attrs["columns"] = chosen
@@ -88,6 +99,11 @@ def _follow(task: Task, inference: Variational, fit: Fit, columns: list[str], be
     for delta in np.linspace(before, after, n_steps + 1)[1:]:
         fit = task.shifted(Shift(dict.fromkeys(columns, float(delta)))).fit(inference, fit.outcome.state)
     return fit
+
+
+def _share(changed: NDArray[np.bool_]) -> float:
+    """Share of rows; NaN where there are none."""
+    return float(changed.mean()) if len(changed) else math.nan
 
 
 def _coefficients(fit: Fit) -> dict[str, float]:
