@@ -14,7 +14,7 @@ from vbsvm.design.plan import INTERCEPT
 from vbsvm.fit.variational import Variational
 from vbsvm.gaps import CHANGED
 from vbsvm.mechanism import Shift, require_known
-from vbsvm.parameters import is_number
+from vbsvm.parameters import is_number, lies_within
 from vbsvm.results import Fit
 from vbsvm.task import Task, warnings_of
 
@@ -66,7 +66,7 @@ def _read_shifts(deltas: Sequence[float]) -> list[float]:
     values = np.asarray(deltas, dtype=object).ravel().tolist()
     if not values or not all(is_number(value) for value in values):
         raise ValueError(f"sensitivity: deltas must be numbers, such as [-1, -0.5, 0, 0.5, 1]; got {deltas!r}.")
-    far = [value for value in values if not -FURTHEST <= value <= FURTHEST]
+    far = [value for value in values if not lies_within(value, -FURTHEST, FURTHEST)]
     if far:
         raise ValueError(
             f"sensitivity: deltas are shifts in standard deviations, from {-FURTHEST:g} to {FURTHEST:g}; got "

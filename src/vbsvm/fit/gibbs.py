@@ -130,6 +130,8 @@ class Gibbs(Parameters):
         require_whole("Gibbs", 1, 10**9, draws=self.draws, thin=self.thin)
         require_whole("Gibbs", 0, 10**9, tune=self.tune)
         require_whole("Gibbs", 1, MOST_CHAINS, chains=self.chains)
+        if self.checkpoint is not None and (not isinstance(self.checkpoint, str | os.PathLike) or not self.checkpoint):
+            raise TypeError(f"Gibbs: checkpoint must be a path or None; got {self.checkpoint!r}.")
 
     def for_class(self, k: int) -> "Gibbs":
         """The same with a checkpoint of its own for one of several classes."""

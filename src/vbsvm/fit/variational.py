@@ -87,7 +87,7 @@ class Variational(Parameters):
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
-        require_positive("Variational", tol=self.tol)
+        require_positive("Variational", 1e-300, tol=self.tol)
         require_flag("Variational", accelerate=self.accelerate)
         if self.max_iter is not None:
             require_whole("Variational", 2, 10**9, max_iter=self.max_iter)
@@ -164,9 +164,13 @@ class Variational(Parameters):
             if not bounds:
                 raise
             ending = Ending.INTERRUPTED
-        except (FloatingPointError, np.linalg.LinAlgError):
+        except (FloatingPointError, np.linalg.LinAlgError) as error:
             if not bounds:
-                raise
+                raise FloatingPointError(
+                    "The first step can't be made in floating point. The columns are of extremely different size, or "
+                    "depend on each other linearly under a prior that is nearly flat: standardise them, drop the "
+                    "dependent ones, or take a prior with a smaller variance."
+                ) from error
             ending = Ending.ROUNDING
         if not bounds:
             raise FloatingPointError(
