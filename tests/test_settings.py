@@ -145,7 +145,7 @@ EXTREMES = [
     *((of_inputs, LaplaceZero(rho, shape=HUGE, rate=TINY)) for rho in (1e-300, 1 - 1e-16)),
     *((of_inputs, LaplaceZero(Beta(a, b))) for a in (1e-6, 1e9) for b in (1e-6, 1e9)),
     *((of_groups, Covariance(scale, degrees)) for scale in (1e-10, 1e10) for degrees in (1e-6, 1e6)),
-    *((of_groups, InverseWishart(psi, nu)) for psi in (1e-20, 1e20) for nu in (1 + 1e-15, 1e6)),
+    *((of_groups, InverseWishart(psi, nu)) for psi in (1e-20, 1e20) for nu in (1 + 1e-15, 1e9)),
     *((of_missing, GaussianImputation(psi, nu, TINY, joint=True)) for psi in (TINY, HUGE) for nu in (TINY, HUGE)),
     (of_mechanism, Shift(-999_999)),
 ]

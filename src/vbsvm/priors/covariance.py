@@ -41,7 +41,7 @@ class InverseWishart(Prior):
         """Refuse a scale or degrees that are not positive."""
         require_positive("InverseWishart", 1e-20, 1e20, psi=self.psi)
         if self.nu is not None:
-            require_positive("InverseWishart", 1e-6, 1e6, nu=self.nu)
+            require_positive("InverseWishart", 1e-6, 1e9, nu=self.nu)
 
     def _degrees(self, width: int) -> float:
         nu = width + 1.0 if self.nu is None else float(self.nu)
