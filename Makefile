@@ -1,10 +1,11 @@
-# make verify: the tests that take minutes.   make test-matrix: the tests with the oldest and the newest dependencies.
+# make verify: the tests that take minutes.   make golden BASE=…: compare all results with those of another commit.
+# make test-matrix: the tests with the oldest and the newest versions of the dependencies.
 # make demo: install what users get and show it on real data.   make test: lint, types, layers, tests.
 # PYTHON=… chooses the interpreter (after make clean, where there is a .venv already); pip's own settings choose the index.
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test tests test-matrix verify bench clean
+.PHONY: demo test tests test-matrix verify golden bench clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m vbsvm demo
@@ -29,6 +30,14 @@ test-matrix:
 
 verify: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m long
+
+# Frozen with the code of BASE and compared with this one's, by the same script and in the same environment.
+BASE ?= HEAD
+golden: $(VENV)/.installed-dev
+	@set -e; place=$$(mktemp -d); trap 'git worktree remove --force "$$place/base"; rm -rf "$$place"' EXIT; \
+	git worktree add --quiet --detach "$$place/base" $(BASE); \
+	PYTHONPATH="$$place/base/src" $(BIN)/python tests/golden.py freeze "$$place/frozen" >/dev/null; \
+	PYTHONPATH=src $(BIN)/python tests/golden.py check "$$place/frozen"
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks

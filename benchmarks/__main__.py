@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from benchmarks import groups, missing, nine_cells, passes, sampling, selection, speed
+from benchmarks import groups, missing, nine_cells, passes, sampling, selection, speed, threads
 
 BENCHMARKS = {
     "speed": speed.main,
@@ -13,6 +13,7 @@ BENCHMARKS = {
     "missing": missing.main,
     "sampling": sampling.main,
     "nine_cells": nine_cells.main,
+    "threads": threads.main,
 }
 
 
@@ -40,6 +41,7 @@ def main(arguments: list[str]) -> None:
     missing.main(["--quick"])
     sampling.main(["--quick"])
     nine_cells.main(["--quick"])
+    threads.main(["--quick"])
 
 
 if __name__ == "__main__":

@@ -27,6 +27,6 @@ for name, splitter in {"visits": ShuffleSplit, "patients": GroupShuffleSplit}.it
     print(f"a quarter of the {name} held out: balanced error {mixed:.3f} with random intercepts, {pooled:.3f} without")
 
 clf = VBSVC(group="patientID").fit(X, y)
-print(f"\nA positive coefficient speaks for {clf.classes_[1]!r}.\n")
+print(f"\nPositive coefficients mean {clf.classes_[1]!r}.\n")
 print(clf.summary().round(3))
 print(clf.random_effects_.round(2).head())

@@ -69,7 +69,7 @@ def test_a_text_column_is_named(data):
         for table in (dates, pl.from_pandas(dates), pa.Table.from_pandas(dates)):
             with pytest.raises(ValueError, match="Column 'sex' holds dates or times"):
                 VBSVC().fit(table, y)
-    with pytest.raises(ValueError, match="unique column names"):
+    with pytest.raises(ValueError, match="X has two columns of the name 'a': rename one"):
         VBSVC().fit(pd.concat([frame, frame], axis=1), y)
     with pytest.raises(ValueError, match="contains infinity in column 'c'"):
         VBSVC().fit(pd.DataFrame(with_cell(X, 0, 2, np.inf), columns=list("abcd")), y)
@@ -342,3 +342,88 @@ def test_lazy_frames_and_columns_of_two_kinds_are_refused_in_words(recwarn):
     with pytest.raises(ValueError, match=r"weights has the shape \(2,\); there are 4 rows"):
         Model("y ~ x", frame, weights=[1, 2])
     assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x": ["a", 1, *[0.5] * 6]}, r"'x' mixes text and numbers \(rows 2 and 3\)"),
+        ({"x": [[1], *[0.5] * 7]}, "'x' holds a list in row 2"),
+        ({"x": [np.inf, *[0.5] * 7]}, "x is inf in row 2"),
+        ({"y": [np.inf, *[0.0, 1.0] * 3, 0.0]}, "'y' is infinite in row 2"),
+        ({"y": [None, *[0, 1] * 3, 0]}, "'y' has no value in row 2"),
+        ({"g": [(1, 2), *[1, 2] * 3, 1]}, "'g' holds a tuple in row 2"),
+        ({"g": [np.inf, *[1.0, 2.0] * 3, 1.0]}, "'g' holds inf in row 2"),
+        ({"g": [2**70, *[1, 2] * 3, 1]}, "'g' holds a whole number beyond 64 bits in row 2"),
+    ],
+)
+def test_rows_are_named_as_they_were_given_also_where_others_have_weight_0(change, message):
+    plain = {"x": np.arange(8) % 3 + 0.5, "y": np.arange(8) % 2, "g": np.arange(8) % 2}
+    shifted = {name: [*values[:1], *values[:1], *values] for name, values in (plain | change).items()}
+    for name in change:
+        shifted[name][:2] = list(plain[name][:2])
+    with pytest.raises((ValueError, TypeError), match=message):
+        Model("y ~ x + (1 | g)", shifted, weights=np.r_[0.0, 0.0, np.ones(8)])
+
+
+@pytest.mark.parametrize("outer", [list, tuple, pd.Series, lambda values: np.array(values, dtype=object)])
+def test_text_beside_a_number_or_a_missing_value_is_no_label(data, outer):
+    X, _ = data
+    with pytest.raises(ValueError, match="the label of row 3 is missing"):
+        VBSVC().fit(X, outer(["a", "b", "a", None, *"ab" * 28]))
+    with pytest.raises(ValueError, match=r"y mixes a number and text \(rows 0 and 2\)"):
+        VBSVC().fit(X, outer([0, 1, "a", *[0, 1, 0] * 19]))
+
+
+@pytest.mark.filterwarnings("ignore:A column-vector y was passed")
+def test_a_mask_is_read_wherever_it_is(data):
+    X, y = data
+    mask = np.zeros((60, 4), dtype=bool)
+    mask[7, 2] = True
+    expected = VBSVC().fit(np.where(mask, np.nan, X), y)
+    masked = np.ma.array(np.where(mask, 1e6, X), mask=mask)
+    found = VBSVC().fit(masked, np.ma.array(y), np.ma.array(np.ones(60)))
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-6)
+    np.testing.assert_array_equal(found.predict_proba(masked), found.predict_proba(np.where(mask, np.nan, X)))
+    np.testing.assert_array_equal(found.impute(masked)[0], found.impute(np.where(mask, np.nan, X))[0])
+    for labels in (np.ma.array(y, mask=mask[:, 2]), np.ma.array(y, mask=mask[:, 2])[:, None]):
+        with pytest.raises(ValueError, match="label of row 7 is missing"):
+            VBSVC().fit(X, labels)
+    with pytest.raises(ValueError, match="sample_weight contains NaN in row 7"):
+        VBSVC().fit(X, y, np.ma.array(np.ones(60), mask=mask[:, 2]))
+    with pytest.raises(ValueError, match="The group of row 7 is missing in column 2"):
+        VBSVC(group=2).fit(np.ma.array(np.arange(240).reshape(60, 4) % 5, mask=mask), y)
+
+
+def test_infinity_is_not_imputed(data):
+    X, y = data
+    clf = VBSVC().fit(X, y)
+    with pytest.raises(ValueError, match=r"infinity in column 'x1' \(first in row 4\)"):
+        clf.impute(with_cell(with_cell(X, 4, 1, np.inf), 4, 0, np.nan))
+
+
+def test_a_misspelled_group_is_guessed(data):
+    X, y = data
+    frame = pd.DataFrame(X, columns=["age", "dose", "visit", "patient"])
+    with pytest.raises(ValueError, match=r"group='patinet' is not a column of X.*Did you mean 'patient'"):
+        VBSVC(group="patinet").fit(frame, y)
+
+
+def test_odd_input_leaves_an_earlier_fit_alone(data):
+    X, y = data
+    clf = VBSVC().fit(X, y)
+    before = clf.coef_
+    dates = np.full(60, np.datetime64("2020-01-01"))
+    odd = [
+        ((row for row in X), y, None),
+        (pd.DataFrame(X).assign(when=dates), y, None),
+        (X, ["a", 1] * 30, None),
+        (X, y, {"a": 1}),
+        (X[:, :2], y, dates),
+    ]
+    for bad_X, bad_y, weights in odd:
+        with pytest.raises((ValueError, TypeError)):
+            clf.fit(bad_X, bad_y, weights)
+    assert clf.n_features_in_ == 4
+    assert not hasattr(clf, "feature_names_in_")
+    np.testing.assert_array_equal(clf.coef_, before)

@@ -1,10 +1,16 @@
 """The command line: what it writes, and what it says when something is wrong."""
 
+import bz2
+import gzip
 import io
+import lzma
 import re
 import shlex
 import subprocess
 import sys
+import warnings
+import zipfile
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +22,10 @@ from click.testing import CliRunner
 import vbsvm
 from saved_models import holes, table
 from vbsvm import VBSVC, LaplaceZero, Model, Ridge, load
-from vbsvm.cli import main, tables
+from vbsvm.cli import main, streams, tables
 from vbsvm.cli.showing import text_of
+from vbsvm.cli.texts import Signs
+from vbsvm.cli.wording import by_options
 from vbsvm.datasets import load_toenail
 from vbsvm.results import Fit
 
@@ -41,6 +49,9 @@ def place(tmp_path_factory):
     data.to_csv(place / "data.csv", index=False)
     data[["a", "b", "k", "y", "three"]].to_csv(place / "numbers.csv", index=False)
     holes(data, "a", "h").to_csv(place / "holes.csv", index=False)
+    data.assign(y=data["y"].mask(np.arange(len(data)) < 5)).to_csv(place / "outcomes.csv", index=False)
+    for name in ("data.xlsx", "data.json", "data"):
+        (place / name).touch()
     run("fit", place / "data.csv", "--formula", "y ~ a + h + s(b) + (1 | g)", "--out", place / "formula.vbsvm")
     run("fit", place / "numbers.csv", "--target", "three", "--drop", "y", "--out", place / "classes.vbsvm")
     return place
@@ -80,7 +91,7 @@ def test_several_classes_of_numbers_are_fitted_against_each_other(place):
 
 def test_text_columns_become_categories_beside_groups(place, tmp_path):
     said = run("fit", place / "data.csv", "--target", "y", "--group", "g", "--drop", "three", "--out", tmp_path / "m")
-    assert "text becomes categories (h, w)" in said.stderr
+    assert "text columns are used as categories (h, w)" in said.stderr
     data = table().drop(columns="three")
     expected = Model("y ~ . + (1 | g)", data.assign(c=data["c"].astype(int)), {"fixed": Ridge()}).fit()
     pd.testing.assert_frame_equal(load(tmp_path / "m").summary(), expected.summary(), rtol=1e-6)
@@ -120,7 +131,7 @@ def test_one_of_several_classes_is_set_against_the_rest(label, place, tmp_path):
 def test_gibbs_draws_and_warnings_are_one_line(place, tmp_path):
     options = ("--gibbs", "--draws", 20, "--tune", 5, "--chains", 2, "--seed", 3)
     said = run("fit", place / "numbers.csv", "--formula", "y ~ a", *options, "--out", tmp_path / "m")
-    assert said.stderr.startswith("Warning: Model.fit: the chains have not mixed well enough")
+    assert said.stderr.startswith("Warning: The chains have not mixed well enough")
     assert "Draw more, as with --draws 80 --tune 10, or" in said.stderr
     assert load(tmp_path / "m").outcome.coefficients.shape == (2, 20, 2)
 
@@ -161,13 +172,17 @@ def test_empty_cells_are_missing_values(place, tmp_path):
     assert set(found["prediction"]) == {"no", "yes"}
 
 
-def test_rows_without_an_outcome_and_columns_without_a_name_are_left_out_and_told(place, tmp_path):
+def test_rows_without_an_outcome_are_refused_or_left_out_and_columns_without_a_name_are_left_out(place, tmp_path):
     data = table()[["a", "b", "y"]]
     data.loc[[3, 4], "y"] = None
     data.to_csv(tmp_path / "d.csv")
-    said = run("fit", tmp_path / "d.csv", "--target", "y", "--out", tmp_path / "m").stderr
+    fit = ("fit", tmp_path / "d.csv", "--target", "y", "--out", tmp_path / "m")
+    said = run(*fit, code=1).stderr
+    assert "The outcome 'y' is missing in 2 rows (rows 3, 4)." in said
+    assert "--drop-missing-outcome" in said
+    said = run(*fit, "--drop-missing-outcome").stderr
     assert "2 rows without a value of 'y' left out" in said
-    assert "1 column without a name left out" in said
+    assert "column 1 has no name in the header and is left out" in said
     assert list(load(tmp_path / "m").feature_names_in_) == ["a", "b"]
 
 
@@ -177,7 +192,7 @@ def test_words_among_numbers_are_told(place, tmp_path):
     data.loc[[3, 9], "b"] = "?"
     data.to_csv(tmp_path / "d.csv", index=False)
     said = run("fit", tmp_path / "d.csv", "--target", "y").stderr
-    assert "column 'b' is text because of '?' among its numbers" in said
+    assert "column 'b' is read as text because of '?' among its numbers" in said
     assert said.count("because of") == 1
 
 
@@ -259,9 +274,10 @@ def test_booleans_may_have_empty_cells(lost, asked, tmp_path):
     data["y"] = (data["y"] == "yes").astype(object)
     data.loc[3, "y" if lost == "outcome" else "flag"] = None
     data.to_csv(tmp_path / "d.csv", index=False)
-    run("fit", tmp_path / "d.csv", *asked, "--out", tmp_path / "m")
+    leave = ("--drop-missing-outcome",) if lost == "outcome" else ()
+    run("fit", tmp_path / "d.csv", *asked, *leave, "--out", tmp_path / "m")
     assert set(predicted(tmp_path, "m", data="d.csv")["prediction"]) == {False, True}
-    options = ("--target", "y") if asked[0] == "--target" else ()
+    options = ("--target", "y", *leave) if asked[0] == "--target" else leave
     run("report", tmp_path / "m", "--data", tmp_path / "d.csv", *options, "--out", tmp_path / "r.html")
 
 
@@ -274,7 +290,8 @@ def test_rows_in_errors_are_those_of_the_file(asked, place, tmp_path):
     data.loc[[3, 7], "y"] = None
     data.loc[[7, 10], "g"] = None
     data.to_csv(tmp_path / "d.csv", index=False)
-    assert re.search(r"\brow 10\b", run("fit", tmp_path / "d.csv", *asked, code=1).stderr)
+    said = run("fit", tmp_path / "d.csv", *asked, "--drop-missing-outcome", code=1).stderr
+    assert re.search(r"\brow 10\b", said)
 
 
 def test_rows_are_numbered_wherever_an_error_names_them():
@@ -311,7 +328,7 @@ def test_a_file_is_not_replaced_unless_it_is_asked_for(place, tmp_path):
     run(*fit, "--force")
     predict = ("predict", tmp_path / "m", place / "numbers.csv", "--out", tmp_path / "p.csv")
     run(*predict)
-    assert "p.csv is there already: --force replaces it." in run(*predict, code=1).stderr
+    assert "p.csv exists already: add --force to replace it." in run(*predict, code=1).stderr
 
 
 def failing(place):
@@ -328,62 +345,345 @@ def failing(place):
         "is not a known function": ("fit", data, "--formula", "y ~ a + {__import__('os')}"),
         "one ~": ("fit", data, "--formula", "y"),
         "also stands on the right": ("fit", data, "--formula", "y ~ y"),
-        "a formula takes two: give --target": ("fit", data, "--formula", "three ~ a"),
+        "a formula takes two: use --target": ("fit", data, "--formula", "three ~ a"),
         "--weights: column 'h' holds text": ("fit", data, "--formula", "y ~ a", "--weights", "h"),
         "has 3 classes, and there are text columns": ("fit", data, "--target", "three"),
-        "--positive: 'maybe' is not a value of 'y'; there are no, yes.": (
+        "--positive: 'maybe' is not a value of 'y'; its values are no, yes.": (
             *("fit", data, "--formula", "y ~ a"), *("--positive", "maybe"),
         ),
         "lacks: there is no column 'h'": ("predict", model, place / "numbers.csv"),
         "--keep: there is no column 'id'": ("predict", model, data, "--keep", "id"),
-        ".xlsx is not known. Known are .csv": ("fit", place / "data.xlsx", "--target", "y"),
-        "There is no directory for": ("fit", data, "--target", "y", "--out", place / "nowhere" / "m"),
+        ".xlsx files are not read. Save the sheet as “CSV UTF-8”": ("fit", place / "data.xlsx", "--target", "y"),
+        "There is no directory ": ("fit", data, "--target", "y", "--out", place / "nowhere" / "m"),
         "tables are not written as .gz": ("predict", model, data, "--out", place / "p.csv.gz"),
-        "is a directory": ("fit", data, "--target", "y", "--out", place),
+        "is a directory: name a file in it": ("fit", data, "--target", "y", "--out", place),
+        "is a directory: name a file in it.": ("fit", place, "--target", "y"),
+        ".json files are not read. Save it as CSV": ("fit", place / "data.json", "--target", "y"),
+        "files without an ending in their name are not read. Names may end": ("fit", place / "data", "--target", "y"),
+        "--sep and --decimal are for text files": ("predict", model, place / "d.parquet", "--sep", ";"),
+        "in 5 rows (rows 0, 1, 2, 3, 4)": ("fit", place / "outcomes.csv", "--target", "y"),
+        "in 5 rows (rows 0, 1, 2, 3, 4).": ("fit", place / "outcomes.csv", "--formula", "y ~ a"),
+        "in 5 rows (rows 0, 1, 2, 3, 4). ": (
+            *("report", model, "--data", place / "outcomes.csv", "--out", place / "r.html"),
+        ),
+        "'a' holds continuous numbers (120 different values from": ("fit", data, "--formula", "a ~ b"),
+        "add a column such as a >": ("fit", place / "numbers.csv", "--target", "a"),
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("number", range(21))
+@pytest.mark.parametrize("number", range(30))
 def test_what_is_wrong_is_one_sentence(number, place):
     message, command = list(failing(place).items())[number]
-    said = run(*command, code=1)
+    said = run(*command, code=2 if message.startswith("--sep") else 1)
     assert said.stdout == ""
     assert message.strip() in said.stderr
     assert said.stderr.splitlines()[-1].startswith("Error: ")
     assert "Traceback" not in said.stderr
 
 
+ROWS = b"".join(b"%.2f,%d\n" % (0.37 * (k % 7) - k / 60, k % 2) for k in range(60))
+GOOD = b"a,y\n" + ROWS
+MANY = b"".join(b"n%d,%d\n" % (k, k % 2) for k in range(200))
+BAD_TABLES = [
+    ("d.csv", b"", "d.csv is empty: a header"),
+    ("d.csv", b"\n\n  \n", "d.csv is empty: a header"),
+    ("d.csv", b"\xef\xbb\xbf", "d.csv is empty: a header"),
+    ("d.csv.gz", b"", "d.csv.gz is empty: a header"),
+    ("d.csv", b"a,y\n", "d.csv has no rows"),
+    ("d.csv", b"a,y\n1,x\n2,x\n", "one class"),
+    ("d.csv", b"name,y\n" + MANY, "200 different texts"),
+    ("d.csv", b"y\n0\n1\n", "no other column to predict it from"),
+    ("d.csv", b"a,y\n1,\n2,\n", "no value in any row"),
+    ("d.csv", b"a,x;y\n1,2;1\n2,3;0\n", "If cells are separated by semicolons, add --sep ';'."),
+    ("d.csv", b"a,a,y\n1,2,3\n2,3,4\n", "two columns named 'a'"),
+    ("d.csv", GOOD + b"1,2,3\n", "d.csv: line 62 has 3 cells, and the header has 2 names"),
+    ("d.csv", GOOD + b"1\n", "d.csv: line 62 has 1 cell, and the header has 2 names"),
+    ("d.csv", b"a,y\n1,2,\n2,3,4\n", "line 3 has 3 cells"),
+    ("d.csv", b"a,y\nfirst,1,2\nsecond,2,3\n", "line 2 has 3 cells"),
+    ("d.csv", GOOD + b'"1,2\n', "a quotation mark that opens in line 62 is not closed"),
+    ("d.csv", b"a,y" + b"x" * 200_000, "begins with a line that is too long to be a header"),
+    ("d.csv", GOOD + b"\xff\xfe,2\n", "d.csv is not UTF-8 text (it holds the byte 0xff)"),
+    ("d.csv", "é,y\n1,2\n".encode("latin-1"), "d.csv is not UTF-8 text (it holds the byte 0xe9)"),
+    ("d.csv", GOOD.decode().encode("utf-16"), "d.csv is UTF-16 text"),
+    ("d.csv", GOOD.decode().encode("utf-16-le"), "d.csv is UTF-16 text"),
+    ("d.csv", GOOD.decode().encode("utf-16-be"), "d.csv is UTF-16 text"),
+    ("d.csv", GOOD + b"1\0,2\n", "holds a NUL byte in line 62"),
+    ("d.csv", b"\x89PNG\r\n\x1a\n" + bytes(50), "not a text file"),
+    ("d.csv", b"PK\x03\x04" + bytes(50), "a zip archive or an Excel workbook"),
+    ("d.csv", b"\xd0\xcf\x11\xe0" + bytes(50), "an Excel workbook"),
+    ("d.csv", b"PAR1" + bytes(50), "a Parquet file: let its name end in .parquet"),
+    ("d.csv", gzip.compress(GOOD), "let its name end in .csv.gz"),
+    ("d.csv", b'[{"a": 1, "y": 2},\n{"a": 2, "y": 1}]', "is JSON: save it as CSV"),
+    ("d.csv.gz", gzip.compress(GOOD)[:-30], "can't be unpacked: it was cut short or damaged"),
+    ("d.csv.gz", gzip.compress(GOOD)[:-8] + bytes(8), "can't be unpacked: it was cut short or damaged"),
+    ("d.csv.gz", gzip.compress(GOOD)[:10] + b"\xff" * 90, "can't be unpacked: it was cut short or damaged"),
+    ("d.csv.bz2", bz2.compress(GOOD)[:-30], "can't be unpacked: it was cut short or damaged"),
+    ("d.csv.bz2", bz2.compress(GOOD)[:20] + b"\xff" * 90, "can't be unpacked: it was cut short or damaged"),
+    ("d.csv.xz", lzma.compress(GOOD)[:-30], "can't be unpacked: it was cut short or damaged"),
+    ("d.csv.xz", lzma.compress(GOOD)[:40] + b"\xff" * 90, "can't be unpacked: it was cut short or damaged"),
+    ("d.csv.zip", b"PK\x03\x04" + bytes(50), "can't be unpacked: it was cut short or damaged"),
+    ("d.csv.gz", GOOD, "is not packed as .gz files are: remove .gz"),
+    ("d.csv.zip", GOOD, "is not packed as .zip files are: remove .zip"),
+    ("d.parquet", GOOD, "d.parquet can't be read as Parquet: it was cut short or damaged"),
+    ("d.arrow", GOOD, "d.arrow can't be read as Arrow: it was cut short or damaged"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BAD_TABLES)
+def test_tables_that_are_none_are_refused_in_words(name, content, message, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    said = run("fit", tmp_path / name, "--target", "y", code=1).stderr
+    assert message in said
+    assert said.splitlines()[-1].startswith("Error: ")
+    assert said.count("Error") == 1
+
+
 @pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "No columns"),
-        (b"a,y\n", "has no rows"),
-        (b"a,y\n1,2\n1,2,3\n", "can't be read"),
-        (b"a,y\n\xff\xfe,2\n", "not UTF-8"),
-        (b"a,y\n1,x\n2,x\n", "one class"),
-        (b"name,y\n" + b"".join(b"n%d,%d\n" % (k, k % 2) for k in range(200)), "200 different texts"),
-        (b"y\n0\n1\n", "no other column is left"),
-        (b"a,y\n1,\n2,\n", "no value in any row"),
-        (b"a;y\n1;2\n2;3\n", "separated by ';'"),
-        (b"a,a,y\n1,2,3\n2,3,4\n", "two columns of the name 'a'"),
-        (b"a,y\n1,2,\n2,3,4\n", "more cells than the header has names"),
-        (b"a,y\nfirst,1,2\nsecond,2,3\n", "more cells than the header has names"),
-    ],
+    ("error", "message"),
+    [(PermissionError(13, "no"), "no permission to read"), (OSError(5, "Input/output error"), "Input/output error.")],
 )
-def test_tables_that_are_none_are_refused_in_words(content, message, tmp_path):
-    (tmp_path / "d.csv").write_bytes(content)
-    assert message in run("fit", tmp_path / "d.csv", "--target", "y", code=1).stderr
+def test_files_that_the_system_does_not_give_are_told(error, message, place, monkeypatch):
+    def failing(*arguments):
+        raise error
+
+    monkeypatch.setattr(streams, "_Counted", failing)
+    said = run("fit", place / "data.csv", "--target", "y", code=1).stderr
+    assert f"{place / 'data.csv'}" in said
+    assert message in said
 
 
-def test_damaged_parquet_is_refused_and_a_missing_library_is_named(place, tmp_path, monkeypatch):
-    (tmp_path / "d.parquet").write_bytes(b"PAR1 and no more")
-    assert "can't be read" in run("predict", place / "formula.vbsvm", tmp_path / "d.parquet", code=1).stderr
+def test_an_archive_of_several_files_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "d.csv.zip", "w") as archive:
+        archive.writestr("a.csv", GOOD)
+        archive.writestr("b.csv", GOOD)
+    said = run("fit", tmp_path / "d.csv.zip", "--target", "y", code=1).stderr
+    assert "holds 2 files, and one is needed: unpack it first" in said
 
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow"])
+def test_tables_cut_short_are_refused(ending, place, tmp_path):
+    data, path = table()[["a", "h", "b", "g"]], tmp_path / f"d.{ending}"
+    data.to_parquet(path) if ending == "parquet" else data.to_feather(path)
+    path.write_bytes(path.read_bytes()[:-100])
+    said = run("predict", place / "formula.vbsvm", path, code=1).stderr
+    assert f"{path} can't be read as {ending.capitalize()}: it was cut short or damaged" in said
+
+
+def test_a_missing_library_is_named(place, tmp_path, monkeypatch):
     def without(*arguments, **options):
         raise ImportError("no engine")
 
+    (tmp_path / "d.parquet").write_bytes(b"PAR1")
     monkeypatch.setattr(pd, "read_parquet", without)
     assert "pip install pyarrow" in run("predict", place / "formula.vbsvm", tmp_path / "d.parquet", code=1).stderr
+
+
+# Separators and decimals
+
+
+def european(text):
+    return text.replace(",", ";").replace(".", ",")
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "options", "note"),
+    [
+        ("d.csv", lambda text: text.replace(",", ";"), (), "cells are separated by semicolons."),
+        ("d.csv", lambda text: text.replace(",", "\t"), (), "cells are separated by tabs."),
+        ("d.csv", lambda text: text.replace(",", "|"), (), "cells are separated by vertical bars."),
+        ("d.tsv", lambda text: text, (), "cells are separated by commas."),
+        ("d.txt", lambda text: text.replace(",", "\t"), (), None),
+        ("d.csv", european, (), "cells are separated by semicolons and decimals by commas."),
+        ("d.csv", lambda text: "\ufeff" + european(text), (), "separated by semicolons and decimals by commas."),
+        ("d.csv", lambda text: european(text).replace("\n", "\r\n"), (), "by semicolons and decimals by commas."),
+        ("d.csv", european, ("--sep", ";", "--decimal", ","), None),
+        ("d.csv", european, ("--sep", "semicolon"), "decimals by commas."),
+        ("d.csv", lambda text: text.replace(",", ":"), ("--sep", ":"), None),
+        ("d.csv", lambda text: text.replace(",", "\t"), ("--sep", "tab"), None),
+        ("d.csv", lambda text: text.replace(",", "\t"), ("--sep", "\\t"), None),
+        ("d.csv", lambda text: re.sub(r"(-?\d+)\.(\d+)", r'"\1,\2"', text), ("--decimal", ","), None),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit", "predict", "report"])
+def test_separators_and_decimals_are_recognised_or_given(
+    command, name, change, options, note, place, tmp_path, monkeypatch
+):
+    given = []
+    monkeypatch.setattr(Fit, "report", lambda self, path, data, **_: given.append(data))
+    (tmp_path / name).write_bytes(change((place / "data.csv").read_text()).encode())
+    model = place / "formula.vbsvm"
+    arguments = {
+        "fit": lambda data: ("fit", data, "--formula", "y ~ a + h"),
+        "predict": lambda data: ("predict", model, data, "--scores"),
+        "report": lambda data: ("report", model, "--data", data, "--out", tmp_path / "r.html", "--force"),
+    }[command]
+    found, expected = run(*arguments(tmp_path / name), *options), run(*arguments(place / "data.csv"))
+    assert found.stdout == expected.stdout
+    if command == "report":
+        pd.testing.assert_frame_equal(*given)
+    told = [line for line in found.stderr.splitlines() if line.startswith("Note: ")]
+    assert len(told) == (note is not None)
+    assert not note or told[0].endswith(note)
+
+
+@pytest.mark.parametrize("header", ['"a, in cm";y', '"a; in cm",y', "'a' in cm;y", '"a ""x"", b";"y"'])
+def test_names_in_quotes_hold_any_sign(header, tmp_path):
+    sep = ";" if header.count(";y") or header.endswith('"y"') else ","
+    (tmp_path / "d.csv").write_bytes(header.encode() + b"\n" + ROWS.replace(b",", sep.encode()))
+    found = tables.read(str(tmp_path / "d.csv"))
+    assert found.shape == (60, 2)
+    assert list(found)[1] == "y"
+    assert found.dtypes.map(lambda dtype: dtype.kind).tolist() == ["f", "i"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"a;y\n1,234;0\n2,345;1\n",  # thousands, it may be
+        b"a;b;y\n1,2;1.5;0\n2,3;2.5;1\n",  # two decimal signs
+        b'a,y\n"1,2",0\n"2,3",1\n',  # a list, it may be
+    ],
+)
+def test_commas_in_numbers_that_may_mean_something_else_are_told(content, tmp_path, capsys):
+    (tmp_path / "d.csv").write_bytes(content)
+    assert tables.read(str(tmp_path / "d.csv"))["a"].dtype.kind == "O"
+    assert "If their comma is the decimal sign, add --decimal ," in capsys.readouterr().err
+    found = tables.read(str(tmp_path / "d.csv"), signs=Signs(decimal=","))
+    assert found["a"].dtype.kind == "f"
+    assert capsys.readouterr().err.count("--decimal") == 0
+
+
+@pytest.mark.parametrize("sign", ["", ";;", '"', "a", "5"])
+def test_separators_are_one_sign(sign, place):
+    assert "give one sign" in run("fit", place / "data.csv", "--target", "y", "--sep", sign, code=2).stderr
+
+
+# Numbers that no plain type holds
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize("how", [("--target", "y"), ("--formula", "y ~ a + i + d + m")])
+def test_large_integers_and_decimals_are_numbers(how, ending, tmp_path):
+    data = table()[["a", "y"]]
+    large = [10**20 + k * 10**18 for k in range(len(data))]
+    mixed = [2**64 - 1 if k % 2 else -k for k in range(len(data))]  # pandas leaves these as text
+    if ending == "csv":
+        data.assign(i=large, d=1.5, m=mixed).astype({"i": object}).to_csv(tmp_path / "d.csv", index=False)
+    else:
+        data = data.assign(i=[Decimal(one) for one in large], d=Decimal("1.5"), m=[Decimal(one) for one in mixed])
+        data.to_parquet(tmp_path / "d.parquet")
+    said = run("fit", tmp_path / f"d.{ending}", *how, "--out", tmp_path / "m")
+    assert "Note: the numbers of column 'i' are rounded to 16 digits." in said.stderr
+    assert "categories" not in said.stderr
+    assert re.search(r"^i +-?[\d.]", said.stdout, flags=re.MULTILINE)
+    assert len(predicted(tmp_path, "m", "--scores", data=f"d.{ending}")) == len(data)
+
+
+@pytest.mark.parametrize("how", [("--target", "y", "--group", "i"), ("--formula", "y ~ a + (1 | i)")])
+def test_groups_of_large_integers_are_not_rounded(how, tmp_path):
+    data = table()[["a", "y"]].assign(i=[str(10**20 + k % 8) for k in range(120)])
+    data.to_csv(tmp_path / "d.csv", index=False)
+    assert "rounded" not in run("fit", tmp_path / "d.csv", *how, "--out", tmp_path / "m").stderr
+    fitted = load(tmp_path / "m")
+    effects = fitted.random_effects() if isinstance(fitted, Fit) else fitted.random_effects_
+    assert len(effects) == 8
+    assert "rounded" not in run("predict", tmp_path / "m", tmp_path / "d.csv").stderr
+
+
+# Outcomes and classes
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (np.linspace(-1, 2, 120), ("(120 different values from -1 to 2)", "y > 0 ")),
+        (np.linspace(1, 2, 120), ("(120 different values from 1 to 2)", "y > 1.5 ")),
+        (np.arange(120), ("(120 different values from 0 to 119)", "y > 59.5 ")),
+    ],
+)
+@pytest.mark.parametrize("how", [("--target", "y"), ("--formula", "y ~ a")])
+def test_a_continuous_outcome_is_explained(how, values, told, tmp_path):
+    table()[["a"]].assign(y=values).to_csv(tmp_path / "d.csv", index=False)
+    said = run("fit", tmp_path / "d.csv", *how, code=1).stderr
+    assert f"The outcome 'y' holds continuous numbers {told[0]}, and classes are needed" in said
+    assert f"add a column such as {told[1]}" in said
+
+
+def test_balanced_classes_have_the_same_weight(place, tmp_path):
+    data = table()[["a", "b", "k", "y"]]
+    data = data[(data["y"] == "yes") | (np.arange(len(data)) % 4 == 0)].reset_index(drop=True)
+    data.to_csv(tmp_path / "d.csv", index=False)
+    out = ("--balanced", "--out", tmp_path / "m", "--force")
+    run("fit", tmp_path / "d.csv", "--target", "y", *out)
+    expected = VBSVC(class_weight="balanced").fit(data[["a", "b", "k"]], data["y"])
+    np.testing.assert_allclose(load(tmp_path / "m").coef_, expected.coef_, rtol=1e-6)
+    for weights in (np.ones(len(data)), data["k"].to_numpy(dtype=float)):
+        given = () if (weights == 1).all() else ("--weights", "k")
+        run("fit", tmp_path / "d.csv", "--formula", "y ~ a + b", *given, *out)
+        sums = np.array([weights[data["y"] == label].sum() for label in ("no", "yes")])
+        factors = (sums.sum() / 2 / sums)[(data["y"] == "yes").to_numpy(dtype=int)]
+        expected = Model("y ~ a + b", data, weights=weights * factors).fit()
+        np.testing.assert_allclose(load(tmp_path / "m").coef, expected.coef, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("Model.fit: no row is x.\nTake a.", "No row is x. Take a."),
+        ("VBSVC.fit stopped.", "The fit stopped."),
+        ("as with Gibbs(draws=80, tune=10), or", "as with --draws 80 --tune 10, or"),
+        ('Take class_weight="balanced" or weights=….', "Take --balanced."),
+        ('Take class_weight="balanced", or in a formula weights=.', "Take --balanced."),
+        ("Take class_weight='balanced'.", "Take --balanced."),
+        ('Take class_weight="balanced" (VBSVC) or weights= (Model).', "Take --balanced (Model)."),
+        ("Take weights=….", "Take --balanced or --weights."),
+        ("VBSVC: no row is 'a'. Give 'a' more weight: class_weight=\"balanced\".",
+         "No row is 'a'. Give 'a' more weight: --balanced."),
+        ("Model.fit: no. Give 'a' more weight: weights=… with 4.1 for its rows and 0.57 for all others.",
+         "No. Give 'a' more weight: --balanced."),
+        ("VBSVC was interrupted after 3 passes.", "The fit was interrupted after 3 passes."),
+        ("as in positive=2; VBSVC fits all of them at once.", "as in --positive 2; --target fits all of them at once."),
+        ("take inference=Variational().", "take variational Bayes, without --gibbs."),
+    ],
+)  # fmt: skip
+def test_advice_is_given_by_options(message, told):
+    assert by_options(message) == told
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_shown_once_in_a_line(place, monkeypatch):
+    fit = Model.fit
+
+    def warned(self, *arguments, **options):
+        for _ in range(2):
+            warnings.warn_explicit('Model.fit: one\nof two. Take class_weight="balanced".', UserWarning, "x.py", 1)
+        warnings.warn("Model.fit: one of two.\n", UserWarning, stacklevel=2)
+        warnings.warn("Model.fit: one of two.", UserWarning, stacklevel=2)
+        return fit(self, *arguments, **options)
+
+    monkeypatch.setattr(Model, "fit", warned)
+    said = run("fit", place / "data.csv", "--formula", "y ~ a").stderr
+    assert said == "Warning: One of two. Take --balanced.\nWarning: One of two.\n"
+
+
+# Progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("patience", "shown"), [(-1.0, True), (1e9, False)])
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+def test_progress_is_shown_on_a_terminal_if_reading_takes_long(patience, shown, ending, tmp_path, monkeypatch, capsys):
+    table().to_csv(tmp_path / f"d.{ending}", index=False)
+    monkeypatch.setattr(streams, "PATIENCE", patience)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    expected = tables.read(str(tmp_path / f"d.{ending}"))
+    assert (f"Reading d.{ending}" in sys.stderr.getvalue()) == shown
+    assert len(expected) == len(table())
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize(
@@ -429,7 +729,16 @@ def test_a_report_is_asked_for_the_rows_whose_outcome_is_known(model, place, tmp
     data[outcome] = data[outcome].astype(object).mask(np.arange(len(data)) < 5)
     data.to_csv(tmp_path / "d.csv", index=False)
     options = ("--target", outcome) if model == "classes" else ()
-    run("report", place / f"{model}.vbsvm", "--data", tmp_path / "d.csv", "--out", tmp_path / "r.html", *options)
+    run(
+        "report",
+        place / f"{model}.vbsvm",
+        "--data",
+        tmp_path / "d.csv",
+        "--out",
+        tmp_path / "r.html",
+        *options,
+        "--drop-missing-outcome",
+    )
     given = asked["data"] if model == "formula" else asked["X"]
     assert len(given) == len(table()) - 5
     assert (asked["path"], asked["title"]) == (str(tmp_path / "r.html"), None)
@@ -437,7 +746,10 @@ def test_a_report_is_asked_for_the_rows_whose_outcome_is_known(model, place, tmp
 
 def test_a_report_of_a_model_without_formula_asks_for_the_target(place, tmp_path):
     options = ("--data", place / "numbers.csv", "--out", tmp_path / "r.html")
-    assert "--target says which column" in run("report", place / "classes.vbsvm", *options, code=2).stderr
+    assert (
+        "name the column of --data that it predicts with --target"
+        in run("report", place / "classes.vbsvm", *options, code=2).stderr
+    )
 
 
 @pytest.mark.skipif(not hasattr(Fit, "report"), reason="this version has no reports")

@@ -15,7 +15,7 @@ from vbsvm import VBSVC, Covariance, Gibbs, LaplaceZero, Model, compare, diagnos
 from vbsvm.comparison import Pair
 from vbsvm.components import Correlation
 from vbsvm.datasets import load_toenail
-from vbsvm.laws import InverseWishart
+from vbsvm.laws import InverseGamma, InverseWishart
 from vbsvm.plots import mixing
 
 mpl.use("Agg")
@@ -47,6 +47,24 @@ def test_the_accuracy_of_equal_and_of_disjoint_densities():
     assert half == pytest.approx(exact, abs=0.01)
     gated = Pair("x", grid, 0.5 * one, 0.2 * one, (0.5, 0.8))
     assert gated.accuracy == pytest.approx(70, abs=1e-3)
+
+
+@pytest.mark.parametrize("mean", [0.0, 3.0, 1e3])
+@pytest.mark.parametrize("sd", [1e-3, 1.0, 30.0])
+def test_accuracies_lie_between_0_and_100_and_densities_integrate_to_one(fits, mean, sd):
+    """A variational density that is far from the draws, or much narrower or wider than these."""
+    climbed, drawn = fits[0].fit_[0], fits[1].fit_[0]
+    state = climbed.outcome.state
+    law = replace(state.gaussian, mean=state.gaussian.mean + mean, root=sd * state.gaussian.root)
+    scales = [InverseGamma(one.shape, sd * one.rate) if isinstance(one, InverseGamma) else one for one in state.scales]
+    moved = replace(climbed.outcome, state=replace(state, coefficients=law, scales=tuple(scales)))
+    found = compare(replace(climbed, outcome=moved), drawn)
+    assert found.table["accuracy"].between(0, 100).all()
+    for pair in found.pairs:
+        for density in (pair.variational, pair.sampled):
+            assert np.trapezoid(density, pair.grid) == pytest.approx(1, abs=1e-9)
+    np.testing.assert_allclose(found.table["Gibbs sd"].iloc[:3], drawn.coef_std)
+    assert "-0.0" not in repr(found)
 
 
 def test_the_table_and_the_figure(fits):
@@ -95,7 +113,7 @@ def test_standard_deviations_and_correlations_of_effects_are_compared(slopes):
     assert found.table["accuracy"].between(0, 100).all()
     for pair in found.pairs:
         for density in (pair.variational, pair.sampled):
-            assert np.trapezoid(density, pair.grid) == pytest.approx(1, abs=0.03)
+            assert np.trapezoid(density, pair.grid) == pytest.approx(1, abs=1e-9)
     tables = climbed.variance_components(), drawn.variance_components()
     places = [("(x | g)", "x"), ("(x | g)", "correlation of (intercept) and x"), ("(1 | h)", "(intercept)")]
     for name, place in zip(names[1:], places, strict=True):
@@ -218,7 +236,7 @@ class TestMixingPlots:
 
     def test_many_parameters_leave_the_slowest(self, fits):
         gated = fits[3]
-        axes = plots.traces(gated, most=2)
+        axes = plots.traces(gated, top=2)
         moving = [trace for trace in gated.fit_[0].traces if np.ptp(trace.draws) > 0]
         slowest = sorted(moving, key=lambda trace: trace.mixing.ess_bulk)[:2]
         shown = {ax.get_title(loc="left").split("\n")[0] for ax in axes}

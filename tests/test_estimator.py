@@ -196,8 +196,8 @@ def test_the_summary_says_what_its_spreads_are(cancer):
     np.testing.assert_allclose(table["sd"], np.r_[clf.intercept_std_, clf.coef_std_[0]])
     np.testing.assert_allclose(table["upper"] - table["lower"], 2 * 1.6448536269514722 * table["sd"])
     np.testing.assert_allclose(table["p_positive"], ndtr(table["coefficient"] / table["sd"]))
-    assert "mean field: too narrow" in str(table)
-    with pytest.raises(ValueError, match="level must lie between 0 and 1"):
+    assert "sd too narrow" in str(table)
+    with pytest.raises(ValueError, match="level must be a number between 0 and 1"):
         clf.summary(level=95)
 
 
@@ -206,7 +206,7 @@ def test_the_summary_of_several_classes_has_them_as_first_level(iris):
     table = VBSVC().fit(X, y).summary()
     assert table.index.nlevels == 2
     assert table.loc[1].index.tolist() == ["(intercept)", *X.columns]
-    assert "mean field: too narrow" in str(table)
+    assert "sd too narrow" in str(table)
 
 
 def test_grids_name_the_settings_of_prior_and_inference():

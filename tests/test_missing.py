@@ -486,7 +486,7 @@ class TestFormula:
     @pytest.mark.parametrize(
         ("formula", "message"),
         [
-            ("y ~ s(bmi)", r"'bmi' has no value in row \d+, and enters by s\(bmi\)"),
+            ("y ~ s(bmi)", r"'bmi' has no value in row \d+ \(one of \d+ such rows of 400\), and enters by s\(bmi\)"),
             ("y ~ bmi + log(bmi)", r"occurs in several expressions \(bmi, log\(bmi\)\)"),
             ("y ~ poly(bmi, 2)", "must enter linearly|can't be applied"),
             ("y ~ scale(bmi)", "write the column itself"),
@@ -774,8 +774,8 @@ class TestFewRows:
     @pytest.mark.parametrize(
         ("labels", "message"),
         [
-            (True, r"rest in 200 passes.*psi=10\).*Variational\(max_iter=2000\)"),
-            (False, r"rest from the inputs alone.*psi=10\)"),
+            (True, r"not converge in 200 passes.*psi=10\).*Variational\(max_iter=2000\)"),
+            (False, r"not converge from the inputs alone.*psi=10\)"),
         ],
     )
     def test_the_climb_ends_soon_and_says_what_to_do(self, few, joint, labels, message):
@@ -789,7 +789,7 @@ class TestFewRows:
         assert helped.n_iter_ < 100
 
     def test_passes_that_are_given_are_kept(self, few):
-        with pytest.warns(ConvergenceWarning, match=r"rest in 7 passes.*max_iter=70"):
+        with pytest.warns(ConvergenceWarning, match=r"not converge in 7 passes.*max_iter=70"):
             clf = VBSVC(inference=Variational(max_iter=7)).fit(*few)
         assert clf.n_iter_ == 7
 

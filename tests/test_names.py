@@ -50,6 +50,35 @@ def test_two_curves_of_the_same_values_are_refused(data, text):
         Model(text, data)
 
 
+@pytest.mark.parametrize(
+    ("text", "name", "read_as"),
+    [
+        ("y ~ I(ﬁ)", "ﬁ", "fi"),
+        ("y ~ I(`ﬁ` + a)", "ﬁ", "fi"),
+        ("y ~ a + s(ﬁ)", "ﬁ", "fi"),
+        ("y ~ a + (log(ﬁ) | g)", "ﬁ", "fi"),
+        ("y ~ I(`my ﬁ`)", "my ﬁ", "my fi"),
+        ("y ~ exp(º)", "º", "o"),
+        ("y ~ lo𝗀(a)", "lo𝗀", "log"),
+        ("y ~ ｅｘｐ(a)", "ｅｘｐ", "exp"),
+    ],
+)
+def test_a_name_that_python_reads_as_another_one_is_refused_in_functions(data, text, name, read_as):
+    frame = data.assign(**{"ﬁ": data["a"], "fi": data["b"], "my ﬁ": 1.0, "my_fi": data["b"], "º": 1.0, "o": data["b"]})
+    with pytest.raises(FormulaError, match=f"{name!r} has letters that are read as {read_as!r}"):
+        Model(text, frame)
+
+
+@pytest.mark.parametrize("name", ["ﬁ", "º", "lo𝗀", "ｅｘｐ", "True", "None", "if"])
+def test_such_a_column_alone_is_itself(data, name):
+    frame = data.assign(**{name: data["a"], "fi": data["b"], "o": data["b"]})
+    found, expected = (Model(f"y ~ fi + o + `{one}`", frame, HELD).fit() for one in (name, "a"))
+    np.testing.assert_array_equal(found.coef, expected.coef)
+    if name.isascii():
+        with pytest.raises(FormulaError, match="can't stand with"):
+            Model(f"y ~ I(`{name}` + a)", frame)
+
+
 def test_counts_of_missing_values_do_not_hide_inputs_of_their_names(data):
     lost = data.index < 5
     frame = data.assign(rows=data["a"].mask(lost), share=data["b"].mask(lost))

@@ -10,9 +10,15 @@ mpl.use("Agg")
 from matplotlib import pyplot
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
 
-from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, plots
+from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, compare, plots
 from vbsvm.plots import style
 
 
@@ -108,7 +114,7 @@ def test_a_forest_has_means_and_intervals_for_one_standard_deviation_in_order(fi
     np.testing.assert_allclose(segments(ax)[row][:, 0], table.loc["dose", ["lower", "upper"]].to_numpy(float) * sd)
     np.testing.assert_allclose(points(ax)[row], [table.loc["dose", "coefficient"] * sd, row])
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first at the top
-    assert "90 % interval (mean field: too narrow)" in ax.get_xlabel()
+    assert "90 % interval (mean field: narrow, biased)" in ax.get_xlabel()
     assert "one standard deviation" in ax.get_xlabel()
 
 
@@ -304,6 +310,166 @@ def test_what_is_asked_wrongly_is_said(clf, fit):
         plots.densities(fit)
     with pytest.raises(TypeError, match="ax must be matplotlib axes or an empty figure; got 'age'"):
         plots.spline(fit, "age")
-    with pytest.raises(ValueError, match="a positive score speaks for 'yes': leave class_ out"):
+    with pytest.raises(ValueError, match="positive scores mean 'yes': leave class_ out"):
         plots.coefficients(fit, class_="no")
     assert plots.coefficients(fit, class_="yes") is not None
+
+
+@pytest.fixture(scope="module")
+def calls(clf, fit, data, with_holes, drawn):
+    climbed = VBSVC().fit(data[["age", "dose"]], data["y"])
+    compared = compare(climbed, drawn)
+    shifted = pd.DataFrame({"a": [1.0, 2.0], "b": [0.1, 0.2]}, index=[0.0, 1.0])
+    return {
+        "coefficients": lambda **given: plots.coefficients(clf, **given),
+        "inclusion": lambda **given: plots.inclusion(clf, **given),
+        "random_effects": lambda **given: plots.random_effects(fit, **given),
+        "spline": lambda **given: plots.spline(fit, **given),
+        "missing": lambda **given: plots.missing(with_holes, **given),
+        "traces": lambda **given: plots.traces(drawn, **given),
+        "ranks": lambda **given: plots.ranks(drawn, **given),
+        "densities": lambda **given: plots.densities(compared, **given),
+        "sensitivity": lambda **given: plots.sensitivity(shifted, **given),
+        "calibration": lambda **given: plots.calibration(fit, data, **given),
+        "summary": fit.summary,
+        "variance_components": fit.variance_components,
+    }
+
+
+@pytest.fixture(scope="module")
+def wide():
+    X = np.random.default_rng(0).normal(size=(200, 80))
+    return VBSVC(LaplaceZero(0.1)).fit(X, X[:, 7] - X[:, 8] > 0)
+
+
+@pytest.fixture(scope="module")
+def table(data):
+    return data[["age", "dose", "g"]].assign(g="level " + (data["g"] % 3).astype(str))
+
+
+class TestSettings:
+    """What is asked for wrongly is refused in words by every figure."""
+
+    @pytest.mark.parametrize("top", [0, -1, 2.5, "3", True, np.nan])
+    @pytest.mark.parametrize(
+        "what",
+        ["coefficients", "inclusion", "random_effects", "missing", "traces", "ranks", "densities", "sensitivity"],
+    )
+    def test_how_many(self, calls, what, top):
+        with pytest.raises(ValueError, match=f"^{what}: top must be a whole number of at least 1"):
+            calls[what](top=top)
+
+    @pytest.mark.parametrize("level", [95, 0, 1, -0.5, "95", np.nan, None, True])
+    @pytest.mark.parametrize("what", ["coefficients", "spline", "summary", "variance_components"])
+    def test_levels(self, calls, what, level):
+        with pytest.raises(ValueError, match=f"^{what}: level must be a number between 0 and 1, such as 0.95"):
+            calls[what](level=level)
+
+    @pytest.mark.parametrize(
+        ("what", "given", "message"),
+        [
+            ("densities", {"n_columns": 0}, "n_columns must be a whole number"),
+            ("calibration", {"n_bins": 2.5}, "n_bins must be a whole number"),
+            ("coefficients", {"ordered": "no"}, "ordered must be True or False"),
+            ("traces", {"terms": "age"}, r"terms must be a list of names, such as \['age'\]"),
+            ("densities", {"terms": "age"}, "terms must be a list of names"),
+            ("sensitivity", {"terms": "a"}, "terms must be a list of names"),
+            ("sensitivity", {"terms": ["c"]}, r"there is no coefficient \['c'\]; there are \['a', 'b'\]"),
+        ],
+    )
+    def test_other_settings(self, calls, what, given, message):
+        with pytest.raises((ValueError, TypeError), match=f"^{what}: {message}"):
+            calls[what](**given)
+
+    @pytest.mark.parametrize("top", [np.int64(1), 1, 1000])
+    def test_whole_numbers_of_any_kind_are_taken(self, calls, top):
+        for what in ("coefficients", "inclusion", "random_effects", "missing", "densities", "sensitivity"):
+            assert calls[what](top=top) is not None
+            pyplot.close("all")
+
+
+class TestVeryMany:
+    """Of very many the most telling are shown, and the figure says how many there are."""
+
+    def test_coefficients(self, wide):
+        ax = plots.coefficients(wide)
+        assert len(labels(ax.yaxis)) == 60
+        assert "60 of 80 shown, the largest" in ax.get_xlabel()
+        assert "x7" in labels(ax.yaxis)
+        assert "3 of 80 shown" in plots.coefficients(wide, top=3).get_xlabel()
+
+    def test_inclusion(self, wide):
+        ax = plots.inclusion(wide)
+        assert len(ax.patches) == 60
+        assert ax.get_xlabel() == "60 of 80 shown, the most probable"
+        assert set(labels(ax.xaxis)[:2]) == {"x7", "x8"}
+
+    def test_groups(self, fit):
+        ax = plots.random_effects(fit, top=3)
+        means = fit.random_effects("g").xs("(intercept)", level="effect")["mean"]
+        expected = means[means.abs().nlargest(3).index].sort_values()
+        assert labels(ax.yaxis) == [str(label) for label in expected.index]
+        assert "3 of 20 shown, the largest" in ax.get_xlabel()
+
+    def test_densities(self, drawn, data):
+        found = compare(VBSVC().fit(data[["age", "dose"]], data["y"]), drawn)
+        figure = plots.densities(found, top=1)
+        assert [ax.get_title() for ax in figure.axes] == [found.table["accuracy"].idxmin()]
+        assert figure.legends[0].get_title().get_text() == "1 of 3 shown, those with the lowest accuracy"
+
+    def test_chains(self, drawn):
+        axes = plots.traces(drawn, top=2)
+        assert len(axes) == 2
+        assert "2 of 4 shown, those with the fewest effective draws" in axes[0].figure.get_supxlabel()
+
+    def test_shifts(self):
+        table = pd.DataFrame(np.ones((2, 30)) * np.arange(30), index=[0.0, 1.0], columns=[f"x{k}" for k in range(30)])
+        ax = plots.sensitivity(table)
+        assert len(ax.get_legend().get_texts()) == 12
+        assert "12 of 30 shown, the largest without shift" in ax.get_xlabel()
+
+
+class TestPipelines:
+    """The last step of a pipeline is drawn, with the names of the columns that reach it."""
+
+    def test_names_are_those_that_reach_the_last_step(self, table, data):
+        columns = make_column_transformer(
+            (StandardScaler(), ["dose", "age"]), (OneHotEncoder(sparse_output=False), ["g"])
+        )
+        pipeline = make_pipeline(columns, VBSVC()).fit(table, data["y"])
+        shown = labels(plots.coefficients(pipeline, ordered=False).yaxis)
+        assert shown == [
+            "standardscaler__dose",
+            "standardscaler__age",
+            *(f"onehotencoder__g_level {k}" for k in range(3)),
+        ]
+        assert labels(plots.coefficients(pipeline[-1], ordered=False).yaxis) == ["x0", "x1", "x2", "x3", "x4"]
+        assert plots.calibration(pipeline, table, data["y"]).get_ylabel() == "observed share of yes"
+
+    def test_searches_and_pipelines_in_pipelines(self, table, data):
+        inner = make_pipeline(PCA(2), VBSVC())
+        search = GridSearchCV(make_pipeline(StandardScaler(), inner), {"pipeline__vbsvc__standardize": [True]}, cv=2)
+        search.fit(table[["age", "dose"]], data["y"])
+        assert labels(plots.coefficients(search, ordered=False).yaxis) == ["pca0", "pca1"]
+
+    def test_missing_inputs_and_groups_have_their_names(self, table, data):
+        holes = table.assign(dose=table["dose"].where(table.index % 4 > 0), g=data["g"])
+        pipeline = make_pipeline(make_column_transformer(("passthrough", ["g", "dose", "age"])), VBSVC(group=0))
+        pipeline.fit(holes, data["y"])
+        assert labels(plots.missing(pipeline).xaxis) == ["passthrough__dose (100)"]
+        shown = labels(plots.coefficients(pipeline, ordered=False).yaxis)
+        assert shown == ["passthrough__dose", "passthrough__age"]
+
+    def test_what_is_not_fitted_or_has_no_names_is_said(self, table, data):
+        X, y = table[["age", "dose"]], data["y"]
+        for unfitted in (make_pipeline(StandardScaler(), VBSVC()), GridSearchCV(VBSVC(), {"standardize": [True]})):
+            with pytest.raises(TypeError, match=f"this {type(unfitted).__name__} is not fitted"):
+                plots.coefficients(unfitted)
+        with pytest.raises(TypeError, match="this Pipeline ends in LogisticRegression"):
+            plots.coefficients(make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y))
+        nameless = make_pipeline(FunctionTransformer(np.asarray), VBSVC()).fit(X, y)
+        with pytest.raises(ValueError, match="can't name the columns that reach its last step"):
+            plots.coefficients(nameless)
+        assert plots.predictive(nameless, X, y) is not None
+        named = make_pipeline(FunctionTransformer(lambda X: X * 2), VBSVC()).set_output(transform="pandas").fit(X, y)
+        assert labels(plots.coefficients(named, ordered=False).yaxis) == ["age", "dose"]

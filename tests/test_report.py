@@ -4,6 +4,7 @@ import itertools
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,8 @@ import pytest
 from sklearn.datasets import load_iris
 
 from vbsvm import VBSVC, GaussianImputation, Gibbs, Joint, LaplaceZero, Model, NotAtRandom, Variational
+from vbsvm.plots.subjects import Predicted
+from vbsvm.report import verdicts
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -120,7 +123,7 @@ def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_h
     n_sugar, n_rows = with_holes["sugar"].isna().sum(), with_holes[["sugar", "arm"]].isna().any(axis=1).sum()
     for said in (
         "y ~ s(age) + sugar + arm + (1 | g)",
-        "A positive score speaks for event, a negative one for none.",
+        "Positive scores mean event, negative ones none.",
         f"The bound stood still after {full.outcome.passes} passes",
         f"event {n_event} {100 * n_event / 300:.1f} %",
         f"sugar {n_sugar} {100 * n_sugar / 300:.1f} %",
@@ -128,6 +131,8 @@ def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_h
         "More than 30 % of the values are missing of “sugar”",
         "new rows are predicted worse",
         "about half of the posterior's",
+        "off-centre as well as too narrow",
+        "do not compare with those of a logistic model",
         "Columns with many holes are overrated",
         "not calibrated",
     ):
@@ -187,7 +192,16 @@ def test_a_sampler_shows_chains_and_no_bound(data, tmp_path):
     assert "R̂" in page.words
     assert "mean field" not in page.words
     assert "Spreads are too small" not in page.words
+    assert "Spreads are not confidence intervals" in page.words
+    assert "less often than they say" in page.words
     assert "stood still" not in page.words
+
+
+def test_a_sampler_of_gates_shows_how_they_mix(data, tmp_path):
+    X, y = data[["age", "sugar"]], data["y"]
+    with pytest.warns(UserWarning, match="mixed"):
+        clf = VBSVC(LaplaceZero(0.3), Gibbs(draws=60, tune=20, chains=2), random_state=0).fit(X, y)
+    assert "R̂, gate" in outline(clf.report(tmp_path / "r.html")).words
 
 
 @pytest.mark.parametrize("prior", [LaplaceZero(0.2, restarts=1), LaplaceZero(0.2, gates=Joint())])
@@ -267,6 +281,27 @@ def test_separated_classes_ask_for_a_look(tmp_path):
     X = pd.DataFrame({"x": np.r_[np.linspace(-3, -1, 30), np.linspace(1, 3, 30)]})
     y = X["x"] > 0
     assert "Every row is on its side" in outline(VBSVC().fit(X, y).report(tmp_path / "r.html", X, y)).words
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_one_class_only_is_told_without_blaming_a_rare_one(several):
+    scores, positive = np.array([-1.0, -0.5, -0.2]), np.array([True, False, False])
+    found = Predicted(scores, scores, positive, ("no", "yes"))
+    (said,) = verdicts.of_rows(found, several=several)
+    assert said.text.startswith("No row has a positive score for yes." if several else "No row is predicted as yes.")
+    assert "do not mean that there is no association" in said.text
+    assert "rare" not in said.text
+
+
+CLAIMS = r"mean what they say|may be reported|signs and order|[Rr]are class needs|order, not their size"
+
+
+def test_claims_that_are_not_true_are_not_made_again():
+    root = Path(__file__).parent.parent
+    files = [root / "README.md", *(root / "docs").glob("*.md"), *(root / "src").rglob("*.py"), *root.glob("examples/*")]
+    for file in files:
+        if file.is_file():
+            assert not re.search(CLAIMS, file.read_text(encoding="utf-8")), file
 
 
 def test_a_place_that_does_not_exist_is_refused_and_nothing_is_left(full, tmp_path):

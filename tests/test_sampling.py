@@ -599,6 +599,7 @@ class TestResults:
         data = pd.DataFrame({"y": y, "x": X[:, 0], "g": np.arange(200) % 10})
         fit = quiet(lambda: Model("y ~ x + (x | g)", data, {"(x | g)": prior}).fit(FEW, random_state=1))
         table = fit.variance_components()
+        np.testing.assert_allclose(table["variance"], table["sd"] ** 2)
         assert table["sd"].iloc[1] == pytest.approx(table["sd"].iloc[0] / data["x"].std(ddof=0))
         assert table["rhat"].isna().all() == isinstance(prior, Normal)
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vbsvm.loading import load
     from vbsvm.mechanism import NotAtRandom, Shift
     from vbsvm.model import Model
+    from vbsvm.one_class import OneClassWarning
     from vbsvm.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "ModelFileError",
     "Normal",
     "NotAtRandom",
+    "OneClassWarning",
     "Ridge",
     "Shift",
     "Variational",
@@ -58,6 +60,7 @@ _HOMES = {
     "ModelFileError": "vbsvm.archive",
     "Normal": "vbsvm.priors",
     "NotAtRandom": "vbsvm.mechanism",
+    "OneClassWarning": "vbsvm.one_class",
     "Ridge": "vbsvm.priors",
     "Shift": "vbsvm.mechanism",
     "Variational": "vbsvm.fit.variational",

@@ -84,7 +84,7 @@ def marginals(plan: Plan, spec: Spec, state: State) -> Iterator[Marginal]:
 
 
 def table(plan: Plan, spec: Spec, state: State, level: float) -> "pd.DataFrame":
-    """One row for each standard deviation and each correlation: median, interval, and the mean variance."""
+    """One row for each standard deviation and each correlation: median, interval, and the median of the variance."""
     chances, found = np.array([0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level]), list(marginals(plan, spec, state))
     rows = [_numbers(one, chances) for one in found]
     return _framed(rows, [(one.term, one.effect) for one in found])
@@ -94,8 +94,7 @@ def table_of_draws(traces: Traces, level: float) -> "pd.DataFrame":
     """The same from a sampler's draws, with R̂ and effective draws."""
     chances, rows, index = [0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level], [], []
     for one in traces.components():
-        variance = float(np.square(one.trace.draws).mean()) if one.trace.scale else math.nan
-        rows.append((*np.quantile(one.trace.draws, chances), variance))
+        rows.append(_with_variance(np.quantile(one.trace.draws, chances), of_sd=one.trace.scale))
         index.append((one.term, one.effect))
     frame = _framed(rows, index)
     return frame if frame.empty else frame.assign(**diagnostics.columns(traces.component_mixing))
@@ -124,9 +123,14 @@ def _correlation(law: InverseWishart | MatrixPoint, i: int, j: int) -> Correlati
 
 
 def _numbers(one: Marginal, chances: Array) -> tuple[float, ...]:
-    """Quantiles of σ and E[σ²]; of a correlation, which has no variance, its quantiles."""
+    """Quantiles of σ, or of a correlation."""
     if isinstance(one.law, Correlation):
-        return (*one.law.quantiles(chances), math.nan)
+        return _with_variance(one.law.quantiles(chances), of_sd=False)
     if isinstance(one.law, Point):
-        return (*np.full(len(chances), math.sqrt(one.law.value)), one.law.value)
-    return (*np.sqrt(one.law.rate / gammainccinv(one.law.shape, chances)), one.law.mean)
+        return _with_variance(np.full(len(chances), math.sqrt(one.law.value)), of_sd=True)
+    return _with_variance(np.sqrt(one.law.rate / gammainccinv(one.law.shape, chances)), of_sd=True)
+
+
+def _with_variance(quantiles: Array, *, of_sd: bool) -> tuple[float, ...]:
+    """Quantiles, the median first, and the median of the variance: its mean is far off where its tail is heavy."""
+    return (*quantiles, quantiles[0] ** 2 if of_sd else math.nan)

@@ -9,6 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from vbsvm import printing
 from vbsvm.estimators import VBSVC
 
 REPORT = "vbsvm-demo.html"
@@ -34,8 +35,9 @@ def run(report: str | PathLike[str] = REPORT) -> None:
     table = clf.summary().drop("(intercept)")
     strongest = np.argsort(-(table["coefficient"] / table["sd"]).abs().to_numpy())[:6]
     print(f"\nThe penalty was inferred, {how}; nothing was tuned.")
-    print("The six measurements that tell most; a positive coefficient speaks for malignant:\n")
-    print(table.iloc[strongest].to_string(float_format=lambda value: f"{value:.3g}"))
+    print("The six measurements that tell most; positive coefficients mean malignant:\n")
+    print(printing.table(table.iloc[strongest]))
+    print(f"\n{printing.wrapped(table.attrs['spreads'])}")
     try:
         written = clf.report(report, X, y, title="Breast cancer: malignant or benign")
     except ImportError as error:

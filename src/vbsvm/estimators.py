@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
-from vbsvm import gaps, hinge, intake, sensitivity
+from vbsvm import gaps, hinge, inputs, intake, sensitivity
 from vbsvm.arrays import Array
 from vbsvm.attributes import FittedAttributes
 from vbsvm.deployment import linear_svc
@@ -24,6 +24,7 @@ from vbsvm.design.plan import Encoded
 from vbsvm.fit.gibbs import Gibbs
 from vbsvm.fit.variational import Variational
 from vbsvm.imputation import GaussianImputation
+from vbsvm.one_class import OneClassWarning, describe_unassigned
 from vbsvm.parameters import require_flag
 from vbsvm.priors import LaplaceZero, Prior, Ridge
 from vbsvm.results import Fit
@@ -173,7 +174,7 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
             Inputs. A float32 or float64 array of any order is read in place and never copied; with ``group``, the other
-            columns of an array are copied once. NaN is a missing value.
+            columns of an array are copied once. NaN, None, NA and masked cells are missing values.
         y : array-like of shape (n_samples,)
             Labels: text, numbers or booleans. The second of two classes in sorted order is the positive one.
         sample_weight : array-like of shape (n_samples,), default None
@@ -182,7 +183,7 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         """
         before = dict(vars(self))
         try:
-            fits = self._fit(X, y, sample_weight)
+            fits, unassigned = self._fit(X, y, sample_weight)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -192,20 +193,24 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
             raise KeyboardInterrupt
         for message in dict.fromkeys(one for fit in fits for one in warnings_of("VBSVC", fit, self._inference())):
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        if unassigned is not None:
+            warnings.warn(unassigned, OneClassWarning, stacklevel=2)
         return self
 
-    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Fit, ...]:
+    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[tuple[Fit, ...], str | None]:
+        """The fits, and what is to be said of classes that no row is assigned to."""
         inference, tasks = self._inference(), self._tasks(X, y, sample_weight)
         seed = intake.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
-        return tuple(fit_all(tasks, inference, seed))
+        fits = tuple(fit_all(tasks, inference, seed))
+        return fits, describe_unassigned("VBSVC", 'class_weight="balanced"', tasks, fits, self.classes_)
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
         prior, _, settings = self.require_settings()
-        intake.require_labels(y)
+        y = intake.plain_labels(y)
         if self.group is not None and not self.fit_intercept:
             raise ValueError("group gives random intercepts around a common one: it needs fit_intercept=True.")
-        table, labels, members = intake.read_data(self, X, y, self.group)
+        table, labels, members = inputs.read_data(self, X, y, self.group)
         intake.require_moderate_width(table)
         weights = intake.read_weights(sample_weight, len(table))
         self.classes_, codes = intake.read_labels(labels, weights)
@@ -259,8 +264,8 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
 
     def _read(self, X: ArrayLike) -> Encoded:
         check_is_fitted(self)
-        table, members = intake.read_table(self, X, self.group, reset=False)
-        return Encoded(table, () if members is None else (self.fit_[0].plan.factors[0].levels.encode([members]),))
+        table, members = inputs.read_table(self, X, self.group, reset=False)
+        return Encoded(table, () if members is None else (self.fit_[0].plan.factors[0].encode([members]),))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Class of each row: by the sign of its score, or the largest score of several classes."""
@@ -286,7 +291,9 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
 
         The standard deviation of a known input is 0. With several classes it is the first model's law of the inputs.
         """
-        return gaps.indexed(self._fits[0].impute(self._read(X)), X)
+        encoded = self._read(X)
+        intake.require_finite(encoded.table, intake.column_names(self))
+        return gaps.indexed(self._fits[0].impute(encoded), X)
 
     def missing_summary(self) -> "pd.DataFrame":
         """Which inputs were missing together in fit: a row for each pattern (True is missing), the commonest first."""
@@ -374,8 +381,10 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
 
-        With several classes the first index level is the class. The spreads are mean-field ones, which are too small:
-        the table says so in its corner. Do not report the interval as a credible interval.
+        With several classes the first index level is the class. After variational Bayes spreads are mean-field
+        ones, which are too small, and the table says so in its corner; after ``Gibbs()`` they are those of the
+        posterior of the pseudo-likelihood. Neither are confidence intervals: they cover the truth less often than they
+        say.
         """
         frames = [fit.summary(level) for fit in self._fits]
         return frames[0] if len(frames) == 1 else self._by_class(frames)

@@ -16,14 +16,16 @@ class Facts:
 
     Pairs are for the negative and the positive class. ``weights`` are the classes' sums of weights, and None where
     every row has the weight 1. ``group_sizes`` has for each factor the number of rows of each of its levels.
+    ``n_dropped`` rows were left out because they miss values.
     """
 
     rows: tuple[int, int]
     weights: tuple[float, float] | None
     group_sizes: tuple[NDArray[np.intp], ...]
+    n_dropped: int = 0
 
     @staticmethod
-    def of(source: Memory) -> "Facts":
+    def of(source: Memory, n_dropped: int = 0) -> "Facts":
         """Count the rows of positive weight; alternatives of a row count as the one row that they are."""
         chosen: Any = slice(None)
         if source.options is not None:
@@ -41,7 +43,15 @@ class Facts:
                 np.bincount(grouping.index[chosen][counted], minlength=grouping.n_groups)
                 for grouping in source.groupings
             ),
+            n_dropped,
         )
+
+    @property
+    def left_out(self) -> str:
+        """Say how many rows were left out; nothing where none was."""
+        if not self.n_dropped:
+            return ""
+        return f"{self.n_dropped} row{'s' if self.n_dropped > 1 else ''} with missing values left out"
 
     @property
     def n_rows(self) -> int:

@@ -1,31 +1,25 @@
-"""At the door: tables, labels and weights are checked here, and what is wrong is said with its place.
+"""Labels, weights and sizes are checked here, and what is wrong is said with its place; ``inputs`` reads tables.
 
 Nothing below this layer checks input again.
 """
 
 import numbers
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import issparse
-from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_random_state
+from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, column_or_1d, validate_data
+from sklearn.utils.validation import column_or_1d
 
 from vbsvm.arrays import Array
-from vbsvm.design.frames import require_collected
-from vbsvm.design.levels import group_labels
+from vbsvm.design import values
 from vbsvm.design.plan import Plan
 from vbsvm.design.recipe import Range, Recipe
 from vbsvm.imputation import GaussianImputation
 from vbsvm.spec import Spec
 
-FLOATS = [np.float64, np.float32]
 # Beyond these sizes a square, a count, or the square of a coefficient leaves the range of floating point.
 LARGEST_INPUT = 1e120
 LARGEST_WEIGHT = 1e50
@@ -35,99 +29,6 @@ MOST_COLUMNS = 10_000
 MOST_CELLS = 10**8
 # Up to this number of columns, their joint law is learned: predictions then take missing values.
 MOST_JOINT = 3000
-
-
-def read_data(
-    estimator: BaseEstimator, X: Any, y: Any, group: str | int | None
-) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
-    """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
-    X = _without_na(X)
-    if group is None:
-        with _naming_the_column(X):
-            table, labels = validate_data(estimator, X, y, ensure_all_finite=False, dtype=FLOATS)
-        return table, cast(NDArray[Any], labels), None
-    table, members = read_table(estimator, X, group, reset=True)
-    labels = column_or_1d(y, warn=True)
-    check_consistent_length(table, labels)
-    return table, labels, members
-
-
-def read_table(
-    estimator: BaseEstimator, X: Any, group: str | int | None, *, reset: bool
-) -> tuple[Any, NDArray[Any] | None]:
-    """Give inputs as a float array, not copied if they are one, and the group of each row (None without groups).
-
-    The group's column is taken out before the numeric check: it may hold text.
-    """
-    X = _without_na(X)
-    if group is None:
-        with _naming_the_column(X):
-            return validate_data(estimator, X, reset=reset, ensure_all_finite=False, dtype=FLOATS), None
-    if not isinstance(group, str | numbers.Integral):
-        raise TypeError(
-            f"group must be the name or the number of a column of X; got {type(group).__name__}. Put the groups into X."
-        )
-    if hasattr(X, "to_pandas") and hasattr(X, "column_names"):  # an arrow table
-        X = X.to_pandas()
-    if issparse(X):
-        raise TypeError("Sparse data was passed, but dense data is required: use X.toarray().")
-    X = X if hasattr(X, "shape") else np.asarray(X, dtype=object)
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
-    inputs, members = _take_out(X, group)
-    missing = _missing(members)
-    if missing.any():
-        raise ValueError(f"The group of row {int(np.argmax(missing))} is missing in column {group!r}. Drop such rows.")
-    if inputs.shape[1] == 0:
-        raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
-    members = group_labels(members, group)
-    with _naming_the_column(inputs):
-        options: dict[str, Any] = {"dtype": FLOATS, "ensure_all_finite": False, "input_name": "X"}
-        return check_array(inputs, **options), members
-
-
-def _without_na(X: Any) -> Any:
-    """NaN in place of pandas' NA, in columns of objects, which are not made floats otherwise."""
-    require_collected(X, "X")
-    dtypes = list(X.dtypes) if hasattr(X, "dtypes") and hasattr(X, "columns") else [getattr(X, "dtype", None)]
-    if not any(getattr(dtype, "kind", "") == "O" for dtype in dtypes):
-        return X
-    import pandas as pd
-
-    if isinstance(X, pd.DataFrame):
-        return X.where(X.notna(), np.nan)
-    return np.where(pd.isna(X), np.nan, X) if isinstance(X, np.ndarray) else X
-
-
-def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
-    if hasattr(X, "columns"):
-        if group not in list(X.columns):
-            raise ValueError(f"group={group!r} is not a column of X; its columns are {list(X.columns)}.")
-        if not isinstance(group, str) and list(X.columns).index(group) != group:
-            raise ValueError(
-                f"group={group!r} may be the column of that name or of that number, which is another one: name columns "
-                "by text."
-            )
-        return X[[name for name in X.columns if name != group]], np.asarray(X[group])
-    number = isinstance(group, numbers.Integral) and not isinstance(group, bool)
-    if X.ndim != 2 or not number or not -X.shape[1] <= group < X.shape[1]:
-        raise ValueError(f"group={group!r} is not a column number of X, which has the shape {X.shape}.")
-    return np.delete(X, int(group), axis=1), X[:, int(group)]
-
-
-@contextmanager
-def _naming_the_column(X: Any) -> Iterator[None]:
-    """Refuse dates, and name the column where text can't be read as numbers."""
-    _refuse_dates(X)
-    try:
-        yield
-    except ValueError as error:
-        text = _text_column(X) if "could not convert" in str(error) or "Unable to parse" in str(error) else None
-        if text is None:
-            raise
-        raise ValueError(
-            f"Column {text!r} is not numeric ({error}). Encode categories first, for example with "
-            "sklearn.preprocessing.OneHotEncoder in a Pipeline, or drop the column."
-        ) from error
 
 
 def is_wide(X: NDArray[np.floating]) -> bool:
@@ -145,24 +46,46 @@ def require_moderate_width(X: NDArray[np.floating]) -> None:
         )
 
 
-def require_labels(y: Any) -> None:
-    """Refuse a missing label, naming its row."""
-    labels = np.asarray(y)
-    if labels.ndim != 1:
-        return
-    missing = _missing(labels)
-    if missing.any():
-        row = int(np.argmax(missing))
+def plain_labels(y: Any) -> Any:
+    """Labels of one kind as an array; refuse missing and infinite ones, and what is no label, naming the row."""
+    labels = values.array_of(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = y = column_or_1d(labels, warn=True)
+    if y is None or labels.ndim > 1:
+        return y
+    if labels.ndim == 0:
+        raise TypeError(f"y must hold one label for each row, as a list or an array; got {values.named(type(y))}.")
+    gone = values.missing(labels)
+    if gone.any():
+        row = int(np.argmax(gone))
         raise ValueError(f"y contains NaN or None: the label of row {row} is missing. Drop such rows.")
-
-
-def _missing(labels: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which labels are NaN, None or NA."""
+    kinds = values.kinds_of(labels)
+    if values.COMPLEX in kinds:
+        row = values.first_row(labels, values.COMPLEX)
+        raise ValueError(f"Complex data not supported: y holds a complex number in row {row}.")
+    if set(kinds) == {values.TEXT}:
+        return np.asarray(y)
     if labels.dtype.kind == "O":
-        import pandas as pd
+        labels = _labels_of_objects(labels)
+    if values.OTHER in kinds:
+        raise TypeError(f"y holds {values.named(kinds[values.OTHER])}: make its labels text or numbers.")
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise ValueError(f"y contains infinity: the label of row {int(np.argmax(np.isinf(labels)))} is no class.")
+    return labels
 
-        return pd.isna(labels)
-    return np.isnan(labels) if labels.dtype.kind == "f" else np.zeros(len(labels), dtype=bool)
+
+def _labels_of_objects(labels: NDArray[Any]) -> NDArray[Any]:
+    """Numbers or dates in an array of their own type."""
+    types = (str, bool, int, float, np.bool_, np.integer, np.floating, np.datetime64)
+    for row, label in enumerate(labels):
+        if not isinstance(label, types) or isinstance(label, np.timedelta64) or values.beyond_64_bits(label):
+            what = f"{values.shown(label)} ({type(label).__name__})"
+            raise TypeError(f"y holds {what} in row {row}: make its labels text, or numbers of up to 64 bits.")
+    kinds = [values.kind_of(type(label)).replace(values.TRUTH, values.NUMBER) for label in labels]
+    row = next((row for row, kind in enumerate(kinds) if kind != kinds[0]), None)
+    if row is not None:
+        raise ValueError(f"y mixes {kinds[0]} and {kinds[row]} (rows 0 and {row}): make its labels one kind.")
+    return np.array(labels.tolist())
 
 
 def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -181,17 +104,28 @@ def read_weights(sample_weight: ArrayLike | None, n_rows: int, name: str = "samp
     """Give one weight a row; equal weights take no memory."""
     if sample_weight is None:
         return np.broadcast_to(np.float64(1.0), n_rows)
-    if np.asarray(sample_weight).ndim == 0:
-        sample_weight = np.broadcast_to(np.asarray(sample_weight, dtype=np.float64), n_rows)
-    weights = check_array(sample_weight, ensure_2d=False, dtype="float64", input_name=name)
+    given = _weights(sample_weight, name)
+    weights = np.full(n_rows, given) if given.ndim == 0 else given
     if weights.shape != (n_rows,):
         raise ValueError(f"{name} has the shape {weights.shape}; there are {n_rows} rows, so ({n_rows},) is needed.")
+    bad = np.flatnonzero(~np.isfinite(weights))
+    if len(bad):
+        what = "NaN" if np.isnan(weights[bad[0]]) else "infinity"
+        raise ValueError(f"{name} contains {what} in row {bad[0]}; leave the row out, or give it a weight of 0.")
     if weights.min() < 0:
         row = int(np.argmin(weights))
         raise ValueError(f"{name} is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
     if weights.max() == 0:
         raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
     return _require_counts(weights)
+
+
+def _weights(given: Any, name: str) -> Array:
+    """Weights as floats, or one number for all; NaN where they are masked or missing."""
+    weights = values.array_of(given)
+    if weights.ndim == 0 and weights.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold one number for each row; got {values.named(type(given))}.")
+    return weights.astype(np.float64) if weights.ndim != 1 else values.as_floats(weights, name)
 
 
 def with_class_weights(
@@ -213,6 +147,9 @@ def with_class_weights(
 
 def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], Array]:
     """Give the labels of the two classes, the positive one last, and ±1 for each row."""
+    if column.dtype.kind == "f" and np.isinf(column).any():
+        row = column.index[int(np.argmax(np.isinf(column)))]
+        raise ValueError(f"The outcome {name!r} is infinite in row {row}: make it a class, or leave the row out.")
     levels = np.array(sorted(column.unique().tolist(), key=lambda level: (isinstance(level, str), level)), dtype=object)
     if column.dtype.kind == "f" and len(levels) > 2 and not all(float(level).is_integer() for level in levels):
         raise ValueError(
@@ -226,6 +163,8 @@ def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], A
                 f"positive={levels[0]!r}; VBSVC fits all of them at once."
             )
         positive = levels[-1]
+    elif not isinstance(positive, str | numbers.Real | np.bool_):
+        raise TypeError(f"positive must be one level of the outcome {name!r}; got {values.named(type(positive))}.")
     elif positive not in levels.tolist():
         raise ValueError(f"positive={positive!r} is not a level of the outcome {name!r}: {levels.tolist()[:12]}.")
     positive = next(level for level in levels if level == positive)
@@ -313,6 +252,13 @@ def require_usable(X: NDArray[np.floating], weights: Array, ranges: Range, names
         raise ValueError(_describe_infinite(int(rows[0]), names[bad[0]], len(bad) - 1))
 
 
+def require_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:
+    """Refuse infinity, naming column and row."""
+    bad = np.flatnonzero(np.isinf(X).any(axis=0))
+    if len(bad):
+        raise ValueError(_describe_infinite(int(np.argmax(np.isinf(X[:, bad[0]]))), names[bad[0]], len(bad) - 1))
+
+
 def require_finite_scores(
     X: NDArray[np.floating], scores: Array, names: tuple[str, ...], *, fills: bool = True
 ) -> None:
@@ -366,35 +312,3 @@ def _describe_infinite(row: int, column: str, n_others: int) -> str:
         f"Input X contains infinity in column {column!r} (first in row {row}){others}. Replace it by a finite number, "
         "or by NaN where it stands for a missing value."
     )
-
-
-def _columns(X: Any) -> dict[Any, Any]:
-    """Columns of a pandas, polars or arrow table by name, or of an array by number."""
-    names = getattr(X, "column_names", getattr(X, "columns", None))
-    if names is not None:
-        return {name: X[name] for name in names}
-    array = np.asarray(X, dtype=object)
-    return {i: array[:, i] for i in range(array.shape[1])} if array.ndim == 2 else {}
-
-
-def _text_column(X: Any) -> Any:
-    """Name the first column that can't be read as numbers."""
-    for name, column in _columns(X).items():
-        try:
-            np.asarray(column).astype(np.float64)
-        except (TypeError, ValueError):
-            return name
-    return None
-
-
-def _refuse_dates(X: Any) -> None:
-    """Refuse dates and durations, which would otherwise be taken as counts of nanoseconds."""
-    if hasattr(X, "schema") and hasattr(X, "column_names"):
-        types = dict(zip(X.column_names, X.schema.types, strict=True))
-    elif hasattr(X, "columns"):
-        types = dict(zip(X.columns, X.dtypes, strict=True))
-    else:
-        types = {"all": getattr(X, "dtype", "")}
-    for name, dtype in types.items():
-        if str(dtype).lower().startswith(("date", "time", "duration")):
-            raise ValueError(f"Column {name!r} holds dates or times ({dtype}): turn it into a number, such as days.")

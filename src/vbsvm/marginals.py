@@ -21,11 +21,25 @@ from vbsvm.spec import State
 @final
 @dataclass(frozen=True, eq=False)
 class MeanField:
-    """By the mean-field law of a variational fit; its spreads are too narrow."""
+    """By the mean-field distribution of a variational fit.
+
+    Its spreads are too narrow; in models with groups its means can be off as well.
+    """
 
     state: State
     n_fixed: int
-    note: str = "mean field: too narrow"
+    groups: bool = False
+
+    @property
+    def note(self) -> str:
+        """What tables say of their numbers, in few characters."""
+        return "mean field: narrow, biased" if self.groups else "mean field: too narrow"
+
+    @property
+    def explanation(self) -> str:
+        """The same in full."""
+        off_centre = " With groups, coefficients and standard deviations can be off-centre as well." * self.groups
+        return f"Spreads are mean field's, about half of the posterior's.{off_centre} Gibbs() draws from the posterior."
 
     @cached_property
     def inclusion(self) -> Array:
@@ -94,6 +108,7 @@ class Sampled:
     n_fixed: int
     gate_of: NDArray[np.intp] | None  # of the design's columns, −1 for none
     note: str = "Gibbs"
+    explanation: str = "Spreads are those of the pseudo-likelihood's posterior; they are not confidence intervals."
 
     @cached_property
     def _draws(self) -> Array:

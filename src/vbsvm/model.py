@@ -15,6 +15,7 @@ from vbsvm.completion import Completion
 from vbsvm.design import formula as formulas
 from vbsvm.design import frames, syntax
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
+from vbsvm.display import Outline
 from vbsvm.facts import Facts
 from vbsvm.fit.gibbs import Gibbs
 from vbsvm.fit.variational import Variational
@@ -22,6 +23,7 @@ from vbsvm.gaps import Gaps
 from vbsvm.imputation import GaussianImputation
 from vbsvm.layout.options import KNOWN, LevelCounts, LevelModel, Options
 from vbsvm.mechanism import NotAtRandom
+from vbsvm.one_class import OneClassWarning, describe_unassigned
 from vbsvm.parameters import require_flag
 from vbsvm.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
 from vbsvm.results import Fit
@@ -58,7 +60,7 @@ class Model:
         Scale the columns to mean 0 and standard deviation 1 inside the fit. Coefficients are reported for the columns
         as they came; priors speak of the scaled ones.
     positive : label, default None
-        The level of the outcome that a positive score speaks for. None is the second in sorted order. With more than
+        The level of the outcome that positive scores mean. None is the second in sorted order. With more than
         two levels it is this one against the rest.
     weights : str or array-like, default None
         A column of the data, or one number a row: a weight of k counts as k equal rows.
@@ -66,6 +68,15 @@ class Model:
         The law of the inputs, by which missing values are inferred together with the coefficients. None is
         ``GaussianImputation()``. A missing input must enter linearly: as itself, a transform such as ``log(x)``, or in
         products with known ones.
+    missing : {"infer", "drop"}, default "infer"
+        What is done with missing values. "infer": inputs are inferred, and a missing outcome, weight or group is an
+        error. "drop": rows that miss a value in any column of the formula, or their weight, are left out of the fit;
+        ``n_dropped`` and ``print(model)`` say how many.
+
+    Attributes
+    ----------
+    n_dropped : int
+        Rows of positive weight that ``missing="drop"`` left out.
 
     Examples
     --------
@@ -86,10 +97,16 @@ class Model:
         positive: Any = None,
         weights: str | ArrayLike | None = None,
         imputation: GaussianImputation | None = None,
+        missing: str = "infer",
     ) -> None:
         require_flag("Model", standardize=standardize)
+        if missing not in ("infer", "drop"):
+            raise ValueError(f"missing must be 'infer' or 'drop'; got {missing!r}.")
         parts = syntax.read(formula, frames.names_of(data), weights if isinstance(weights, str) else None)
-        counts = _read_weights(weights, data, parts.outcome)
+        if missing == "drop":
+            counts, self.n_dropped = _complete_counts(parts, data, weights)
+        else:
+            counts, self.n_dropped = _read_weights(weights, data, parts.outcome), 0
         kept = None if counts is None or counts.all() else np.flatnonzero(counts)
         frame = frames.take(data, parts.columns, kept, may_miss=parts.inputs)
         counts = np.broadcast_to(1.0, len(frame)) if counts is None else counts if kept is None else counts[kept]
@@ -108,7 +125,7 @@ class Model:
         intake.require_moderate_core(plan)
         intake.require_gates_that_fit(self.spec, plan)
         self._source = replace(_source(plan, encoded, signs, counts, completion.holes), known_levels=known_levels)
-        self._task = Task(self.spec, plan, completion, self._source, self.classes, self._reader)
+        self._task = Task(self.spec, plan, completion, self._source, self.classes, self._reader, self.n_dropped)
 
     def fit(self, inference: Variational | Gibbs | None = None, *, random_state: Any = None) -> Fit:
         """Fit the model; ``inference`` is ``Variational()`` unless it is given. ``Gibbs()`` takes ``random_state``."""
@@ -124,6 +141,10 @@ class Model:
                 ConvergenceWarning,
                 stacklevel=2,
             )
+        remedy = "weights=… with {own} for its rows and {others} for all others"
+        unassigned = describe_unassigned("Model.fit", remedy, [self._task], [fit], self.classes)
+        if unassigned is not None:
+            warnings.warn(unassigned, OneClassWarning, stacklevel=2)
         return fit
 
     def sensitivity(
@@ -140,24 +161,22 @@ class Model:
 
     def __repr__(self) -> str:
         """The formula and the number of rows."""
-        return f"<Model {self.formula}: {self._source.n_rows} rows>"
+        facts = Facts.of(self._source, self.n_dropped)
+        left_out = f", {facts.left_out}" if facts.left_out else ""
+        return f"<Model {self.formula}: {facts.n_rows} rows{left_out}>"
 
     def __str__(self) -> str:
         """Formula, rows and classes, blocks with their sizes and priors, groups, and the keys of ``priors``."""
-        facts = Facts.of(self._source)
-        negative, positive = (str(label) for label in self.classes)
-        lines = [
-            self.formula,
-            f"{facts.n_rows} rows: {facts.rows[1]} of {positive} (+1), {facts.rows[0]} of {negative} (−1)",
-            "",
-        ]
-        rows = [("block", "coefficients", "prior")]
-        rows += [(block.name, str(block.size), block.prior.written()) for block in self.spec.blocks]
-        widths = [max(len(row[i]) for row in rows) for i in range(2)]
-        lines += [f"  {name:<{widths[0]}}  {size:>{widths[1]}}  {prior}" for name, size, prior in rows]
-        for sizes, factor in zip(facts.group_sizes, self._reader.plan.factors, strict=True):
-            lines.append(f"{len(factor.levels)} groups in {factor.name}, of {sizes.min()} to {sizes.max()} rows")
-        return "\n".join([*lines, f"keys of priors: {', '.join(map(repr, _keys(self._reader)))}"])
+        return self._outline.text()
+
+    def _repr_html_(self) -> str:
+        """The same in notebooks."""
+        return self._outline.html()
+
+    @property
+    def _outline(self) -> Outline:
+        facts, plan = Facts.of(self._source, self.n_dropped), self._reader.plan
+        return Outline(self.formula, facts, self.classes, self.spec, plan, _keys(self._reader))
 
 
 def _completion(
@@ -338,9 +357,30 @@ class _Given:
                 raise ValueError(f"priors: there is no term {key!r}; there are {', '.join(map(repr, keys))}.")
 
 
+def _complete_counts(parts: syntax.Parts, data: Any, weights: str | ArrayLike | None) -> tuple[Array, int]:
+    """Weights of the rows, 0 for those that miss something; and how many these are that would have counted."""
+    gaps = frames.missing_rows(data, parts.columns)
+    given: Any = weights
+    if isinstance(weights, str):
+        given = frames.take(data, [weights], may_miss=[weights])[weights].to_numpy()
+    unknown = np.zeros(len(gaps[parts.outcome]), dtype=bool)
+    if np.shape(given) == unknown.shape:
+        unknown = frames.missing_rows({"weights": given}, ["weights"])["weights"]
+        given = np.where(unknown, 0.0, given)
+    counts = intake.read_weights(given, len(unknown), "weights")
+    complete = ~np.logical_or.reduce([*gaps.values()])
+    if not (counts[complete] > 0).any():
+        worst = max(gaps, key=lambda name: int(gaps[name].sum()))
+        raise ValueError(
+            f"missing='drop' leaves no row: all of them miss something; column {worst!r} has no value in "
+            f"{gaps[worst].sum()} of {len(complete)} rows."
+        )
+    return np.where(complete, counts, 0.0), int(((counts > 0) & ~complete | unknown).sum())
+
+
 def _read_weights(weights: str | ArrayLike | None, data: Any, outcome: str) -> Array | None:
     if weights is None:
         return None
     if isinstance(weights, str):
         weights = frames.take(data, [weights])[weights].to_numpy()
-    return intake.read_weights(weights, len(data[outcome]), "weights")
+    return intake.read_weights(weights, len(frames.column(data, outcome)), "weights")

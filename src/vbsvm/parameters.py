@@ -48,6 +48,19 @@ def require_positive(owner: str, least: float = 1e-100, most: float = 1e100, **v
             raise ValueError(f"{owner}: {name} must be a positive number, {least:g} to {most:g}; got {value!r}.")
 
 
+def require_level(owner: str, level: float) -> None:
+    """Raise a ``ValueError`` unless a probability lies between 0 and 1."""
+    if not isinstance(level, numbers.Real) or isinstance(level, bool) or not 0 < level < 1:
+        raise ValueError(f"{owner}: level must be a number between 0 and 1, such as 0.95; got {level!r}.")
+
+
+def require_count(owner: str, **values: int) -> None:
+    """Raise a ``ValueError`` that names the first value that is not a whole number of at least 1."""
+    for name, value in values.items():
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{owner}: {name} must be a whole number of at least 1; got {value!r}.")
+
+
 def require_flag(owner: str, **values: bool) -> None:
     """Raise a ``ValueError`` that names the first value that is neither True nor False."""
     for name, value in values.items():

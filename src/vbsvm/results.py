@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from vbsvm import components, effects, export, gaps, hinge, prediction
+from vbsvm import components, display, effects, export, gaps, hinge, prediction
 from vbsvm.arrays import Array
 from vbsvm.codec import public_fields
 from vbsvm.design.plan import INTERCEPT, Encoded, Plan
@@ -20,6 +20,7 @@ from vbsvm.fit.variational import Ending, Outcome
 from vbsvm.gaps import Gaps
 from vbsvm.layout.options import LevelLaws, Options
 from vbsvm.marginals import MeanField, Sampled
+from vbsvm.parameters import require_level
 from vbsvm.population import Population
 from vbsvm.spec import Spec
 from vbsvm.traces import Traces, Worst
@@ -37,8 +38,11 @@ INPUTS = "inputs"
 class Fit:
     """A fitted two-class model. Scores are positive for the second of its classes.
 
+    Spreads are not confidence intervals: even those of the pseudo-likelihood's posterior cover the truth less often
+    than they say. In models with groups the means of variational Bayes can be off, too.
+
     After variational Bayes spreads are those of the mean-field law, about half of the posterior's; after Gibbs sampling
-    they are the posterior's. Tables say in their corner which.
+    they are the posterior's. Tables say in their corner which, and at length in ``attrs["spreads"]``.
     """
 
     spec: Spec
@@ -52,31 +56,15 @@ class Fit:
 
     def __repr__(self) -> str:
         """One line: what was fitted, and how it ended."""
-        what = self.reader.parts.text if self.reader is not None else f"{len(self.plan.names)} columns"
-        if isinstance(self.outcome, Sample):
-            chains, draws, _ = self.outcome.coefficients.shape
-            return f"<Fit of {what}: {chains} chains of {draws} draws in {self.outcome.sweeps} sweeps, tuning included>"
-        return f"<Fit of {what}: {self.outcome.passes} passes, bound {self.elbo:.4f}, {self.outcome.ending.value}>"
+        return display.line(self)
 
     def __str__(self) -> str:
         """Formula, how it ended, fixed effects and variance components."""
-        lines = [
-            repr(self)[1:-1],
-            f"A positive score speaks for {self.classes[1]!s}.",
-            "",
-            self.summary().round(4).to_string(),
-        ]
-        if isinstance(self.outcome, Outcome) and self.outcome.others:
-            ends = self.starts()
-            agree = (
-                "agree" if len({count for _, count in ends}) == 1 and ends[0][0] - ends[-1][0] < 0.01 else "disagree"
-            )
-            told = "; ".join(f"bound {bound:.3f}, {count} in" for bound, count in ends)
-            lines.insert(2, f"{len(ends)} starts {agree}: {told}.")
-        found = self.variance_components()
-        if len(found):
-            lines += ["", found.round(4).to_string()]
-        return "\n".join(lines)
+        return display.text(self)
+
+    def _repr_html_(self) -> str:
+        """The same in notebooks."""
+        return display.html(self)
 
     @property
     def elbo(self) -> float:
@@ -99,7 +87,7 @@ class Fit:
 
     @property
     def converged(self) -> bool:
-        """Whether the bound stood still; or all chains agree (R̂ ≤ 1.01) and have 400 effective draws."""
+        """Whether the bound rose no more; or all chains agree (R̂ ≤ 1.01) and have 400 effective draws."""
         if isinstance(self.outcome, Sample):
             return not self.outcome.interrupted and self.worst_mixing() is None
         return self.outcome.ending is Ending.CONVERGED
@@ -140,7 +128,7 @@ class Fit:
         if isinstance(self.outcome, Sample):
             gates = self.spec.gate_map
             return Sampled(self.outcome, self.plan.n_fixed, None if gates is None else gates.gate_of)
-        return MeanField(self.outcome.state, self.plan.n_fixed)
+        return MeanField(self.outcome.state, self.plan.n_fixed, bool(self.plan.factors))
 
     @property
     def covariance(self) -> Array:
@@ -213,7 +201,7 @@ class Fit:
         """
         import pandas as pd
 
-        _require_level("summary", level)
+        require_level("summary", level)
         chances = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
         mean, sd, names = self.coef, self.coef_std, self.plan.names[: self.plan.n_shown]
         sign, inclusion = self.sign_probability, self.inclusion_probability
@@ -228,7 +216,7 @@ class Fit:
             columns["inclusion"] = inclusion
         if isinstance(self.outcome, Sample):
             columns |= self.traces.columns()
-        frame = self._noted(pd.DataFrame(columns, index=pd.Index(names)), level)
+        frame = self._noted(pd.DataFrame(columns, index=pd.Index(names)), "sd", level)
         if isinstance(self.outcome, Outcome) and self.outcome.others:
             frame.attrs["starts"] = self.starts()
         return frame
@@ -250,18 +238,20 @@ class Fit:
         Slopes are given for the user's column. In a standardised model random intercepts are deviations at the mean of
         the slopes' columns. With several factors name one, or get all of them with the factor as the first level.
         """
-        return self._noted(effects.table(self.plan, self._coefficients, factor))
+        return self._noted(effects.table(self.plan, self._coefficients, factor), "sd")
 
     def variance_components(self, level: float = 0.95) -> "pd.DataFrame":
         """Standard deviations of random effects and splines with their spread; correlations of slopes.
 
-        ``sd`` is the median, with an interval; ``variance`` is the mean of the variance. Slopes are given for the
-        user's column. After Gibbs sampling there are R̂ and effective draws.
+        ``sd`` is the median, with an interval; ``variance`` is its square, the median of the variance. Slopes are given
+        for the user's column. After Gibbs sampling there are R̂ and effective draws.
         """
-        _require_level("variance_components", level)
+        require_level("variance_components", level)
         if isinstance(self.outcome, Sample):
-            return self._noted(components.table_of_draws(self.traces, level), level)
-        return self._noted(components.table(self.plan, self.spec, self.outcome.state, level), level)
+            table = components.table_of_draws(self.traces, level)
+        else:
+            table = components.table(self.plan, self.spec, self.outcome.state, level)
+        return self._noted(table, "interval", level)
 
     def to_arviz(self) -> Any:
         """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the scale of the columns as they came."""
@@ -377,11 +367,11 @@ class Fit:
             raise AttributeError("No law of the inputs was learned: there are too many columns.")
         return self.population
 
-    def _noted(self, frame: "pd.DataFrame", level: float | None = None) -> "pd.DataFrame":
-        """Say in the table's corner what its spreads are."""
-        note = self.marginals.note
-        frame.columns.name = note
-        frame.attrs = {"spreads": note} if level is None else {"level": level, "spreads": note}
+    def _noted(self, frame: "pd.DataFrame", spread: str, level: float | None = None) -> "pd.DataFrame":
+        """Say what the spreads are: in the corner in short, since pandas leaves out columns of a wide table."""
+        told = self.marginals.explanation
+        frame.columns.name = "Gibbs" if isinstance(self.outcome, Sample) else f"{spread} too narrow"
+        frame.attrs = {"spreads": told} if level is None else {"level": level, "spreads": told}
         return frame
 
     def _read(self, data: Any, new_groups: str) -> Encoded:
@@ -401,8 +391,3 @@ class Fit:
                 "new_groups='population' gives such rows the population's score."
             )
         return encoded
-
-
-def _require_level(what: str, level: float) -> None:
-    if not 0 < level < 1:
-        raise ValueError(f"{what}: level must lie between 0 and 1; got {level!r}.")

@@ -8,7 +8,7 @@ depends on the shape of the data alone, so every number of threads gives the sam
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cache
 from itertools import islice
 from typing import Any, Protocol, Self, TypeVar
@@ -19,8 +19,6 @@ BLOCK_CELLS = 2**17
 CHUNKS = 64
 # In narrower tables a block's operations are so short that threads do nothing but wait for Python's lock.
 THREADED_COLUMNS = 24
-# Solves of this size have use for several BLAS threads.
-THREADED_SOLVE = 512
 
 
 class Addable(Protocol):
@@ -139,8 +137,3 @@ def single_threaded_blas() -> Iterator[int]:
         yield threads
     finally:
         _limit.leave()
-
-
-def threads_to_solve(size: int) -> AbstractContextManager[Any]:
-    """Hold BLAS to one thread for systems of up to 512 equations, so that they have the same bits wherever solved."""
-    return single_threaded_blas() if size < THREADED_SOLVE else nullcontext()

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm import intake
+from vbsvm.arrays import Array
 from vbsvm.completion import Completion
 from vbsvm.design.plan import Encoded, Plan
 from vbsvm.facts import Facts
@@ -36,6 +37,7 @@ class Task:
     source: Memory
     classes: NDArray[Any]
     reader: "Reader | None" = None
+    n_dropped: int = 0
 
     def fit(
         self,
@@ -53,7 +55,7 @@ class Task:
         """The fit that ended like this."""
         if population is None or self.source.holes is not None:
             population = self.completion.population(self.source, outcome)
-        gaps, facts = self.completion.gaps, Facts.of(self.source)
+        gaps, facts = self.completion.gaps, Facts.of(self.source, self.n_dropped)
         return Fit(self.spec, self.plan, outcome, self.classes, self.reader, population, gaps, facts)
 
     @property
@@ -76,6 +78,23 @@ class Task:
         at_random = replace(inputs, settings=replace(inputs.settings, mechanism=None), probit_of=None)
         source = replace(self.source, holes=replace(holes, shift=self.completion.units * shift.of(names)))
         return replace(self, spec=replace(self.spec, inputs=at_random), source=source)
+
+    def encoded(self, where: slice) -> Encoded:
+        """Rows of the fit as predictions take them; ``where`` may not part the candidates of a row."""
+        source = self.source
+        levels = tuple(grouping.index[where] for grouping in source.groupings)
+        options = None if source.options is None else source.options.take(where)
+        origin, codes = (None, None) if options is None else (options.origin, options.levels)
+        return Encoded(source.X[where], levels, self._multipliers(where), origin, codes)
+
+    def _multipliers(self, where: slice) -> Array | None:
+        """What a unit of a missing input adds to each derived column; 0 for inputs that are never missing here."""
+        holes, derived = self.source.holes, self.completion.everything.pairs
+        if holes is None or not derived:
+            return None
+        found = np.zeros((len(self.source.X[where]), len(derived)))
+        found[:, [derived.index(pair) for pair in holes.inputs.pairs]] = holes.multipliers[where]
+        return found
 
     def complete_rows(self) -> Encoded:
         """The rows that miss nothing."""
@@ -159,21 +178,21 @@ def _stronger(spec: Spec) -> float:
 
 
 def _why_not_converged(what: str, spec: Spec, outcome: Outcome, inference: Variational) -> str:
-    """Say why a climb ended before the bound stood still, and what to do."""
+    """Say why a climb did not converge, and what to do."""
     if outcome.ending is Ending.INTERRUPTED:
         return f"{what} was interrupted after {outcome.passes} passes: the coefficients may still move."
     more = f"Variational(max_iter={10 * inference.most_passes(spec)})"
     if outcome.ending is Ending.INPUTS_OUT_OF_PASSES or (outcome.ending is Ending.OUT_OF_PASSES and spec.inputs):
         tried = f"in {outcome.passes} passes" if outcome.ending is Ending.OUT_OF_PASSES else "from the inputs alone"
         return (
-            f"{what} did not come to rest {tried}: the coefficients may still move. Rows may be too few to learn how "
+            f"{what} did not converge {tried}: the coefficients may still move. Rows may be too few to learn how "
             "the columns with missing values vary together: hold that by a stronger prior, as with "
             f"imputation=GaussianImputation(psi={_stronger(spec):g}), leave such columns out, or allow more passes "
             f"with inference={more}."
         )
     if outcome.ending is Ending.OUT_OF_PASSES:
         return (
-            f"{what} stopped after {outcome.passes} passes, before the bound stood still to tol={inference.tol:g}: "
+            f"{what} stopped after {outcome.passes} passes, before it converged to tol={inference.tol:g}: "
             f"the coefficients may still move. Allow more passes with inference={more}, or accept the result with a "
             "larger tol."
         )

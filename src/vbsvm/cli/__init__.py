@@ -4,21 +4,16 @@ Commands are loaded by name when they are called, so that ``vbsvm --help`` impor
 user's file or formula is one sentence on stderr, never a traceback.
 """
 
-import re
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, final
 
 import click
 
+from vbsvm.cli.wording import by_options, warnings_in_a_line
 from vbsvm.version import __version__
 
 INTERRUPTED = 130
-# What a warning advises in Python, for which fit has options.
-GIBBS = re.compile(r"\bGibbs\(draws=(\d+), tune=(\d+)\)")
 # Name, where the command is, and what the list of commands says of it.
 COMMANDS = {
     "fit": ("vbsvm.cli.fitting:fit", "Fit a model to a table and save it."),
@@ -53,7 +48,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; say in a sentence what is wrong with what the user gave it."""
         try:
-            with _warnings_in_a_line():
+            with warnings_in_a_line():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("Interrupted: nothing was written.", err=True)
@@ -64,24 +59,13 @@ class Commands(click.Group):
             missing = f"There is no file {error.filename}." if error.filename else str(error)
             raise click.ClickException(missing) from error
         except (ValueError, TypeError, OSError, ImportError, MemoryError, FloatingPointError) as error:
-            raise click.ClickException(str(error) or type(error).__name__) from error
+            raise click.ClickException(by_options(error) or type(error).__name__) from error
 
 
 def _is_there(home: str) -> bool:
     package, _, _ = home.partition(":")
     parents = package.split(".")
     return all(find_spec(".".join(parents[: k + 1])) is not None for k in range(1, len(parents)))
-
-
-@contextmanager
-def _warnings_in_a_line() -> Iterator[None]:
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        told = GIBBS.sub(r"--draws \1 --tune \2", str(message))
-        click.echo(f"Warning: {told}", err=True)
-
-    with warnings.catch_warnings():
-        warnings.showwarning = show
-        yield
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any, final
 
 import click
 
-from vbsvm.cli import tables
+from vbsvm.cli import tables, texts
 from vbsvm.cli.showing import described
+from vbsvm.cli.texts import Signs
 
 if TYPE_CHECKING:
     from vbsvm import VBSVC, Gibbs, Variational
     from vbsvm.results import Fit
 
-# A text column with more different values than this is a name or an identifier, not a category.
+# A text column with more different values than this is a name or an identifier, not a category; an outcome of numbers
+# with more is a measurement, not a class.
 MOST_LEVELS = 100
 # A column of numbers with up to so many words among them is a column of numbers.
 MOST_WORDS = 4
@@ -30,6 +32,8 @@ class Asked:
     dropped: tuple[str, ...]
     weights: str | None
     positive: str | None
+    balanced: bool
+    drop_missing_outcome: bool
     select: bool
     inference: "Variational | Gibbs"
     seed: int
@@ -38,24 +42,27 @@ class Asked:
 @click.command()
 @click.argument("data")
 @click.option("--formula", metavar="TEXT", help='The model, such as "y ~ a + s(b) + (1 | g)".')
-@click.option("--target", metavar="COLUMN", help="Instead of a formula: what is predicted, by all other columns.")
-@click.option("--group", metavar="COLUMN", help="With --target: whose measurement a row is (a random intercept).")
-@click.option("--drop", "dropped", metavar="COLUMN", multiple=True, help="With --target: a column that is left out.")
-@click.option("--weights", metavar="COLUMN", help="A weight of k counts as k equal rows.")
-@click.option("--positive", metavar="LABEL", help="The class that a positive score speaks for, against all others.")
-@click.option("--select", is_flag=True, help="Select inputs: each has a probability that it matters.")
-@click.option("--gibbs", is_flag=True, help="Draw from the posterior instead of variational Bayes.")
-@click.option("--draws", type=click.IntRange(1), help="With --gibbs: draws of each chain.  [default: 5000]")
-@click.option("--tune", type=click.IntRange(0), help="With --gibbs: sweeps before these.  [default: 5000]")
-@click.option("--chains", type=click.IntRange(1), help="With --gibbs: chains.  [default: 4]")
-@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed of --gibbs.")
-@click.option("--out", metavar="FILE", help="Where the model is saved; without it, only the summary is shown.")
-@click.option("--force", is_flag=True, help="Replace FILE if it is there already.")
-def fit(data: str, *, out: str | None, force: bool, **options: Any) -> None:
+@click.option("--target", metavar="COLUMN", help="Instead of a formula: the column to predict from all the others.")
+@click.option("--group", metavar="COLUMN", help="With --target: the column that says which group a row belongs to.")
+@click.option("--drop", "dropped", metavar="COLUMN", multiple=True, help="With --target: a column to leave out.")
+@click.option("--weights", metavar="COLUMN", help="A column of weights; a row of weight k counts as k equal rows.")
+@click.option("--balanced", is_flag=True, help="Give each class the same total weight, for example if one is rare.")
+@click.option("--positive", metavar="LABEL", help="The class that positive scores mean, against all others.")
+@click.option("--drop-missing-outcome", is_flag=True, help="Leave out rows whose outcome is missing.")
+@click.option("--select", is_flag=True, help="Select inputs: infer for each the probability that it matters.")
+@click.option("--gibbs", is_flag=True, help="Sample from the posterior instead of using variational Bayes.")
+@click.option("--draws", type=click.IntRange(1), help="With --gibbs: draws to keep from each chain.  [default: 5000]")
+@click.option("--tune", type=click.IntRange(0), help="With --gibbs: sweeps to discard first.  [default: 5000]")
+@click.option("--chains", type=click.IntRange(1), help="With --gibbs: the number of chains.  [default: 4]")
+@click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed for --gibbs.")
+@texts.options
+@click.option("--out", metavar="FILE", help="Save the model to FILE; without it, only the summary is shown.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+def fit(data: str, *, sep: str | None, decimal: str | None, out: str | None, force: bool, **options: Any) -> None:
     """Fit a model to the table DATA (.csv, .tsv, .parquet, .arrow; - is CSV from stdin), show it, and save it.
 
-    Nothing is tuned: penalties and variances are inferred. Empty cells are missing values, and are inferred too. Text
-    columns become categories.
+    Nothing needs tuning: penalties and variances are inferred. Empty cells are missing values, which are inferred too.
+    Text columns become categories.
 
     \b
     Examples:
@@ -66,7 +73,7 @@ def fit(data: str, *, out: str | None, force: bool, **options: Any) -> None:
     """
     asked = _asked(**options)
     tables.require_free(out, force=force)
-    model = _fitted(tables.read(data), asked)
+    model = _fitted(tables.read(data, signs=Signs(sep, decimal)), asked)
     click.echo(described(model))
     if out is not None:
         model.save(out)
@@ -79,7 +86,9 @@ def _asked(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | No
     if (rest["formula"] is None) == (rest["target"] is None):
         raise click.UsageError("Give either --formula or --target.")
     if rest["formula"] is not None and (rest["group"] is not None or rest["dropped"]):
-        raise click.UsageError("--group and --drop go with --target; a formula says it itself: y ~ x + (1 | group).")
+        raise click.UsageError(
+            "--group and --drop go with --target; write groups into the formula: y ~ x + (1 | group)."
+        )
     settings = {"draws": draws, "tune": tune, "chains": chains}
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if given and not gibbs:
@@ -90,14 +99,16 @@ def _asked(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | No
 def _fitted(frame: Any, asked: Asked) -> "Fit | VBSVC":
     tables.require_columns(frame, [asked.weights], "--weights")
     if asked.weights is not None and not _is_numeric(frame[asked.weights]):
-        raise click.ClickException(f"--weights: column {asked.weights!r} holds text, and weights are numbers.")
+        raise click.ClickException(f"--weights: column {asked.weights!r} holds text, and weights must be numbers.")
     if asked.formula is not None:
         from vbsvm.design import syntax
 
-        outcome = syntax.read(asked.formula, list(frame.columns), asked.weights).outcome
-        frame = _with_known(frame, outcome)
+        parts = syntax.read(asked.formula, list(frame.columns), asked.weights)
+        labels = {parts.outcome, *(name for term in parts.groups for name in term.columns)}
+        used = [name for name in frame.columns if name in (*parts.columns, asked.weights)]
+        frame = _prepared(frame[used], parts.outcome, labels, asked)
         with tables.numbered(frame.index):
-            return _by_formula(frame.reset_index(drop=True), asked.formula, outcome, asked)
+            return _by_formula(frame.reset_index(drop=True), asked.formula, parts.outcome, asked)
     target = str(asked.target)
     tables.require_columns(frame, [target], "--target")
     tables.require_columns(frame, [asked.group], "--group")
@@ -105,10 +116,10 @@ def _fitted(frame: Any, asked: Asked) -> "Fit | VBSVC":
     _require_one_use(
         {"--target": [target], "--group": [asked.group], "--weights": [asked.weights], "--drop": asked.dropped}
     )
-    frame = _with_known(frame.drop(columns=list(asked.dropped)), target)
+    frame = _prepared(frame.drop(columns=list(asked.dropped)), target, {target, str(asked.group)}, asked)
     inputs = [name for name in frame.columns if name not in (target, asked.group, asked.weights)]
     if not inputs:
-        raise click.ClickException(f"{target!r} is to be predicted, and no other column is left.")
+        raise click.ClickException(f"{target!r} is to be predicted, and there is no other column to predict it from.")
     text = [name for name in inputs if not _is_numeric(frame[name])]
     rows, frame = frame.index, frame.reset_index(drop=True)
     if not text and asked.positive is None:
@@ -119,7 +130,7 @@ def _fitted(frame: Any, asked: Asked) -> "Fit | VBSVC":
     _require_categories(frame, text)
     formula = f"`{target}` ~ ." + (f" + (1 | `{asked.group}`)" if asked.group is not None else "")
     if text:
-        click.echo(f"Note: text becomes categories ({tables.listed(text)}).", err=True)
+        click.echo(f"Note: text columns are used as categories ({tables.listed(text)}).", err=True)
     with tables.numbered(rows):
         return _by_formula(frame, formula, target, asked)
 
@@ -133,22 +144,39 @@ def _by_formula(frame: Any, formula: str, outcome: str, asked: Asked) -> "Fit":
         positive = next((level for level in levels if _is_called(level, given)), None)
         if positive is None:
             raise click.ClickException(
-                f"--positive: {given!r} is not a value of {outcome!r}; there are {tables.listed(levels)}."
+                f"--positive: {given!r} is not a value of {outcome!r}; its values are {tables.listed(levels)}."
             )
     elif len(levels) > 2:
-        several = "there are text columns. Several classes take numbers only: leave text columns out by --drop"
+        several = "there are text columns. Several classes need columns of numbers: leave text out with --drop"
         if asked.formula is not None:
-            several = "a formula takes two: give --target, which takes several"
+            several = "a formula takes two: use --target, which takes several"
         raise click.ClickException(
-            f"{outcome!r} has {len(levels)} classes, and {several}, or set one class against the rest, as by "
+            f"{outcome!r} has {len(levels)} classes, and {several}, or set one class against the rest, as with "
             f"--positive {levels[0]}"
         )
     priors: Any = {"fixed": LaplaceZero()} if asked.select else {"fixed": Ridge()} if asked.formula is None else None
-    model = Model(formula, frame, priors, positive=positive, weights=asked.weights)
+    weights: Any = asked.weights
+    if asked.balanced:
+        weights = _balanced(frame, frame[outcome] == (levels[-1] if positive is None else positive), asked.weights)
+        if asked.weights is not None:
+            frame, weights = frame.assign(**{asked.weights: weights}), asked.weights
+    model = Model(formula, frame, priors, positive=positive, weights=weights)
     found = model.fit(asked.inference, random_state=asked.seed)
     if found.interrupted:
         raise KeyboardInterrupt
     return found
+
+
+def _balanced(frame: Any, side: Any, column: str | None) -> Any:
+    """Weights of the rows, multiplied so that both sides have the same sum; faulty ones are left to the model."""
+    import numpy as np
+    import pandas as pd
+
+    weights = pd.Series(1.0, frame.index) if column is None else frame[column].astype(np.float64)
+    sums = np.array([weights[~side].sum(), weights[side].sum()])
+    if not (sums > 0).all():
+        return weights
+    return weights * (sums.sum() / (2 * sums))[side.to_numpy(dtype=np.intp)]
 
 
 def _is_called(level: Any, given: str) -> bool:
@@ -164,7 +192,8 @@ def _by_columns(frame: Any, target: str, inputs: list[str], asked: Asked) -> "VB
 
     columns = inputs if asked.group is None else [*inputs, asked.group]
     prior = LaplaceZero() if asked.select else None
-    clf = VBSVC(prior, asked.inference, group=asked.group, random_state=asked.seed)
+    class_weight = "balanced" if asked.balanced else None
+    clf = VBSVC(prior, asked.inference, group=asked.group, class_weight=class_weight, random_state=asked.seed)
     weights = None if asked.weights is None else frame[asked.weights]
     return clf.fit(frame[columns], frame[target], sample_weight=weights)
 
@@ -178,16 +207,27 @@ def _require_one_use(columns: dict[str, Sequence[str | None]]) -> None:
                 raise click.UsageError(f"Column {name!r} is given to both {uses[name]} and {option}.")
 
 
-def _with_known(frame: Any, outcome: str) -> Any:
-    """Rows whose outcome is known; the others can't teach anything."""
-    found = tables.known(frame, outcome)
-    if not len(found):
-        raise click.ClickException(f"Column {outcome!r} has no value in any row.")
-    lost = len(frame) - len(found)
-    if lost:
-        told = "1 row" if lost == 1 else f"{lost} rows"
-        click.echo(f"Note: {told} without a value of {outcome!r} left out.", err=True)
-    return found
+def _prepared(frame: Any, outcome: str, labels: set[str], asked: Asked) -> Any:
+    """Rows whose outcome is a class, with numbers of plain types; ``labels`` are the columns of classes and groups."""
+    frame = tables.with_plain_numbers(frame, labels)
+    frame = tables.with_outcome(frame, outcome, drop=asked.drop_missing_outcome)
+    _require_classes(frame[outcome], asked.positive)
+    return frame
+
+
+def _require_classes(outcome: Any, positive: str | None) -> None:
+    """Refuse an outcome that is measured, and say how it becomes two classes."""
+    values = outcome.unique()
+    if outcome.dtype.kind not in "iuf" or len(values) <= 2:
+        return
+    if (outcome % 1 != 0).any() or (len(values) > MOST_LEVELS and positive is None):
+        low, high = values.min(), values.max()
+        threshold = 0 if low < 0 < high else outcome.median()
+        raise click.ClickException(
+            f"The outcome {outcome.name!r} holds continuous numbers ({len(values)} different values from {low:g} to "
+            f"{high:g}), and classes are needed: add a column such as {outcome.name} > {threshold:g} to the table, and "
+            "predict that one."
+        )
 
 
 def _is_numeric(column: Any) -> bool:
@@ -203,8 +243,8 @@ def _hint_at_numbers(column: Any) -> None:
     if len(words) and len(words) < MOST_WORDS and len(words) < 0.5 * known.nunique():
         told = ", ".join(map(repr, words))
         click.echo(
-            f"Note: column {column.name!r} is text because of {told} among its numbers. If that is a missing value, "
-            "leave the cell empty.",
+            f"Note: column {column.name!r} is read as text because of {told} among its numbers. If that stands for a "
+            "missing value, leave the cell empty.",
             err=True,
         )
 
@@ -214,6 +254,6 @@ def _require_categories(frame: Any, text: list[str]) -> None:
         count = frame[name].nunique()
         if count > MOST_LEVELS:
             raise click.ClickException(
-                f"Column {name!r} holds {count} different texts, more than a category has: leave it out by "
-                f"--drop {name!r}, or give it as --group if rows belong to it."
+                f"Column {name!r} holds {count} different texts, too many for a category: leave it out with "
+                f"--drop {name!r}, or name it with --group if it says which rows belong together."
             )

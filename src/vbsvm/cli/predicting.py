@@ -5,24 +5,34 @@ from typing import Any
 import click
 import numpy as np
 
-from vbsvm.cli import tables
+from vbsvm.cli import tables, texts
 from vbsvm.cli.showing import columns_of, is_fit, text_of
+from vbsvm.cli.texts import Signs
 
 
 @click.command()
 @click.argument("model")
 @click.argument("data")
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
-@click.option("--scores", is_flag=True, help="Add the score; positive speaks for the second class.")
-@click.option("--keep", metavar="COLUMN", multiple=True, help="Carry a column of DATA along, such as an identifier.")
-@click.option("--out", metavar="FILE", help="Where the predictions go; stdout without it.")
-@click.option("--force", is_flag=True, help="Replace FILE if it is there already.")
+@click.option("--scores", is_flag=True, help="Add the score; positive scores mean the second class.")
+@click.option("--keep", metavar="COLUMN", multiple=True, help="Copy a column of DATA, such as an identifier.")
+@texts.options
+@click.option("--out", metavar="FILE", help="Write the predictions to FILE instead of stdout.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def predict(
-    model: str, data: str, *, proba: bool, scores: bool, keep: tuple[str, ...], out: str | None, force: bool
+    model: str,
+    data: str,
+    *,
+    keep: tuple[str, ...],
+    sep: str | None,
+    decimal: str | None,
+    out: str | None,
+    force: bool,
+    **added: bool,
 ) -> None:
     """Predict the rows of the table DATA with the saved MODEL: one row of CSV for each, in the same order.
 
-    Missing cells are averaged over what they may be. A group that was not there in fit gets the prediction of the
+    Probabilities are averaged over missing values. A group that is new to the model gets the prediction for the
     population.
 
     \b
@@ -34,9 +44,9 @@ def predict(
 
     tables.require_free(out, force=force)
     fitted = load(model)
-    frame = tables.read(data, text_of(fitted))
+    frame = tables.read(data, text_of(fitted), Signs(sep, decimal))
     tables.require_columns(frame, keep, "--keep")
-    tables.write(_predicted(fitted, frame, list(dict.fromkeys(keep)), proba=proba, scores=scores), out, force=force)
+    tables.write(_predicted(fitted, frame, list(dict.fromkeys(keep)), **added), out, force=force)
 
 
 def _predicted(fitted: Any, frame: Any, keep: list[str], *, proba: bool, scores: bool) -> Any:
@@ -46,7 +56,7 @@ def _predicted(fitted: Any, frame: Any, keep: list[str], *, proba: bool, scores:
     _require_apart(keep, ["prediction", *(scored if scores else []), *(chances if proba else [])])
     columns = columns_of(fitted)
     tables.require_columns(frame, columns, "The model needs a column that the table lacks")
-    inputs = frame[columns]
+    inputs = tables.with_plain_numbers(frame[columns], text_of(fitted))
     found = frame[keep].copy()
     found["prediction"] = fitted.predict(inputs)
     if scores:

@@ -5,13 +5,14 @@ from typing import Any
 
 import click
 
-from vbsvm.cli import tables
+from vbsvm.cli import tables, texts
+from vbsvm.cli.texts import Signs
 
 
 @click.command()
 @click.argument("model")
 def summary(model: str) -> None:
-    """Show what is in the saved MODEL: how it ended, coefficients, and variance components.
+    """Show the saved MODEL: whether the fit converged, its coefficients, and its variance components.
 
     \b
     Example:
@@ -24,12 +25,25 @@ def summary(model: str) -> None:
 
 @click.command()
 @click.argument("model")
-@click.option("--data", metavar="FILE", help="The table that the model was fitted to: its figures are then shown too.")
-@click.option("--target", metavar="COLUMN", help="With --data, for a model without a formula: what it predicts.")
+@click.option("--data", metavar="FILE", help="The table that the model was fitted to, to show its predictions.")
+@click.option("--target", metavar="COLUMN", help="With --data, for a model without a formula: the column it predicts.")
+@click.option("--drop-missing-outcome", is_flag=True, help="With --data: leave out rows whose outcome is missing.")
+@texts.options
 @click.option("--title", metavar="TEXT", help="The title of the page.")
-@click.option("--out", metavar="FILE", required=True, help="Where the page goes.")
-@click.option("--force", is_flag=True, help="Replace FILE if it is there already.")
-def report(model: str, *, data: str | None, target: str | None, title: str | None, out: str, force: bool) -> None:
+@click.option("--out", metavar="FILE", required=True, help="Write the page to FILE.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+def report(
+    model: str,
+    *,
+    data: str | None,
+    target: str | None,
+    drop_missing_outcome: bool,
+    sep: str | None,
+    decimal: str | None,
+    title: str | None,
+    out: str,
+    force: bool,
+) -> None:
     """Write a report of the saved MODEL: one HTML page that needs nothing else.
 
     \b
@@ -41,27 +55,30 @@ def report(model: str, *, data: str | None, target: str | None, title: str | Non
 
     tables.require_free(out, force=force)
     fitted: Any = load(model)
-    frame = None if data is None else tables.read(data, text_of(fitted, target))
-    given, rows = ({}, range(0)) if frame is None else _rows(fitted, frame, target)
+    given, rows = {}, range(0)
+    if data is not None:
+        text = text_of(fitted, target)
+        frame = tables.with_plain_numbers(tables.read(data, text, Signs(sep, decimal)), text)
+        given, rows = _rows(fitted, frame, target, drop=drop_missing_outcome)
     with tables.numbered(rows):
         fitted.report(out, title=title, **given)
     click.echo(f"Wrote {out}.", err=True)
 
 
-def _rows(fitted: Any, frame: Any, target: str | None) -> tuple[dict[str, Any], Sequence[int]]:
+def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[dict[str, Any], Sequence[int]]:
     """What a report asks of the data: rows whose outcome is known; and their numbers in the file."""
     columns = columns_of(fitted)
     outcome = fitted.reader.parts.outcome if is_fit(fitted) else target
     if outcome is None:
-        raise click.UsageError("The model has no formula: --target says which column of --data it predicts.")
+        raise click.UsageError("The model has no formula: name the column of --data that it predicts with --target.")
     tables.require_columns(frame, [*columns, outcome], "--data")
-    known = tables.known(frame, outcome)
+    known = tables.with_outcome(frame, outcome, drop=drop)
     rows, known = known.index, known.reset_index(drop=True)
     return ({"data": known} if is_fit(fitted) else {"X": known[columns], "y": known[outcome]}), rows
 
 
 @click.command()
-@click.option("--report", metavar="FILE", default="vbsvm-demo.html", show_default=True, help="Where the page goes.")
+@click.option("--report", metavar="FILE", default="vbsvm-demo.html", show_default=True, help="Write the page to FILE.")
 def demo(report: str) -> None:
     """Fit real data without tuning, beside a linear SVM that is tuned by a grid search, and write a report.
 
@@ -113,11 +130,13 @@ def text_of(fitted: Any, target: str | None = None) -> set[str]:
 
 def described(fitted: Any) -> str:
     """What a fit or a classifier says of itself, in a few tables."""
+    from vbsvm import display
+
     if is_fit(fitted):
         return str(fitted)
     if len(fitted.fit_) == 1:
         return str(fitted.fit_[0])
     ended = "converged" if fitted.converged_ else "not converged"
-    shown = ", ".join(str(label) for label in fitted.classes_)
+    shown = tables.listed(fitted.classes_)
     head = f"Fit of {fitted.n_features_in_} columns, one class of {shown} against the rest: {ended}"
-    return f"{head}\n\n{fitted.summary().round(4).to_string()}"
+    return display.of_several_classes(head, fitted.summary())

@@ -1,57 +1,123 @@
 """Tables from files and into files, by the ending of the name."""
 
-import io
 import re
 import sys
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import click
 
 from vbsvm.archive import replacing
+from vbsvm.cli import texts
+from vbsvm.cli.streams import PACKED, STDIN, explained
+from vbsvm.cli.texts import RECOGNISED, Signs
+from vbsvm.cli.wording import by_options
 from vbsvm.design.spelling import meant
 
-PACKED = (".gz", ".bz2", ".xz", ".zip")
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
-STDIN = "-"
+# Files of other kinds, and how they become tables that are read.
+HINTS = {
+    ".xlsx": "Save the sheet as “CSV UTF-8” in Excel.",
+    ".xls": "Save the sheet as “CSV UTF-8” in Excel.",
+    ".ods": "Save the sheet as CSV.",
+    ".json": "Save it as CSV, as by pandas.read_json(…).to_csv(…, index=False).",
+    ".jsonl": "Save it as CSV, as by pandas.read_json(…, lines=True).to_csv(…, index=False).",
+}
+READ = "Names may end in .csv, .tsv, .txt (also packed, as .csv.gz), .parquet, .arrow or .feather."
+WRITTEN = "Names may end in .csv, .tsv, .txt, .parquet, .arrow or .feather."
 # Rows as messages number them: "row 3", "rows 3 and 5", "rows 3, 5 and 8 more".
 ROWS = re.compile(r"(?<!['\"`])\brows? \d+\b(?:, \d+\b)*(?: and \d+\b(?! more))?")
 
 
-def read(path: str, text: Collection[str] = ()) -> Any:
+def read(path: str, text: Collection[str] = (), signs: Signs = RECOGNISED) -> Any:
     """The table in a file; ``-`` is CSV from stdin. Columns in ``text`` are text, also where it looks like numbers."""
     import pandas as pd
 
     ending = _ending(path)
-    if ending in TEXT or path == STDIN:
-        frame = _told(path, "text", lambda: _parsed(path, TEXT.get(ending, ","), text))
+    is_text = ending in TEXT or path == STDIN
+    if signs != RECOGNISED and not is_text:
+        raise click.UsageError(f"--sep and --decimal are for text files such as .csv, and {path} is none.")
+    if path != STDIN:
+        _require_file(path)
+    if is_text:
+        frame = texts.parsed(path, TEXT.get(ending, ","), signs, text)
     elif ending in PARQUET:
-        frame = _told(path, "Parquet", lambda: pd.read_parquet(path))
+        frame = _told(path, "read as Parquet", lambda: pd.read_parquet(path))
     elif ending in ARROW:
-        frame = _told(path, "Arrow", lambda: pd.read_feather(path))
+        frame = _told(path, "read as Arrow", lambda: pd.read_feather(path))
     else:
-        raise click.ClickException(f"{path}: {ending or 'a file without an ending'} is not known. {_known()}")
+        what = f"{ending} files are" if ending else "files without an ending in their name are"
+        raise click.ClickException(f"{path}: {what} not read. {HINTS.get(ending, READ)}")
     frame.columns = [str(name) for name in frame.columns]
-    _require_different(path, frame.columns)
+    texts.require_different(path, list(frame.columns))
     for name in frame.columns:
         if name in text and frame[name].dtype.kind in "iu":
             frame[name] = frame[name].map(str, na_action="ignore")
-    unnamed = [name for name in frame.columns if name.startswith("Unnamed: ")]
-    if unnamed:
-        click.echo(f"Note: {len(unnamed)} column{'s' * (len(unnamed) > 1)} without a name left out.", err=True)
     if not len(frame):
-        raise click.ClickException(f"{path} has no rows.")
-    return frame.drop(columns=unnamed).reset_index(drop=True)
+        raise click.ClickException(f"{path} has no rows: it ends after the names of its columns.")
+    return _named(frame).reset_index(drop=True)
 
 
-def known(frame: Any, column: str) -> Any:
-    """Rows with a value of a column, under the numbers that they have in the file."""
-    found = frame[frame[column].notna()]
-    return found.assign(**{column: found[column].infer_objects()})
+def _require_file(path: str) -> None:
+    """Refuse a directory, and a file that is not there."""
+    with explained(path):
+        if Path(path).is_dir():
+            raise IsADirectoryError
+        Path(path).stat()
+
+
+def _named(frame: Any) -> Any:
+    """The columns that have a name."""
+    unnamed = [k for k, name in enumerate(frame.columns, 1) if not name.strip() or name.startswith("Unnamed: ")]
+    if unnamed:
+        told = f"column {unnamed[0]} has" if len(unnamed) == 1 else f"columns {listed(unnamed)} have"
+        click.echo(f"Note: {told} no name in the header and {'is' if len(unnamed) == 1 else 'are'} left out.", err=True)
+    return frame.drop(columns=[frame.columns[k - 1] for k in unnamed])
+
+
+def with_plain_numbers(frame: Any, labels: Collection[str]) -> Any:
+    """Decimals and integers beyond 64 bits as floats; where they are labels of classes or groups, as text."""
+    import numpy as np
+
+    changed: dict[str, Any] = {}
+    for name in frame.columns:
+        if frame[name].dtype.kind != "O" or not _is_number(frame[name].dropna()):
+            continue
+        if name in labels:
+            changed[name] = frame[name].map(str, na_action="ignore")
+        else:
+            changed[name] = frame[name].map(lambda one: float(str(one)), na_action="ignore").astype(np.float64)
+            click.echo(f"Note: the numbers of column {name!r} are rounded to 16 digits.", err=True)
+    return frame.assign(**changed)
+
+
+def _is_number(known: Any) -> bool:
+    """Whether a column of objects holds numbers."""
+    kinds = {type(value) for value in known}
+    return bool(kinds) and kinds <= {int, float, Decimal}
+
+
+def with_outcome(frame: Any, outcome: str, *, drop: bool) -> Any:
+    """Rows with a value of the outcome, under the numbers that they have in the file; others are dropped or refused."""
+    missing = frame[outcome].isna()
+    rows = frame.index[missing].tolist()
+    if len(rows) == len(frame):
+        raise click.ClickException(f"Column {outcome!r} has no value in any row, and it is to be predicted.")
+    told = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
+    if rows and not drop:
+        first = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
+        raise click.ClickException(
+            f"The outcome {outcome!r} is missing in {told} (row{'s' * (len(rows) > 1)} {first}). Fill it in, or leave "
+            f"such rows out with --drop-missing-outcome."
+        )
+    if rows:
+        click.echo(f"Note: {told} without a value of {outcome!r} left out.", err=True)
+    found = frame[~missing]
+    return found.assign(**{outcome: found[outcome].infer_objects()})
 
 
 @contextmanager
@@ -64,7 +130,7 @@ def numbered(rows: Sequence[int]) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise click.ClickException(ROWS.sub(in_the_file, str(error))) from error
+        raise click.ClickException(by_options(ROWS.sub(in_the_file, str(error)))) from error
 
 
 def write(frame: Any, path: str | None, *, force: bool) -> None:
@@ -74,15 +140,15 @@ def write(frame: Any, path: str | None, *, force: bool) -> None:
         return
     require_free(path, force=force)
     ending = _ending(path)
-    if ending not in (*TEXT, *PARQUET, *ARROW) or path.lower().endswith(PACKED):
-        raise click.ClickException(f"{path}: tables are not written as {Path(path).suffix or 'that'}. {_known()}")
+    if ending not in (*TEXT, *PARQUET, *ARROW) or path.lower().endswith(tuple(PACKED)):
+        raise click.ClickException(f"{path}: tables are not written as {Path(path).suffix or 'that'}. {WRITTEN}")
     with replacing(path) as file:
         if ending in TEXT:
             frame.to_csv(file, sep=TEXT[ending], index=False)
         elif ending in PARQUET:
-            _told(path, "Parquet", lambda: frame.to_parquet(file, index=False))
+            _told(path, "written as Parquet", lambda: frame.to_parquet(file, index=False))
         else:
-            _told(path, "Arrow", lambda: frame.to_feather(file))
+            _told(path, "written as Arrow", lambda: frame.to_feather(file))
     click.echo(f"Wrote {path}.", err=True)
 
 
@@ -91,11 +157,11 @@ def require_free(path: str | None, *, force: bool) -> None:
     if path is None:
         return
     if not Path(path).absolute().parent.is_dir():
-        raise click.ClickException(f"There is no directory for {path}.")
+        raise click.ClickException(f"There is no directory {Path(path).parent} to write {Path(path).name} in.")
     if Path(path).is_dir():
-        raise click.ClickException(f"{path} is a directory.")
+        raise click.ClickException(f"{path} is a directory: name a file in it.")
     if Path(path).exists() and not force:
-        raise click.ClickException(f"{path} is there already: --force replaces it.")
+        raise click.ClickException(f"{path} exists already: add --force to replace it.")
 
 
 def require_columns(frame: Any, wanted: Iterable[str | None], what: str) -> None:
@@ -104,14 +170,10 @@ def require_columns(frame: Any, wanted: Iterable[str | None], what: str) -> None
     for name in wanted:
         if name is None or name in names:
             continue
-        other = next((sign for sign in ";\t|" if len(names) == 1 and sign in names[0]), None)
-        if other is not None:
-            raise click.ClickException(
-                f"{what}: there is no column {name!r}, but a single one. The table seems to be separated by {other!r}: "
-                "in .csv it is a comma, and in .tsv a tab."
-            )
+        other = next((sign for sign in ",;\t|" if any(sign in one for one in names)), None)
+        hint = "" if other is None else f" If cells are separated by {texts.SEPARATORS[other]}, add --sep {other!r}."
         raise click.ClickException(
-            f"{what}: there is no column {name!r}.{meant(name, names) or f' There are {listed(names)}.'}"
+            f"{what}: there is no column {name!r}.{meant(name, names) or f' There are {listed(names)}.'}{hint}"
         )
 
 
@@ -121,49 +183,6 @@ def listed(names: Iterable[object]) -> str:
     return ", ".join(shown[:12]) + (f" and {len(shown) - 12} more" if len(shown) > 12 else "")
 
 
-def _parsed(path: str, separator: str, text: Collection[str]) -> Any:
-    """A table of text: in columns of numbers NA and the like are missing values, in columns of text only empty cells.
-
-    What a column holds is known once it has been read, so that text with gaps is read a second time.
-    """
-    import pandas as pd
-    from pandas.errors import ParserWarning
-
-    held = sys.stdin.read() if path == STDIN else None
-
-    def parsed(**options: Any) -> Any:
-        return pd.read_csv(path if held is None else io.StringIO(held), sep=separator, **options)
-
-    header = parsed(header=None, nrows=1, dtype=str, keep_default_na=False)
-    _require_different(path, [name for name in header.iloc[0] if name])
-    whole: dict[str, Any] = {"index_col": False, "low_memory": False}
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", ParserWarning)
-            frame = parsed(**whole)
-    except ParserWarning as error:
-        raise click.ClickException(
-            f"{path}: rows have more cells than the header has names. Name every column, or leave the extra cells out."
-        ) from error
-    again = [name for name in frame.columns if name in text or (frame[name].hasnans and _holds_text(frame[name]))]
-    if again:
-        words = parsed(usecols=again, dtype=str, keep_default_na=False, na_values=[""], **whole)
-        frame = frame.assign(**{name: words[name] for name in again})
-    return frame
-
-
-def _holds_text(column: Any) -> bool:
-    return column.dtype.kind == "O" and any(isinstance(value, str) for value in column)
-
-
-def _require_different(path: str, names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise click.ClickException(f"{path} has two columns of the name {name!r}: rename one.")
-        seen.add(name)
-
-
 def _ending(path: str) -> str:
     name = path.lower()
     for packed in PACKED:
@@ -171,21 +190,15 @@ def _ending(path: str) -> str:
     return Path(name).suffix
 
 
-def _known() -> str:
-    return "Known are .csv, .tsv (also .gz), .parquet, .arrow and .feather."
-
-
-def _told(path: str, kind: str, call: Callable[[], Any]) -> Any:
-    """Call a reader or a writer, and say in words why it failed."""
-    try:
-        return call()
-    except ImportError as error:
-        raise click.ClickException(f"{path}: {kind} files need pyarrow: pip install pyarrow") from error
-    except FileNotFoundError as error:
-        raise click.ClickException(f"There is no file {path}.") from error
-    except UnicodeDecodeError as error:
-        raise click.ClickException(f"{path} is not UTF-8 text: save it as UTF-8, or as Parquet.") from error
-    except (ValueError, OSError) as error:
-        raise click.ClickException(
-            f"{path} can't be read or written as {kind}: {str(error).splitlines()[0]}"
-        ) from error
+def _told(path: str, done: str, call: Callable[[], Any]) -> Any:
+    """Call a reader or a writer of pyarrow's, and say in words why it failed."""
+    with explained(path):
+        try:
+            return call()
+        except ImportError as error:
+            raise click.ClickException(f"{path}: such files need pyarrow: pip install pyarrow") from error
+        except (ValueError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            reason = "it was cut short or damaged, or is of another kind." if done.startswith("read") else str(error)
+            raise click.ClickException(f"{path} can't be {done}: {reason}") from error

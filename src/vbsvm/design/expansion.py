@@ -46,8 +46,8 @@ class Categories:
             row = int(n_options.argmax())
             lost = [name for name, gone in zip(self.names, missing[row], strict=True) if gone]
             raise ValueError(
-                f"Row {row} misses the categories {', '.join(lost)}, which have {n_options[row]} combinations; up to "
-                f"{MOST_OPTIONS} are supported. Leave such rows out."
+                f"Row {frame.index[row]} misses the categories {', '.join(lost)}, which have {n_options[row]} "
+                f"combinations; up to {MOST_OPTIONS} are supported. Leave such rows out."
             )
         origin = np.repeat(origin, n_options)
         turn = np.arange(len(origin)) - np.repeat(np.cumsum(n_options) - n_options, n_options)

@@ -91,11 +91,12 @@ class Reader:
 
     def encode(self, frame: "pd.DataFrame") -> Encoded:
         """Encode a frame with the columns that are used; a row that misses categories is written out by level."""
-        rows = np.arange(len(frame))
-        levels = tuple(factor.levels.encode(_labels(frame, factor.columns)) for factor in self.plan.factors)
+        rows = frame.index.to_numpy()
+        levels = tuple(factor.encode(_labels(frame, factor.columns)) for factor in self.plan.factors)
         if any(frame[name].isna().any() for name in self.categories.names):
             written = self.categories.expand(frame)
-            encoded = self._encode(written.frame, tuple(of_rows[written.origin] for of_rows in levels), written.origin)
+            levels = tuple(of_rows[written.origin] for of_rows in levels)
+            encoded = self._encode(written.frame, levels, rows[written.origin])
             return replace(encoded, origin=written.origin, codes=written.codes)
         return self._encode(frame, levels, rows)
 
@@ -114,7 +115,7 @@ class Reader:
 
 
 def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
-    """Learn how the formula's columns are encoded, and encode the data."""
+    """Learn how the formula's columns are encoded, and encode the data; the frame's index numbers rows in errors."""
     given, gaps = frame, gaps_of(frame)
     frame = fill(frame, gaps, {name: reference_of(frame[name], name) for name in gaps})
     fixed, F = Matrix.learn(parts.fixed, frame)
@@ -189,7 +190,7 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
         del table
         encoded = reader.encode(given)
     else:
-        _require_finite(table, names)
+        _require_finite(table, names, frame.index)
         encoded = Encoded(table, tuple(levels))
     table, origin = encoded.table, encoded.origin
     if origin is not None:
@@ -240,7 +241,7 @@ def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", lines: list[_Key]) -> 
     matrix, values = Matrix.learn(f"0 + {term.expression}", frame)
     if values.shape[1] != 1 or any("categories" in state for _, state in matrix.spec.encoder_state.values()):
         raise FormulaError(f"{term} needs one column of numbers.")
-    _require_finite(values, tuple(matrix.names))
+    _require_finite(values, tuple(matrix.names), frame.index)
     try:
         spline = Spline.learn(values[:, 0], term.size)
     except ValueError as error:
@@ -303,13 +304,20 @@ def _table(pieces: list[Array]) -> Array:
 
 def _labels(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any]]:
     """Labels of a factor's columns: numbers, or text."""
-    return [group_labels(frame[name].to_numpy(), name) for name in columns]
+    return [group_labels(frame[name].to_numpy(), name, frame.index) for name in columns]
 
 
-def _require_finite(table: Array, names: tuple[str, ...], origin: NDArray[np.intp] | None = None) -> None:
-    """Refuse a transform that gives no finite number, such as the log of zero; ``origin`` numbers the rows."""
-    for name, column in zip(names, table.T, strict=True):
-        if not np.isfinite(column.sum()) and not np.isfinite(column).all():
-            row = int(np.argmin(np.isfinite(column)))
-            shown = row if origin is None else origin[row]
-            raise ValueError(f"{name} is {column[row]} in row {shown}: change the transform, or leave the row out.")
+def _require_finite(table: Array, names: tuple[str, ...], rows: Any) -> None:
+    """Refuse a transform that gives no finite number, such as the log of zero; ``rows`` numbers the rows."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        sums = table.sum(axis=0)
+    for k in np.flatnonzero(~np.isfinite(sums)):
+        finite = np.isfinite(table[:, k])
+        if not finite.all():
+            row = int(np.argmin(finite))
+            n_others = int((~finite).sum()) - 1
+            others = f", and not finite in {n_others} other rows" if n_others else ""
+            raise ValueError(
+                f"{names[k]} is {table[row, k]} in row {rows[row]}{others}: change the transform, or leave such rows "
+                "out."
+            )

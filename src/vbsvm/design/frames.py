@@ -1,18 +1,34 @@
 """Frames of any kind become pandas frames with the columns that are used; what is missing is said with its rows."""
 
 import numbers
-from collections.abc import Container, Sequence
-from datetime import date, time, timedelta
-from decimal import Decimal
+from collections.abc import Callable, Container, Iterable, Sequence, Sized
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.design.spelling import meant
+from vbsvm.design.values import (
+    COMPLEX,
+    DATE,
+    NUMBER,
+    OTHER,
+    TEXT,
+    TRUTH,
+    array_of,
+    beyond_64_bits,
+    kind_of,
+    kinds_of,
+    named,
+    objects,
+    of_polars,
+    unmasked,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_WORDS = {TEXT: "text", NUMBER: "numbers", TRUTH: "numbers"}
 
 
 def names_of(data: Any) -> list[str]:
@@ -28,14 +44,21 @@ def names_of(data: Any) -> list[str]:
         raise TypeError(
             f"data must be a data frame (pandas, polars, arrow) or a dictionary of columns; got {type(data).__name__}."
         )
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"The data have two columns of the name {twice!r}: rename one.")
+    require_unique(names, "The data have")
     return names
 
 
+def require_unique(names: list[Any], subject: str) -> None:
+    """Refuse two columns of one name; ``subject`` is who has them."""
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{subject} two columns of the name {twice!r}: rename one.")
+
+
 def require_collected(data: Any, name: str) -> None:
-    """Refuse a lazy frame: a table is needed as it is."""
+    """Refuse a lazy frame, and a class of frames: a table is needed as it is."""
+    if isinstance(data, type):
+        raise TypeError(f"{name} is the class {data.__name__} itself; a table is needed.")
     if callable(getattr(data, "collect", None)):
         raise TypeError(f"{name} is a {type(data).__name__}, which holds no rows yet: call its collect() first.")
 
@@ -43,9 +66,9 @@ def require_collected(data: Any, name: str) -> None:
 def take(
     data: Any, columns: Sequence[str], kept: NDArray[np.intp] | None = None, may_miss: Container[str] = ()
 ) -> "pd.DataFrame":
-    """Give these columns as a pandas frame with rows 0, 1, …; refuse dates, and what is missing where it may not be.
+    """Give these columns as a pandas frame; refuse dates, and what is missing where it may not be.
 
-    ``kept`` are the rows that count; errors name rows of the data as they were given.
+    ``kept`` are the rows that count. The frame's index has the rows as they were given, and errors name them so.
     """
     import pandas as pd
 
@@ -54,36 +77,62 @@ def take(
         if name not in names:
             shown = ", ".join(map(repr, names[:12]))
             raise ValueError(f"The data have no column {name!r}; they have {shown}.{meant(name, names)}")
-    frame = pd.DataFrame({name: _column(data, name) for name in columns}, columns=list(columns))
-    if not columns and names:
-        frame = pd.DataFrame(index=range(len(_column(data, names[0]))))
+    if not names:
+        raise ValueError("The data have no columns.")
+    found = {name: column(data, name) for name in columns or names[:1]}
+    _require_equal_lengths({name: len(one) for name, one in found.items()})
+    frame = pd.DataFrame(found)[list(columns)]
     if kept is not None:
-        frame = frame.take(kept).reset_index(drop=True)
+        frame = frame.take(kept)
     if len(frame) == 0:
         raise ValueError("The data have no rows.")
-    for name in columns:
-        if _holds_dates(frame[name]):
-            raise ValueError(f"Column {name!r} holds dates or times: make it a number, such as days, or text.")
-        missing = frame[name].isna().to_numpy()
-        if missing.any() and name not in may_miss:
-            rows = np.flatnonzero(missing) if kept is None else kept[missing]
-            shown = ", ".join(map(str, rows[:5])) + (f" and {len(rows) - 5} more" if len(rows) > 5 else "")
-            raise ValueError(
-                f"Column {name!r} has no value in row{'s' if len(rows) > 1 else ''} {shown}. The outcome, weights "
-                "and groups must be known: leave these rows out."
-            )
-        frame[name] = _plain(_of_one_kind(frame[name]))
-    return frame
+    return frame.assign(**{name: _read(frame[name], name in may_miss) for name in columns})
 
 
-def _holds_dates(column: Any) -> bool:
+def missing_rows(data: Any, columns: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
+    """Rows of each of these columns without a value."""
     import pandas as pd
 
-    values = getattr(column.dtype, "categories", column)
-    if values.dtype.kind != "O":
-        return values.dtype.kind in "mM"
-    kinds = (date, time, timedelta, pd.Period, np.datetime64, np.timedelta64)
-    return any(isinstance(value, kinds) and value is not pd.NaT for value in values)
+    return {name: pd.Series(column(data, name)).isna().to_numpy() for name in columns}
+
+
+def _require_equal_lengths(lengths: dict[str, int]) -> None:
+    """Refuse columns that are longer or shorter than the first."""
+    first, n_rows = next(iter(lengths.items()))
+    for name, length in lengths.items():
+        if length != n_rows:
+            raise ValueError(f"Column {name!r} has {length} values, and column {first!r} has {n_rows}.")
+
+
+def _read(column: Any, may_miss: bool) -> Any:
+    """A column of one kind, in a type that formulaic knows; its index numbers the rows in what is said of them."""
+    name, rows = column.name, column.index
+    missing = column.isna().to_numpy()
+    known = column[~missing].unique() if hasattr(column.dtype, "categories") else column[~missing]
+    for kind, of_type in kinds_of(np.asarray(known)).items():
+        if kind in (DATE, COMPLEX) or (kind == OTHER and not _has_text(of_type)):
+            row = next(row for row, value in column[~missing].items() if kind_of(type(value)) == kind)
+            if kind == DATE:
+                raise ValueError(
+                    f"Column {name!r} holds dates or times: make it a number, such as days, or text (row {row})."
+                )
+            raise TypeError(f"Column {name!r} holds {named(of_type)} in row {row}: make its values numbers or text.")
+    if missing.any() and not may_miss:
+        lost = rows[missing]
+        shown = ", ".join(map(str, lost[:5])) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
+        raise ValueError(
+            f"Column {name!r} has no value in row{'s' if len(lost) > 1 else ''} {shown}. The outcome, weights "
+            "and groups must be known: leave these rows out."
+        )
+    return _plain(_of_one_kind(column), may_miss)
+
+
+def _has_text(kind: type) -> bool:
+    """Whether the text of a value may name a category, as that of an interval; lists, bytes and functions have none."""
+    return not issubclass(kind, Sized | Iterable | Callable) and (kind.__str__, kind.__repr__) != (
+        object.__str__,
+        object.__repr__,
+    )
 
 
 def as_learned(column: Any, kind: str) -> Any:
@@ -99,19 +148,22 @@ def as_learned(column: Any, kind: str) -> Any:
 
 
 def _of_one_kind(column: Any) -> Any:
-    """Refuse text beside anything else: there is no order of both."""
-    if column.dtype.kind == "O":
-        known = column.dropna()
-        text = np.array([isinstance(value, str) for value in known], dtype=bool)
-        if text.any() and not text.all():
-            one, other = known.index[0], known.index[int(np.argmax(text != text[0]))]
-            raise ValueError(
-                f"Column {column.name!r} mixes text and numbers (rows {one} and {other}): make it one kind."
-            )
+    """Refuse text beside numbers, and either beside anything else: there is no order of both."""
+    if column.dtype.kind != "O":
+        return column
+    known = column.dropna()
+    if len({_WORDS.get(kind, kind) for kind in kinds_of(np.asarray(known, dtype=object))}) > 1:
+        kinds = [_WORDS.get(kind_of(type(value)), type(value).__name__) for value in known]
+        row = next(row for row, kind in enumerate(kinds) if kind != kinds[0])
+        one, other = sorted((kinds[0], kinds[row]), key=lambda kind: (kind != "text", kind))
+        raise ValueError(
+            f"Column {column.name!r} mixes {one} and {other} (rows {known.index[0]} and {known.index[row]}): make it "
+            "one kind."
+        )
     return column
 
 
-def _plain(column: Any) -> Any:
+def _plain(column: Any, is_input: bool) -> Any:
     """The column in a type that formulaic knows, without categories that do not occur."""
     import pandas as pd
 
@@ -120,10 +172,8 @@ def _plain(column: Any) -> Any:
         column = column.cat.remove_unused_categories()
         return column if all(map(_is_label, column.cat.categories)) else column.cat.rename_categories(str)
     known = column.dropna()
-    if dtype.kind == "O" and len(known) and all(isinstance(value, numbers.Number | Decimal) for value in known):
-        if len(known) < len(column) or isinstance(known.iloc[0], Decimal):
-            return column.map(lambda value: np.nan if pd.isna(value) else float(value)).astype(np.float64)
-        return pd.to_numeric(column.infer_objects())
+    if dtype.kind == "O" and len(known) and set(kinds_of(np.asarray(known, dtype=object))) <= {NUMBER, TRUTH}:
+        return _numbers(column, known, is_input)
     if dtype.kind == "O" and not all(map(_is_label, known)):
         return column.astype(object).map(str, na_action="ignore").astype(object)
     if pd.api.types.is_string_dtype(dtype):
@@ -136,15 +186,44 @@ def _plain(column: Any) -> Any:
     return column
 
 
+def _numbers(column: Any, known: Any, is_input: bool) -> Any:
+    """A column of objects that are numbers; labels beyond 64 bits would coincide as floats."""
+    import pandas as pd
+
+    large = next((row for row, value in known.items() if beyond_64_bits(value)), None)
+    if large is not None and not is_input:
+        raise ValueError(f"Column {column.name!r} holds a whole number beyond 64 bits in row {large}: make it text.")
+    native = all(issubclass(kind, int | float | np.generic) for kind in set(map(type, known)))
+    if native and large is None and len(known) == len(column):
+        return pd.to_numeric(column.infer_objects())
+    try:
+        return column.map(lambda value: np.nan if pd.isna(value) else float(value)).astype(np.float64)
+    except OverflowError:
+        raise ValueError(f"Column {column.name!r} holds a number beyond 1e308 in row {large}: rescale it.") from None
+
+
 def _is_label(value: Any) -> bool:
     """Whether a label is one that files know."""
     return isinstance(value, str | numbers.Real | np.bool_)
 
 
-def _column(data: Any, name: str) -> Any:
-    column = data[name]
-    if hasattr(column, "combine_chunks"):  # arrow
-        column = column.to_pandas()
-    elif hasattr(column, "to_numpy") and not hasattr(column, "reset_index"):  # polars
-        column = column.to_numpy()
-    return column.reset_index(drop=True) if hasattr(column, "reset_index") else column
+def column(data: Any, name: str) -> Any:
+    """A column of the data as a pandas series with rows 0, 1, …, masked values missing."""
+    import pandas as pd
+
+    found = data[name]
+    if hasattr(found, "to_pylist"):  # of arrow
+        found = found.to_pandas()
+    elif hasattr(found, "to_list") and hasattr(found, "to_numpy") and not hasattr(found, "array"):  # of polars
+        found = of_polars(found)
+    if isinstance(found, list | tuple | range):
+        found = array_of(found) if array_of(found).ndim == 1 else objects(found)
+    elif str(getattr(found, "dtype", "")) == "object" and found.ndim == 1:
+        found = objects(found.tolist())
+    found = unmasked(found)
+    if getattr(found, "ndim", 0) != 1 or not hasattr(found, "dtype") or found.dtype.kind == "V":
+        raise TypeError(f"Column {name!r} is {named(type(found))}; a list or an array with a value a row is needed.")
+    if isinstance(found, np.ndarray):
+        found = found.astype(found.dtype.newbyteorder("="), copy=False)
+    found = pd.Series(found).reset_index(drop=True)
+    return found.sparse.to_dense() if isinstance(found.dtype, pd.SparseDtype) else found

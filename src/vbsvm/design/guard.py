@@ -1,30 +1,69 @@
 """The guard of formulas: what formulaic would evaluate is read as a syntax tree first.
 
-Only columns, numbers, strings, arithmetic, comparisons and the functions listed here may stand in a factor.
+Only columns, numbers, arithmetic, comparisons and the functions listed here may stand in a factor; functions' settings
+are literals of a moderate size. So nothing that passes can run code, or take memory that the data do not ask for.
 """
 
 import ast
+import math
 from collections.abc import Iterator
 
 from formulaic.utils.code import sanitize_variable_names
 
 from vbsvm.design.spelling import meant
 
-_BASES = ("bs", "cc", "cr", "cs", "poly")
-_SCALES = ("C", "I", "center", "scale", "standardize")
-_NUMBERS = ("abs", "cos", "exp", "exp2", "exp10", "expm1", "log", "log1p", "log2", "log10", "sin", "sqrt", "tanh")
-FUNCTIONS = frozenset((*_BASES, *_SCALES, *_NUMBERS))
+NUMBERS = frozenset(
+    ("abs", "cos", "exp", "exp2", "exp10", "expm1", "log", "log1p", "log2", "log10", "sin", "sqrt", "tanh")
+)
+# What each function takes behind its first argument, in order.
+_BOUNDS = ("lower_bound", "upper_bound")
+_CUBIC = ("df", "knots", *_BOUNDS, "constraints", "extrapolation")
+_BASES = {
+    "bs": ("df", "knots", "degree", "include_intercept", *_BOUNDS, "extrapolation"),
+    "cc": _CUBIC,
+    "cr": _CUBIC,
+    "cs": _CUBIC,
+    "poly": ("degree", "raw"),
+}
+_SETTINGS = {
+    **_BASES,
+    "C": ("contrasts", "levels", "spans_intercept"),
+    "I": (),
+    "center": (),
+    "scale": ("center", "scale", "ddof"),
+    "standardize": ("center", "rescale", "ddof"),
+    **dict.fromkeys(NUMBERS, ()),
+}
+# They give several columns, or none that can be calculated with.
+_OUTERMOST = frozenset(("C", *_BASES))
+FUNCTIONS = frozenset(_SETTINGS)
 CONTRASTS = frozenset(("treatment", "sum", "helmert", "diff", "poly", "sas"))
 # A basis of a billion columns is a typing error, or worse.
 LARGEST_SETTING = 1000
 LARGEST_DEGREE = 9
+# Whole numbers beyond this one are not exact in floating point.
+LARGEST_NUMBER = 2**53
 RESERVED = ("Intercept", "(intercept)")
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Mod, ast.FloorDiv, ast.BitAnd, ast.BitOr)
+_COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 class FormulaError(ValueError):
     """A formula that can't be read, or that may not be."""
+
+
+def clipped(text: str) -> str:
+    """A text in quotes, cut where it is long: what an error shows of a formula."""
+    return repr(text if len(text) <= 200 else f"{text[:199]}…")
+
+
+def not_text(name: object) -> str:
+    """What is said of a column whose name is a number, or anything else but text."""
+    return (
+        f"The column {name!r} has a name that is not text, and can't stand in a formula: name columns by text, as in "
+        "data.columns = data.columns.map(str)."
+    )
 
 
 def column_of(name: str, data_columns: list[str], what: str) -> str:
@@ -32,14 +71,18 @@ def column_of(name: str, data_columns: list[str], what: str) -> str:
     bare = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
     if bare in RESERVED:
         raise FormulaError(f"A column may not be called {bare!r}, as the intercept is: rename it.")
+    for one in data_columns:
+        if not isinstance(one, str) and str(one) == bare:
+            raise FormulaError(not_text(one))
     if bare not in data_columns:
         raise FormulaError(
-            f"{what} must be a column; {bare!r} is none of {_listed(data_columns)}.{meant(bare, data_columns)}"
+            f"{what} must be a column; {clipped(bare)} is none of {_listed(data_columns)}.{meant(bare, data_columns)}"
         )
     return bare
 
 
 def _listed(names: list[str]) -> str:
+    """The first names, and how many more there are."""
     shown = ", ".join(map(repr, names[:12]))
     return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
@@ -51,87 +94,220 @@ def columns_of(expression: str, data_columns: list[str]) -> list[str]:
         # What is checked must be what formulaic evaluates, so its own reading of backticks is used.
         text = sanitize_variable_names(expression, dict.fromkeys(data_columns), quoted)
         tree = ast.parse(text.strip(), mode="eval")
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise FormulaError(
-            f"{expression!r} is neither a column nor an expression. Put backticks around names with blanks or signs. "
-            f"Columns: {_listed(data_columns)}."
+            f"{clipped(expression)} is neither a column nor an expression. Put backticks around names with blanks or "
+            f"signs. Columns: {_listed(data_columns)}."
         ) from error
-    return list(_check(tree.body, expression, quoted, data_columns))
+    return list(_Check(clipped(expression), quoted, data_columns).of_factor(tree.body))
 
 
-def _check(node: ast.AST, whole: str, quoted: dict[str, str], data_columns: list[str]) -> Iterator[str]:
-    """Walk the syntax tree, yield columns, and raise at the first thing that is not on the list."""
+def width_of(expression: str) -> int:
+    """How many columns a factor of numbers makes at most; the expression must have passed the guard."""
+    try:
+        node = ast.parse(sanitize_variable_names(expression, {}, {}).strip(), mode="eval").body
+    except SyntaxError:  # a column's bare name
+        return 1
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _BASES):
+        return 1
+    given = dict(zip(_BASES[node.func.id], node.args[1:], strict=False))
+    given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
+    sizes = [one.value if isinstance(one, ast.Constant) else len(getattr(one, "elts", ())) for one in given.values()]
+    return sum(size for size in sizes if type(size) is int) + LARGEST_DEGREE
 
-    def inner(*nodes: ast.AST) -> Iterator[str]:
-        for child in nodes:
-            yield from _check(child, whole, quoted, data_columns)
 
-    match node:
-        case ast.Constant(value=bool() | int() | float() | str() | None):
-            pass
-        case ast.Name(id=name):
-            yield column_of(
-                quoted.get(name, name), data_columns, f"{name!r} in {whole!r}" if name not in quoted else whole
-            )
-        case ast.Call(func=ast.Name(id=function), args=args, keywords=keywords) if function in FUNCTIONS:
-            if function in data_columns:
-                raise FormulaError(f"The column {function!r} hides the function of that name in {whole!r}: rename it.")
-            if function == "C" and not (args and isinstance(args[0], ast.Name)):
-                raise FormulaError(f"C(…) in {whole!r} takes a column.")
-            if any(keyword.arg is None for keyword in keywords):
-                raise FormulaError(f"** in the call {whole!r} is not allowed.")
-            for setting in args[1:]:
-                _require_setting(setting, whole, LARGEST_DEGREE if function == "poly" else LARGEST_SETTING)
-            for keyword in keywords:
-                _require_setting(keyword.value, whole, LARGEST_DEGREE if keyword.arg == "degree" else LARGEST_SETTING)
-            yield from inner(*args[:1])
-        case ast.Call(func=ast.Name(id="s")):
-            raise FormulaError(f"s(…) must stand alone, joined to the rest by +; in {whole!r} it does not.")
-        case ast.Call(func=function):
-            called = ast.unparse(function)
-            raise FormulaError(f"{called!r} in {whole!r} is not a known function: {', '.join(sorted(FUNCTIONS))}, s.")
-        case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _ARITHMETIC):
-            found = [*inner(left, right)]
-            texts = [side for side in (left, right) if isinstance(side, ast.Constant) and isinstance(side.value, str)]
-            if texts or (isinstance(op, ast.Pow) and not [*inner(left)]):
-                raise FormulaError(f"{ast.unparse(node)!r} in {whole!r} does not calculate with columns.")
-            yield from found
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
-            yield from inner(operand)
-        case ast.Compare(left=left, comparators=others, ops=ops) if not any(
-            isinstance(op, (ast.In, ast.NotIn, ast.Is, ast.IsNot)) for op in ops
+class _Check:
+    """Walks the syntax tree of one factor, yields columns, and raises at the first thing that is not on the list."""
+
+    def __init__(self, whole: str, quoted: dict[str, str], data_columns: list[str]) -> None:
+        self.whole, self.quoted, self.data_columns = whole, quoted, data_columns
+
+    def of_factor(self, node: ast.AST) -> Iterator[str]:
+        """Columns of a whole factor, which may be a basis or a category."""
+        match node:
+            case ast.Call(func=ast.Name(id=function)) if function in _OUTERMOST:
+                yield from self._call(node, function)
+            case _:
+                yield from self._number(node)
+
+    def _number(self, node: ast.AST) -> Iterator[str]:
+        """Columns of an expression that gives one number for each row."""
+        match node:
+            case ast.Constant(value=bool() | int() | float() as value):
+                if not (math.isfinite(value) if isinstance(value, float) else abs(value) <= LARGEST_NUMBER):
+                    raise FormulaError(
+                        f"A number in {self.whole} is too large: write it as 1e20, or rescale the column."
+                    )
+            case ast.Name(id=name):
+                what = f"{name!r} in {self.whole}" if name not in self.quoted else self.whole
+                yield column_of(self.quoted.get(name, name), self.data_columns, what)
+            case ast.Call(func=ast.Name(id=function)) if function in FUNCTIONS - _OUTERMOST:
+                yield from self._call(node, function)
+            case ast.Call(func=function):
+                self._refuse_call(function)
+            case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _ARITHMETIC):
+                found = [*self._number(left)]
+                if isinstance(op, ast.Pow) and not found:
+                    raise FormulaError(f"{clipped(ast.unparse(node))} in {self.whole} does not calculate with columns.")
+                yield from (*found, *self._number(right))
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
+                yield from self._number(operand)
+            case ast.Compare(left=left, comparators=[right], ops=[op]) if isinstance(op, _COMPARISONS):
+                for side in (left, right):
+                    if not (isinstance(side, ast.Constant) and isinstance(side.value, str)):
+                        yield from self._number(side)
+            case ast.Compare(comparators=[_, *_], ops=ops) if all(isinstance(op, _COMPARISONS) for op in ops):
+                raise FormulaError(f"{self.whole} compares three things at once: write (a < b) & (b < c).")
+            case ast.Constant(value=str() as value):
+                raise FormulaError(
+                    f"{clipped(value)} in {self.whole} is text, which can only be compared with a column."
+                )
+            case _:
+                raise FormulaError(
+                    f"{clipped(ast.unparse(node))} in {self.whole} is not allowed: a formula takes columns, numbers, "
+                    f"arithmetic and the functions {_functions()}. Add a column to the data for anything else."
+                )
+
+    def _refuse_call(self, function: ast.AST) -> None:
+        """Say why a function may not be called here."""
+        called = ast.unparse(function)
+        if called == "s":
+            raise FormulaError(f"s(…) must stand alone, joined to the rest by +; in {self.whole} it does not.")
+        if called in _OUTERMOST:
+            raise FormulaError(f"{called}(…) in {self.whole} can't be calculated with: let it stand alone.")
+        near = meant(called.rpartition(".")[2], [*FUNCTIONS, "s"])
+        raise FormulaError(f"{clipped(called)} in {self.whole} is not a known function: {_functions()}.{near}")
+
+    def _call(self, call: ast.Call, function: str) -> Iterator[str]:
+        """Check a call and its settings; yield the columns of its first argument."""
+        if function in self.data_columns:
+            raise FormulaError(f"The column {function!r} hides the function of that name in {self.whole}: rename it.")
+        if not call.args or isinstance(call.args[0], ast.Starred):
+            raise FormulaError(f"{function}(…) in {self.whole} takes a column.")
+        if function == "C" and not isinstance(call.args[0], ast.Name):
+            raise FormulaError(f"C(…) in {self.whole} takes a column.")
+        names = _SETTINGS[function]
+        n_positional = 1 if function == "C" else len(names)
+        if len(call.args) > 1 + n_positional or any(one.arg not in names for one in call.keywords):
+            takes = f"a column and the settings {', '.join(names)}" if names else "one expression and no settings"
+            raise FormulaError(f"{function}(…) in {self.whole} takes {takes}.")
+        given = [*zip(names, call.args[1:], strict=False), *((one.arg, one.value) for one in call.keywords)]
+        if len(dict(given)) < len(given):
+            raise FormulaError(f"A setting of {function}(…) in {self.whole} is given twice.")
+        for name, setting in given:
+            _require_setting(name, setting, self.whole)
+        _require_size(function, dict(given), self.whole)
+        yield from self._number(call.args[0])
+
+
+def _functions() -> str:
+    """All functions, as errors list them."""
+    return f"{', '.join(sorted(FUNCTIONS))}, s"
+
+
+def _require_size(function: str, given: dict[str | None, ast.expr], whole: str) -> None:
+    """Refuse bases without a size, or of one that they can't have."""
+    sizes = {name: one.value for name, one in given.items() if isinstance(one, ast.Constant) and type(one.value) is int}
+    if function == "poly" and sizes.get("degree", 1) < 1:
+        raise FormulaError(f"poly(…) in {whole} needs a degree from 1 to {LARGEST_DEGREE}.")
+    if function not in ("bs", "cc", "cr", "cs") or ("knots" in given and "df" not in given):
+        return
+    least = sizes.get("degree", 3) + _is_true(given.get("include_intercept")) if function == "bs" else 1
+    least = max(least, 2 if function in ("cr", "cs") else 1)
+    if "knots" in given or sizes.get("df", least if function == "bs" else 0) < least:
+        raise FormulaError(
+            f"{function}(…) in {whole} needs knots or its size, as in df=5; df is at least {least} here."
+        )
+
+
+def _require_setting(name: str | None, node: ast.AST, whole: str) -> None:
+    """Refuse a setting that is not what its name says: a literal of a moderate size, a list of these, or contrasts."""
+    largest = LARGEST_DEGREE if name == "degree" else LARGEST_SETTING
+    match name, node:
+        case "df" | "degree", ast.Constant(value=int() as value) if type(value) is int and 0 <= value <= largest:
+            return
+        case (("center" | "scale" | "rescale" | "raw" | "include_intercept" | "spans_intercept"), _) if _is_flag(node):
+            return
+        case "center" | "scale" | "rescale", _ if _is_number(node):
+            return
+        case "ddof", ast.Constant(value=0 | 1):
+            return
+        case "lower_bound" | "upper_bound", _ if _is_number(node):
+            return
+        case "extrapolation", ast.Constant(value="raise" | "clip" | "na" | "zero" | "extend"):
+            return
+        case "constraints", ast.Constant(value="center"):
+            return
+        case "knots", ast.List(elts=elements) | ast.Tuple(elts=elements) if 0 < len(elements) <= LARGEST_SETTING:
+            if all(map(_is_number, elements)):
+                return
+        case "levels", ast.List(elts=elements) | ast.Tuple(elts=elements) if 0 < len(elements) <= LARGEST_SETTING:
+            if all(map(_is_label, elements)):
+                return
+        case "contrasts", ast.List(elts=rows) | ast.Tuple(elts=rows) if 0 < len(rows) <= LARGEST_DEGREE**2:
+            if all(isinstance(row, ast.List | ast.Tuple) and all(map(_is_number, row.elts)) for row in rows):
+                return
+        case "contrasts", ast.Attribute(value=ast.Name(id="contr"), attr=contrasts) if contrasts in CONTRASTS:
+            return
+        case "contrasts", ast.Call(func=ast.Attribute(value=ast.Name(id="contr"), attr=contrasts), args=args) if (
+            contrasts in CONTRASTS
         ):
-            yield from inner(left, *others)
-        case ast.List(elts=elements) | ast.Tuple(elts=elements):
-            yield from inner(*elements)
-        case _:
-            raise FormulaError(
-                f"{ast.unparse(node)!r} in {whole!r} is not allowed: a formula takes columns, numbers, arithmetic and "
-                f"the functions {', '.join(sorted(FUNCTIONS))}, s. Add a column to the data for anything else."
-            )
-
-
-def _require_setting(node: ast.AST, whole: str, largest: int) -> None:
-    """Refuse settings of functions but literals of a moderate size, lists of them, and contrasts."""
-    match node:
-        case ast.Constant(value=bool() | float() | str() | None):
-            return
-        case ast.Constant(value=int(value)) if abs(value) <= largest:
-            return
-        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
-            return
-        case ast.List(elts=elements) | ast.Tuple(elts=elements) if len(elements) <= LARGEST_SETTING:
-            for element in elements:
-                _require_setting(element, whole, 10**15)
-            return
-        case ast.Attribute(value=ast.Name(id="contr"), attr=name) if name in CONTRASTS:
-            return
-        case ast.Call(func=ast.Attribute(value=ast.Name(id="contr"), attr=name), args=args, keywords=keywords) if (
-            name in CONTRASTS and all(keyword.arg is not None for keyword in keywords)
-        ):
-            for element in (*args, *(keyword.value for keyword in keywords)):
-                _require_setting(element, whole, LARGEST_SETTING)
+            _require_contrasts(contrasts, args, node.keywords, whole)
             return
     raise FormulaError(
-        f"{ast.unparse(node)!r} in {whole!r}: a setting is a number (up to {largest}), text, or a list of these."
+        f"{clipped(ast.unparse(node))} in {whole}: {_WANTED.get(name or '', 'True or False')} is needed."
     )
+
+
+_WANTED = {
+    "df": f"a setting is a number (up to {LARGEST_SETTING}); a whole one",
+    "degree": f"a setting is a number (up to {LARGEST_DEGREE}); a whole one",
+    "ddof": "0 or 1",
+    "lower_bound": "a number",
+    "upper_bound": "a number",
+    "extrapolation": "'raise', 'clip', 'na', 'zero' or 'extend'",
+    "constraints": "'center'",
+    "knots": f"a list of up to {LARGEST_SETTING} numbers",
+    "levels": f"a list of up to {LARGEST_SETTING} levels",
+    "contrasts": "contr.treatment, contr.treatment('b'), contr.sum, contr.helmert, contr.diff, contr.poly or contr.sas",
+}
+
+
+def _require_contrasts(name: str, args: list[ast.expr], keywords: list[ast.keyword], whole: str) -> None:
+    """Refuse settings of contrasts but a level as the base, a choice of the scale, and scores."""
+    known = {"treatment": ("base",), "sas": ("base",), "helmert": ("reverse", "scale"), "diff": ("backward",)}
+    names = known.get(name, ("scores",) if name == "poly" else ())
+    given = [*zip(names, args, strict=False), *((one.arg, one.value) for one in keywords)]
+    fits = len(args) <= len(names) and len(dict(given)) == len(given) and all(key in names for key, _ in given)
+    for key, value in given:
+        if key == "scores":
+            fits &= isinstance(value, ast.List | ast.Tuple) and all(map(_is_number, value.elts))
+        elif key == "base":
+            fits &= _is_label(value)
+        else:
+            fits &= _is_flag(value)
+    if not fits:
+        raise FormulaError(f"contr.{name} in {whole} takes {' and '.join(names) if names else 'no settings'}.")
+
+
+def _is_flag(node: ast.AST) -> bool:
+    """Whether a setting is True or False."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, bool)
+
+
+def _is_true(node: ast.AST | None) -> bool:
+    """Whether a setting is True."""
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def _is_number(node: ast.AST) -> bool:
+    """Whether a setting is a finite number."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        node = node.operand
+    value = node.value if isinstance(node, ast.Constant) else None
+    return type(value) in (int, float) and abs(value) <= 1e300  # pyright: ignore[reportArgumentType]
+
+
+def _is_label(node: ast.AST) -> bool:
+    """Whether a setting may name a level."""
+    return _is_number(node) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bool))

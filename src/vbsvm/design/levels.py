@@ -1,29 +1,47 @@
 """The levels of a grouping factor: learned once, then every label has a number."""
 
-import numbers
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vbsvm.design.values import NUMBER, TRUTH, beyond_64_bits, kind_of, shown
+
 UNSEEN = -1
 
 
-def group_labels(labels: NDArray[Any], column: str | int) -> NDArray[Any]:
-    """Labels that may name groups: text, numbers or dates, all of one kind; of anything else it is said where it is."""
-    if labels.dtype.kind in "biufUM":
+def group_labels(labels: NDArray[Any], column: str | int, rows: Any = None) -> NDArray[Any]:
+    """Labels that may name groups: text, numbers or dates, all of one kind; of anything else it is said where it is.
+
+    ``rows`` numbers the labels in what is said of them; 0, 1, … by default.
+    """
+    rows = range(len(labels)) if rows is None else rows
+    if labels.dtype.kind in "biuUM" or (labels.dtype.kind == "f" and np.isfinite(labels).all()):
         return labels
-    text = np.array([isinstance(label, str) for label in labels], dtype=bool)
-    known = text | np.array([isinstance(label, numbers.Real | np.bool_) for label in labels], dtype=bool)
-    if not known.all():
-        row = int(np.argmin(known))
-        raise ValueError(f"Column {column!r} holds {labels[row]!r} in row {row}: make its groups text or numbers.")
-    if text.any() and not text.all():
-        row = int(np.argmax(text != text[0]))
-        raise ValueError(f"Column {column!r} mixes text and numbers (rows 0 and {row}): make its groups one kind.")
-    return labels.astype(object)
+    known = [isinstance(label, str) or _is_number(label) for label in labels]
+    if not all(known):
+        row = known.index(False)
+        raise ValueError(
+            f"Column {column!r} holds {shown(labels[row])} in row {rows[row]}: make its groups text or numbers."
+        )
+    text = [isinstance(label, str) for label in labels]
+    if any(text) and not all(text):
+        one, other = rows[0], rows[text.index(not text[0])]
+        raise ValueError(
+            f"Column {column!r} mixes text and numbers (rows {one} and {other}): make its groups one kind."
+        )
+    return labels.astype(np.float64 if Decimal in set(map(type, labels)) else object)
+
+
+def _is_number(label: Any) -> bool:
+    """Whether a label is a finite number of up to 64 bits."""
+    if kind_of(type(label)) not in (NUMBER, TRUTH):
+        return False
+    return not beyond_64_bits(label) if isinstance(label, int) else math.isfinite(label)
 
 
 @final
@@ -55,6 +73,15 @@ class Levels:
         columns = (values[codes] for values, codes in zip(self.parts, places, strict=True))
         return list(zip(*columns, strict=True))
 
+    def require_kinds(self, columns: Sequence[NDArray[Any]], names: Sequence[str]) -> None:
+        """Refuse labels that are not text, numbers or dates as they were in fit; ``names`` are those of the columns."""
+        for values, labels, name in zip(self.parts, columns, names, strict=True):
+            if len(labels) and _kind(values) != _kind(labels):
+                raise ValueError(
+                    f"The groups in column {name!r} were {_kind(values)} in fit, and {shown(labels[0])} (row 0) is "
+                    "not: give them as they were."
+                )
+
     def encode(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
         """Number of each row's level, or ``UNSEEN``."""
         coded = [_places(values, labels) for values, labels in zip(self.parts, columns, strict=True)]
@@ -67,10 +94,14 @@ def _combine(parts: Sequence[NDArray[Any]], codes: Sequence[NDArray[np.intp]]) -
     return np.ravel_multi_index(tuple(codes), [len(values) for values in parts])
 
 
+def _kind(labels: NDArray[Any]) -> str:
+    """What labels of one kind are."""
+    if labels.dtype.kind == "M":
+        return "dates"
+    return "text" if len(labels) and isinstance(labels[0], str) else "numbers"
+
+
 def _places(values: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
     """Place of each label among the sorted values, or ``UNSEEN``."""
-    if len(labels) and isinstance(labels[0], str) != isinstance(values[0], str):
-        seen = "text" if isinstance(values[0], str) else "numbers"
-        raise ValueError(f"The groups were {seen} in fit, and {labels[0]!r} is not: give them as they were.")
     places = np.minimum(np.searchsorted(values, labels), len(values) - 1)
     return np.where(values[places] == labels, places, UNSEEN)

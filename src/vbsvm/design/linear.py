@@ -79,8 +79,12 @@ class Linear:
         """
         for name, missing in gaps.items():
             if name in self.reasons:
-                row = origin[np.argmax(missing)]
-                raise ValueError(f"Column {name!r} has no value in row {row}, and {self.reasons[name]}")
+                rows = np.unique(origin[missing])
+                others = _and_others(len(rows), len(np.unique(origin)))
+                raise ValueError(
+                    f"Column {name!r} has no value in row {rows[0]}{others}, and {self.reasons[name]} Fill in the "
+                    "values, or leave such rows out, as Model(…, missing='drop') does."
+                )
         of_all = dict(gaps)
         for variable, missing in zip(self.variables, self._missing(gaps), strict=True):
             of_all |= {} if missing is None else dict.fromkeys(variable.columns, missing)
@@ -102,9 +106,12 @@ class Linear:
         for j, (column, k) in enumerate(self.links):
             if (here := missing[k]) is not None:
                 if column in opened and (both := opened[column] & here).any():
+                    rows = np.unique(origin[both])
+                    others = _and_others(len(rows), len(np.unique(origin)))
                     raise ValueError(
-                        f"Row {origin[np.argmax(both)]} misses both factors of an interaction with "
-                        f"{self.variables[k].expression}: their product is not normal. Leave such rows out."
+                        f"Row {rows[0]}{others} misses both factors of an interaction with "
+                        f"{self.variables[k].expression}: their product is not normal. Leave such rows out, as "
+                        "Model(…, missing='drop') does."
                     )
                 opened[column] = opened.get(column, False) | here
                 with np.errstate(divide="ignore", invalid="ignore"):
@@ -140,6 +147,11 @@ def reference_of(column: Any, name: str) -> Any:
     if column.dtype.kind not in "biuf":
         return known.iloc[0]
     return float(known.iloc[int(np.abs(known.to_numpy(dtype=float)).argmax())])
+
+
+def _and_others(count: int, n_rows: int) -> str:
+    """How many rows there are like the one that is named."""
+    return f" (one of {count} such rows of {n_rows})" if count > 1 else ""
 
 
 def _scalar(value: Any) -> Any:

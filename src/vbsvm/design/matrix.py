@@ -1,5 +1,6 @@
 """A part of a formula that formulaic encodes: what it learns once is applied to new data, or read from a file."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
@@ -15,16 +16,22 @@ from formulaic.parser.types import Factor
 from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
-from vbsvm.design.guard import FormulaError
+from vbsvm.design.guard import LARGEST_SETTING, FormulaError, clipped, width_of
 from vbsvm.design.linear import columns_in
 from vbsvm.design.plan import INTERCEPT
+from vbsvm.design.terms import parsed
+from vbsvm.design.values import shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # Beside formulaic's own; the names that a formula may call are listed in ``design.guard``.
 _CONTEXT = {"sqrt": np.sqrt, "log1p": np.log1p, "expm1": np.expm1, "abs": np.abs, "sin": np.sin, "cos": np.cos}
-_CONTEXT["tanh"] = np.tanh
+_CONTEXT |= {"tanh": np.tanh, "exp10": lambda x: np.power(10.0, x)}  # formulaic's exp10 is the tenth power
+# What formulaic, NumPy and pandas raise where a formula does not fit the data.
+_FAILURES = (FormulaicError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+# The model holds matrices of columns × columns.
+MOST_COLUMNS = 10_000
 
 
 @final
@@ -38,12 +45,16 @@ class Matrix:
     @staticmethod
     def learn(formula: str, frame: "pd.DataFrame") -> tuple["Matrix", Array]:
         """Learn contrasts and the state of transforms."""
-        encoded = _formulaic(lambda: model_matrix(formula, frame, context=_CONTEXT, output="numpy", na_action="ignore"))
+        _require_moderate(formula, frame, {})
+        calculable = _calculable(formula, frame)
+        encoded = _formulaic(
+            lambda: model_matrix(formula, calculable, context=_CONTEXT, output="numpy", na_action="ignore"), frame
+        )
         found = Matrix(formula, encoded.model_spec)
         for expression, name, row, known in found._unknown(frame):
             raise FormulaError(
-                f"{expression} leaves out {str(frame[name].iloc[row])!r}, which column {name!r} holds in row {row}; "
-                f"its levels are {known}. Name all levels, or leave such rows out."
+                f"{expression} leaves out {str(frame[name].iloc[row])!r}, which column {name!r} holds in row "
+                f"{frame.index[row]}; its levels are {known}. Name all levels, or leave such rows out."
             )
         return found, np.asarray(encoded, dtype=np.float64)
 
@@ -59,6 +70,7 @@ class Matrix:
 
         The formula must have gone through the guard.
         """
+        _require_moderate(formula, row, learned["categories"])
         categories = {
             key: (Factor.Kind.CATEGORICAL, {"categories": list(levels)})
             for key, levels in learned["categories"].items()
@@ -70,7 +82,8 @@ class Matrix:
             transform_state=deepcopy(learned["transforms"]),
             encoder_state=categories,
         )
-        found = Matrix(formula, _formulaic(lambda: spec.get_model_matrix(row, context=_CONTEXT)).model_spec)
+        calculable = _calculable(formula, row)
+        found = Matrix(formula, _formulaic(lambda: spec.get_model_matrix(calculable, context=_CONTEXT), row).model_spec)
         if found.learned["categories"].keys() != learned["categories"].keys():
             raise FormulaError(f"What was learned of {formula!r} does not belong to it.")
         return found
@@ -79,14 +92,16 @@ class Matrix:
         """Apply what was learned; ``origin`` numbers the rows in what is said of them."""
         for _, name, row, known in self._unknown(frame):
             raise ValueError(
-                f"Column {name!r} holds {str(frame[name].iloc[row])!r} in row {origin[row]}, a category that was not "
+                f"Column {name!r} holds {shown(frame[name].iloc[row])} in row {origin[row]}, a category that was not "
                 f"there in fit; there were {known}. A random effect, (1 | {name}), would take new levels."
             )
         # formulaic writes into the state that it is given, also when it fails.
         spec = self.spec.update(
             encoder_state=deepcopy(self.spec.encoder_state), transform_state=deepcopy(self.spec.transform_state)
         )
-        return np.asarray(_formulaic(lambda: spec.get_model_matrix(frame, context=_CONTEXT)), dtype=np.float64)
+        calculable = _calculable(self.formula, frame)
+        encoded = _formulaic(lambda: spec.get_model_matrix(calculable, context=_CONTEXT), frame)
+        return np.asarray(encoded, dtype=np.float64)
 
     def _unknown(self, frame: "pd.DataFrame") -> Iterator[tuple[str, str, int, str]]:
         """Categories that were not learned, which formulaic would take for the first one.
@@ -98,7 +113,7 @@ class Matrix:
                 name = columns_in(str(expression), list(frame.columns))[0]
                 unknown = ~frame[name].isin(state["categories"]).to_numpy()
                 if unknown.any():
-                    known = ", ".join(repr(str(category)) for category in state["categories"][:12])
+                    known = ", ".join(shown(category) for category in state["categories"][:12])
                     yield str(expression), name, int(np.argmax(unknown)), known
 
     @property
@@ -131,7 +146,63 @@ class Matrix:
         return {str(term): place for term, place in self.spec.term_slices.items() if str(term) != "1"}
 
 
-def _formulaic(call: Callable[[], Any]) -> Any:
+def _evaluated(formula: str) -> list[str]:
+    """Expressions that are evaluated, and are not merely a column's name."""
+    factors = (factor for term in parsed(formula) for factor in term.factors)
+    return list(dict.fromkeys(factor.expr for factor in factors if factor.eval_method is Factor.EvalMethod.PYTHON))
+
+
+def _calculable(formula: str, frame: "pd.DataFrame") -> "pd.DataFrame":
+    """The frame with floating-point numbers in columns that are calculated with: small integers would wrap around.
+
+    Columns that are categories stay what they are.
+    """
+    names = list(frame.columns)
+    expressions = _evaluated(formula)
+    labels = {name for one in expressions if one.startswith("C(") for name in columns_in(one, names)}
+    used = {name for one in expressions for name in columns_in(one, names)} - labels
+    narrow = [name for name in used if frame[name].dtype.kind in "iuf" and frame[name].dtype != np.float64]
+    return frame.astype(dict.fromkeys(narrow, np.float64)) if narrow else frame
+
+
+def _require_moderate(formula: str, frame: "pd.DataFrame", categories: Mapping[str, Any]) -> None:
+    """Refuse a formula that would have too many columns, before any of them is formed.
+
+    ``categories`` are levels that were learned; those of other expressions are counted in the frame.
+    """
+    widths: dict[str, int] = {}
+    total = 0
+    for term in parsed(formula):
+        columns = 1
+        for expression in (str(factor.expr) for factor in term.factors):
+            if expression not in widths:
+                widths[expression] = _width(expression, frame, categories)
+            columns *= widths[expression]
+        total += columns
+        if total > MOST_COLUMNS:
+            raise FormulaError(
+                f"{clipped(formula)} has more than {MOST_COLUMNS} columns: {term} alone has {columns}. Merge levels, "
+                "or take a random effect such as (1 | a:b), whose levels may be many."
+            )
+
+
+def _width(expression: str, frame: "pd.DataFrame", categories: Mapping[str, Any]) -> int:
+    """How many columns an expression makes at most."""
+    is_column = expression in frame.columns
+    if expression in categories:
+        size = len(categories[expression])
+    elif is_column and frame[expression].dtype.kind in "biuf":
+        return 1
+    elif is_column or expression.startswith("C("):
+        size = len(frame[columns_in(expression, list(frame.columns))[0]].unique())
+    else:
+        return width_of(expression)
+    if size > LARGEST_SETTING and "contr." in expression and "contr.treatment" not in expression:
+        raise FormulaError(f"{expression} has {size} levels; contrasts but contr.treatment take {LARGEST_SETTING}.")
+    return size
+
+
+def _formulaic(call: Callable[[], Any], frame: "pd.DataFrame") -> Any:
     """Call formulaic; hand on its warnings as what they are here, errors in words."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):  # what is not finite is named by its row later
@@ -139,5 +210,26 @@ def _formulaic(call: Callable[[], Any]) -> Any:
             warnings.simplefilter("ignore", DataMismatchWarning)  # categories that are not known are refused
             warnings.filterwarnings("ignore", "Constructing a Categorical")  # pandas on the same
             return call()
-    except FormulaicError as error:
-        raise FormulaError(f"The formula can't be applied to the data: {str(error).splitlines()[0]}") from error
+    except _FAILURES as error:
+        raise FormulaError(_in_words(str(error), frame)) from error
+
+
+def _in_words(said: str, frame: "pd.DataFrame") -> str:
+    """What is wrong where formulaic can't evaluate a formula that has passed the guard."""
+    found = re.search(r"Unable to evaluate factor `(.*?)`\. \[", said, re.DOTALL)
+    expression = found[1] if found else ""
+    what = clipped(expression) if found else "The formula"
+    base = re.search(r"Value `(.*)` for .*\.base", said)
+    if base:
+        return f"{base[1]} is the reference of a category in the formula, and is not one of its levels."
+    if "extend beyond" in said:
+        return (
+            f"{what} has values beyond its boundary knots: write extrapolation='clip' or 'extend' in it, or take "
+            "s(…), which goes on straight."
+        )
+    for name in columns_in(expression, list(frame.columns)) if found else ():
+        if frame[name].dtype.kind not in "biuf":
+            return f"{what} calculates with column {name!r}, which does not hold numbers: take C({name})."
+    if "ufunc 'invert'" in said or "for |" in said or "for &" in said:
+        return f"{what}: ~, & and | join comparisons, as in (a > 1) & (b > 2)."
+    return f"{what} can't be computed from the data: check its settings, and that its columns vary."

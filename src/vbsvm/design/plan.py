@@ -1,7 +1,8 @@
 """What the columns and factors of a design mean; shared by everything that fits and predicts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,11 @@ class FactorPlan:
     def size(self) -> int:
         """Number of effects of all levels."""
         return len(self.levels) * len(self.slopes)
+
+    def encode(self, labels: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
+        """Number of each row's level, or ``UNSEEN``, by the labels in the factor's columns."""
+        self.levels.require_kinds(labels, self.columns)
+        return self.levels.encode(labels)
 
 
 @final

@@ -9,17 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
-from formulaic import Formula
-from formulaic.errors import FormulaicError
-from formulaic.formula import SimpleFormula
 from formulaic.parser.types import Factor
 
-from vbsvm.design.guard import LARGEST_SETTING, FormulaError, column_of, columns_of
+from vbsvm.design.guard import LARGEST_SETTING, RESERVED, FormulaError, clipped, column_of, columns_of
+from vbsvm.design.habits import expanded, in_backticks, require_name, rewritten
+from vbsvm.design.terms import LARGEST_POWER, names_in, parsed
 
-# A sum to the power of forty is a typing error, or worse.
-LARGEST_POWER = 5
-MOST_PRODUCTS = 12
 LONGEST = 20_000
+DEEPEST = 50
 QUOTED = 10**6
 SPLINE_SIZE = 20
 
@@ -86,32 +83,67 @@ def read(formula: str, data_columns: list[str], weights: str | None = None) -> P
 
 
 def _read(formula: str, data_columns: list[str], weights: str | None) -> Parts:
+    """The same, where brackets may turn out to be nested too deeply."""
     if len(formula) > LONGEST:
         raise FormulaError(f"The formula has {len(formula)} characters; up to {LONGEST} are read.")
     _require_moderate(formula)
-    sides = _split(formula, "~")
-    if len(sides) != 2:
-        raise FormulaError(f"A formula has one ~ between the outcome and the rest: {formula!r} has {len(sides) - 1}.")
-    outcome = column_of(sides[0][1], data_columns, "the outcome, left of ~,")
+    left, right = _sides(formula)
+    outcome = _outcome(left, data_columns)
+    terms = _split(rewritten(right, data_columns), "+-")
+    bars = [term for _, term in terms if _is_bar(term)]
+    taken = {outcome, weights, *(name for term in bars for name in _groups_of(term, data_columns)[-1])}
+    rest = [name for name in data_columns if name not in taken]
     fixed, splines, groups = [], [], []
-    for sign, term in _split(sides[1][1], "+-"):
-        if _is_bar(term):
+    for sign, term in terms:
+        if term in bars:
             _require_plus(sign, term)
-            groups += _read_bar(term, data_columns)
+            groups += _read_bar(term, data_columns, rest)
         elif re.match(r"s\s*\(", term) and _closes_at_end(term):
             _require_plus(sign, term)
             splines.append(_read_spline(term))
+        elif term == ".":
+            fixed += [(sign, name) for name in in_backticks(rest)]
         else:
-            fixed.append((sign, term))
-    taken = {outcome, weights, *(name for group in groups for name in group.columns)}
-    fixed = _expand_dot(fixed, data_columns, taken)
+            fixed.append((sign, expanded(term, rest)))
     fixed_text = " ".join(f"{sign} {term}" for sign, term in fixed).removeprefix("+ ")
     fixed_text = fixed_text or "1"
     for text in (fixed_text, *(group.written for group in groups), *(one.expression for one in splines)):
         for name in re.findall(r"`([^`]*)`", text):
-            _require_name(name)
+            require_name(name)
+    for name in names_in(fixed_text):
+        column_of(name, data_columns, f"each name in {clipped(fixed_text)}")
     used = _used(outcome, fixed_text, splines, groups, data_columns)
     return Parts(" ".join(formula.split()), outcome, fixed_text, tuple(splines), tuple(groups), used)
+
+
+def _sides(formula: str) -> tuple[str, str]:
+    """What stands left and right of ~."""
+    sides = [text for _, text in _split(formula, "~")]
+    if len(sides) != 2:
+        for sign in (":=", "<-", "="):
+            if len(sides) == 1 and sign in formula:
+                raise FormulaError(f"Write ~ in place of {sign} between the outcome and the rest: {clipped(formula)}.")
+        raise FormulaError(
+            f"A formula has one ~ between the outcome and the rest, as in 'y ~ x + z': {clipped(formula)} has "
+            f"{len(sides) - 1}."
+        )
+    if not sides[1]:
+        raise FormulaError(f"Nothing stands right of ~ in {clipped(formula)}: write y ~ 1 for an intercept alone.")
+    return sides[0], sides[1]
+
+
+def _outcome(left: str, data_columns: list[str]) -> str:
+    """The column of the outcome."""
+    try:
+        return column_of(left, data_columns, "the outcome, left of ~,")
+    except FormulaError as error:
+        compared = re.match(r"(?:I\()?\s*(`[^`]+`|\w+)\s*(==|!=|[<>]=?)", left)
+        if compared is None or compared[1].strip("`") in RESERVED:
+            raise
+        raise FormulaError(
+            f"{error} To set one level against the rest write {compared[1]} ~ … and Model(…, positive=level); for "
+            "other comparisons add a column to the data."
+        ) from None
 
 
 def _used(
@@ -147,16 +179,20 @@ def require_safe_text(text: str, data_columns: list[str]) -> None:
     """The same for a part of a formula. What stands in backticks is a name, and may hold any sign."""
     if not isinstance(text, str):
         raise FormulaError(f"{text!r} is not a part of a formula.")
-    _require_moderate(re.sub(r"`[^`]*`", "`_`", text))
+    without_names = re.sub(r"`[^`]*`", "`_`", text)
+    _require_moderate(without_names)
+    for _ in _walk(without_names):
+        pass
+    rewritten(text)
     _require_allowed(text, data_columns)
 
 
 def normal_form(term: str) -> str:
     """A term as priors' keys are compared: without blanks or backticks, its parts in the order of the alphabet."""
-    bare = _without_blanks(term)
+    bare = _without_blanks(rewritten(term))
     if bare.startswith("(") and "||" not in bare and "|" in bare and _closes_at_end(bare):
         left, right = bare[1:-1].rsplit("|", 1)
-        effects = "+".join(sorted(normal_form(str(one)) for one in _parsed(left)))
+        effects = "+".join(sorted(normal_form(str(one)) for one in parsed(expanded(left, ["._."]))))
         return f"({effects}|{':'.join(sorted(right.replace('`', '').split(':')))})"
     if re.match(r"s\(", bare) and _closes_at_end(bare):
         return _without_blanks(str(_read_spline(bare))).replace("`", "")
@@ -176,10 +212,10 @@ def _require_moderate(formula: str) -> None:
         if char in "\"'`":
             quote = "" if char == quote else quote or char
     for power in re.findall(r"(?:\*\*|\^)\s*(\d+)", formula):
-        if int(power) > LARGEST_POWER:
-            raise FormulaError(f"Powers go up to {LARGEST_POWER} in a formula; got {power}. Add a column for more.")
-    if formula.replace("**", "").count("*") + formula.count("/") > MOST_PRODUCTS:
-        raise FormulaError(f"More than {MOST_PRODUCTS} products would make too many interactions: write them as a:b.")
+        if len(power) > 3 or int(power) > LARGEST_POWER:
+            raise FormulaError(
+                f"Powers go up to {LARGEST_POWER} in a formula; got {clipped(power)}. Add a column for more."
+            )
 
 
 def _walk(text: str) -> Iterator[tuple[int, str, int]]:
@@ -196,11 +232,13 @@ def _walk(text: str) -> Iterator[tuple[int, str, int]]:
             continue
         depth -= char in _CLOSING
         if depth < 0:
-            raise FormulaError(f"A bracket is closed that was never opened, in {text!r}.")
+            raise FormulaError(f"A bracket is closed that was never opened, in {clipped(text)}.")
         yield i, char, depth
         depth += char in _OPENING
+        if depth > DEEPEST:
+            raise FormulaError(f"The formula is nested too deeply: more than {DEEPEST} brackets are open at once.")
     if depth or quote:
-        raise FormulaError(f"A {'quote' if quote else 'bracket'} is not closed in {text!r}.")
+        raise FormulaError(f"A {'quote' if quote else 'bracket'} is not closed in {clipped(text)}.")
 
 
 def _split(text: str, separators: str) -> list[tuple[str, str]]:
@@ -215,7 +253,7 @@ def _split(text: str, separators: str) -> list[tuple[str, str]]:
         if not parts[0][1] and len(parts) > 1:
             parts = parts[1:]
         if any(not term for _, term in parts):
-            raise FormulaError(f"A term is missing beside + or - in {text.strip()!r}.")
+            raise FormulaError(f"A term is missing beside + or - in {clipped(text.strip())}.")
     return parts
 
 
@@ -232,34 +270,49 @@ def _is_bar(term: str) -> bool:
     if term.startswith("(") and _closes_at_end(term) and set(bars) == {1}:
         return True
     if not re.match(r"[^\W\d]\w*\s*\(", term):
-        raise FormulaError(f"(effects | group) must stand alone, joined to the rest by +; {term!r} is not.")
+        if 0 in bars:
+            raise FormulaError(
+                f"{clipped(term)} has a bar outside of brackets: write (effects | group), as in y ~ x + (1 | g)."
+            )
+        raise FormulaError(f"(effects | group) must stand alone, joined to the rest by +; {clipped(term)} is not.")
     return False
 
 
 def _require_plus(sign: str, term: str) -> None:
     if sign == "-":
-        raise FormulaError(f"{term!r} can't be taken away: leave it out.")
+        raise FormulaError(f"{clipped(term)} can't be taken away: leave it out.")
 
 
-def _read_bar(term: str, data_columns: list[str]) -> list[GroupTerm]:
-    """(effects | group); a/b is a and a:b, and with two bars each effect is a term of its own."""
+def _groups_of(term: str, data_columns: list[str]) -> list[tuple[str, ...]]:
+    """Columns of each factor that (effects | group) names; a/b is a and a:b."""
+    nested = [text for _, text in _split(_sides_of_bar(term)[1], "/")]
+    chains = [[text for _, text in _split(step, ":")] for step in nested]
+    names = [[column_of(name, data_columns, f"the group in {clipped(term)}") for name in chain] for chain in chains]
+    levels = [tuple(name for chain in names[: i + 1] for name in chain) for i in range(len(names))]
+    if len(set(levels[-1])) < len(levels[-1]):
+        raise FormulaError(f"{clipped(term)} names a column twice.")
+    return levels
+
+
+def _sides_of_bar(term: str) -> tuple[str, str]:
+    """Effects and groups of (effects | group)."""
     sides = [part for _, part in _split(term[1:-1].replace("||", "|"), "|")]
     if len(sides) != 2:
-        raise FormulaError(f"{term!r} has two bars: (1 | a) + (1 | b) crosses groups, (1 | a/b) nests them.")
-    left, right = sides
-    if not left or not right:
-        raise FormulaError(f"{term!r} needs effects left of the bar and a group right of it, such as (1 | group).")
-    nested = [text for _, text in _split(right, "/")]
-    chains = [[text for _, text in _split(step, ":")] for step in nested]
-    names = [[column_of(name, data_columns, f"the group in {term!r}") for name in chain] for chain in chains]
-    levels = [tuple(name for chain in names[: i + 1] for name in chain) for i in range(len(names))]
-    for columns in levels:
-        if len(set(columns)) < len(columns):
-            raise FormulaError(f"{term!r} names a column twice.")
+        raise FormulaError(f"{clipped(term)} has two bars: (1 | a) + (1 | b) crosses groups, (1 | a/b) nests them.")
+    if not sides[0] or not sides[1]:
+        raise FormulaError(
+            f"{clipped(term)} needs effects left of the bar and a group right of it, such as (1 | group)."
+        )
+    return sides[0], sides[1]
+
+
+def _read_bar(term: str, data_columns: list[str], rest: list[str]) -> list[GroupTerm]:
+    """(effects | group); with two bars each effect is a term of its own. ``rest`` are the columns of ``.``."""
+    left = expanded(_sides_of_bar(term)[0], rest)
     effects = [re.sub(r"\s*\+\s*", " + ", " ".join(left.split()))]
     if "||" in term:
-        effects = ["1" if str(one) == "1" else f"0 + {one}" for one in _parsed(left)]
-    return [GroupTerm(of_term, columns, term) for columns in levels for of_term in effects]
+        effects = ["1" if str(one) == "1" else f"0 + {one}" for one in parsed(left)]
+    return [GroupTerm(one, columns, term) for columns in _groups_of(term, data_columns) for one in effects]
 
 
 def _read_spline(term: str) -> SplineTerm:
@@ -267,31 +320,16 @@ def _read_spline(term: str) -> SplineTerm:
     size = SPLINE_SIZE
     for setting in inner[1:]:
         found = re.fullmatch(r"k\s*=\s*(\d+)", setting)
-        if not found or not 4 <= int(found[1]) <= LARGEST_SETTING:
-            raise FormulaError(f"{term!r}: s(x) takes one setting, k from 4 to {LARGEST_SETTING}, as in s(x, k=20).")
+        if not found or len(found[1]) > 6 or not 4 <= int(found[1]) <= LARGEST_SETTING:
+            raise FormulaError(
+                f"{clipped(term)}: s(x) takes one setting, k from 4 to {LARGEST_SETTING}, as in s(x, k=20)."
+            )
         size = int(found[1])
     if not inner[0]:
-        raise FormulaError(f"{term!r} needs a column, as in s(age).")
+        raise FormulaError(f"{clipped(term)} needs a column, as in s(age).")
     if not re.fullmatch(r"[^\W\d]\w*|`[^`]+`|[^\W\d]\w*\s*\(.*\)", inner[0]):
-        raise FormulaError(f"{term!r}: write I({inner[0]}) for arithmetic in a spline.")
+        raise FormulaError(f"{clipped(term)}: write I({inner[0]}) for arithmetic in a spline.")
     return SplineTerm(inner[0], size)
-
-
-def _expand_dot(fixed: list[tuple[str, str]], data_columns: list[str], taken: set[str | None]) -> list[tuple[str, str]]:
-    """Replace . by all columns that are neither the outcome nor a group."""
-    expanded = []
-    for sign, term in fixed:
-        names = [name for name in data_columns if name not in taken] if term == "." else []
-        for name in names:
-            _require_name(name)
-        expanded += [(sign, f"`{name}`") for name in names] if term == "." else [(sign, term)]
-    return expanded
-
-
-def _require_name(name: str) -> None:
-    """Refuse names that formulaic takes for signs of its own in spite of their backticks, and quotes without a mate."""
-    if name in ("1", ".", "~", "") or "`" in name or name[-1] == "\\" or any(name.count(quote) % 2 for quote in "'\""):
-        raise FormulaError(f"A column called {name!r} can't stand in a formula, which would misread it: rename it.")
 
 
 def _require_once(terms: list[str]) -> None:
@@ -303,23 +341,16 @@ def _require_once(terms: list[str]) -> None:
 def _require_allowed(text: str, data_columns: list[str]) -> list[str]:
     """Refuse a formula in which anything but columns, numbers and listed functions occurs; give the columns."""
     used = []
-    for factor in (factor for term in _parsed(text) for factor in term.factors):
-        # What formulaic only looks up is a column, whatever its name; all else it would evaluate.
-        looked_up = factor.eval_method is Factor.EvalMethod.LOOKUP
-        used += (
-            [column_of(factor.expr, data_columns, f"each name in {text!r}")]
-            if looked_up
-            else columns_of(factor.expr, data_columns)
-        )
+    for factor in (factor for term in parsed(text) for factor in term.factors):
+        match factor.eval_method:
+            case Factor.EvalMethod.LOOKUP:  # a column, whatever its name
+                used.append(column_of(factor.expr, data_columns, f"each name in {clipped(text)}"))
+            case Factor.EvalMethod.LITERAL:
+                if not re.fullmatch(r"\d{1,15}(\.\d{0,15})?", factor.expr):
+                    raise FormulaError(f"{clipped(factor.expr)} is not a number that may stand in a formula.")
+            case _:
+                columns = columns_of(factor.expr, data_columns)
+                if not columns:
+                    raise FormulaError(f"{clipped(factor.expr)} has no column in it: the intercept is the constant.")
+                used += columns
     return used
-
-
-def _parsed(text: str) -> SimpleFormula:
-    """Terms of a formula without ~; nothing is evaluated."""
-    try:
-        parsed = Formula.from_spec(text)
-    except (FormulaicError, SyntaxError) as error:
-        raise FormulaError(f"{text!r} can't be read: {str(error).splitlines()[0]}") from error
-    if not isinstance(parsed, SimpleFormula):
-        raise FormulaError(f"{text!r} has several parts; one is expected.")
-    return parsed

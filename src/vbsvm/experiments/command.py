@@ -26,12 +26,20 @@ Examples:
 """
 )
 @click.argument("experiment", type=click.Choice([*EXPERIMENTS, "all"]))
-@click.option("--quick", is_flag=True, help="A tenth of the data sets and splits.")
+@click.option("--quick", is_flag=True, help="Run a tenth of the data sets and splits.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="reproduction", show_default=True)
-@click.option("--holdouts", type=click.IntRange(1), default=10, show_default=True, help="The paper's are 100.")
-@click.option("--gibbs", is_flag=True, help="This package's own sampler too, beside the paper's: twice the time.")
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="All data sets come from it.")
-@click.option("--jobs", type=int, default=-1, show_default=True, help="Processes; -1 is one for each core.")
+@click.option(
+    "--holdouts",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Holdouts to tune the SVM on; the paper has 100.",
+)
+@click.option(
+    "--gibbs", is_flag=True, help="Run this package's own sampler beside the paper's, too, which doubles the time."
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of all data sets.")
+@click.option("--jobs", type=int, default=-1, show_default=True, help="Number of processes; -1 is one for each core.")
 def reproduce(experiment: str, quick: bool, out: Path, holdouts: int, gibbs: bool, seed: int, jobs: int) -> None:
     """Run the numerical experiments of the paper again, and set its claims beside what is found.
 

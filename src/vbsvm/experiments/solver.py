@@ -21,6 +21,7 @@ MOST_STEPS = 80
 STAY_INSIDE = 0.995
 
 
+@np.errstate(all="ignore")
 def solve_path(X: Array, signs: Array, alphas: Array) -> tuple[Array, Array]:
     """Minimise Σ(1 − y f)₊ + α‖w‖² with f = Xw + b for each α: weights (k, d) and intercepts (k,).
 
@@ -41,7 +42,10 @@ def solve_path(X: Array, signs: Array, alphas: Array) -> tuple[Array, Array]:
         left, point = left[going], point.take(going)
         if not len(left):
             break
-        point = point.step()
+        try:
+            point = point.step()
+        except np.linalg.LinAlgError:  # rounding has lost a point: what was reached before counts
+            break
     worst = int(least.argmax())
     if least[worst] > LARGEST_GAP:
         raise FloatingPointError(f"The support vector machine with α = {alphas[worst]:g} was not solved exactly.")

@@ -397,6 +397,7 @@ def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
 def _progress(total: int) -> Iterator[Any]:
     """A bar on a terminal, where rich is installed; nothing else."""
     try:
+        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
     except ImportError:
         yield lambda done: None
@@ -405,6 +406,6 @@ def _progress(total: int) -> Iterator[Any]:
         yield lambda done: None
         return
     columns = (TextColumn("sweeps"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("sweeps", total=total)
         yield lambda done: bar.update(task, completed=done)

@@ -1,4 +1,4 @@
-"""Variational Bayes: climb the bound until it stands still, one pass over the data a step."""
+"""Variational Bayes: climb the bound until it rises no more, one pass over the data a step."""
 
 import math
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from vbsvm.input_laws import InputSums, Learned
 from vbsvm.layout.base import Source
 from vbsvm.parameters import Parameters, require_flag, require_positive, require_whole
 from vbsvm.readings import expect
-from vbsvm.rowblocks import threads_to_solve
+from vbsvm.rowblocks import single_threaded_blas
 from vbsvm.spec import Spec, State
 from vbsvm.sweep import pass_rows, update_inputs
 
@@ -39,11 +39,11 @@ MOST_PASSES_WITH_MISSING = 200
 class Ending(Enum):
     """Why a climb ended."""
 
-    CONVERGED = "the bound stood still"
-    OUT_OF_PASSES = "no pass was left"
-    INPUTS_OUT_OF_PASSES = "no pass was left while the distribution of the inputs was learned"
-    ROUNDING = "rounding errors outweighed every step"
-    INTERRUPTED = "it was interrupted"
+    CONVERGED = "converged"
+    OUT_OF_PASSES = "stopped: pass limit reached"
+    INPUTS_OUT_OF_PASSES = "stopped: pass limit reached while the distribution of the inputs was learned"
+    ROUNDING = "stopped: rounding errors outweighed every step"
+    INTERRUPTED = "interrupted"
 
 
 @final
@@ -100,8 +100,7 @@ class Variational(Parameters):
 
     def run(self, spec: Spec, source: Source, start: State | None = None) -> Outcome:
         """Fit the model to the rows, from the paper's start or from a given state."""
-        # Where the solves are large, they have use for several BLAS threads; the passes see to their own.
-        with threads_to_solve(min(spec.n_columns, source.n_rows)):
+        with single_threaded_blas():
             if start is not None:
                 return self._climb(spec, source, start, self.tol, self.most_passes(spec))
             if spec.inputs is not None and not spec.inputs.settings.labels:

@@ -18,7 +18,7 @@ from vbsvm.arrays import Array
 from vbsvm.gates import DrawnGates, Gates, GateScan
 from vbsvm.layout.base import CoefficientLaw, PointLaw, Precision
 from vbsvm.layout.dense import LOG_2PI
-from vbsvm.rowblocks import threads_to_solve
+from vbsvm.rowblocks import single_threaded_blas
 
 # Coefficients with a smaller prior precision than this are free.
 FREE = 1e-4
@@ -131,7 +131,7 @@ class DualParts:
     @cached_property
     def factor(self) -> Array:
         """Lower Cholesky factor of M = I + W^½CΓDΓCᵀW^½."""
-        with threads_to_solve(len(self.w)):
+        with single_threaded_blas():
             M = (self.weighted * self.diagonal) @ self.weighted.T
             M.ravel()[:: len(M) + 1] += 1.0
             return np.asarray(np.linalg.cholesky(M), dtype=np.float64)
@@ -139,13 +139,13 @@ class DualParts:
     @cached_property
     def left(self) -> Array:
         """R⁻¹W^½CΓD, rows × columns."""
-        with threads_to_solve(len(self.w)):
+        with single_threaded_blas():
             return solve_triangular(self.factor, self.weighted * self.diagonal, lower=True, check_finite=False)
 
     @cached_property
     def _free_root_and_link(self) -> tuple[Array, Array]:
         """Root of the free coefficients' covariance, and how the others follow them: DΓCᵀSX."""
-        with threads_to_solve(len(self.w)):
+        with single_threaded_blas():
             Q = solve_triangular(self.factor, self.weighted[:, self.free], lower=True, check_finite=False)
             inner = np.linalg.cholesky(Q.T @ Q + np.diag(self.lam[self.free]))
             return np.asarray(np.linalg.inv(inner).T, dtype=np.float64), self.left.T @ Q
@@ -154,7 +154,7 @@ class DualParts:
     def right(self) -> Array:
         """What the uncertainty of the free coefficients adds, columns × free."""
         root, link = self._free_root_and_link
-        with threads_to_solve(len(self.w)):
+        with single_threaded_blas():
             V = -link @ root
         V[self.free] = root
         return V

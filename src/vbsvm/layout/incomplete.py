@@ -40,6 +40,11 @@ class Inputs:
         """Columns that missing values feed: the variables, then the derived ones."""
         return np.concatenate([self.variables, self.derived])
 
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Each derived column, and the variable's column that it is a product of."""
+        return list(zip(self.derived.tolist(), self.variables[self.feeds].tolist(), strict=True))
+
     def regressors(self, design: Array) -> Array:
         """x̃ = [1; what is given]."""
         return np.column_stack([np.ones(len(design)), design[:, self.given]])

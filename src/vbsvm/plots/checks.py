@@ -4,14 +4,18 @@ from typing import Any
 
 import numpy as np
 
+from vbsvm import printing
 from vbsvm.design.plan import INTERCEPT
 from vbsvm.fit.gibbs import Sample
 from vbsvm.gaps import CHANGED
+from vbsvm.parameters import require_count
 from vbsvm.plots import style
-from vbsvm.plots.subjects import one_fit
+from vbsvm.plots.subjects import number_shown, one_fit, require_names
 
 # More names than this do not fit beside the axis.
 MOST_SHIFTED = 2
+MOST_LINES = 12
+MOST_PANELS = 24
 
 
 def bound(fit: Any, ax: Any = None, *, class_: Any = None) -> Any:
@@ -44,7 +48,7 @@ def bound(fit: Any, ax: Any = None, *, class_: Any = None) -> Any:
     return style.dress(ax)
 
 
-def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None) -> Any:
+def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None, top: int | None = None) -> Any:
     """Tipping points: coefficients against the shift of missing values, in units of their size without shift.
 
     A circle marks a shift at which a coefficient changes its sign.
@@ -57,11 +61,15 @@ def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None) -
         Where to draw; None makes a figure.
     terms : list of str, default None
         Coefficients to show; None is all but the intercept.
+    top : int, default None
+        Where none are named, show so many of the largest without shift; None is twelve at most.
     """
-    ax = style.axes(ax, 3.4)
-    chosen = [name for name in table.columns if name not in (INTERCEPT, CHANGED)] if terms is None else terms
+    if not hasattr(table, "columns") or not hasattr(table, "attrs"):
+        raise TypeError(f"sensitivity: pass what sensitivity(…) of a model gives; got {type(table).__name__}.")
     shift = table.index.to_numpy(dtype=float)
     nearest = int(np.abs(shift).argmin())
+    chosen, left_out = _largest(table, nearest, terms, top)
+    ax = style.axes(ax, 3.4)
     for k, name in enumerate(chosen):
         values = table[name].to_numpy(dtype=float)
         unit = abs(values[nearest])
@@ -76,13 +84,28 @@ def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None) -
     ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle=":")
     columns = table.attrs.get("columns", [])
     told = ", ".join(columns) if 0 < len(columns) <= MOST_SHIFTED else "values"
-    ax.set_xlabel(style.plain(f"shift of missing {told} (standard deviations)"))
+    ax.set_xlabel(style.plain(f"shift of missing {told} (standard deviations)") + left_out)
     ax.set_ylabel("coefficient, in units of its size\nwithout shift")
     ax.legend()
     return style.dress(ax)
 
 
-def densities(comparison: Any, *, terms: list[str] | None = None, n_columns: int = 4) -> Any:
+def _largest(table: Any, nearest: int, terms: list[str] | None, top: int | None) -> tuple[list[str], str]:
+    """The coefficients that are named, or the largest without shift; and a line on those that are left out."""
+    require_names("sensitivity", terms)
+    known = [name for name in table.columns if name not in (INTERCEPT, CHANGED)]
+    if terms is not None:
+        unknown = [name for name in terms if name not in table.columns]
+        if unknown or not len(terms):
+            raise ValueError(f"sensitivity: there is no coefficient {unknown}; there are {printing.listed(known)}.")
+        return list(terms), ""
+    n_shown = number_shown("sensitivity", top, len(known), MOST_LINES)
+    size = np.abs(table[known].to_numpy(dtype=float)[nearest])
+    largest = np.sort(np.argsort(-size, kind="stable")[:n_shown])
+    return [known[k] for k in largest], style.left_out(n_shown, len(known), "the largest without shift")
+
+
+def densities(comparison: Any, *, terms: list[str] | None = None, top: int | None = None, n_columns: int = 4) -> Any:
     """Densities of a variational fit and of a sampler's, one panel a parameter, with the accuracy in per cent.
 
     Parameters
@@ -91,6 +114,8 @@ def densities(comparison: Any, *, terms: list[str] | None = None, n_columns: int
         What ``compare`` gives.
     terms : list of str, default None
         Parameters to show; None is all.
+    top : int, default None
+        Where none are named, show so many of those with the lowest accuracy; None is 24 at most.
     n_columns : int, default 4
         Panels side by side.
 
@@ -100,9 +125,17 @@ def densities(comparison: Any, *, terms: list[str] | None = None, n_columns: int
     """
     if not hasattr(comparison, "pairs"):
         raise TypeError(f"densities: pass what compare(fit, sampled) gives; got {type(comparison).__name__}.")
-    pairs = [pair for pair in comparison.pairs if terms is None or pair.name in terms]
+    require_names("densities", terms)
+    require_count("densities", n_columns=n_columns)
+    pairs, left_out = [pair for pair in comparison.pairs if terms is None or pair.name in terms], ""
     if not pairs:
-        raise ValueError(f"densities: none of {terms} is a parameter: {[pair.name for pair in comparison.pairs]}.")
+        known = printing.listed([pair.name for pair in comparison.pairs])
+        raise ValueError(f"densities: none of {terms} is a parameter: {known}.")
+    if terms is None:
+        n_shown = number_shown("densities", top, len(pairs), MOST_PANELS)
+        left_out = style.left_out(n_shown, len(pairs), "those with the lowest accuracy")
+        lowest = np.argsort([pair.accuracy for pair in pairs], kind="stable")[:n_shown]
+        pairs = [pairs[k] for k in np.sort(lowest)]
     n_columns = min(n_columns, len(pairs))
     n_rows = -(-len(pairs) // n_columns)
     figure, axes = style.panels(n_rows, n_columns, (2.4 * n_columns, 1.9 * n_rows + 0.4))
@@ -117,5 +150,7 @@ def densities(comparison: Any, *, terms: list[str] | None = None, n_columns: int
         ax.set(title=style.wrapped([pair.name], 28)[0][0], yticks=[], xlim=(seen[0], seen[-1]))
         ax.text(0.97, 0.9, f"{pair.accuracy:.0f} %", transform=ax.transAxes, ha="right", fontsize=style.TEXT)
         style.dress(ax, hidden=("top", "right", "left"))
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+    handles, inferences = axes[0, 0].get_legend_handles_labels()
+    title = left_out.strip() or None
+    figure.legend(handles, inferences, loc="outside lower center", ncols=2, frameon=False, title=title)
     return figure

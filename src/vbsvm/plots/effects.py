@@ -7,8 +7,9 @@ import numpy as np
 from vbsvm.arrays import Array
 from vbsvm.design.plan import INTERCEPT
 from vbsvm.fit.gibbs import Sample
+from vbsvm.parameters import require_flag, require_level
 from vbsvm.plots import style
-from vbsvm.plots.subjects import one_fit
+from vbsvm.plots.subjects import number_shown, one_fit
 
 # More groups than this are drawn as one band: single lines would lie on top of each other.
 MOST_LINES = 400
@@ -47,14 +48,17 @@ def coefficients(
     ordered : bool, default True
         The largest at the top; False keeps the order of the columns.
     top : int, default None
-        Show so many of the largest in magnitude only.
+        Show so many of the largest in magnitude; None is sixty at most.
     """
+    require_level("coefficients", level)
+    require_flag("coefficients", standardized=standardized, ordered=ordered)
     one = one_fit("coefficients", fit, class_)
     table = one.summary(level).iloc[int(one.plan.recipe.intercept) :]
     scale = one.plan.recipe.scale[: one.plan.n_shown]
     unit = np.where(np.isfinite(scale), scale, 0.0) if standardized else np.ones(len(table))
     mean, lower, upper = (table[name].to_numpy(dtype=float) * unit for name in ("coefficient", "lower", "upper"))
-    order = np.argsort(-np.abs(mean), kind="stable")[:top] if top is not None else np.arange(len(mean))
+    n_shown = number_shown("coefficients", top, len(mean), style.MOST_NAMES)
+    order = np.argsort(-np.abs(mean), kind="stable")[:n_shown]
     order = order[np.argsort(-mean[order], kind="stable")] if ordered else np.sort(order)
     names, row, wide = style.wrapped([str(table.index[k]) for k in order])
     ax = style.axes(ax, 0.75 + row * len(order), max(style.WIDTH, 3.2 + wide))
@@ -63,7 +67,8 @@ def coefficients(
     ax.set_yticks(range(len(order)), names)
     ax.set_ylim(len(order) - 0.4, -0.6)
     per = "one standard deviation" if standardized and (scale != 1.0).any() else "one unit"
-    ax.set_xlabel(f"change of the score for {per}\n{spread_words(one, level)}", loc="right")
+    left_out = style.left_out(n_shown, len(mean), "the largest")
+    ax.set_xlabel(f"change of the score for {per}\n{spread_words(one, level)}{left_out}", loc="right")
     return style.dress(ax, hidden=("top", "right", "left"))
 
 
@@ -71,7 +76,7 @@ def spread_words(one: Any, level: float, what: str = "interval") -> str:
     """Which interval it is, honestly."""
     if isinstance(one.outcome, Sample):
         return f"posterior mean and {100 * level:g} % {what}"
-    return f"mean and {100 * level:g} % {what} (mean field: too narrow)"
+    return f"mean and {100 * level:g} % {what} ({one.marginals.note})"
 
 
 def _intervals(ax: Any, mean: Array, lower: Array, upper: Array, filled: Any) -> None:
@@ -86,7 +91,13 @@ def _intervals(ax: Any, mean: Array, lower: Array, upper: Array, filled: Any) ->
 
 
 def random_effects(
-    fit: Any, ax: Any = None, *, factor: str | None = None, effect: str | None = None, class_: Any = None
+    fit: Any,
+    ax: Any = None,
+    *,
+    factor: str | None = None,
+    effect: str | None = None,
+    top: int | None = None,
+    class_: Any = None,
 ) -> Any:
     """Caterpillar plot: effects of the groups of one factor in order, mean ± 1.96 standard deviations.
 
@@ -102,27 +113,20 @@ def random_effects(
         Which grouping factor; None where there is one only.
     effect : str, default None
         Which of its effects, such as the slope of "visit"; None is the first, mostly the intercept.
+    top : int, default None
+        Show the groups with so many of the largest effects in magnitude; None is all groups.
     class_ : label, default None
         Which class against the rest, where an estimator knows more than two.
     """
     one = one_fit("random_effects", fit, class_)
-    known = {of_factor.name: of_factor for of_factor in one.plan.factors}
-    if not known:
-        raise ValueError("random_effects: the model has no groups.")
-    factor = next(iter(known)) if factor is None and len(known) == 1 else factor
-    if factor not in known:
-        raise ValueError(f"random_effects: say which factor, factor=… of {list(known)}.")
-    effects = known[factor].effects
-    effect = effects[0] if effect is None else effect
-    if effect not in effects:
-        raise ValueError(f"random_effects: {factor} has no effect {effect!r}; it has {list(effects)}.")
-    table = one.random_effects(factor)
-    table = table.xs(effect, level=table.index.nlevels - 1) if len(effects) > 1 else table
+    factor, effect, table = _effect_of_groups(one, factor, effect)
     mean, sd = table["mean"].to_numpy(dtype=float), table["sd"].to_numpy(dtype=float)
-    order = np.argsort(mean, kind="stable")
-    n_groups = len(order)
-    labels = [":".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in table.index[order]]
-    names, row, wide = style.wrapped(labels if n_groups <= style.MOST_NAMES else [])
+    n_groups = number_shown("random_effects", top, len(mean), len(mean))
+    order = np.argsort(-np.abs(mean), kind="stable")[:n_groups]
+    order = order[np.argsort(mean[order], kind="stable")]
+    named = table.index[order] if n_groups <= style.MOST_NAMES else []
+    labels = [":".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in named]
+    names, row, wide = style.wrapped(labels)
     ax = style.axes(ax, 0.75 + row * n_groups if names else 5.4, max(style.WIDTH, 3.2 + wide))
     mean, sd = mean[order], sd[order]
     if n_groups > MOST_LINES:
@@ -139,9 +143,28 @@ def random_effects(
         ax.set_yticks([])
         ax.set_ylabel(style.plain(f"{n_groups} groups of {factor}, in order"))
     what = "effect on the score" if effect == INTERCEPT else f"effect of {effect} on the score"
-    narrow = "" if isinstance(one.outcome, Sample) else " (mean field: too narrow)"
-    ax.set_xlabel(style.plain(f"{what}, by {factor}") + f"\nmean ± 1.96 standard deviations{narrow}", loc="right")
+    narrow = "" if isinstance(one.outcome, Sample) else f" ({one.marginals.note})"
+    left_out = style.left_out(n_groups, len(table), "the largest")
+    ax.set_xlabel(
+        style.plain(f"{what}, by {factor}") + f"\nmean ± 1.96 standard deviations{narrow}{left_out}", loc="right"
+    )
     return style.dress(ax, hidden=("top", "right", "left"))
+
+
+def _effect_of_groups(one: Any, factor: str | None, effect: str | None) -> tuple[Any, Any, Any]:
+    """The factor and the effect that are meant, and the table of this effect, group by group."""
+    known = {of_factor.name: of_factor for of_factor in one.plan.factors}
+    if not known:
+        raise ValueError("random_effects: the model has no groups.")
+    factor = next(iter(known)) if factor is None and len(known) == 1 else factor
+    if factor not in known:
+        raise ValueError(f"random_effects: say which factor, factor=… of {list(known)}.")
+    effects = known[factor].effects
+    effect = effects[0] if effect is None else effect
+    if effect not in effects:
+        raise ValueError(f"random_effects: {factor} has no effect {effect!r}; it has {list(effects)}.")
+    table = one.random_effects(factor)
+    return factor, effect, table.xs(effect, level=table.index.nlevels - 1) if len(effects) > 1 else table
 
 
 def spline(fit: Any, ax: Any = None, *, term: str | None = None, level: float = 0.95) -> Any:
@@ -160,6 +183,7 @@ def spline(fit: Any, ax: Any = None, *, term: str | None = None, level: float = 
     level : float, default 0.95
         Probability of the band, pointwise.
     """
+    require_level("spline", level)
     one = one_fit("spline", fit)
     curves = {} if one.reader is None else {str(curve.term): curve for curve in one.reader.curves}
     if not curves:
@@ -208,7 +232,8 @@ def inclusion(fit: Any, ax: Any = None, *, top: int | None = None, class_: Any =
     ax : matplotlib Axes or empty Figure, default None
         Where to draw; None makes a figure wide enough for the names.
     top : int, default None
-        Show the inputs with the largest probabilities only, in that order; None shows all in the order of the columns.
+        Show so many inputs with the largest probabilities, in that order. None shows all in the order of the columns,
+        or sixty in this way where there are more.
     class_ : label, default None
         Which class against the rest, where an estimator knows more than two.
     """
@@ -216,7 +241,9 @@ def inclusion(fit: Any, ax: Any = None, *, top: int | None = None, class_: Any =
     if not one.selects:
         raise ValueError("inclusion: the model has no gates; fit it with LaplaceZero().")
     names, chances, signs = one.plan.names[: one.plan.n_shown], one.inclusion_probability, one.sign_probability
-    shown = np.arange(len(names)) if top is None else np.argsort(-chances, kind="stable")[:top]
+    n_shown = number_shown("inclusion", top, len(names), style.MOST_NAMES)
+    in_order = top is None and n_shown == len(names)
+    shown = np.arange(len(names)) if in_order else np.argsort(-chances, kind="stable")[:n_shown]
     labels, row, long = style.wrapped([names[k] for k in shown], 60)
     ax = style.axes(ax, 2.4 + long, max(4.0, row * len(shown) + 1.6))
     scale = style.shades(style.SIGNS)
@@ -230,6 +257,7 @@ def inclusion(fit: Any, ax: Any = None, *, top: int | None = None, class_: Any =
     ax.axhline(0.5, color=style.MUTED, linewidth=0.8, linestyle=":")
     ax.set(ylim=(0, 1.08), yticks=[0, 0.5, 1], xlim=(-0.7, len(shown) - 0.3), ylabel="inclusion probability")
     ax.set_xticks(bars, labels, rotation=90)
+    ax.set_xlabel(style.left_out(n_shown, len(names), "the most probable").strip())
     bar = ax.figure.colorbar(scale, ax=ax, ticks=[0, 0.5, 1], pad=0.01, aspect=30)
     bar.set_label("P(coefficient > 0)", fontsize=style.SMALL, color=style.INK)
     bar.outline.set_edgecolor(style.INK)

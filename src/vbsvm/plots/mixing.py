@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from vbsvm import printing
 from vbsvm.arrays import Array
 from vbsvm.plots import style
-from vbsvm.plots.subjects import one_fit
+from vbsvm.plots.subjects import number_shown, one_fit, require_names
 from vbsvm.traces import Trace
 
 MOST_PANELS = 12
@@ -18,7 +19,7 @@ MAGNITUDES = 30
 
 
 def traces(
-    fit: Any, terms: Sequence[str] | None = None, axes: Any = None, *, most: int = MOST_PANELS, class_: Any = None
+    fit: Any, terms: Sequence[str] | None = None, axes: Any = None, *, top: int | None = None, class_: Any = None
 ) -> Any:
     """Draws one after another, a line for each chain: chains whose lines lie over each other have mixed.
 
@@ -33,8 +34,8 @@ def traces(
         those of them that have the fewest effective draws.
     axes : sequence of matplotlib Axes, or empty Figure, default None
         Where to draw, one for each parameter; None makes a figure.
-    most : int, default 12
-        How many parameters are shown where none are named.
+    top : int, default None
+        How many parameters are shown where none are named; None is twelve at most.
     class_ : label, default None
         Which class against the rest, where an estimator knows more than two.
 
@@ -42,8 +43,8 @@ def traces(
     -------
     The axes, in an array.
     """
-    chosen = _chosen("traces", one_fit("traces", fit, class_), terms, most)
-    panels = _panels("traces", chosen, axes, "draw")
+    chosen, left_out = _chosen("traces", one_fit("traces", fit, class_), terms, top)
+    panels = _panels("traces", chosen, axes, "draw" + left_out)
     for trace, ax in zip(chosen, panels, strict=True):
         step = -(-trace.draws.shape[1] // MOST_POINTS)
         for k, draws in enumerate(trace.draws):
@@ -57,14 +58,14 @@ def traces(
 
 
 def ranks(
-    fit: Any, terms: Sequence[str] | None = None, axes: Any = None, *, most: int = MOST_PANELS, class_: Any = None
+    fit: Any, terms: Sequence[str] | None = None, axes: Any = None, *, top: int | None = None, class_: Any = None
 ) -> Any:
     """How often each chain has the ranks of twenty bins among the draws of all: level lines at 1 have mixed.
 
     Equal draws, such as those of gates, are ranked at random. Parameters and what is returned are those of ``traces``.
     """
-    chosen = _chosen("ranks", one_fit("ranks", fit, class_), terms, most)
-    panels = _panels("ranks", chosen, axes, "rank among the draws of all chains")
+    chosen, left_out = _chosen("ranks", one_fit("ranks", fit, class_), terms, top)
+    panels = _panels("ranks", chosen, axes, "rank among the draws of all chains" + left_out)
     for trace, ax in zip(chosen, panels, strict=True):
         shares = rank_shares(trace.draws)
         for k, share in enumerate(shares):
@@ -86,19 +87,26 @@ def rank_shares(draws: Array) -> Array:
     return np.divide(counts, expected, out=np.ones(counts.shape), where=expected > 0)
 
 
-def _chosen(what: str, fit: Any, terms: Sequence[str] | None, most: int) -> list[Trace]:
-    found = list(fit.traces)
+def _chosen(what: str, fit: Any, terms: Sequence[str] | None, top: int | None) -> tuple[list[Trace], str]:
+    """The parameters to show, and a line on those that are left out."""
+    require_names(what, terms)
+    known = fit.traces
+    found = list(known)
     if terms is not None:
         by_name = {trace.name: trace for trace in found}
         unknown = [name for name in terms if name not in by_name]
         if unknown or not len(terms):
-            raise ValueError(f"{what}: {unknown or 'nothing'} is not a parameter: there are {list(by_name)}.")
-        return [by_name[name] for name in terms]
-    moving = [trace for trace in found if np.ptp(trace.draws) > 0] or found[:1]
-    if len(moving) <= most:
-        return moving
-    slowest = np.argsort([trace.mixing.ess_bulk for trace in moving], kind="stable")[:most]
-    return [moving[k] for k in np.sort(slowest)]
+            there = printing.listed(list(by_name))
+            raise ValueError(f"{what}: {unknown or 'nothing'} is not a parameter: there are {there}.")
+        return [by_name[name] for name in terms], ""
+    moving = [k for k, trace in enumerate(found) if np.ptp(trace.draws) > 0] or [0]
+    n_shown = number_shown(what, top, len(moving), MOST_PANELS)
+    if n_shown < len(moving):
+        mixing = (*known.coefficient_mixing, *known.gate_mixing, *known.component_mixing)
+        slowest = np.argsort([mixing[k].ess_bulk for k in moving], kind="stable")[:n_shown]
+        left_out = style.left_out(n_shown, len(moving), "those with the fewest effective draws")
+        return [found[moving[k]] for k in np.sort(slowest)], left_out
+    return [found[k] for k in moving], ""
 
 
 def _panels(what: str, chosen: list[Trace], axes: Any, label: str) -> Any:

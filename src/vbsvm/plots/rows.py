@@ -7,18 +7,20 @@ from numpy.typing import NDArray
 from scipy.stats import beta
 
 from vbsvm.arrays import Array
+from vbsvm.parameters import require_count
 from vbsvm.plots import style
-from vbsvm.plots.subjects import Predicted, one_fit, predicted
+from vbsvm.plots.subjects import Predicted, any_fit, number_shown, predicted
 
 SPIKES = 50
 SPIKE_HEIGHT = 0.12
 MOST_BARS = 40
+MOST_PATTERNS = 30
 FEWEST = 20
 # Scores beyond so many times the upper quartile of their size are counted in the outermost bars.
 REACH = 4.0
 
 
-def missing(fit: Any, ax: Any = None, *, top: int = 30) -> Any:
+def missing(fit: Any, ax: Any = None, *, top: int | None = None) -> Any:
     """Which inputs were missing together: one row a pattern, filled squares are missing, with the rows that have it.
 
     Parameters
@@ -27,16 +29,17 @@ def missing(fit: Any, ax: Any = None, *, top: int = 30) -> Any:
         Fitted to data with missing values.
     ax : matplotlib Axes or empty Figure, default None
         Where to draw; None makes a figure.
-    top : int, default 30
-        Show so many of the commonest patterns only. Of very many inputs those that miss most are shown.
+    top : int, default None
+        Show so many of the commonest patterns; None is thirty at most. Of more than sixty inputs those that miss most
+        are shown.
     """
-    one = fit.fit_[0] if hasattr(fit, "fit_") else one_fit("missing", fit)
-    gaps = one.gaps
+    gaps = any_fit("missing", fit).gaps
     if gaps is None or not len(gaps.names):
         raise ValueError("missing: nothing was missing in fit.")
     by_column = gaps.counts @ gaps.patterns
     chosen = np.sort(np.argsort(-by_column, kind="stable")[: style.MOST_NAMES])
-    shown, counts = gaps.patterns[:top][:, chosen], gaps.counts[:top]
+    n_patterns = number_shown("missing", top, len(gaps.counts), MOST_PATTERNS)
+    shown, counts = gaps.patterns[:n_patterns][:, chosen], gaps.counts[:n_patterns]
     names = [f"{gaps.names[k]} ({by_column[k]})" for k in chosen]
     labels, column, long = style.wrapped(names, 60)
     ax = style.axes(ax, 0.7 + 0.2 * len(shown) + long, max(4.2, 1.8 + max(column, 0.24) * len(names)))
@@ -59,7 +62,8 @@ def missing(fit: Any, ax: Any = None, *, top: int = 30) -> Any:
     ax.set(xlim=(-0.7, len(names) - 0.3), ylim=(len(shown) - 0.4, -0.6), yticks=[])
     hidden = len(gaps.counts) - len(shown)
     ax.set_ylabel(f"the {len(shown)} commonest of {len(gaps.counts)} patterns" if hidden else "pattern")
-    ax.set_xlabel("below: rows that miss the input\nright: rows with the pattern", loc="right")
+    left_out = style.left_out(len(chosen), len(gaps.names), "those that miss most")
+    ax.set_xlabel(f"below: rows that miss the input\nright: rows with the pattern{left_out}", loc="right")
     ax.tick_params(axis="x", bottom=False)
     return style.dress(ax, hidden=("top", "right", "left", "bottom"))
 
@@ -84,6 +88,7 @@ def calibration(fit: Any, X: Any, y: Any = None, ax: Any = None, *, class_: Any 
     n_bins : int, default 10
         Number of bins before they are joined.
     """
+    require_count("calibration", n_bins=n_bins)
     return draw_calibration(predicted("calibration", fit, X, y, class_), ax, n_bins)
 
 

@@ -64,6 +64,11 @@ def wrapped(names: Sequence[Any], width: int = 36) -> tuple[list[str], float, fl
     return ["\n".join(map(plain, one)) for one in lines], 0.1 + 0.14 * n_lines, 0.07 * longest
 
 
+def left_out(n_shown: int, total: int, which: str) -> str:
+    """A line that says how many are shown, where not all are."""
+    return f"\n{n_shown} of {total} shown, {which}" if n_shown < total else ""
+
+
 def new_figure() -> Any:
     """An empty figure that belongs to no window."""
     _pyplot()

@@ -1,6 +1,7 @@
 """Whom a figure is about: one two-class fit of an estimator or a model, and rows with their scores."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -8,24 +9,85 @@ from numpy.typing import NDArray
 
 from vbsvm.arrays import Array
 from vbsvm.design import frames
+from vbsvm.parameters import require_count
 
 
 def one_fit(what: str, fit: Any, class_: Any = None) -> Any:
     """The fit itself, or that of an estimator; of several classes the one that is asked for."""
-    if not hasattr(fit, "fit_"):
-        if not hasattr(fit, "plan"):
-            kind = type(fit).__name__
-            got = f"this {kind} is not fitted" if hasattr(fit, "fit") else f"got {kind}"
-            raise TypeError(f"{what}: pass a fitted VBSVC, or the Fit of a Model; {got}.")
-        return _of_two(what, fit, class_)
-    if len(fit.fit_) == 1:
-        return _of_two(what, fit.fit_[0], class_)
-    return fit.fit_[_place(what, fit.classes_, class_)]
+    fits, classes = _fits_of(what, fit)
+    return _of_two(what, fits[0], class_) if len(fits) == 1 else fits[_place(what, classes, class_)]
+
+
+def any_fit(what: str, fit: Any) -> Any:
+    """The fit itself, or the first of an estimator: for what is the same in all of them."""
+    return _fits_of(what, fit)[0][0]
+
+
+def number_shown(what: str, top: int | None, of: int, most: int) -> int:
+    """How many of them are shown: as many as are asked for, or as many as fit into a figure."""
+    if top is None:
+        return min(of, most)
+    require_count(what, top=top)
+    return min(of, int(top))
+
+
+def require_names(what: str, terms: Any) -> None:
+    """Refuse one name where a list of them is meant."""
+    if isinstance(terms, str):
+        raise TypeError(f"{what}: terms must be a list of names, such as [{terms!r}]; got {terms!r}.")
+
+
+def _fits_of(what: str, given: Any) -> tuple[Sequence[Any], Any]:
+    """All fits of an estimator and its classes; of a pipeline or a search, those of the estimator in it."""
+    last, pipelines = _last_step(given)
+    if hasattr(last, "fit_"):
+        names = _names(what, last, pipelines)
+        fits = last.fit_ if names is None else [_renamed(one, names) for one in last.fit_]
+        return fits, last.classes_
+    if hasattr(last, "plan"):
+        return [last], last.classes
+    kind = type(given).__name__
+    if any(hasattr(last, name) for name in ("prior", "formula", "estimator")):
+        got = f"this {kind} is not fitted"
+    else:
+        got = f"got {kind}" if last is given else f"this {kind} ends in {type(last).__name__}"
+    raise TypeError(f"{what}: pass a fitted VBSVC, a pipeline that ends in one, or the Fit of a Model; {got}.")
+
+
+def _last_step(given: Any) -> tuple[Any, list[Any]]:
+    """The last step of a pipeline, or of a search's best one; and the pipelines around it, the inner ones first."""
+    found = getattr(given, "best_estimator_", given)
+    if not hasattr(found, "steps"):
+        return found, []
+    last, inner = _last_step(found.steps[-1][1])
+    return last, [*inner, found]
+
+
+def _names(what: str, last: Any, pipelines: list[Any]) -> list[str] | None:
+    """Names of the columns that reach the last step of pipelines; None where it knows them itself."""
+    several = [one for one in pipelines if len(one.steps) > 1]
+    if not several or hasattr(last, "feature_names_in_"):
+        return None
+    try:
+        names = several[0][:-1].get_feature_names_out()
+    except (AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{what}: the pipeline can't name the columns that reach its last step. Fit it after "
+            "set_output(transform='pandas'), or pass its last step, whose columns are called x0, x1, …"
+        ) from error
+    return [str(name) for k, name in enumerate(names) if k != last.group]
+
+
+def _renamed(fit: Any, names: list[str]) -> Any:
+    """The fit with other names of its columns."""
+    new = dict(zip(fit.plan.names, names, strict=True))
+    gaps = None if fit.gaps is None else replace(fit.gaps, names=tuple(new[name] for name in fit.gaps.names))
+    return replace(fit, plan=replace(fit.plan, names=tuple(names)), gaps=gaps)
 
 
 def _of_two(what: str, fit: Any, class_: Any) -> Any:
     if class_ is not None and class_ != fit.classes[1]:
-        raise ValueError(f"{what}: of two classes a positive score speaks for {fit.classes[1]!r}: leave class_ out.")
+        raise ValueError(f"{what}: of two classes, positive scores mean {fit.classes[1]!r}: leave class_ out.")
     return fit
 
 
@@ -55,7 +117,7 @@ class Predicted:
 
 def predicted(what: str, fit: Any, X: Any, y: Any = None, class_: Any = None) -> Predicted:
     """Predict rows whose class is known: X and y of an estimator, or the data of a model, outcome included."""
-    if hasattr(fit, "fit_"):
+    if hasattr(_last_step(fit)[0], "fit_"):
         return _of_estimator(what, fit, X, y, class_)
     one = one_fit(what, fit)
     if one.reader is not None and y is None:

@@ -1,11 +1,11 @@
 """What a page is made of: sections of text, tables, figures, verdicts and caveats. The template alone knows HTML."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
-# What a closed gate leaves of a standard deviation is written as 0.
-NOTHING = 1e-30
+from vbsvm import printing
 
 
 @final
@@ -26,24 +26,14 @@ def cell(value: Any) -> Cell:
 
 def told(value: float, digits: int = 3) -> str:
     """A number with a few digits, counts in full."""
-    if isinstance(value, int):
-        return str(value).replace("-", "−")
-    if math.isnan(value):
-        return "–"
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    if abs(value) < NOTHING:
-        return "0"
-    text = f"{value:.1e}" if not 1e-4 <= abs(value) < 1e6 else f"{value:#.{digits}g}".removesuffix(".")
+    text = str(value) if isinstance(value, int) else printing.number(value, digits=digits)
     return text.replace("-", "−")
 
 
-def chance(value: float) -> Cell:
-    """A probability; one that is as good as 0 or 1 is said to be near it."""
-    if math.isnan(value):
-        return Cell("–")
-    text = "< 0.001" if value < 0.001 else "> 0.999" if value > 0.999 else f"{value:.3f}"
-    return Cell(text, float(value))
+def row_of(values: Sequence[float], texts: Sequence[str]) -> tuple[Cell, ...]:
+    """Numbers of a table with the texts that print them."""
+    pairs = zip(values, texts, strict=True)
+    return tuple(Cell(text.replace("-", "−"), None if math.isnan(value) else float(value)) for value, text in pairs)
 
 
 def share(part: float, whole: float) -> Cell:

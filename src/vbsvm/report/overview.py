@@ -69,8 +69,8 @@ def model(fits: Sequence[Any]) -> Section:
     if len(fits) == 1:
         blocks.append(
             Text(
-                "A linear support vector machine: every row has a score, and its sign is the predicted class. A "
-                f"positive score speaks for {fit.classes[1]!s}, a negative one for {fit.classes[0]!s}."
+                "A linear support vector machine: every row has a score, and its sign is the predicted class. Positive "
+                f"scores mean {fit.classes[1]!s}, negative ones {fit.classes[0]!s}."
             )
         )
     else:
@@ -164,9 +164,8 @@ def _missing(fit: Any) -> Section:
 
 
 def _rows(fit: Any) -> str:
-    return f"{fit.facts.n_rows} rows" + (
-        "" if fit.facts.weights is None else f", of weight {told(sum(fit.facts.weights), 6)}"
-    )
+    weight = "" if fit.facts.weights is None else f", of weight {told(sum(fit.facts.weights), 6)}"
+    return f"{fit.facts.n_rows} rows{weight}" + (f"; {fit.facts.left_out}" if fit.facts.left_out else "")
 
 
 def _share(part: int, whole: int) -> str:

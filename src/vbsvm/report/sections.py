@@ -5,13 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from vbsvm import printing
 from vbsvm.arrays import Array
 from vbsvm.design.plan import INTERCEPT
 from vbsvm.fit.gibbs import Sample
 from vbsvm.plots import checks, effects, mixing, rows
 from vbsvm.plots.subjects import Predicted
 from vbsvm.report import verdicts
-from vbsvm.report.blocks import Cell, Section, Table, Text, cell, chance, percent, share, told
+from vbsvm.report.blocks import Cell, Section, Table, Text, cell, percent, row_of, share, told
 from vbsvm.report.figures import picture
 
 LEVEL = 0.95
@@ -27,6 +28,8 @@ HEADS = {
     "rhat": "R̂",
     "ess_bulk": "ESS, bulk",
     "ess_tail": "ESS, tail",
+    "gate_rhat": "R̂, gate",
+    "gate_ess": "ESS, gate",
     "variance": "variance",
     "mean": "mean",
 }
@@ -40,13 +43,14 @@ def coefficients(fit: Any, key: str) -> Section:
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), np.where(np.isfinite(scale), scale, 0.0)])
     scaled = table["coefficient"].to_numpy(dtype=float) * unit
     chosen = _largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MOST_IN_TABLE)
-    body = [(cell(str(table.index[k])), *_cells(table.iloc[k]), cell(float(scaled[k]))) for k in chosen]
+    written = _rows(table.iloc[chosen])
+    body = [(cell(str(table.index[k])), *row, cell(float(scaled[k]))) for k, row in zip(chosen, written, strict=True)]
     head = ("term", *(HEADS[name] for name in table.columns), "mean per sd")
-    which = f"{100 * LEVEL:g} % intervals " + ("of the posterior" if _sampled(fit) else "of the mean-field law")
+    which = f"{100 * LEVEL:g} % intervals " + ("of the posterior" if _sampled(fit) else "by mean field")
     blocks: list[Any] = [
         Text(
             f"A coefficient is the change of the score for one unit of its column; “mean per sd” is for one standard "
-            f"deviation, and can be compared. A positive one speaks for {fit.classes[1]!s}."
+            f"deviation, and can be compared. Positive coefficients mean {fit.classes[1]!s}."
         )
     ]
     if n_terms:
@@ -79,7 +83,7 @@ def selection(fit: Any, key: str) -> Section:
     )
     caption = (
         f"Inclusion probabilities{'' if top == gated.sum() else f', the {top} largest'}. Colours and signs say whether "
-        "the coefficient is positive (purple, +) or negative (orange, −), where that is as good as sure."
+        "the coefficient is positive (purple, +) or negative (orange, −), where nearly all of its distribution is."
     )
     alt = f"Bars of the inclusion probabilities of {top} inputs; the table of coefficients has the numbers."
     return Section(
@@ -129,11 +133,11 @@ def _components(fit: Any) -> Table:
     """Standard deviations of effects and curves, and correlations."""
     table = fit.variance_components(LEVEL)
     body = tuple(
-        (cell(f"{term}" if effect == "all" else f"{term}, {effect}"), *(cell(float(value)) for value in row))
-        for (term, effect), row in zip(table.index, table.to_numpy(dtype=float), strict=True)
+        (cell(f"{term}" if effect == "all" else f"{term}, {effect}"), *row)
+        for (term, effect), row in zip(table.index, _rows(table), strict=True)
     )
     head = ("effects", *("median sd" if name == "sd" else HEADS[name] for name in table.columns))
-    which = "of the posterior" if _sampled(fit) else "of the mean-field law, which can be far off"
+    which = "of the posterior" if _sampled(fit) else "by mean field, which can be far off"
     return Table(
         f"Standard deviations of effects, and correlations, with {100 * LEVEL:g} % intervals {which}.", head, body
     )
@@ -155,7 +159,8 @@ def _effects_table(fit: Any, factor: Any) -> Table:
     mean = table["mean"].to_numpy(dtype=float)
     chosen = _largest(np.abs(mean), MOST_IN_TABLE)
     labels = [":".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in table.index]
-    body = tuple((cell(labels[k]), *(cell(float(value)) for value in table.iloc[k])) for k in chosen)
+    written = _rows(table.iloc[chosen])
+    body = tuple((cell(labels[k]), *row) for k, row in zip(chosen, written, strict=True))
     more = "" if len(chosen) == len(table) else f", the {len(chosen)} largest of {len(table)}"
     head = (factor.name, *(HEADS[name] for name in table.columns))
     return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)
@@ -190,7 +195,7 @@ def predictions(fit: Any, found: Predicted, key: str) -> Section:
             f"share. Spikes show where rows are, those of {found.classes[1]} at the top.",
             lambda ax: rows.draw_calibration(found, ax),
         ),
-        *verdicts.of_rows(found),
+        *verdicts.of_rows(found, several=fit.classes[0] is None),
     ]
     return Section("Predictions in sample", tuple(blocks))
 
@@ -221,7 +226,7 @@ def ending(fit: Any, key: str) -> Section:
     elif fit.outcome.coefficients.shape[1] >= 4 and fit.plan.n_shown:
         caption = "Draws of the parameters that mix worst, by chain. Good chains look like the same noise."
         blocks.append(
-            picture(f"{key}-trace", "Traces of the chains.", caption, lambda ax: mixing.traces(fit, axes=ax, most=3))
+            picture(f"{key}-trace", "Traces of the chains.", caption, lambda ax: mixing.traces(fit, axes=ax, top=3))
         )
     return Section("How the fit ended", tuple(blocks))
 
@@ -244,16 +249,9 @@ def _sampled(fit: Any) -> bool:
     return isinstance(fit.outcome, Sample)
 
 
-def _cells(row: Any) -> Iterator[Cell]:
-    """A row of a table of coefficients."""
-    for name, value in row.items():
-        if name in ("p_positive", "inclusion"):
-            yield chance(float(value))
-        elif name == "rhat":
-            yield Cell("–") if np.isnan(value) else Cell(f"{value:.3f}", float(value))
-        else:
-            whole = name in ("ess_bulk", "ess_tail") and np.isfinite(value)
-            yield cell(round(value) if whole else float(value))
+def _rows(table: Any) -> Iterator[tuple[Cell, ...]]:
+    """The rows of a table of coefficients or effects, written as they are printed elsewhere."""
+    return map(row_of, table.to_numpy(dtype=float), printing.cells(table))
 
 
 def _largest(size: Array, most: int) -> list[int]:

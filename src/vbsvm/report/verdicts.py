@@ -48,7 +48,7 @@ def _of_climb(fit: Any) -> Iterator[Verdict]:
     elif ending is Ending.INPUTS_OUT_OF_PASSES:
         yield Verdict(
             False,
-            "The distribution of the inputs did not come to rest: the coefficients may still move. Take a stronger "
+            "The distribution of the inputs did not converge: the coefficients may still move. Take a stronger "
             "prior of the inputs, as with GaussianImputation(psi=10), or allow more with Variational(max_iter=…).",
         )
     elif ending is Ending.OUT_OF_PASSES:
@@ -99,8 +99,8 @@ def _of_sample(fit: Any) -> Iterator[Verdict]:
         )
 
 
-def of_rows(found: Predicted) -> Iterator[Verdict]:
-    """What the predictions of rows with known classes ask for."""
+def of_rows(found: Predicted, *, several: bool) -> Iterator[Verdict]:
+    """What the predictions of rows with known classes ask for; ``several`` classes are predicted by several scores."""
     sides = found.scores > 0
     if (sides == found.positive).all():
         yield Verdict(
@@ -109,5 +109,15 @@ def of_rows(found: Predicted) -> Iterator[Verdict]:
             "the prior's as much as the data's.",
         )
     for side, label in ((False, found.classes[0]), (True, found.classes[1])):
-        if not (sides == side).any():
-            yield Verdict(False, f"No row is predicted as {label}. A rare class needs larger weights.")
+        if (sides == side).any():
+            continue
+        if several:
+            text = f"No row has a {'positive' if side else 'negative'} score for {found.classes[1]}."
+        else:
+            text = f"No row is predicted as {label}."
+        yield Verdict(
+            False,
+            f"{text} With a hinge loss that happens also where inputs are associated with the outcome: coefficients "
+            "near 0 then do not mean that there is no association. Where classes differ in size, fit again with "
+            'class_weight="balanced", or in a formula with weights.',
+        )

@@ -1,0 +1,54 @@
+"""What Python warns of and advises, in one line and by the options of the command line."""
+
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+# Advice that names Python's objects, and the option that does the same.
+OPTIONS = [
+    (r"\bGibbs\(draws=(\d+), tune=(\d+)\)", r"--draws \1 --tune \2"),
+    (
+        r"Take a prior that holds the coefficients, such as Ridge\(3, 3\) or Normal\(1\.0\), or "
+        r"inference=Variational\(\), which stays finite\.",
+        "Leave out --gibbs: variational Bayes stays finite.",
+    ),
+    (r"\binference=Variational\(\)", "variational Bayes, without --gibbs"),
+    (
+        r"`?class_weight=['\"]balanced['\"]`?(?: \([^)]*\))?(?:,? or (?:in a formula )?`?weights=[^\s,.;:)]*)?",
+        "--balanced",
+    ),
+    (r"\bweights=\S* with \S+ for its rows and \S+ for all others(?=\.)", "--balanced"),
+    (r"`?\bweights=[^\s,.;:)]*", "--balanced or --weights"),
+    (r"\bpositive=(\S+?)(?=[.,;:]?(?:\s|$))", r"--positive \1"),
+    (r"; VBSVC fits all of them at once", "; --target fits all of them at once"),
+    (r"^(?:Model\.fit|VBSVC(?:\.fit)?): (\w)", lambda found: found[1].upper()),
+    (r"^(?:Model\.fit|VBSVC(?:\.fit)?) (?=stopped|was|found)", "The fit "),
+]
+
+
+def by_options(message: object) -> str:
+    """A message in one line, with options in place of Python's objects."""
+    told = " ".join(str(message).split())
+    for pattern, option in OPTIONS:
+        told = re.sub(pattern, option, told)
+    return told
+
+
+@contextmanager
+def warnings_in_a_line() -> Iterator[None]:
+    """Show each warning once, on stderr."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        told = by_options(message)
+        if told not in shown:
+            shown.add(told)
+            click.echo(f"Warning: {told}", err=True)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield

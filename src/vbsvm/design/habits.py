@@ -1,0 +1,163 @@
+"""Habits from R, patsy and NumPy: where the meaning is plain a formula is rewritten, and elsewhere a hint is given.
+
+This happens on the text, before the guard sees it: nothing is evaluated. Also here: ``.``, which stands for columns.
+"""
+
+import keyword
+import re
+import unicodedata
+from collections.abc import Container, Iterator, Sequence
+
+from vbsvm.design.guard import NUMBERS, FormulaError, clipped, not_text
+
+_WORD = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
+_QUOTED = r"`[^`]*`|'[^']*'|\"[^\"]*\""
+_TOKEN = re.compile(rf"{_QUOTED}|{_WORD.pattern}|\.?\d[\w.]*|%\s*in\s*%|%[%*/ox]*%|\s+|.", re.DOTALL)
+_MODULES = ("np.", "numpy.")
+_SAME = {"factor": "C", "as.factor": "C", "as_factor": "C"}
+_CONTRASTS = {"Treatment": "contr.treatment", "Sum": "contr.sum", "Helmert": "contr.helmert", "Diff": "contr.diff"}
+_CONTRASTS["Poly"] = "contr.poly"
+_HINTS = {
+    "ns": "take s(x), whose size is inferred, or cr(x, df=4), a natural cubic spline",
+    "rcs": "take s(x), whose size is inferred, or cr(x, df=4), a natural cubic spline",
+    "te": "smooth surfaces are not available: take s(a) + s(b), or products such as a * b",
+    "ti": "smooth surfaces are not available: take s(a) + s(b), or products such as a * b",
+    "t2": "smooth surfaces are not available: take s(a) + s(b), or products such as a * b",
+    "offset": "an offset is not available: the score has no term with a known coefficient",
+    "cut": "cut the column first, as in data['x3'] = pandas.cut(data['x'], 3), and take x3",
+    "relevel": "write C(x, contr.treatment('b')), where b is the reference",
+    "ordered": "write C(x, contr.poly)",
+    "interaction": "write a:b",
+    "as.numeric": "make the column a number in the data first",
+    "as.integer": "make the column a number in the data first",
+    "lag": "add a column with the shifted values to the data",
+    "Q": "put the name in backticks, as in `my column`",
+    "re": "write (1 | g)",
+}
+
+
+def rewritten(text: str, columns: Container[str] = ()) -> str:
+    """The text with what R, patsy or NumPy call otherwise by the names that formulas know here.
+
+    ``factor(x)`` is C(x), ``np.log(x)`` is log(x), ``Treatment(reference="b")`` in C is contr.treatment(base="b"), and
+    ``^`` within a function is ``**``, and a column such as ``age.years`` needs no backticks. What would be taken for
+    something else is refused.
+    """
+    found: list[str] = []
+    for token, following, functions in _scan(text):
+        if following == "(" and _WORD.fullmatch(token):
+            found.append(_function(token, found, functions))
+        elif not functions:
+            _require_sign(token)
+            found.append(token)
+        elif token == "^":
+            found.append("**")
+        elif token[0] == "`":
+            found.append(_evaluated(token))
+        elif _WORD.fullmatch(token):
+            _require_normal(token)
+            is_column = "." in token and token in columns
+            found.append(f"`{token}`" if is_column else _setting(token, following, found, functions))
+        else:
+            found.append(token)
+    return "".join(found)
+
+
+def expanded(text: str, columns: Sequence[str]) -> str:
+    """The text with these columns in place of every ``.`` that stands alone."""
+    found = []
+    for token, _, functions in _scan(text):
+        if token == ".":
+            if functions:
+                raise FormulaError(f". in {clipped(text)} stands for several columns, and can't stand in a function.")
+            found.append(f"({' + '.join(in_backticks(columns))})")
+        else:
+            found.append(token)
+    return "".join(found)
+
+
+def in_backticks(columns: Sequence[str]) -> list[str]:
+    """The columns that ``.`` stands for, as a formula has them."""
+    if not columns:
+        raise FormulaError(". stands for no column: the data have none but the outcome, groups and weights.")
+    for name in columns:
+        require_name(name)
+    return [f"`{name}`" for name in columns]
+
+
+def require_name(name: object) -> None:
+    """Refuse names that formulaic takes for signs of its own in spite of their backticks, and quotes without a mate."""
+    if not isinstance(name, str):
+        raise FormulaError(not_text(name))
+    if name in ("1", ".", "~", "") or "`" in name or name[-1] == "\\" or any(name.count(quote) % 2 for quote in "'\""):
+        raise FormulaError(f"A column called {name!r} can't stand in a formula, which would misread it: rename it.")
+
+
+def _scan(text: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each token, the one that follows it, and the functions in whose brackets it stands."""
+    tokens = _TOKEN.findall(text)
+    brackets: list[str] = []
+    before = ""
+    for token, following in zip(tokens, [*tokens[1:], ""], strict=True):
+        if token in (")", "]", "}") and brackets:
+            brackets.pop()
+        yield token, following, [name for name in brackets if name]
+        if token in ("(", "[", "{"):
+            called = before if before[:1] == "`" or _WORD.fullmatch(before) else ""
+            brackets.append(called or ("{" if token == "{" else ""))
+        before = token
+
+
+def _function(name: str, before: Sequence[str], functions: Sequence[str]) -> str:
+    """The name of a function as formulas know it."""
+    _require_normal(name)
+    if functions and functions[-1] in ("C", *_SAME) and name in _CONTRASTS:
+        return _CONTRASTS[name] if _is_setting(before) else name
+    for module in _MODULES:
+        if name.startswith(module) and name.removeprefix(module) in NUMBERS:
+            return name.removeprefix(module)
+    if name in _HINTS:
+        raise FormulaError(f"{name}(…) is not a function of formulas here: {_HINTS[name]}.")
+    return _SAME.get(name, name)
+
+
+def _setting(name: str, following: str, before: Sequence[str], functions: Sequence[str]) -> str:
+    """A name within a function's brackets: contrasts have other names in patsy."""
+    if functions[-1] in ("C", *_SAME) and name in _CONTRASTS and _is_setting(before):
+        return _CONTRASTS[name]
+    return "base" if name == "reference" and functions[-1] == "Treatment" and following.strip() in ("", "=") else name
+
+
+def _is_setting(before: Sequence[str]) -> bool:
+    """Whether what comes next is a setting: it stands behind a comma or an equals sign."""
+    last = next((token for token in reversed(before) if not token.isspace()), "")
+    return last in (",", "=")
+
+
+def _evaluated(quoted: str) -> str:
+    """A name in backticks within a function; without them where it is a word, which formulaic would tear apart."""
+    name = quoted[1:-1]
+    if keyword.iskeyword(name):
+        raise FormulaError(
+            f"A column called {name!r} can't stand within a function, which would misread it: rename it."
+        )
+    _require_normal(name)
+    return name if name.isidentifier() else quoted
+
+
+def _require_normal(name: str) -> None:
+    """Refuse a name that Python reads as another one, in a part of the formula that is evaluated."""
+    normal = unicodedata.normalize("NFKC", name)
+    if normal != name:
+        raise FormulaError(
+            f"{name!r} has letters that are read as {normal!r} within functions, and would be taken for that: rename "
+            "the column."
+        )
+
+
+def _require_sign(token: str) -> None:
+    """Refuse signs that mean something else in R."""
+    if token[0] == "%" and "in" in token:
+        raise FormulaError("%in% is not available: write a/b for a and b within a, or a:b.")
+    if token[0] == "%":
+        raise FormulaError(f"{token} has no meaning between terms: write I(a % b) for a remainder.")

@@ -1,0 +1,185 @@
+"""Values of any type in a column: which are numbers, text, dates or missing, and how they become plain ones.
+
+What can't be used is refused in words that say what it is and in which row it stands.
+"""
+
+import numbers
+from collections.abc import Sequence
+from datetime import date, time, timedelta
+from decimal import Decimal
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+MISSING, TRUTH, NUMBER, TEXT, DATE, COMPLEX, OTHER = (
+    "a missing value", "True or False", "a number", "text", "a date or time", "a complex number", "other",
+)  # fmt: skip
+_OF_DTYPES = {"b": TRUTH, "i": NUMBER, "u": NUMBER, "f": NUMBER, "U": TEXT, "T": TEXT, "M": DATE, "m": DATE}
+_OF_DTYPES |= {"c": COMPLEX}
+
+
+def kind_of(kind: type) -> str:
+    """What the values of a type are."""
+    if kind is type(None) or kind is np.ma.core.MaskedConstant or kind.__name__ in ("NAType", "NaTType"):
+        return MISSING
+    dates = (date, time, timedelta, np.datetime64, np.timedelta64)  # NumPy's durations call themselves integers
+    if issubclass(kind, dates) or kind.__name__ == "Period":
+        return DATE
+    if issubclass(kind, bool | np.bool_):
+        return TRUTH
+    if issubclass(kind, numbers.Real | Decimal):
+        return NUMBER
+    if issubclass(kind, str):
+        return TEXT
+    return COMPLEX if issubclass(kind, numbers.Number) else OTHER
+
+
+def kinds_of(values: NDArray[Any]) -> dict[str, type]:
+    """The kinds of values that occur, each with the first type of that kind."""
+    if values.dtype.kind in _OF_DTYPES:
+        return {_OF_DTYPES[values.dtype.kind]: values.dtype.type}
+    if values.dtype.kind != "O":
+        return {OTHER: values.dtype.type}
+    found: dict[str, type] = {}
+    for kind in dict.fromkeys(map(type, values.tolist())):
+        found.setdefault(kind_of(kind), kind)
+    return found
+
+
+def first_row(values: NDArray[Any], kind: str) -> int:
+    """The first row that holds a value of this kind."""
+    if values.dtype.kind != "O":
+        return 0
+    return next(row for row, value in enumerate(values.tolist()) if kind_of(type(value)) == kind)
+
+
+def named(kind: type) -> str:
+    """A type as it stands in a sentence, such as ``a list``."""
+    known = kind_of(kind)
+    if known != OTHER:
+        return known
+    if issubclass(kind, bytes):
+        return "bytes"
+    name = {np.ndarray: "array", np.void: "record"}.get(kind, kind.__name__)
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
+def objects(values: Sequence[Any]) -> NDArray[Any]:
+    """Values one by one in an array of objects, also where they are lists; None where they are masked."""
+    found = np.empty(len(values), dtype=object)
+    for row, value in enumerate(values):
+        found[row] = None if value is np.ma.masked else value
+    return found
+
+
+def array_of(given: Any) -> NDArray[Any]:
+    """What was given as an array, masked values missing; lists of anything but numbers as objects.
+
+    The array has no dimension where a single value was given, a set or a generator.
+    """
+    if isinstance(given, np.ma.MaskedArray):
+        return unmasked(given)
+    try:
+        found = np.asarray(given)
+    except ValueError:
+        return objects(given)
+    # NumPy would make text of a number that stands beside text, and a duration of one that stands beside durations.
+    mixed = isinstance(given, list | tuple) and found.ndim == 1 and found.dtype.kind not in "biuf"
+    return objects(given) if mixed else found
+
+
+def of_polars(column: Any) -> NDArray[Any]:
+    """Values of a polars column: numbers and dates in NumPy's types, and everything else one by one."""
+    is_number = column.dtype.is_numeric() and not str(column.dtype).startswith(("Decimal", "Int128", "UInt128"))
+    return column.to_numpy() if is_number or column.dtype.is_temporal() else objects(column.to_list())
+
+
+def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values are NaN, None, NA, NaT or masked."""
+    if values.dtype.kind == "O":
+        import pandas as pd
+
+        gone = pd.isna(values)
+        if np.ma.core.MaskedConstant in set(map(type, values.tolist())):
+            gone |= np.array([value is np.ma.masked for value in values.tolist()])
+        return gone
+    if values.dtype.kind in "mM":
+        return np.isnat(values)
+    return np.isnan(values) if values.dtype.kind in "fc" else np.zeros(len(values), dtype=bool)
+
+
+def unmasked(values: Any) -> Any:
+    """A masked array with missing values (NaN, or None among what is not a number) in place of what it masks."""
+    if not isinstance(values, np.ma.MaskedArray):
+        return values
+    mask = np.ma.getmaskarray(values)
+    if not mask.any() or values.dtype.kind == "V":
+        return values.data
+    if values.dtype.kind == "f":
+        return np.where(mask, values.dtype.type(np.nan), values.data)
+    if values.dtype.kind in "biu":
+        return np.where(mask, np.nan, values.data)
+    found = values.data.astype(object)
+    found[mask] = None
+    return found
+
+
+def as_floats(values: NDArray[Any], place: str, *, text: bool = False) -> NDArray[np.float64]:
+    """Numbers of any type as floats, NaN where they are missing; ``place`` is what they are called in errors.
+
+    ``text`` says whether text that reads as a number is one.
+    """
+    taken = (MISSING, TRUTH, NUMBER, TEXT) if text else (MISSING, TRUTH, NUMBER)
+    for kind, of_type in kinds_of(values).items():
+        if kind not in taken:
+            needed = "each argument must be a string or a number" if text else "numbers are needed"
+            _refuse(kind, of_type, f"{place} holds", first_row(values, kind), needed)
+    if values.dtype.kind == "O":
+        values = np.where(missing(values), np.nan, values)
+    try:
+        return values.astype(np.float64)
+    except (ValueError, OverflowError):
+        for row, value in enumerate(values):
+            _require_float(value, place, row)
+        raise
+
+
+def _require_float(value: Any, place: str, row: int) -> None:
+    """Refuse text that does not read as a number, and numbers that no float can hold."""
+    try:
+        float(value)
+    except ValueError:
+        raise ValueError(
+            f"{place} is not numeric: it holds {shown(value)} in row {row}. Encode categories first, for example with "
+            "sklearn.preprocessing.OneHotEncoder in a Pipeline, or drop the column."
+        ) from None
+    except OverflowError:
+        raise ValueError(f"{place} holds a number beyond 1e308 in row {row}: rescale it.") from None
+
+
+def _refuse(kind: str, of_type: type, place_holds: str, row: int, needed: str) -> NoReturn:
+    """Say what a column holds that is not a number, and in which row."""
+    if kind == DATE:
+        raise ValueError(
+            f"{place_holds} dates or times ({of_type.__name__}, first in row {row}): turn it into a number, such as "
+            "days."
+        )
+    if kind == COMPLEX:
+        raise ValueError(f"Complex data not supported: {place_holds} complex numbers (row {row}). Take the real parts.")
+    if kind == TEXT:
+        raise ValueError(f"{place_holds} text in row {row}: {needed}.")
+    raise TypeError(f"{place_holds} {named(of_type)} in row {row}: {needed}.")
+
+
+def beyond_64_bits(value: Any) -> bool:
+    """Whether a value is a whole number that no integer type of NumPy holds."""
+    return isinstance(value, int) and not -(2**63) <= value < 2**64
+
+
+def shown(value: Any) -> str:
+    """A value in an error: in one line, and cut where it is long."""
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return str(value)
+    text = " ".join(repr(value.item() if isinstance(value, np.number | np.bool_) else value).split())
+    return text if len(text) <= 60 else f"{text[:59]}…"

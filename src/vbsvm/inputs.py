@@ -1,0 +1,187 @@
+"""The table X of an estimator: tables of any kind become an array of floats, and the group of each row.
+
+What can't be read is refused with its column and row. Arrays of floats are handed on as they are, not copied.
+"""
+
+import numbers
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
+from sklearn.utils.validation import column_or_1d, validate_data
+
+from vbsvm.design import values
+from vbsvm.design.frames import require_collected, require_unique
+from vbsvm.design.levels import group_labels
+from vbsvm.design.spelling import meant
+
+_OPTIONS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
+
+
+def read_data(
+    estimator: BaseEstimator, X: Any, y: Any, group: str | int | None
+) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
+    """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
+    if group is None:
+        X = _plain(X)
+        _require_equal_lengths(X, y)
+        table, labels = validate_data(estimator, X, y, **_OPTIONS)
+        return table, cast(NDArray[Any], labels), None
+    table, members = read_table(estimator, X, group, reset=True)
+    _require_equal_lengths(table, y)
+    labels = column_or_1d(y, warn=True)
+    return table, labels, members
+
+
+def _require_equal_lengths(X: Any, y: Any) -> None:
+    """Refuse more labels than rows, or less."""
+    if y is not None and not issparse(y) and len(X.shape) == 2 and X.shape[0] != len(y):
+        raise ValueError(
+            f"Found input variables with inconsistent numbers of samples: X has {X.shape[0]} rows, y has {len(y)} "
+            "labels."
+        )
+
+
+def read_table(
+    estimator: BaseEstimator, X: Any, group: str | int | None, *, reset: bool
+) -> tuple[Any, NDArray[Any] | None]:
+    """Give inputs as a float array, not copied if they are one, and the group of each row (None without groups).
+
+    The group's column is taken out before the numeric check: it may hold text.
+    """
+    if group is None:
+        return validate_data(estimator, _plain(X), reset=reset, **_OPTIONS), None
+    if not isinstance(group, str | numbers.Integral):
+        raise TypeError(
+            f"group must be the name or the number of a column of X; got {type(group).__name__}. Put the groups into X."
+        )
+    X = _table(X, dtype=object)
+    if issparse(X):
+        raise TypeError("Sparse data was passed, but dense data is required: use X.toarray().")
+    validate_data(estimator, _header(X), reset=reset, skip_check_array=True)
+    inputs, members = _take_out(X, group)
+    gone = values.missing(members)
+    if gone.any():
+        raise ValueError(f"The group of row {int(np.argmax(gone))} is missing in column {group!r}. Drop such rows.")
+    if inputs.shape[1] == 0:
+        raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
+    return check_array(_plain(inputs), input_name="X", **_OPTIONS), group_labels(members, group)
+
+
+def _header(X: Any) -> Any:
+    """What scikit-learn learns the columns from: of polars frames an empty pandas frame with their names."""
+    if not hasattr(X, "columns") or hasattr(X, "iloc"):
+        return X
+    import pandas as pd
+
+    return pd.DataFrame(columns=list(X.columns))
+
+
+def _table(X: Any, dtype: Any = None) -> Any:
+    """X as an array, or as a pandas or polars frame; ``dtype`` is that of lists, in which types may be mixed."""
+    require_collected(X, "X")
+    if hasattr(X, "to_pandas") and hasattr(X, "schema") and hasattr(X, "column_names"):  # of arrow
+        X = X.to_pandas(ignore_metadata=True)
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        require_unique(list(X.columns), "X has")
+        return X
+    as_it_is = issparse(X) or (isinstance(X, np.ndarray) and not isinstance(X, np.matrix))
+    table = X if as_it_is else _array(X, dtype)
+    if table.ndim == 0:
+        raise TypeError(
+            f"X must be a table of numbers, such as a 2D array or a data frame; got {values.named(type(X))}."
+        )
+    if table.dtype.kind == "V":
+        raise TypeError("X is an array of records: make it a table, as in pandas.DataFrame(X).")
+    return table
+
+
+def _array(X: Any, dtype: Any) -> NDArray[Any]:
+    """An array of lists, or of anything that gives an array; rows of different lengths are named."""
+    try:
+        table = np.asarray(X, dtype=dtype)
+        return np.asarray(X, dtype=object) if table.dtype.kind in "USc" else table
+    except ValueError:
+        if not all(hasattr(row, "__len__") for row in X):
+            raise ValueError("X must be a table: some of its rows are lists, and others are single values.") from None
+        sizes = [len(row) for row in X]
+        row = next((row for row, size in enumerate(sizes) if size != sizes[0]), None)
+        if row is not None:
+            raise ValueError(
+                f"X has rows of different lengths: row 0 has {sizes[0]} values, row {row} has {sizes[row]}."
+            ) from None
+        return np.stack([values.objects(list(row)) for row in X])
+
+
+def _plain(X: Any) -> Any:
+    """X in types that become floats as they should; refuse columns that hold anything but numbers."""
+    X = _table(X)
+    if hasattr(X, "columns"):
+        return _plain_frame(X)
+    if issparse(X):
+        return X
+    X = values.unmasked(X)
+    if X.dtype.kind in "biuf":
+        return X
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array instead: X holds {values.named(type(X[0]))} in row 0."
+        )
+    columns = [values.as_floats(X[:, j], f"Column {j}", text=True) for j in range(X.shape[1])]
+    return np.column_stack(columns) if columns else X
+
+
+def _plain_frame(X: Any) -> Any:
+    """A pandas frame of numbers; those whose types are all plain stay as they are.
+
+    Older versions of scikit-learn do not find the names of polars' columns.
+    """
+    plain = all(map(_is_plain, X.dtypes))
+    if plain and hasattr(X, "iloc"):
+        return X
+    import pandas as pd
+
+    if plain:
+        return pd.DataFrame(X.to_numpy(), columns=list(X.columns))
+    columns = {}
+    for j, name in enumerate(X.columns):
+        column = X.iloc[:, j] if hasattr(X, "iloc") else X[name]
+        columns[j] = values.as_floats(_cells(column), f"Column {name!r}", text=True)
+    return pd.DataFrame(columns).set_axis(X.columns, axis=1)
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Whether scikit-learn makes floats of a type: numbers of NumPy, pandas and polars, but no sparse ones."""
+    if hasattr(dtype, "kind"):
+        return dtype.kind in "biuf" and not hasattr(dtype, "fill_value")
+    return dtype.is_numeric() and not str(dtype).startswith(("Decimal", "Int128", "UInt128"))
+
+
+def _cells(column: Any) -> NDArray[Any]:
+    """Values of a column of a pandas or polars frame."""
+    return np.asarray(column) if hasattr(column, "iloc") else values.of_polars(column)
+
+
+def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
+    """The inputs without the group's column, and that column."""
+    if hasattr(X, "columns"):
+        names = list(X.columns)
+        if group not in names or isinstance(group, bool):
+            shown = ", ".join(map(repr, names[:12])) + (", …" if len(names) > 12 else "")
+            raise ValueError(
+                f"group={group!r} is not a column of X; its columns are {shown}.{meant(str(group), names)}"
+            )
+        if not isinstance(group, str) and names.index(group) != group:
+            raise ValueError(
+                f"group={group!r} may be the column of that name or of that number, which is another one: name columns "
+                "by text."
+            )
+        return X[[name for name in names if name != group]], _cells(X[group])
+    number = isinstance(group, numbers.Integral) and not isinstance(group, bool)
+    if X.ndim != 2 or not number or not -X.shape[1] <= group < X.shape[1]:
+        raise ValueError(f"group={group!r} is not a column number of X, which has the shape {X.shape}.")
+    others = np.arange(X.shape[1]) != int(group) % X.shape[1]
+    return X[:, others], values.unmasked(X[:, int(group)])

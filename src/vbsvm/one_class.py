@@ -1,0 +1,75 @@
+"""A fitted model that assigns no training row to one of the classes, which nobody should have to find out alone."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.arrays import Array
+from vbsvm.results import Fit
+from vbsvm.task import Task
+
+# Rows that are scored first; twice as many next, until every class has been assigned.
+FIRST_ROWS = 512
+# Where a class has at least this share of the weight, larger weights are not the remedy.
+EVEN = 0.45
+
+
+class OneClassWarning(UserWarning):
+    """No training row is assigned to one of the classes."""
+
+
+def describe_unassigned(
+    what: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit], classes: NDArray[Any]
+) -> str | None:
+    """Say which classes no training row is assigned to, and what helps; None where each has some row.
+
+    ``remedy`` says how classes are weighed; ``{own}`` and ``{others}`` in it become the weights that make them equal.
+    """
+    plan = tasks[0].plan
+    if not plan.names and not plan.factors:  # an intercept alone knows one class only
+        return None
+    unassigned = _unassigned(tasks, fits, len(classes))
+    if not len(unassigned):
+        return None
+    label, named = classes[unassigned[0]], ", ".join(repr(str(classes[k])) for k in unassigned)
+    said = (
+        f"{what}: no row of the training data is assigned to class{'es' * (len(unassigned) > 1)} {named}. With a hinge "
+        "loss, coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
+    )
+    share = _share(tasks, int(unassigned[0]))
+    if share >= EVEN:
+        return f"{said}The classes have similar weights already: the inputs may say little about the outcome."
+    weights = {"own": f"{0.5 / share:.3g}", "others": f"{0.5 / (1 - share):.3g}"}
+    return f"{said}Give {str(label)!r} more weight: {remedy.format(**weights)}."
+
+
+def _share(tasks: Sequence[Task], code: int) -> float:
+    """Share of a class in the total weight."""
+    task = tasks[0] if len(tasks) == 1 else tasks[code]
+    positive = task.source.signs > 0 if len(tasks) > 1 or code == 1 else task.source.signs < 0
+    return float(task.source.weights[positive].sum() / task.source.weights.sum())
+
+
+def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> NDArray[np.intp]:
+    """Numbers of the classes that no row of positive weight is assigned to; rows are scored until there are none."""
+    source, seen = tasks[0].source, np.zeros(n_classes, dtype=bool)
+    begin, size = 0, FIRST_ROWS if source.options is None else len(source.X)
+    while begin < len(source.X) and not seen.all():
+        where = slice(begin, begin + size)
+        scores = np.stack([fit._mean_scores(tasks[0].encoded(where)).mean for fit in fits], axis=1)
+        counted = _counted(source.weights[where], None if source.options is None else source.options.origin)
+        seen[_assigned(scores)[counted]] = True
+        begin, size = begin + size, 2 * size
+    return np.flatnonzero(~seen)
+
+
+def _assigned(scores: Array) -> NDArray[np.intp]:
+    """Number of each row's class: by the sign of one score, or the largest of several."""
+    return scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.intp)
+
+
+def _counted(weights: Array, origin: NDArray[np.intp] | None) -> NDArray[np.bool_]:
+    """Which rows have a weight; candidates of one row count as that row."""
+    return weights > 0 if origin is None else np.bincount(origin, weights) > 0

@@ -1,0 +1,200 @@
+"""Numbers and tables as people read them, as text of 80 columns and as HTML; the values themselves stay as they are."""
+
+import math
+import textwrap
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+WIDTH = 80
+GAP = 2
+# Names are shortened to this much before columns are moved below; and to this much where even one column asks for it.
+SHORT_NAMES = 20
+SHORTEST_NAMES = 8
+# What a closed gate leaves of a standard deviation is written as 0.
+NOTHING = 1e-30
+SMALL, LARGE = 1e-4, 1e6
+# Aligned decimal points may make a column so much wider.
+SLACK = 2
+# Where a table is too wide, these begin its lower part.
+DIAGNOSTICS = ("rhat", "gate_rhat")
+CHANCES = {"p_positive", "inclusion"}
+DECIMALS = {"rhat": 3, "gate_rhat": 3, "ess_bulk": 0, "ess_tail": 0, "gate_ess": 0, "accuracy": 1}
+# Columns that need no more decimals than the spread beside them.
+SPREADS = {
+    "coefficient": "sd",
+    "mean": "sd",
+    "lower": "sd",
+    "upper": "sd",
+    "variational": "variational sd",
+    "Gibbs": "Gibbs sd",
+}
+
+
+def number(value: float, spread: float | None = None, digits: int = 3) -> str:
+    """A number with a few digits, or with the decimals that its spread asks for and one digit more at most."""
+    if not math.isfinite(value):
+        return "–" if math.isnan(value) else "∞" if value > 0 else "-∞"
+    size = abs(value)
+    if size < NOTHING:
+        return "0"
+    unit = spread if spread is not None and math.isfinite(spread) and spread > NOTHING else size
+    if not SMALL <= max(size, unit) < LARGE:
+        return f"{value:.{digits - 1}e}"
+    decimals = min(digits - 1 - _magnitude(unit), digits - _magnitude(size))
+    return fixed(value, max(decimals, 0))
+
+
+def fixed(value: float, decimals: int) -> str:
+    """A number with so many decimals, and no minus before zeros."""
+    if not math.isfinite(value):
+        return number(value)
+    text = f"{value:.{decimals}f}"
+    return text.lstrip("-") if not text.strip("-0.") else text
+
+
+def chance(value: float) -> str:
+    """A probability; one that is as good as 0 or 1 is said to be near it."""
+    if math.isnan(value):
+        return number(value)
+    return "<0.001" if value < 0.001 else ">0.999" if value > 0.999 else f"{value:.3f}"
+
+
+def _magnitude(size: float) -> int:
+    return math.floor(math.log10(size))
+
+
+def cells(frame: "pd.DataFrame") -> list[list[str]]:
+    """The texts of a table, row by row, each by the kind of its column."""
+    found = [_column(str(name), frame) for name in frame.columns]
+    return [list(row) for row in zip(*found, strict=True)] if found else [[] for _ in range(len(frame))]
+
+
+def _column(name: str, frame: "pd.DataFrame") -> list[str]:
+    values = [float(value) for value in frame[name]]
+    if name in CHANCES:
+        return [chance(value) for value in values]
+    if name in DECIMALS:
+        return [fixed(value, DECIMALS[name]) for value in values]
+    beside = SPREADS.get(name)
+    if beside not in frame.columns:
+        return [number(value) for value in values]
+    return [number(value, float(spread)) for value, spread in zip(values, frame[beside], strict=True)]
+
+
+def table(frame: "pd.DataFrame", width: int = WIDTH) -> str:
+    """A table no wider than this: long names are shortened, and columns that do not fit stand below the others."""
+    columns = [_aligned(str(name), _column(str(name), frame)) for name in frame.columns]
+    levels = _levels(frame)
+    room = width - sum(min(_widest(level), SHORT_NAMES) for level in levels) - GAP * (len(levels) - 1)
+    return "\n\n".join(_joined(levels, part, width) for part in _parts(columns, room))
+
+
+def _parts(columns: list[list[str]], room: int) -> list[list[list[str]]]:
+    """Columns that fit side by side into this much room."""
+    widths = [GAP + _widest(column) for column in columns]
+    if sum(widths) <= room:
+        return [columns]
+    parts, left = [[columns[0]]], room - widths[0]
+    for column, width in zip(columns[1:], widths[1:], strict=True):
+        if width > left or column[0] in DIAGNOSTICS:
+            parts.append([])
+            left = room
+        parts[-1].append(column)
+        left -= width
+    return parts
+
+
+def _joined(levels: list[list[str]], columns: list[list[str]], width: int) -> str:
+    """Lines of the names and of some columns."""
+    names = _narrowed(levels, width - sum(GAP + _widest(column) for column in columns))
+    left = [[text.ljust(_widest(level)) for text in level] for level in names]
+    right = [[text.rjust(_widest(column)) for text in column] for column in columns]
+    return "\n".join((" " * GAP).join(line).rstrip() for line in zip(*left, *right, strict=True))
+
+
+def _levels(frame: "pd.DataFrame") -> list[list[str]]:
+    """The names of the rows, level by level, below the level's own name; a name that goes on is written once."""
+    index = frame.index
+    heads = ["" if name is None else str(name) for name in index.names]
+    rows = [_plain(label) if isinstance(label, tuple) else _plain((label,)) for label in index]
+    found = [[head] for head in heads]
+    before: Sequence[str] = ()
+    for row in rows:
+        same = 0
+        while same < len(row) - 1 and before[: same + 1] == row[: same + 1]:
+            same += 1
+        for level, text in enumerate(row):
+            found[level].append("" if level < same else text)
+        before = row
+    return found
+
+
+def _plain(labels: Sequence[Any]) -> list[str]:
+    """Labels in one line each."""
+    return ["".join(char if char.isprintable() else " " for char in str(label)) for label in labels]
+
+
+def _narrowed(levels: list[list[str]], room: int) -> list[list[str]]:
+    """Shorten the names of the widest level until all fit."""
+    widths = [_widest(level) for level in levels]
+    while sum(widths) + GAP * (len(widths) - 1) > room and max(widths) > SHORTEST_NAMES:
+        widths[widths.index(max(widths))] -= 1
+    return [[shortened(text, width) for text in level] for level, width in zip(levels, widths, strict=True)]
+
+
+def shortened(text: str, width: int) -> str:
+    """A name with its middle left out where it is too long."""
+    if len(text) <= width:
+        return text
+    tail = (width - 1) // 2
+    return f"{text[: width - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def _aligned(head: str, texts: list[str]) -> list[str]:
+    """A column below its head, with the decimal points below each other, unless that makes it much wider."""
+    ends = [len(text) - len(text.partition(".")[0]) for text in texts]
+    most = max((end for end, text in zip(ends, texts, strict=True) if "e" not in text), default=0)
+    aligned = [text + " " * max(most - end, 0) for end, text in zip(ends, texts, strict=True)]
+    return [head, *(aligned if _widest([head, *aligned]) <= _widest([head, *texts]) + SLACK else texts)]
+
+
+def _widest(column: list[str]) -> int:
+    return max(map(len, column))
+
+
+def wrapped(text: str, width: int = WIDTH) -> str:
+    """Text in lines of this width; words are not broken."""
+    lines = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in text.splitlines())
+    return "\n".join("\n".join(line) for line in lines)
+
+
+def listed(names: Sequence[Any], most: int = 20) -> str:
+    """Names in a sentence; of very many the first ones."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{list(names[:most])}{more}"
+
+
+def html_frame(caption: str, frame: "pd.DataFrame", most: int) -> str:
+    """The first rows of a table as HTML; the caption says where rows are left out."""
+    shown = frame.iloc[:most]
+    if len(shown) < len(frame):
+        caption = f"{caption} ({len(shown)} of {len(frame)} shown)"
+    heads = ["" if name is None else str(name) for name in frame.index.names] + [str(name) for name in frame.columns]
+    names = [label if isinstance(label, tuple) else (label,) for label in shown.index]
+    return html_table(caption, heads, names, cells(shown))
+
+
+def html_table(caption: str, heads: Sequence[Any], names: Sequence[Sequence[Any]], texts: Sequence[list[str]]) -> str:
+    """A table as plain HTML with all texts escaped: names of rows at the left, and then their texts."""
+    head = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in heads)
+    rows = []
+    for labels, row in zip(names, texts, strict=True):
+        left = "".join(f'<th scope="row" style="text-align: left">{escape(str(label))}</th>' for label in labels)
+        rows.append(left + "".join(f'<td style="text-align: right">{escape(text)}</td>' for text in row))
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    top = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{top}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
