@@ -1,10 +1,11 @@
 # make verify: the tests that take minutes.   make golden BASE=…: compare all results with those of another commit.
+# make test-matrix: the tests with the oldest and the newest versions of the dependencies.
 # make demo: install what users get and show it on real data.   make test: lint, types, layers, tests.
 # PYTHON=… chooses the interpreter (after make clean, where there is a .venv already); pip's own settings choose the index.
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test verify golden bench clean
+.PHONY: demo test tests test-matrix verify golden bench clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m vbsvm demo
@@ -15,6 +16,17 @@ test: $(VENV)/.installed-dev
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses auto
+
+tests: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest --numprocesses auto $(PYTESTFLAGS)
+
+# The oldest versions are the lower bounds of pyproject.toml; the pages show what newer ones have too. make clean first,
+# to get the newest versions anew.
+test-matrix:
+	$(MAKE) VENV=.venv-oldest .venv-oldest/.made
+	sed -n '/^dependencies = /,/^]/s/^ *"\([^">]*\)>=\([^"]*\)",$$/\1==\2.*/p' pyproject.toml > .venv-oldest/oldest.txt
+	$(MAKE) VENV=.venv-oldest PIPFLAGS="--constraint .venv-oldest/oldest.txt" PYTESTFLAGS="--ignore tests/test_docs.py" tests
+	$(MAKE) VENV=.venv-newest PIPFLAGS="--upgrade --upgrade-strategy eager" tests
 
 verify: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m long
@@ -31,7 +43,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) .venv-oldest .venv-newest
 
 # A mark is set only after pip has succeeded, so that an interrupted install is mended by the next run.
 $(VENV)/.installed: pyproject.toml | $(VENV)/.made
@@ -39,7 +51,7 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/.made
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)/.made
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIPFLAGS) --editable ".[dev]"
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.made

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 from sklearn.datasets import load_iris
+from sklearn.exceptions import ConvergenceWarning
 
 from models import spec_of
 from reference import algorithm_5, simulate
@@ -756,6 +757,45 @@ class TestNotAtRandom:
             Shift("far")
 
 
+class TestFewRows:
+    """Too few rows to learn how the columns vary together: missing values and covariance feed each other."""
+
+    @pytest.fixture
+    def few(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(60, 20))
+        y = X @ rng.normal(size=20) > 0
+        X[rng.random(X.shape) < 0.3] = np.nan
+        return X, y
+
+    @pytest.mark.parametrize("joint", [True, False])
+    @pytest.mark.parametrize(
+        ("labels", "message"),
+        [
+            (True, r"not converge in 200 passes.*psi=10\).*Variational\(max_iter=2000\)"),
+            (False, r"not converge from the inputs alone.*psi=10\)"),
+        ],
+    )
+    def test_the_climb_ends_soon_and_says_what_to_do(self, few, joint, labels, message):
+        clf = VBSVC(imputation=GaussianImputation(joint=joint, labels=labels))
+        with pytest.warns(ConvergenceWarning, match=message):
+            clf.fit(*few)
+        assert not clf.converged_
+        assert np.isfinite(clf.coef_).all()
+        helped = VBSVC(imputation=GaussianImputation(psi=10, joint=joint, labels=labels)).fit(*few)
+        assert helped.converged_
+        assert helped.n_iter_ < 100
+
+    def test_passes_that_are_given_are_kept(self, few):
+        with pytest.warns(ConvergenceWarning, match=r"not converge in 7 passes.*max_iter=70"):
+            clf = VBSVC(inference=Variational(max_iter=7)).fit(*few)
+        assert clf.n_iter_ == 7
+
+    def test_sensitivity_says_that_its_fits_did_not_converge(self, few):
+        with pytest.warns(ConvergenceWarning, match=r"2 of 2 fits did not converge, as at a shift of 0.*psi=10"):
+            VBSVC(inference=Variational(max_iter=5)).sensitivity(*few, [0, 0.1])
+
+
 class TestSensitivity:
     def test_the_table_has_the_fits_of_the_shifts(self, frame):
         model = Model("y ~ age + bmi", frame)
@@ -776,12 +816,32 @@ class TestSensitivity:
     def test_what_is_wrong_is_said(self, frame):
         with pytest.raises(ValueError, match="no value is missing"):
             Model("y ~ age", frame).sensitivity([1.0])
-        with pytest.raises(ValueError, match="deltas must be"):
-            Model("y ~ bmi", frame).sensitivity([])
         with pytest.raises(ValueError, match="'age' is not a column with missing"):
             Model("y ~ bmi + age", frame).sensitivity([1.0], columns=["age"])
         with pytest.raises(ValueError, match="two classes"):
             VBSVC().sensitivity(*load_iris(return_X_y=True), [1.0])
+
+    @pytest.mark.parametrize(
+        ("deltas", "columns", "message"),
+        [
+            ([], None, "deltas must be numbers"),
+            (["a"], None, "deltas must be numbers"),
+            (None, None, "deltas must be numbers"),
+            ([1, [2]], None, "deltas must be numbers"),
+            ([True], None, "deltas must be numbers"),
+            ([0, np.nan], None, "standard deviations, from -100 to 100; got nan"),
+            ([-1e5], None, r"standard deviations, from -100 to 100; got -100000[.]0"),
+            ([10**400], None, "standard deviations, from -100 to 100; got 1000"),
+            (np.linspace(-1, 1, 10_001), None, "10001 deltas are given, and each is a fit"),
+            ([1.0], "bmi", "columns must be a list of column names; got 'bmi'"),
+            ([1.0], 3, "columns must be a list of column names; got 3"),
+            ([1.0], [], "columns is empty"),
+            ([1.0], ["nope"], "'nope' is not a column with missing values"),
+        ],
+    )
+    def test_shifts_and_columns_that_make_no_sense(self, frame, deltas, columns, message):
+        with pytest.raises((ValueError, TypeError), match=message):
+            Model("y ~ bmi", frame).sensitivity(deltas, columns=columns)
 
     def test_the_figure_marks_changes_of_sign(self):
         table = pd.DataFrame({"(intercept)": [0, 0, 0], "a": [1.0, 0.5, -0.5]}, index=[-1.0, 0.0, 1.0])

@@ -464,14 +464,44 @@ class TestChains:
         assert clf.fit_[0].outcome.coefficients.shape == (1, 15, 4)
         assert clf.n_iter_ == 150
 
-    @pytest.mark.parametrize("bad", [{"draws": 0}, {"tune": -1}, {"chains": 1.5}, {"thin": True}])
+    @pytest.mark.parametrize(
+        "bad",
+        [
+            {"draws": 0},
+            {"tune": -1},
+            {"chains": 1.5},
+            {"thin": True},
+            {"draws": 10**12},
+            {"tune": 10**12},
+            {"chains": 10**6},
+            {"thin": 10**400},
+        ],
+    )
     def test_settings_that_make_no_sense(self, bad):
-        with pytest.raises(ValueError, match=f"Gibbs: {next(iter(bad))} must be a whole number"):
+        with pytest.raises(ValueError, match=f"Gibbs: {next(iter(bad))} must be a whole number from . to 10+"):
             Gibbs(**bad)
 
-    def test_more_draws_than_memory_are_refused_with_a_way_out(self):
-        with pytest.raises(ValueError, match=r"gigabytes.*Take thin="):
-            Gibbs(draws=10**8).run(spec_of(3), source_of(*simulate(20, 3, seed=0)))
+    @pytest.mark.parametrize(
+        ("settings", "message"),
+        [
+            (Gibbs(draws=10**8), r"4 chains of 100000000 draws of 6 numbers would take 17.9 gigabytes.*Take thin=9[.]"),
+            (Gibbs(draws=np.int32(10**9), chains=1), r"44.7 gigabytes; up to 2 are held. Take thin=23[.]"),
+            (Gibbs(draws=5000, chains=10**4), r"10000 chains of 5000 draws .* 2.24 gigabytes.* Take thin=2[.]"),
+        ],
+    )
+    def test_more_draws_than_memory_are_refused_with_a_way_out(self, settings, message):
+        with pytest.raises(ValueError, match=message):
+            settings.run(spec_of(3), source_of(*simulate(20, 3, seed=0)))
+
+    def test_missing_values_of_every_chain_and_all_classes_count(self, monkeypatch):
+        X, y = simulate(40, 2, seed=0)
+        with monkeypatch.context() as few:
+            few.setattr("vbsvm.fit.gibbs.MOST_NUMBERS", 100)
+            with pytest.raises(ValueError, match=r"2 chains of 10 draws of 15 numbers would take"):
+                VBSVC(inference=Gibbs(draws=10, tune=0, chains=2)).fit(X, np.arange(40) % 3)
+            X[3, 0] = np.nan
+            with pytest.raises(ValueError, match=r"with the missing values of each chain, .* Take fewer chains"):
+                VBSVC(inference=Gibbs(draws=1, tune=0, chains=4)).fit(X, y)
 
 
 class TestResults:
@@ -610,6 +640,9 @@ class TestResults:
         X[3, 0] = np.nan
         with pytest.raises(ValueError, match=r"weight of row 0 is 0.5.*whole numbers"):
             VBSVC(inference=FEW).fit(X, y, sample_weight=np.full(40, 0.5))
+        for weight in (1e12, 1e30):
+            with pytest.raises(ValueError, match=r"weights add up to 4e\+[13][0-9] rows.* take smaller weights"):
+                VBSVC(inference=FEW).fit(X, y, sample_weight=np.full(40, weight))
         s = np.where(np.arange(40) % 2 == 0, 2, 1)
         short = Gibbs(draws=10, tune=0, chains=1)  # rounding grows from draw to draw
         one = quiet(lambda: VBSVC(inference=short, random_state=0).fit(X, y, sample_weight=s))

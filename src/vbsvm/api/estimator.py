@@ -146,20 +146,26 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
         nested: dict[str, dict[str, Any]] = {"prior": {}, "inference": {}, "imputation": {}}
         whole = {}
+        known = self.get_params(deep=False)
         for name, value in params.items():
-            owner, _, inner = name.partition("__")
-            if inner and owner in nested:
+            owner, delimiter, inner = name.partition("__")
+            if delimiter and owner in nested:
                 nested[owner][inner] = value
-            else:
+            elif name in known:
                 whole[name] = value
-        changed = VBSVC(**{**self.get_params(deep=False), **{key: whole[key] for key in nested if key in whole}})
+            else:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for VBSVC: it has {list(known)}, and those of prior, inference and "
+                    "imputation, such as 'prior__rate'."
+                )
+        changed = VBSVC(**{**known, **{key: whole[key] for key in nested if key in whole}})
         for owner, changes in nested.items():
             if changes:
                 current = getattr(changed, f"_{owner}")()
-                known = [field.name for field in fields(current)]
-                unknown = [name for name in changes if name not in known]
+                inner = [field.name for field in fields(current)]
+                unknown = [name for name in changes if name not in inner]
                 if unknown:
-                    raise ValueError(f"{type(current).__name__} has no parameter {unknown[0]!r}; it has {known}.")
+                    raise ValueError(f"{type(current).__name__} has no parameter {unknown[0]!r}; it has {inner}.")
                 whole[owner] = replace(current, **changes)
         return super().set_params(**whole)
 
@@ -312,7 +318,8 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         """How the fit moves when missing values are shifted: one row for each shift, for two classes.
 
         ``deltas`` are shifts in standard deviations of ``columns`` (all that have missing values by default). Given are
-        the coefficients, and the share of complete rows whose predicted class changes. ``plots.sensitivity`` draws it.
+        the coefficients, and the share of complete rows whose predicted class changes (NaN where no row is complete).
+        ``plots.sensitivity`` draws it.
         This estimator stays as it is.
         """
         tasks = VBSVC(**self.get_params(deep=False))._tasks(X, y, sample_weight)

@@ -61,7 +61,7 @@ def read_table(
     X = _table(X, dtype=object)
     if issparse(X):
         raise TypeError("Sparse data was passed, but dense data is required: use X.toarray().")
-    validate_data(estimator, X, reset=reset, skip_check_array=True)
+    validate_data(estimator, _header(X), reset=reset, skip_check_array=True)
     inputs, members = _take_out(X, group)
     gone = values.missing(members)
     if gone.any():
@@ -69,6 +69,15 @@ def read_table(
     if inputs.shape[1] == 0:
         raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
     return check_array(_plain(inputs), input_name="X", **_OPTIONS), group_labels(members, group)
+
+
+def _header(X: Any) -> Any:
+    """What scikit-learn learns the columns from: of polars frames an empty pandas frame with their names."""
+    if not hasattr(X, "columns") or hasattr(X, "iloc"):
+        return X
+    import pandas as pd
+
+    return pd.DataFrame(columns=list(X.columns))
 
 
 def _table(X: Any, dtype: Any = None) -> Any:
@@ -126,11 +135,17 @@ def _plain(X: Any) -> Any:
 
 
 def _plain_frame(X: Any) -> Any:
-    """A pandas frame of numbers; frames whose types are all plain stay as they are."""
-    if all(map(_is_plain, X.dtypes)):
+    """A pandas frame of numbers; those whose types are all plain stay as they are.
+
+    Older versions of scikit-learn do not find the names of polars' columns.
+    """
+    plain = all(map(_is_plain, X.dtypes))
+    if plain and hasattr(X, "iloc"):
         return X
     import pandas as pd
 
+    if plain:
+        return pd.DataFrame(X.to_numpy(), columns=list(X.columns))
     columns = {}
     for j, name in enumerate(X.columns):
         column = X.iloc[:, j] if hasattr(X, "iloc") else X[name]

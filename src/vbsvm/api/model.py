@@ -156,7 +156,8 @@ class Model:
         """How the fit moves when missing values are shifted: one row for each shift.
 
         ``deltas`` are shifts in standard deviations of ``columns`` (all that have missing values by default). Given are
-        the coefficients, and the share of complete rows whose predicted class changes. ``plots.sensitivity`` draws it.
+        the coefficients, and the share of complete rows whose predicted class changes (NaN where no row is complete).
+        ``plots.sensitivity`` draws it.
         """
         variational = require_variational("sensitivity", read_inference(inference))
         return sensitivity.table(self._task, variational, deltas, columns)

@@ -15,7 +15,7 @@ from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.variational import Ending, Outcome, Variational
 from vbsvm.missing.candidates import KNOWN
 from vbsvm.missing.missingness import Shift
-from vbsvm.missing.model import MissingModel
+from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec, State
 from vbsvm.results.data_summary import Facts
@@ -151,7 +151,7 @@ def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str
         found = [f"{what} was interrupted after {fit.outcome.sweeps} sweeps."] if fit.interrupted else []
         return found if worst is None else [*found, _why_not_mixed(what, worst, inference)]
     assert isinstance(inference, Variational)
-    return [] if fit.converged else [_why_not_converged(what, fit.outcome, inference)]
+    return [] if fit.converged else [_why_not_converged(what, fit.spec, fit.outcome, inference)]
 
 
 def _why_not_mixed(what: str, worst: Worst, inference: Gibbs) -> str:
@@ -160,7 +160,7 @@ def _why_not_mixed(what: str, worst: Worst, inference: Gibbs) -> str:
     return (
         f"{what}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
         f"{worst.ess_of!r} has {worst.ess:.0f} effective draws (400 are needed). Draw more, as with "
-        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the last columns of the "
+        f"Gibbs(draws={4 * int(inference.draws)}, tune={2 * int(inference.tune)}), or read the last columns of the "
         "tables before you trust a number."
     )
 
@@ -174,15 +174,33 @@ def _why_separable(what: str) -> str:
     )
 
 
-def _why_not_converged(what: str, outcome: Outcome, inference: Variational) -> str:
+def _stronger(spec: Spec) -> float:
+    """A scale of the inputs' covariance that holds it."""
+    inputs = input_model(spec.missing)
+    assert inputs is not None
+    return 10.0 * max(1.0, inputs.settings.psi)
+
+
+def _why_not_converged(what: str, spec: Spec, outcome: Outcome, inference: Variational) -> str:
     """Say why a climb did not converge, and what to do."""
     if outcome.ending is Ending.INTERRUPTED:
         return f"{what} was interrupted after {outcome.passes} passes: the coefficients may still move."
+    more = f"Variational(max_iter={10 * inference.most_passes(spec)})"
+    if outcome.ending is Ending.INPUTS_OUT_OF_PASSES or (
+        outcome.ending is Ending.OUT_OF_PASSES and input_model(spec.missing) is not None
+    ):
+        tried = f"in {outcome.passes} passes" if outcome.ending is Ending.OUT_OF_PASSES else "from the inputs alone"
+        return (
+            f"{what} did not converge {tried}: the coefficients may still move. Rows may be too few to learn how "
+            "the columns with missing values vary together: hold that by a stronger prior, as with "
+            f"imputation=GaussianImputation(psi={_stronger(spec):g}), leave such columns out, or allow more passes "
+            f"with inference={more}."
+        )
     if outcome.ending is Ending.OUT_OF_PASSES:
         return (
             f"{what} stopped after {outcome.passes} passes, before it converged to tol={inference.tol:g}: "
-            "the coefficients may still move. Allow more passes with "
-            f"inference=Variational(max_iter={10 * inference.max_iter}), or accept the result with a larger tol."
+            f"the coefficients may still move. Allow more passes with inference={more}, or accept the result with a "
+            "larger tol."
         )
     return (
         f"{what} stopped because rounding errors outweighed every further step: the coefficients are not at the "

@@ -1,12 +1,17 @@
 """How a fit moves when missing values are shifted away from what the known inputs suggest: the tipping-point table."""
 
-from collections.abc import Sequence
+import math
+import warnings
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
-from vbsvm.api.problem import Task
+from vbsvm.api.problem import Task, warnings_of
+from vbsvm.base.settings import is_number, lies_within
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.missingness import Shift, require_known
@@ -18,6 +23,9 @@ if TYPE_CHECKING:
 
 # The bound may have several optima. Fits follow one of them in steps of this size.
 STEP = 0.25
+# Shifts are in standard deviations: further out nothing is left to learn, and every quarter of one is a fit.
+FURTHEST = 100.0
+MOST_SHIFTS = 10_000
 
 
 def table(task: Task, inference: Variational, deltas: Sequence[float], columns: Sequence[str] | None) -> "pd.DataFrame":
@@ -29,25 +37,60 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
         raise ValueError("sensitivity: no value is missing but perhaps categories, so there is nothing to shift.")
     of_law = {task.plan.names[k - first] for k in holes.inputs.variables}
     missing = [name for name in task.completion.gaps.names if name in of_law]
-    chosen = list(missing) if columns is None else list(columns)
-    require_known("sensitivity", chosen, missing)
-    wanted = sorted(set(np.atleast_1d(np.asarray(deltas, dtype=float)).tolist()))
-    if not wanted or not np.isfinite(wanted).all():
-        raise ValueError("sensitivity: deltas must be numbers, such as [-1, -0.5, 0, 0.5, 1].")
+    wanted, chosen = _read_shifts(deltas), _read_columns(columns, missing)
     plain = task.shifted(Shift(0.0)).fit(inference)
     found = {0.0: plain}
     for side in ([delta for delta in wanted if delta > 0], [delta for delta in reversed(wanted) if delta < 0]):
         fit = plain
         for before, after in pairwise([0.0, *side]):
             fit = found[after] = _follow(task, inference, fit, chosen, before, after)
+    creeping = [delta for delta in wanted if not found[delta].converged]
+    if creeping:
+        why = warnings_of("sensitivity", found[creeping[0]], inference)[0]
+        message = f"{len(creeping)} of {len(wanted)} fits did not converge, as at a shift of {creeping[0]:g}. {why}"
+        warnings.warn(message, ConvergenceWarning, stacklevel=3)
     encoded = task.complete_rows()
     classes = plain.predict(encoded)
-    rows = {delta: {**_coefficients(found[delta]), CHANGED: float(np.mean(found[delta].predict(encoded) != classes))}
-            for delta in wanted}  # fmt: skip
+    rows = {
+        delta: {**_coefficients(found[delta]), CHANGED: _share(found[delta].predict(encoded) != classes)}
+        for delta in wanted
+    }
     frame = pd.DataFrame.from_dict(rows, orient="index")
     frame.index.name = "shift"
     frame.attrs["columns"] = chosen
     return frame
+
+
+def _read_shifts(deltas: Sequence[float]) -> list[float]:
+    """The shifts in ascending order, each once; refuse what is no number, too far out, or too much."""
+    values = np.asarray(deltas, dtype=object).ravel().tolist()
+    if not values or not all(is_number(value) for value in values):
+        raise ValueError(f"sensitivity: deltas must be numbers, such as [-1, -0.5, 0, 0.5, 1]; got {deltas!r}.")
+    far = [value for value in values if not lies_within(value, -FURTHEST, FURTHEST)]
+    if far:
+        raise ValueError(
+            f"sensitivity: deltas are shifts in standard deviations, from {-FURTHEST:g} to {FURTHEST:g}; got "
+            f"{far[0]!r}."
+        )
+    wanted = sorted({float(value) for value in values})
+    if len(wanted) > MOST_SHIFTS:
+        raise ValueError(
+            f"sensitivity: {len(wanted)} deltas are given, and each is a fit; up to {MOST_SHIFTS} are taken."
+        )
+    return wanted
+
+
+def _read_columns(columns: Sequence[str] | None, missing: list[str]) -> list[str]:
+    """The columns to shift: all that miss values, unless some are named."""
+    if columns is None:
+        return missing
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise TypeError(f"sensitivity: columns must be a list of column names; got {columns!r}.")
+    chosen = list(columns)
+    if not chosen:
+        raise ValueError(f"sensitivity: columns is empty; columns with missing values are {missing}.")
+    require_known("sensitivity", chosen, missing)
+    return chosen
 
 
 def _follow(task: Task, inference: Variational, fit: Fit, columns: list[str], before: float, after: float) -> Fit:
@@ -56,6 +99,11 @@ def _follow(task: Task, inference: Variational, fit: Fit, columns: list[str], be
     for delta in np.linspace(before, after, n_steps + 1)[1:]:
         fit = task.shifted(Shift(dict.fromkeys(columns, float(delta)))).fit(inference, fit.outcome.state)
     return fit
+
+
+def _share(changed: NDArray[np.bool_]) -> float:
+    """Share of rows; NaN where there are none."""
+    return float(changed.mean()) if len(changed) else math.nan
 
 
 def _coefficients(fit: Fit) -> dict[str, float]:

@@ -133,7 +133,11 @@ def with_class_weights(
 ) -> Array:
     """Multiply each row's weight by that of its class."""
     if class_weight is not None:
-        factors = compute_class_weight(class_weight, classes=classes, y=classes[codes], sample_weight=weights)
+        if isinstance(class_weight, str) and class_weight == "balanced":
+            totals = np.bincount(codes, weights)
+            factors = totals.sum() / (len(classes) * totals)
+        else:
+            factors = compute_class_weight(class_weight, classes=classes, y=classes)
         for label, factor in zip(classes, factors, strict=True):
             if not 0 < factor < LARGEST_WEIGHT:
                 raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")

@@ -21,11 +21,31 @@ class Parameters:
         return f"{type(self).__name__}({', '.join(settings)})"
 
 
-def require_positive(owner: str, **values: float) -> None:
-    """Raise a ``ValueError`` that names the first value that is not a positive number of a sensible size."""
+def is_number(value: Any) -> bool:
+    """Whether a value is a real number; True and False are none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def lies_within(value: Any, least: float, most: float) -> bool:
+    """Whether a value is a real number within these limits, which its own type may be too small to hold."""
+    try:
+        return is_number(value) and least <= float(value) <= most
+    except OverflowError:
+        return False
+
+
+def require_whole(owner: str, least: int, most: int, **values: int) -> None:
+    """Raise a ``ValueError`` that names the first value that is not a whole number within these limits."""
     for name, value in values.items():
-        if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 1e-300 <= float(value) <= 1e100:
-            raise ValueError(f"{owner}: {name} must be a positive number, 1e-300 to 1e100; got {value!r}.")
+        if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= value <= most:
+            raise ValueError(f"{owner}: {name} must be a whole number from {least} to {most}; got {value!r}.")
+
+
+def require_positive(owner: str, least: float = 1e-100, most: float = 1e100, **values: float) -> None:
+    """Raise a ``ValueError`` that names the first value that is not a positive number within these limits."""
+    for name, value in values.items():
+        if not lies_within(value, least, most):
+            raise ValueError(f"{owner}: {name} must be a positive number, {least:g} to {most:g}; got {value!r}.")
 
 
 def require_level(owner: str, level: float) -> None:

@@ -1,7 +1,6 @@
 """Gibbs sampling: the same sweep with every conditional replaced by a draw from it (Appendices A, B and C)."""
 
 import math
-import numbers
 import os
 import sys
 import time
@@ -19,12 +18,12 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import MatrixPoint, Point
 from vbsvm.base.reading import Draw, OverRelaxed
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.base.settings import Parameters, require_flag
+from vbsvm.base.settings import Parameters, require_flag, require_whole
 from vbsvm.inference import checkpoint
 from vbsvm.inference.scale_move import stretch
 from vbsvm.missing.candidates import LevelCounts, LevelLaws
 from vbsvm.missing.input_distributions import InputSums
-from vbsvm.missing.model import MissingModel, MissingState, MissingSums
+from vbsvm.missing.model import MissingState, MissingSums, input_model
 from vbsvm.model.interfaces import Source
 from vbsvm.model.layouts.sampled import DrawnLaw
 from vbsvm.model.priors.covariance import HuangWandLaw
@@ -33,8 +32,9 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import added
 from vbsvm.model.sweep import sweep
 
-# Draws of all chains that may be held: two gigabytes of float64.
+# What all chains may hold, draws and missing values of the last sweep: two gigabytes of float64.
 MOST_NUMBERS = 2**28
+MOST_CHAINS = 10_000
 FIRST_STEP = 0.2
 # A step is adapted while tuning, towards the best acceptance rate of moves along one direction.
 ACCEPTANCE = 0.44
@@ -138,11 +138,11 @@ class Gibbs(Parameters):
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
         require_flag("Gibbs", accelerate=self.accelerate)
-        for name, least in (("draws", 1), ("tune", 0), ("chains", 1), ("thin", 1)):
-            value = getattr(self, name)
-            whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-            if not whole or not least <= int(value) <= 10**9:
-                raise ValueError(f"Gibbs: {name} must be a whole number of at least {least}; got {value!r}.")
+        require_whole("Gibbs", 1, 10**9, draws=self.draws, thin=self.thin)
+        require_whole("Gibbs", 0, 10**9, tune=self.tune)
+        require_whole("Gibbs", 1, MOST_CHAINS, chains=self.chains)
+        if self.checkpoint is not None and (not isinstance(self.checkpoint, str | os.PathLike) or not self.checkpoint):
+            raise TypeError(f"Gibbs: checkpoint must be a path or None; got {self.checkpoint!r}.")
 
     def for_class(self, k: int) -> "Gibbs":
         """The same with a checkpoint of its own for one of several classes."""
@@ -151,7 +151,12 @@ class Gibbs(Parameters):
     @property
     def kept(self) -> int:
         """Draws kept of each chain."""
-        return -(-self.draws // self.thin)
+        return -(-int(self.draws) // int(self.thin))
+
+    @property
+    def sweeps(self) -> int:
+        """Sweeps of each chain, tuning included."""
+        return int(self.tune) + int(self.draws)
 
     def run(self, spec: Spec, source: Source, seed: int = 0) -> Sample:
         """Draw from the posterior; Ctrl-C ends after the round and keeps what has been drawn."""
@@ -159,11 +164,12 @@ class Gibbs(Parameters):
 
     def run_several(self, models: Sequence[tuple[Spec, Source]], seed: int = 0) -> list[Sample]:
         """Draw for several models, all of them round by round, so that Ctrl-C finds draws of each."""
+        self.require_room(models)
         runs = [
             _Run.start(self.for_class(k) if len(models) > 1 else self, spec, source, seed + k)
             for k, (spec, source) in enumerate(models)
         ]
-        total, interrupted, written = self.tune + self.draws, False, time.perf_counter()
+        total, interrupted, written = self.sweeps, False, time.perf_counter()
         with _progress(total * len(runs)) as report:
             try:
                 for end in dict.fromkeys(math.ceil(end) for end in np.linspace(0, total, ROUNDS + 1)[1:]):
@@ -184,15 +190,29 @@ class Gibbs(Parameters):
                 run.remove_checkpoint()
         return [_sample(run.chains, run.done, interrupted) for run in runs]
 
-    def require_room(self, spec: Spec) -> None:
-        """Refuse more draws than are held."""
-        size = self.chains * self.kept * spec.n_columns
-        if size > MOST_NUMBERS:
-            needed = -(-size // MOST_NUMBERS) * self.thin
-            raise ValueError(
-                f"Gibbs: {self.chains} chains of {self.kept} draws of {spec.n_columns} coefficients would take "
-                f"{size * 8 / 2**30:.1f} gigabytes; up to {MOST_NUMBERS * 8 / 2**30:.0f} are held. Take thin={needed}."
-            )
+    def require_room(self, models: Sequence[tuple[Spec, Source]]) -> None:
+        """Refuse more than is held: draws, and the missing values of every chain."""
+        chains, a_draw = int(self.chains), sum(_numbers_of_a_draw(spec) for spec, _ in models)
+        missing = chains * sum(
+            source.n_rows * len(inputs.inputs.variables)
+            for spec, source in models
+            if (inputs := input_model(spec.missing)) is not None
+        )
+        size = chains * self.kept * a_draw + missing
+        if size <= MOST_NUMBERS:
+            return
+        most_kept = (MOST_NUMBERS - missing) // (chains * a_draw)
+        advice = f"thin={-(-int(self.draws) // most_kept)}" if most_kept > 0 else "fewer chains"
+        raise ValueError(
+            f"Gibbs: {chains} chains of {self.kept} draws of {a_draw} numbers"
+            f"{', with the missing values of each chain,' if missing else ''} would take {size * 8 / 2**30:.3g} "
+            f"gigabytes; up to {MOST_NUMBERS * 8 / 2**30:.0f} are held. Take {advice}."
+        )
+
+
+def _numbers_of_a_draw(spec: Spec) -> int:
+    """Coefficients, gates, and variances or covariance matrices."""
+    return spec.n_columns + sum(block.n_gates + len(block.columns) ** 2 for block in spec.blocks)
 
 
 @final
@@ -241,7 +261,6 @@ class _Run:
     @staticmethod
     def start(settings: Gibbs, spec: Spec, source: Source, seed: int) -> "_Run":
         """From the beginning, or from the checkpoint."""
-        settings.require_room(spec)
         about = _about(settings, spec, source, seed)
         chains = [_Chain.start(spec, seed, k) for k in range(settings.chains)]
         if settings.checkpoint is not None and (found := checkpoint.read(settings.checkpoint, about)) is not None:
@@ -261,7 +280,7 @@ class _Run:
         chains = self._swept(end)
         if self.n_jobs:
             return replace(self, chains=chains)
-        left = (time.perf_counter() - begin) * (settings.tune + settings.draws - end) / (end - self.done)
+        left = (time.perf_counter() - begin) * (settings.sweeps - end) / (end - self.done)
         return replace(self, chains=chains, n_jobs=-1 if settings.chains > 1 and left > WORTH_A_PROCESS else 1)
 
     def _swept(self, end: int) -> list[_Chain]:
@@ -298,8 +317,8 @@ def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, 
     theta = np.sin(1.0 + np.arange(spec.n_columns))
     sums = source.total(lambda part: _fingerprint(part, theta))
     blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
-    if isinstance(spec.missing, MissingModel) and spec.missing.inputs is not None:
-        blocks.append(repr(spec.missing.inputs.settings))
+    if (inputs := input_model(spec.missing)) is not None:
+        blocks.append(repr(inputs.settings))
     numbers = {name: int(getattr(settings, name)) for name in ("draws", "tune", "chains", "thin", "accelerate")}
     return {"settings": numbers, "seed": seed, "model": blocks, "data": [float(f"{one:.9e}") for one in sums]}
 

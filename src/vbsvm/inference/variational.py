@@ -1,7 +1,6 @@
 """Variational Bayes: climb the bound until it rises no more, one pass over the data a step."""
 
 import math
-import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -13,10 +12,10 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.base.settings import Parameters, require_flag, require_positive
+from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
 from vbsvm.inference.proposals import Accelerated, Damped, Plain, Strategy, Visited
 from vbsvm.missing.input_distributions import InputSums, Learned
-from vbsvm.missing.model import MissingModel, MissingState
+from vbsvm.missing.model import MissingModel, MissingState, input_model
 from vbsvm.model import bound
 from vbsvm.model.interfaces import Source
 from vbsvm.model.likelihoods.base import Likelihood
@@ -36,6 +35,10 @@ ROUNDING = 8 * float(np.finfo(np.float64).eps)
 AT_REST = 1e-11
 FALLING = 0.2
 INPUTS_REST = 1e-7
+# Passes unless it is said otherwise. Where rows are few beside the columns that miss values, missing values and the
+# inputs' covariance feed each other, from plateau to plateau, for thousands of passes: a stronger prior ends that.
+MOST_PASSES = 2000
+MOST_PASSES_WITH_MISSING = 200
 
 
 @final
@@ -44,6 +47,7 @@ class Ending(Enum):
 
     CONVERGED = "converged"
     OUT_OF_PASSES = "stopped: pass limit reached"
+    INPUTS_OUT_OF_PASSES = "stopped: pass limit reached while the distribution of the inputs was learned"
     ROUNDING = "stopped: rounding errors outweighed every step"
     INTERRUPTED = "interrupted"
 
@@ -81,8 +85,9 @@ class Variational(Parameters):
     tol : float, default 1e-6
         Stop when two accepted steps in a row raise the bound by less than this (in nats), or by less than rounding;
         one step is enough where gains fell to a fifth and less from step to step.
-    max_iter : int, default 2000
-        Most passes over the data; steps that were tried and refused count.
+    max_iter : int, default None
+        Most passes over the data; steps that were tried and refused count. None is 2000, and 200 where inputs are
+        missing and ``accelerate`` is True.
     bound : "augmented" or "exact", default "augmented"
         Which lower bound is raised. "augmented" (or "paper") is the paper's, with a latent scale for each row. "exact"
         goes on from there with the hinge loss's own expectation: tighter, with spreads and centres nearer to the
@@ -94,19 +99,24 @@ class Variational(Parameters):
     """
 
     tol: float = 1e-6
-    max_iter: int = 2000
+    max_iter: int | None = None
     accelerate: bool = True
     bound: str = "augmented"
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
-        require_positive("Variational", tol=self.tol)
+        require_positive("Variational", 1e-300, tol=self.tol)
         require_flag("Variational", accelerate=self.accelerate)
         if not isinstance(self.bound, str) or self.bound not in BOUNDS:
             raise ValueError(f"Variational: bound must be 'augmented' (or 'paper') or 'exact'; got {self.bound!r}.")
-        whole = isinstance(self.max_iter, numbers.Integral) and not isinstance(self.max_iter, bool)
-        if not whole or not 2 <= self.max_iter <= 10**9:
-            raise ValueError(f"Variational: max_iter must be a whole number from 2 to 10**9; got {self.max_iter!r}.")
+        if self.max_iter is not None:
+            require_whole("Variational", 2, 10**9, max_iter=self.max_iter)
+
+    def most_passes(self, spec: Spec) -> int:
+        """Most passes over the data for this model."""
+        if self.max_iter is not None:
+            return int(self.max_iter)
+        return MOST_PASSES if input_model(spec.missing) is None or not self.accelerate else MOST_PASSES_WITH_MISSING
 
     @property
     def exact(self) -> bool:
@@ -120,18 +130,21 @@ class Variational(Parameters):
             raise ValueError(f"Variational(bound='exact') does not take {what}: take bound='augmented', or Gibbs().")
         with single_threaded_blas():
             outcome = self._run(spec, source, start)
-            if not self.exact or outcome.ending is Ending.INTERRUPTED or outcome.passes >= self.max_iter:
+            if not self.exact or outcome.ending is Ending.INTERRUPTED or outcome.passes >= self.most_passes(spec):
                 return outcome
             return self._sharpened(replace(spec, likelihood=EXACT_HINGE), source, outcome)
 
     def _run(self, spec: Spec, source: Source, start: State | None) -> Outcome:
         """Climb the paper's bound."""
         if start is not None:
-            return self._climb(spec, source, start, self.tol, self.max_iter)
-        model = spec.missing
-        if isinstance(model, MissingModel) and model.inputs is not None and not model.inputs.settings.labels:
-            inputs = learn_inputs(spec, model, source, self.max_iter)
-            return _highest(self._climb_from_all(spec, source, inputs))
+            return self._climb(spec, source, start, self.tol, self.most_passes(spec))
+        inputs = input_model(spec.missing)
+        if inputs is not None and not inputs.settings.labels:
+            learned, at_rest = learn_inputs(spec, source, self.most_passes(spec))
+            outcome = _highest(self._climb_from_all(spec, source, learned))
+            if at_rest or outcome.ending is Ending.INTERRUPTED:
+                return outcome
+            return replace(outcome, ending=Ending.INPUTS_OUT_OF_PASSES)
         # Gates have many optima: a start on a part of the rows would choose another one.
         pilot = self.accelerate and spec.gate_map is None and source.n_rows >= PILOT_ROWS
         if pilot and (part := source.thin(PILOT_STEP)) is not None:
@@ -144,7 +157,7 @@ class Variational(Parameters):
             begin = start
             if inputs is not None and isinstance(start.missing, MissingState):
                 begin = replace(start, missing=replace(start.missing, inputs=inputs))
-            outcome = self._climb(spec, source, begin, self.tol, self.max_iter)
+            outcome = self._climb(spec, source, begin, self.tol, self.most_passes(spec))
             yield outcome
             if outcome.ending is Ending.INTERRUPTED:
                 return
@@ -155,10 +168,11 @@ class Variational(Parameters):
         Their weights are not raised to match: the law is then as wide as the start is uncertain, and a Newton step sees
         the curvature at that distance. (With raised weights the kinks are too sharp for Newton: twice the passes.)
         """
-        pilot = self._climb(spec, part, spec.start(), max(self.tol, PILOT_TOL), self.max_iter)
+        most = self.most_passes(spec)
+        pilot = self._climb(spec, part, spec.start(), max(self.tol, PILOT_TOL), most)
         cost = math.ceil(pilot.passes / PILOT_STEP)
         interrupted = pilot.ending is Ending.INTERRUPTED
-        full = self._climb(spec, source, pilot.state, self.tol, 1 if interrupted else max(1, self.max_iter - cost))
+        full = self._climb(spec, source, pilot.state, self.tol, 1 if interrupted else max(1, most - cost))
         ending = Ending.INTERRUPTED if interrupted else full.ending
         return replace(full, passes=full.passes + cost, ending=ending)
 
@@ -169,7 +183,8 @@ class Variational(Parameters):
             if not hold_scales and _separates(source, found.state):
                 continue
             strategy = Damped(hold_scales=hold_scales)
-            reached = self._climb(spec, source, found.state, self.tol, max(2, self.max_iter - passes), strategy)
+            left = max(2, self.most_passes(spec) - passes)
+            reached = self._climb(spec, source, found.state, self.tol, left, strategy)
             passes += reached.passes
             if hold_scales or not _separates(source, reached.state):
                 break
@@ -209,9 +224,13 @@ class Variational(Parameters):
             if not bounds:
                 raise
             ending = Ending.INTERRUPTED
-        except (FloatingPointError, np.linalg.LinAlgError):
+        except (FloatingPointError, np.linalg.LinAlgError) as error:
             if not bounds:
-                raise
+                raise FloatingPointError(
+                    "The first step can't be made in floating point. The columns are of extremely different size, or "
+                    "depend on each other linearly under a prior that is nearly flat: standardise them, drop the "
+                    "dependent ones, or take a prior with a smaller variance."
+                ) from error
             ending = Ending.ROUNDING
         if not bounds:
             raise FloatingPointError(
@@ -223,16 +242,21 @@ class Variational(Parameters):
         return Outcome(at.state, trace, passes, ending, (), getattr(at.stats.missing, "inputs", None), spec.likelihood)
 
 
-def learn_inputs(spec: Spec, model: MissingModel, source: Source, max_passes: int) -> Learned:
-    """The law of the inputs from the inputs alone: at coefficients of 0 no label has a say in a missing value."""
+def learn_inputs(spec: Spec, source: Source, max_passes: int) -> tuple[Learned, bool]:
+    """The distribution of the inputs from the inputs alone, and whether it converged within these passes.
+
+    At coefficients of 0 the labels do not matter for missing values.
+    """
+    model = spec.missing
+    assert isinstance(model, MissingModel)
     state, missing = spec.start(), model.start()
     for _ in range(max_passes):
         before, stats = missing, pass_rows(spec, replace(state, missing=missing), source, expect)
         missing = model.update_inputs(before, stats.missing, expect)
         new, old = np.array(replace(missing, levels=None).pack()), np.array(replace(before, levels=None).pack())
         if len(new) == len(old) and np.abs(new - old).max(initial=0.0) < INPUTS_REST:
-            break
-    return Learned(missing.inputs)
+            return Learned(missing.inputs), True
+    return Learned(missing.inputs), False
 
 
 def _separates(source: Source, state: State) -> bool:
@@ -252,16 +276,22 @@ def _highest(outcomes: Iterator[Outcome]) -> Outcome:
 
 def _step(spec: Spec, source: Source, at: Visited, strategy: Strategy, passes_left: int) -> tuple[Visited, int]:
     """First candidate that does not lower the bound, or else the one that lowers it least; and the passes it took."""
-    best, tried = None, 0
+    best, tried, failure = None, 0, None
     with np.errstate(all="ignore"):  # a bold candidate may overflow: its bound is then not finite, and it is refused
         for candidate in islice(strategy.candidates(spec, at), passes_left):
-            reached = _visit(spec, source, candidate, strategy)
             tried += 1
+            try:
+                reached = _visit(spec, source, candidate, strategy)
+            except (FloatingPointError, np.linalg.LinAlgError) as error:
+                failure = error
+                continue
             if best is None or math.isnan(best.bound) or reached.bound > best.bound:
                 best = reached
             if reached.bound >= at.bound - _rounding(at.bound):
                 return reached, tried
-    assert best is not None  # every strategy yields the paper's update at least
+    if best is None:
+        assert failure is not None  # every strategy yields the paper's update at least
+        raise failure
     return best, tried
 
 

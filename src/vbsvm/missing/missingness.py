@@ -5,7 +5,6 @@ Missing not at random, after Faes, Ormerod & Wand (2011): an input d of a row is
 """
 
 import math
-import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, final
@@ -16,7 +15,7 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from vbsvm.base import distributions
 from vbsvm.base.arrays import Array, cholesky, inverse
-from vbsvm.base.settings import Parameters, require_positive
+from vbsvm.base.settings import Parameters, lies_within, require_positive
 from vbsvm.missing.rows import HoleGroup
 
 LOG_2PI = math.log(2 * math.pi)
@@ -41,7 +40,7 @@ class Shift(Parameters):
         """Refuse what is not a number."""
         values = self.by.values() if isinstance(self.by, Mapping) else [self.by]
         for value in values:
-            if not isinstance(value, numbers.Real) or isinstance(value, bool) or not abs(float(value)) < 1e6:
+            if not lies_within(value, -1e6, 1e6):
                 raise ValueError(f"Shift: by must be a number, or numbers by column; got {self.by!r}.")
 
     def of(self, names: Sequence[str]) -> Array:
@@ -74,9 +73,12 @@ class NotAtRandom(Parameters):
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
         require_positive("NotAtRandom", variance=self.variance)
-        listed = isinstance(self.columns, Sequence) and not isinstance(self.columns, str) and len(self.columns) > 0
-        if self.columns is not None and not listed:
+        if self.columns is None:
+            return
+        if not isinstance(self.columns, Sequence) or isinstance(self.columns, str) or len(self.columns) == 0:
             raise ValueError(f"NotAtRandom: columns must be a list of column names; got {self.columns!r}.")
+        if any(name in self.columns[:k] for k, name in enumerate(self.columns)):
+            raise ValueError(f"NotAtRandom: columns names a column twice; got {self.columns!r}.")
 
     def of(self, names: Sequence[str]) -> NDArray[np.intp]:
         """Numbers of the columns among these."""

@@ -107,6 +107,11 @@ class MissingModel:
         return named
 
 
+def input_model(missing: Any) -> InputModel | None:
+    """The model of inputs that may be missing, of what a ``Spec`` has in its slot for missing values."""
+    return missing.inputs if isinstance(missing, MissingModel) else None
+
+
 def _there(sums: Any) -> Any:
     """Sums that every pass makes where something is missing."""
     assert sums is not None

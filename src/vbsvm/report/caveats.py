@@ -5,6 +5,7 @@ from typing import Any
 
 from vbsvm.inference.gibbs import Sample
 from vbsvm.missing.missingness import NotAtRandom, Shift
+from vbsvm.missing.model import input_model
 from vbsvm.report.blocks import Caveat
 
 
@@ -71,7 +72,7 @@ def _selection(fit: Any) -> Caveat:
 
 
 def _missing(fit: Any) -> Iterator[Caveat]:
-    law = getattr(fit.spec.missing, "inputs", None)
+    law = input_model(fit.spec.missing)
     if law is not None:
         if law.settings.labels:
             yield Caveat(

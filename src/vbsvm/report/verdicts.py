@@ -45,6 +45,12 @@ def _of_climb(fit: Any) -> Iterator[Verdict]:
         yield Verdict(True, f"The bound stood still after {passes} passes over the data.")
     elif ending is Ending.INTERRUPTED:
         yield Verdict(False, f"The fit was interrupted after {passes} passes: the coefficients may still move.")
+    elif ending is Ending.INPUTS_OUT_OF_PASSES:
+        yield Verdict(
+            False,
+            "The distribution of the inputs did not converge: the coefficients may still move. Take a stronger "
+            "prior of the inputs, as with GaussianImputation(psi=10), or allow more with Variational(max_iter=…).",
+        )
     elif ending is Ending.OUT_OF_PASSES:
         yield Verdict(
             False,

@@ -12,6 +12,7 @@ from vbsvm.design.formula.reader import Reader
 from vbsvm.design.levels import UNSEEN
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Outcome
+from vbsvm.missing.model import input_model
 from vbsvm.missing.patterns import Gaps
 from vbsvm.missing.population import Population
 from vbsvm.missing.rows import Inputs
@@ -89,7 +90,7 @@ def _spec(spec: Spec, plan: Plan, n_coefficients: int) -> Claims:
     yield "the blocks", sum(block.size for block in spec.blocks) == n_coefficients
     for block in spec.blocks:
         yield f"the block {block.name}", block.gate_of is None or block.gate_of.shape == (block.size,)
-    inputs = getattr(spec.missing, "inputs", None)
+    inputs = input_model(spec.missing)
     if inputs is not None:
         yield "the distribution of the inputs", _inputs_agree(inputs.inputs, plan)
 
@@ -105,7 +106,7 @@ def _outcome(outcome: Outcome, spec: Spec, n_coefficients: int) -> Claims:
     gates, map = state.gates, spec.gate_map
     yield "the gates", (gates is None) == (map is None)
     yield "the gates", gates is None or map is None or gates.log_odds.shape == (map.n_gates,)
-    inputs = getattr(spec.missing, "inputs", None)
+    inputs = input_model(spec.missing)
     if inputs is not None and outcome.inputs is not None:
         law, sums = inputs.inputs, outcome.inputs
         n_known, n_variables = 1 + len(law.given), len(law.variables)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # Quantiles of correlations: this many points, out to where hardly any mass is left.
 POINTS = 4001
 REACH = 20.0
+LARGEST = 1 - 1e-15
 
 
 @final
@@ -45,9 +46,11 @@ class Correlation:
         return np.exp(log) * hyp2f1(0.5, 0.5, nu + 0.5, 0.5 * (1 + rho * r))
 
     def quantiles(self, chances: Array) -> Array:
-        """By the trapezoidal rule on Fisher's z."""
+        """By the trapezoidal rule on Fisher's z; a correlation of ±1 in floating point has no spread."""
+        if abs(self.centre) >= LARGEST:
+            return np.full(len(chances), self.centre)
         z = math.atanh(self.centre) + np.linspace(-1.0, 1.0, POINTS) * REACH / math.sqrt(self.degrees)
-        r = np.tanh(z)
+        r = np.clip(np.tanh(z), -LARGEST, LARGEST)
         steps = self.density(r) * (1 - r * r)
         below = np.cumsum(steps) - 0.5 * steps
         return np.interp(chances, below / steps.sum(), r)

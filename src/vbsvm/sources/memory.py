@@ -22,6 +22,9 @@ from vbsvm.model.layouts.grouping import Factor
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.block_source import BlockSource
 
+# Numbers that rows may take when they are written out as often as their weights say: a gigabyte.
+MOST_REPEATED = 2**27
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -175,14 +178,22 @@ class Memory(BlockSource):
         return max(block_rows(n_columns), n_core * (n_core + in_block) // n_columns)
 
     def repeated(self) -> "Memory":
-        """Every row as often as its weight says; whole numbers are needed."""
-        counts = self.weights.astype(np.intp)
-        if (counts != self.weights).any():
-            row = int(np.argmax(counts != self.weights))
+        """Every row as often as its weight says; whole numbers are needed, and not too many."""
+        whole = self.weights == np.floor(self.weights)
+        if not whole.all():
+            row = int(np.argmin(whole))
             raise ValueError(
                 f"Gibbs: the weight of row {row} is {self.weights[row]:g}. Where values are missing, a sampler takes "
                 "whole numbers as weights: leave class_weight and other weights out, or take Variational()."
             )
+        total, most = float(self.weights.sum()), MOST_REPEATED // (4 + self.recipe.n_columns)
+        if total > max(most, len(self.X)):
+            raise ValueError(
+                f"Gibbs: the weights add up to {total:.3g} rows. Where values are missing, a sampler writes each row "
+                f"out as often as its weight says, up to {most} rows for so many columns: take smaller weights, or "
+                "Variational()."
+            )
+        counts = self.weights.astype(np.intp)
         if (counts == 1).all():
             return self
         which = np.repeat(np.arange(len(counts)), counts)

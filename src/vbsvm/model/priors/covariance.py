@@ -39,9 +39,9 @@ class InverseWishart(Prior):
 
     def __post_init__(self) -> None:
         """Refuse a scale or degrees that are not positive."""
-        require_positive("InverseWishart", psi=self.psi)
+        require_positive("InverseWishart", 1e-20, 1e20, psi=self.psi)
         if self.nu is not None:
-            require_positive("InverseWishart", nu=self.nu)
+            require_positive("InverseWishart", 1e-6, 1e9, nu=self.nu)
 
     def _degrees(self, width: int) -> float:
         nu = width + 1.0 if self.nu is None else float(self.nu)
@@ -135,7 +135,8 @@ class Covariance(Prior):
 
     def __post_init__(self) -> None:
         """Refuse a scale or degrees that are not positive."""
-        require_positive("Covariance", scale=self.scale, degrees=self.degrees)
+        require_positive("Covariance", 1e-10, 1e10, scale=self.scale)
+        require_positive("Covariance", 1e-6, 1e6, degrees=self.degrees)
 
     def start(self, width: int, size: int) -> HuangWandLaw:
         """E[Σ⁻¹] = I and E[1/a] = 1."""

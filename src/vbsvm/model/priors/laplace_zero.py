@@ -2,9 +2,9 @@
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +13,14 @@ from scipy.special import betaln, digamma, logit
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, Latent, LatentPoint, Point
 from vbsvm.base.reading import Reading
-from vbsvm.base.settings import Parameters, require_positive
+from vbsvm.base.settings import Parameters, is_number, require_positive, require_whole
 from vbsvm.model.interfaces import Moments
 from vbsvm.model.priors.base import Prior
 from vbsvm.model.priors.ridge import LEAP_BELOW
+
+# Each further start has gates a tenth as open as the one before it: soon they are all alike.
+MOST_RESTARTS = 100
+RHO = 0.01
 
 
 @final
@@ -35,7 +39,7 @@ class Beta(Parameters):
 
     def __post_init__(self) -> None:
         """Refuse counts that are not positive."""
-        require_positive("Beta", a=self.a, b=self.b)
+        require_positive("Beta", 1e-6, 1e9, a=self.a, b=self.b)
 
 
 @final
@@ -136,18 +140,19 @@ class LaplaceZero(Prior):
         Prior probability that an input is in; one number for all, one for each gate, or ``Beta(a, b)``: then it is
         inferred.
     expected_size : float, default None
-        Expected number of gates that are in; instead of ``rho``.
+        Expected number of gates that are in; instead of ``rho``, which is then left at its default.
     shape, rate : float, default 0.01
         Shape and rate of the inverse-gamma prior of σ²; the paper's A_u and B_u.
     threshold : float, default 0.5
         Inputs with a larger inclusion probability are ``selected_``.
     restarts : int, default 0
-        Further starts, with gates less open than in the first (½, 0.01, then ever less); the highest bound is kept.
+        Further starts, up to 100, with gates less open than in the first (½, 0.01, then ever less); the highest bound
+        is kept.
     groups : sequence of sequences of column names or numbers, default ()
         Columns that share a gate, such as the dummies of one factor. In a formula the columns of a term do.
     """
 
-    rho: float | Sequence[float] | Beta = 0.01
+    rho: float | Sequence[float] | Beta = RHO
     expected_size: float | None = None
     shape: float = 0.01
     rate: float = 0.01
@@ -159,18 +164,22 @@ class LaplaceZero(Prior):
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
         require_positive("LaplaceZero", shape=self.shape, rate=self.rate)
+        if not isinstance(self.rho, Beta):
+            for share in np.atleast_1d(np.asarray(self.rho, dtype=object)):
+                if not is_number(share) or not 0 < share < 1:
+                    raise ValueError(f"LaplaceZero: rho must lie between 0 and 1; got {share!r}.")
         if self.expected_size is not None:
             require_positive("LaplaceZero", expected_size=self.expected_size)
-        elif not isinstance(self.rho, Beta):
-            shares = np.atleast_1d(np.asarray(self.rho, dtype=object))
-            for share in shares:
-                if not isinstance(share, numbers.Real) or isinstance(share, bool) or not 0 < float(share) < 1:
-                    raise ValueError(f"LaplaceZero: rho must lie between 0 and 1; got {share!r}.")
-        if not isinstance(self.restarts, numbers.Integral) or isinstance(self.restarts, bool) or self.restarts < 0:
-            raise ValueError(f"LaplaceZero: restarts must be a whole number, 0 or more; got {self.restarts!r}.")
+            if not is_number(self.rho) or self.rho != RHO:
+                raise ValueError(
+                    f"LaplaceZero: rho={self.rho!r} and expected_size={self.expected_size!r} both say how many inputs "
+                    f"are in. Leave rho at {RHO}, or expected_size at None."
+                )
+        _require_groups(self.groups)
+        require_whole("LaplaceZero", 0, MOST_RESTARTS, restarts=self.restarts)
         if not isinstance(self.gates, Factorised | Joint):
             raise ValueError(f"LaplaceZero: gates must be Factorised() or Joint(); got {self.gates!r}.")
-        if not isinstance(self.threshold, numbers.Real) or not 0 < float(self.threshold) < 1:
+        if not is_number(self.threshold) or not 0 < self.threshold < 1:
             raise ValueError(f"LaplaceZero: threshold must lie between 0 and 1; got {self.threshold!r}.")
 
     def gate_of(self, names: Sequence[str], terms: Sequence[int] | None = None) -> NDArray[np.intp]:
@@ -278,11 +287,25 @@ class LaplaceZero(Prior):
         return surplus + float(betaln(q.a, q.b) - betaln(self.rho.a, self.rho.b))
 
 
+def _require_groups(groups: Any) -> None:
+    """Refuse what is not a list of lists; a text would be taken for a list of its letters."""
+    if not _is_list(groups) or not all(_is_list(group) for group in groups):
+        raise ValueError(
+            f"LaplaceZero: groups must be a list of lists of columns, such as [['a', 'b'], ['c', 'd']]; got {groups!r}."
+        )
+
+
+def _is_list(value: Any) -> bool:
+    """Whether a value is a list, or an array or set that can stand for one."""
+    scalar = isinstance(value, str | bytes | Mapping) or getattr(value, "ndim", 1) == 0
+    return isinstance(value, Collection) and not scalar
+
+
 def _place(column: str | int, names: Sequence[str]) -> int:
     """Number of a column that is given by its name or its number."""
     if isinstance(column, numbers.Integral) and not isinstance(column, bool):
         if -len(names) <= int(column) < len(names):
             return int(column) % len(names)
-    elif column in names:
-        return list(names).index(str(column))
+    elif isinstance(column, str) and column in names:
+        return list(names).index(column)
     raise ValueError(f"LaplaceZero: groups name {column!r}, which is not one of the {len(names)} columns.")
