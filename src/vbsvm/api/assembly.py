@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from vbsvm.api import validation
 from vbsvm.api.missing_values import Completion
-from vbsvm.api.problem import Task
+from vbsvm.api.problem import Task, with_layout
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, FactorPlan, Plan
 from vbsvm.design.levels import Levels
@@ -56,14 +56,11 @@ class Table:
         completion = Completion.of(settings, plan, self.X, weights, missing)
         spec = _spec(prior, plan, completion.law)
         validation.require_gates_that_fit(spec, plan)
-        gate_map = spec.gate_map
-        wide = not groupings and not missing.any() and validation.is_wide(self.X)
-        wide = wide and not spec.joint_gates and not (gate_map and gate_map.shared)
         tasks = []
         for positive in range(1, 2) if len(self.classes) == 2 else range(len(self.classes)):
             signs = np.where(self.codes == positive, 1.0, -1.0)
-            source = Memory(self.X, signs, weights, recipe, groupings, wide=wide, holes=completion.holes)
-            tasks.append(Task(spec, plan, completion, source, self._of_two(positive)))
+            source = Memory(self.X, signs, weights, recipe, groupings, holes=completion.holes)
+            tasks.append(Task(spec, plan, completion, with_layout(spec, source), self._of_two(positive)))
         return tasks
 
     def _of_two(self, positive: int) -> NDArray[Any]:

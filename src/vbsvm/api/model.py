@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from vbsvm.api import sensitivity, validation
 from vbsvm.api.missing_values import Completion
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
-from vbsvm.api.problem import Task, read_inference, require_variational, warnings_of
+from vbsvm.api.problem import Task, read_inference, require_variational, warnings_of, with_layout
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_flag
 from vbsvm.design import frames
@@ -127,7 +127,8 @@ class Model:
         self.spec = Spec(blocks, MissingModel.of(completion.law, levels))
         validation.require_moderate_core(plan)
         validation.require_gates_that_fit(self.spec, plan)
-        self._source = replace(_source(plan, encoded, signs, counts, completion.holes), known_levels=known_levels)
+        source = replace(_source(plan, encoded, signs, counts, completion.holes), known_levels=known_levels)
+        self._source = with_layout(self.spec, source)
         self._task = Task(self.spec, plan, completion, self._source, self.classes, self._reader, self.n_dropped)
 
     def fit(self, inference: Variational | Gibbs | None = None, *, random_state: Any = None) -> Fit:

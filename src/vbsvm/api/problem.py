@@ -17,6 +17,7 @@ from vbsvm.missing.candidates import KNOWN
 from vbsvm.missing.missingness import Shift
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.population import Population
+from vbsvm.model.layouts.dual import FREE
 from vbsvm.model.spec import Spec, State
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
@@ -25,6 +26,9 @@ from vbsvm.sources.memory import Memory
 
 if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
+
+# The dual layout keeps a matrix of the coefficients that no prior holds.
+MOST_FREE = 50
 
 
 @final
@@ -106,6 +110,17 @@ class Task:
             complete &= (self.source.options.levels == KNOWN).all(axis=1)
         levels = tuple(grouping.index[complete] for grouping in self.source.groupings)
         return Encoded(self.source.X[complete], levels)
+
+
+def with_layout(spec: Spec, source: Memory) -> Memory:
+    """Rows in the layout that suits the model: dual where columns far outnumber rows and priors hold nearly all."""
+    gates = spec.gate_map
+    if source.groupings or source.n_carried or source.holes is not None or source.options is not None:
+        return source
+    if spec.joint_gates or (gates is not None and gates.shared) or not validation.is_wide(source.X):
+        return source
+    free = np.count_nonzero(spec.precision(spec.start()).diagonal < FREE)
+    return replace(source, wide=bool(free <= MOST_FREE))
 
 
 def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) -> list[Fit]:
