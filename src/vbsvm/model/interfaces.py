@@ -61,15 +61,15 @@ class Rows(Protocol):
 class Gram(Protocol):
     """CᵀWC over any set of rows."""
 
-    def __add__(self, other: Any, /) -> Any:
+    def __add__(self, other: Self, /) -> Self:
         """Add the sums of two sets of rows."""
         ...
 
-    def __sub__(self, other: Any, /) -> Any:
+    def __sub__(self, other: Self, /) -> Self:
         """Take away the sums of other rows."""
         ...
 
-    def towards(self, other: Any, share: float) -> Any:
+    def towards(self, other: Self, share: float) -> Self:
         """Move a share of the way to another gram."""
         ...
 
@@ -77,7 +77,7 @@ class Gram(Protocol):
         """CᵀWCθ."""
         ...
 
-    def gated(self, gates: Gates | None, own: Any) -> Any:
+    def gated(self, gates: Gates | None, own: Self) -> Self:
         """G ∘ E[γ̃γ̃ᵀ]; the part where a gate meets itself is taken from ``own``."""
         ...
 

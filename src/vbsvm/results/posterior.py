@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 from vbsvm.base.arrays import Array
 from vbsvm.inference.gibbs import Sample
 from vbsvm.model.layouts.dense import DenseRows
+from vbsvm.model.matrices import DenseMatrix
 from vbsvm.model.spec import State
 
 
@@ -94,7 +95,7 @@ class MeanField:
 
     def combination(self, t: Array, chances: list[float]) -> tuple[float, list[float], float]:
         """Normal, with the variance of the effective coefficients."""
-        rows = DenseRows(0, t[None], np.ones(1), np.ones(1), np.empty((1, len(t))))
+        rows = DenseRows(0, DenseMatrix(t[None], np.empty((1, len(t)))), np.ones(1), np.ones(1))
         _, variance = self.state.gaussian.fixed(self.n_fixed).message(self.state.gates).row_moments(rows)
         mean, sd = float(t @ self.mean), float(np.sqrt(np.asarray(variance)[0]))
         return sd, [mean + float(ndtri(chance)) * sd for chance in chances], float(ndtr(mean / sd)) if sd > 0 else 0.5

@@ -18,6 +18,7 @@ from vbsvm.model.interfaces import Message, PointLaw
 from vbsvm.model.layouts.arrow import ArrowRows
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.grouping import Factor
+from vbsvm.model.matrices import DenseMatrix
 from vbsvm.model.spec import Spec, State
 
 
@@ -134,7 +135,7 @@ def _blocks(plan: Plan, encoded: Encoded, population: Population | None) -> Iter
 
 def _block(plan: Plan, encoded: Encoded, where: NDArray[np.intp], design: Array) -> _Block:
     nothing, fixed = np.zeros(len(where)), design[:, : plan.n_fixed]
-    rows: Any = DenseRows(0, fixed, nothing, nothing, np.empty_like(fixed))
+    rows: Any = DenseRows(0, DenseMatrix(fixed, np.empty_like(fixed)), nothing, nothing)
     pairs = [
         _seen_and_new(factor, levels[where], design)
         for factor, levels in zip(plan.factors, encoded.levels, strict=True)

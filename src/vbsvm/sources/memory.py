@@ -19,6 +19,7 @@ from vbsvm.model.layouts.arrow import ArrowRows
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.dual import DualRows
 from vbsvm.model.layouts.grouping import Factor
+from vbsvm.model.matrices import DenseMatrix
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.block_source import BlockSource
 
@@ -292,7 +293,8 @@ class _Block:
         signs, weights = self.signs[which], self.weights[which]
         if source.wide:
             return DualRows(self.index, design[:, :n_fixed], signs, weights)
-        rows = DenseRows(self.index, design[:, :n_fixed], signs, weights, scratch[: len(design), :n_fixed])
+        matrix = DenseMatrix(design[:, :n_fixed], scratch[: len(design), :n_fixed])
+        rows = DenseRows(self.index, matrix, signs, weights)
         if not self.levels:
             return rows
         groupings = zip(source.groupings, self.levels, strict=True)

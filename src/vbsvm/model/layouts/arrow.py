@@ -48,9 +48,14 @@ class ArrowRows:
         """Sample weights, above 0."""
         return self.dense.weights
 
+    @property
+    def written(self) -> Array:
+        """The dense columns as an array, which factors multiply level by level."""
+        return self.dense.written
+
     def scores(self, theta: Array) -> Array:
         """Cx + zᵀu_g."""
-        begin = self.dense.design.shape[1]
+        begin = self.dense.matrix.shape[1]
         total = self.dense.scores(theta[:begin])
         for factor in (*self.factors, self.tail):
             total += factor.scores(theta[begin : begin + factor.size].reshape(factor.shape))
@@ -63,7 +68,7 @@ class ArrowRows:
 
     def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
         """Coefficients of these columns, and effects of each row's levels on them."""
-        begin = self.dense.design.shape[1]
+        begin = self.dense.matrix.shape[1]
         total = self.dense.multiplying(theta[:begin], columns)
         for factor in (*self.factors, self.tail):
             places = factor.places(columns)
@@ -81,7 +86,7 @@ class ArrowRows:
 
     def gram(self, w: Array) -> "ArrowGram":
         """A = CᵀWC of the core, B_g = Z_gᵀW_gC_g, and Z_gᵀW_gZ_g."""
-        C, (first, tail) = self.dense.design, self.tail.window
+        C, (first, tail) = self.written, self.tail.window
         n_groups = self.tail.n_levels
         shapes = tuple(factor.shape for factor in self.factors)
         border = tail.with_columns(w, C)

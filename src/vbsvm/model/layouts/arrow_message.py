@@ -48,7 +48,7 @@ class ArrowMessage:
                 v += factor.scores_of_rows(_each_times(factor.of_rows(law.variances), factor.z))
             else:  # z is one of the dense columns, so that zᵀVz is another product with them
                 with_dense[:, :, own] += law.variances
-            v += factor.scores_of_rows(_each_times(factor.of_rows(with_dense), rows.dense.design))
+            v += factor.scores_of_rows(_each_times(factor.of_rows(with_dense), rows.written))
         for (k, j), covariances in self.pairs.items():
             one, other = factors[k], factors[j]
             looked_up = covariances[one.levels, :, other.levels]
@@ -83,7 +83,7 @@ class ArrowMessage:
         """Covariance of the effects of each row's level in the k-th factor with the row's score."""
         factors = (*rows.factors, rows.tail)
         factor, law = factors[k], self.factors[k]
-        met = _each_times(factor.of_rows(law.with_dense), rows.dense.design)
+        met = _each_times(factor.of_rows(law.with_dense), rows.written)
         met = met + _each_times(factor.of_rows(law.variances), factor.z)
         for j, other in enumerate(factors):
             if j != k:

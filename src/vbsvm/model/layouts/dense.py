@@ -16,6 +16,7 @@ from scipy.linalg import get_lapack_funcs
 from vbsvm.base.arrays import Array
 from vbsvm.model.gates import Gates, GateScan
 from vbsvm.model.interfaces import CoefficientLaw, Effects, PointLaw, Precision
+from vbsvm.model.matrices import DenseMatrix, DesignMatrix
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -26,34 +27,38 @@ _potrf, _trtri, _posv = get_lapack_funcs(("potrf", "trtri", "posv"), dtype=np.fl
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseRows:
-    """A block of rows: its place in the data, its design, labels ±1, weights > 0, and work space like the design."""
+    """A block of rows: its place in the data, its design matrix, labels ±1 and weights > 0."""
 
     index: int
-    design: Array
+    matrix: DesignMatrix
     signs: Array
     weights: Array
-    scratch: Array
+
+    @property
+    def written(self) -> Array:
+        """The rows as an array, for those who can't do without."""
+        assert isinstance(self.matrix, DenseMatrix)
+        return self.matrix.values
 
     def scores(self, theta: Array) -> Array:
         """Cθ."""
-        return self.design @ theta
+        return self.matrix.matvec(theta)
 
     def gram(self, w: Array) -> "DenseGram":
-        """CᵀWC as AᵀA with A = W^½C: NumPy then does half the multiplications, and the result is symmetric."""
-        np.multiply(self.design, np.sqrt(w)[:, None], out=self.scratch)
-        return DenseGram(self.scratch.T @ self.scratch)
+        """CᵀWC."""
+        return DenseGram(self.matrix.sandwich(w))
 
     def cross(self, u: Array) -> Array:
         """Cᵀu."""
-        return u @ self.design
+        return self.matrix.rmatvec(u)
 
     def columns(self, which: NDArray[np.intp]) -> Array:
         """These columns of the design."""
-        return self.design[:, which]
+        return self.matrix.columns(which)
 
     def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
         """Coefficients of these columns, the same in all rows; 0 for columns that have none."""
-        return _padded(theta, self.design.shape[1], columns)[None]
+        return _padded(theta, self.matrix.shape[1], columns)[None]
 
 
 @final
@@ -173,14 +178,14 @@ class DenseGaussian:
 
     def row_moments(self, rows: DenseRows) -> tuple[Array, Array]:
         """Give f = Cμ and v = dg(CΣCᵀ) (Algorithm 2, line 3)."""
-        _times_upper_triangle(rows.design, self.root, rows.scratch)
-        return rows.design @ self.mean, np.einsum("ij,ij->i", rows.scratch, rows.scratch)
+        variance = rows.matrix.row_quadratic(self.root)
+        return rows.matrix.matvec(self.mean), variance
 
     def effects(self, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
         """Law of the coefficients of these columns, the same in all rows."""
         root = _padded(self.root, len(self.mean), columns)
         mean = _padded(self.mean, len(self.mean), columns)
-        return Effects(mean[None], (rows.design @ self.root) @ root.T, (root @ root.T)[None])
+        return Effects(mean[None], rows.matrix.matmat(self.root) @ root.T, (root @ root.T)[None])
 
     def quadratic(self, gram: DenseGram) -> float:
         """⟨gram, Ω⟩."""
@@ -242,10 +247,9 @@ class GatedMessage:
     def row_moments(self, rows: DenseRows) -> tuple[Array, Array]:
         """Give f = Cm and v = dg(C Var(γ∘v) Cᵀ) (Algorithm 3, line 10)."""
         f, v = self.law.row_moments(rows)
-        np.square(rows.design, out=rows.scratch)
-        v += rows.scratch @ self.extra
+        v += rows.matrix.row_squares(self.extra)
         for columns, outer in self.shared:
-            of_gate = rows.design[:, columns]
+            of_gate = rows.columns(columns)
             v += np.einsum("ij,jk,ik->i", of_gate, outer, of_gate)
         return f, v
 
@@ -261,7 +265,7 @@ def with_spread(effects: Effects, spread: Array, rows: DenseRows, columns: NDArr
     """Add a further covariance of the coefficients, ``spread``."""
     of_columns = _padded(spread, len(spread), columns)
     own = _padded(of_columns.T, len(spread), columns)
-    return Effects(effects.mean, effects.with_score + rows.design @ of_columns.T, effects.covariance + own)
+    return Effects(effects.mean, effects.with_score + rows.matrix.matmat(of_columns.T), effects.covariance + own)
 
 
 def _padded(values: Array, n_known: int, columns: NDArray[np.intp]) -> Array:
@@ -305,19 +309,6 @@ def _cholesky(precision: Array) -> Array:
             "them, drop the dependent ones, or take a prior with a smaller variance."
         )
     return lower
-
-
-def _times_upper_triangle(left: Array, upper: Array, out: Array) -> None:
-    """left @ upper in two panels, the second of which alone needs all of ``left``: a quarter of the work is zeros.
-
-    Written transposed, as the rows' work space is stored by columns.
-    """
-    half = len(upper) // 2
-    if half < 16:
-        np.matmul(upper.T, left.T, out=out.T)
-    else:
-        np.matmul(upper[:half, :half].T, left[:, :half].T, out=out[:, :half].T)
-        np.matmul(upper[:, half:].T, left.T, out=out[:, half:].T)
 
 
 @lru_cache(maxsize=16)

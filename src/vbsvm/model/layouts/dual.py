@@ -36,6 +36,11 @@ class DualRows:
     signs: Array
     weights: Array
 
+    @property
+    def written(self) -> Array:
+        """The rows as an array."""
+        return self.design
+
     def scores(self, theta: Array) -> Array:
         """Cθ."""
         return self.design @ theta
@@ -298,7 +303,7 @@ class DualMessage:
 
     def row_moments(self, rows: Any) -> tuple[Array, Array]:
         """Mean and variance of each row's score."""
-        return rows.design @ self.mean, self.variances(rows.design)
+        return rows.scores(self.mean), self.variances(rows.written)
 
     def variances(self, design: Array) -> Array:
         """dg(CΣCᵀ)."""

@@ -134,17 +134,16 @@ class SpikeMessage:
 
     def row_moments(self, rows: DenseRows) -> tuple[Array, Array]:
         """Mean and variance of each row's score."""
-        np.square(rows.design, out=rows.scratch)
-        v = rows.scratch @ self.spread
-        v += np.square(rows.design[:, self.free] @ self.root).sum(axis=1)
-        return rows.design @ self.mean, v
+        v = rows.matrix.row_squares(self.spread)
+        v += np.square(rows.columns(self.free) @ self.root).sum(axis=1)
+        return rows.matrix.matvec(self.mean), v
 
     def effects(self, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
         """Law of the effective coefficients of these columns."""
         spread = np.diag(self.spread)
         spread[np.ix_(self.free, self.free)] += self.root @ self.root.T
         mean = rows.multiplying(self.mean, columns)
-        known = Effects(mean, np.zeros((len(rows.design), len(columns))), np.zeros((1, *[len(columns)] * 2)))
+        known = Effects(mean, np.zeros((len(rows.signs), len(columns))), np.zeros((1, *[len(columns)] * 2)))
         return with_spread(known, spread, rows, columns)
 
 
