@@ -11,7 +11,19 @@ from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.svm import LinearSVC
 
 from saved_models import table
-from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, to_sklearn
+from vbsvm import (
+    VBSVC,
+    Beta,
+    GaussianImputation,
+    Gibbs,
+    Joint,
+    LaplaceZero,
+    Model,
+    NotAtRandom,
+    load,
+    to_sklearn,
+)
+from vbsvm.inference.variational import Ending
 
 
 @pytest.fixture(scope="module")
@@ -119,3 +131,42 @@ def test_what_is_no_fit_of_a_model_is_refused_in_words():
         to_sklearn(clf)
     with pytest.raises(TypeError, match=r"VBSVC\.to_sklearn"):
         to_sklearn(clf.fit_[0])
+
+
+@pytest.mark.parametrize("ending", Ending)
+def test_an_ending_stays_itself_in_copies(ending):
+    make, values = ending.__reduce__()
+    assert make(*values) is pickle.loads(pickle.dumps(ending)) is ending
+
+
+@pytest.mark.parametrize(
+    ("settings", "X"),
+    [
+        ({}, "complete"),
+        ({"prior": LaplaceZero(Beta())}, "complete"),
+        ({"prior": LaplaceZero(0.2, gates=Joint())}, "complete"),
+        ({"imputation": GaussianImputation(mechanism=NotAtRandom())}, "incomplete"),
+        ({"group": "g"}, "grouped"),
+        ({"inference": Gibbs(draws=20, tune=10, chains=2), "random_state": 0}, "incomplete"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_skops_keeps_a_classifier_without_pickle(settings, X, tmp_path):
+    sio = pytest.importorskip("skops.io")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(60, 4)), columns=list("abcd"))
+    y = np.where(frame["a"] + rng.logistic(size=60) > 0, "yes", "no")
+    if X == "incomplete":
+        frame.iloc[3, 1] = np.nan
+    if X == "grouped":
+        frame["g"] = np.resize(["u", "v", "w"], 60)
+    clf = VBSVC(**settings).fit(frame, y)
+    file = sio.dumps(clf)
+    unknown = sio.get_untrusted_types(data=file)
+    assert all(name.startswith("vbsvm.") for name in unknown)
+    again = sio.loads(file, trusted=unknown)
+    for method in ("predict", "predict_proba", "decision_function"):
+        np.testing.assert_array_equal(getattr(again, method)(frame), getattr(clf, method)(frame))
+    pd.testing.assert_frame_equal(again.summary(), clf.summary())
+    again.save(tmp_path / "model")
+    np.testing.assert_array_equal(load(tmp_path / "model").predict_proba(frame), clf.predict_proba(frame))

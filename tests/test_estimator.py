@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import ConvergenceWarning
@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import vbsvm
 from reference import simulate
-from vbsvm import VBSVC, Joint, LaplaceZero, Normal, Ridge, Variational
+from vbsvm import VBSVC, Joint, LaplaceZero, Model, Normal, Ridge, Variational, hinge
 
 
 def checks():
@@ -185,6 +185,37 @@ def test_proba_stays_ordered_far_from_the_hyperplane(iris):
     clf = VBSVC().fit(X, y)
     far = X * 1e4
     np.testing.assert_array_equal(clf.classes_[clf.predict_proba(far).argmax(axis=1)], clf.predict(far))
+
+
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e150, 1e305])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_log_probabilities_are_finite_and_those_of_predict_proba(iris, size, n_classes, gaps):
+    X, y = iris
+    X = X.iloc[: 50 * n_classes]
+    clf = VBSVC().fit(X, y[: len(X)])
+    far = size * (X - X.mean())
+    if gaps:
+        far.iloc[::3, 0] = np.nan
+    logs, p = clf.predict_log_proba(far), clf.predict_proba(far)
+    assert np.isfinite(logs).all()
+    np.testing.assert_allclose(np.exp(logs), p, rtol=1e-9, atol=1e-300)
+    seen = p > 1e-300
+    np.testing.assert_allclose(logs[seen], np.log(p[seen]), rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(clf.classes_[logs.argmax(axis=1)], clf.predict(far))
+
+
+def test_log_probabilities_of_new_groups_are_those_of_the_mean_probability():
+    X, y = simulate(200, 2, seed=0)
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(y=y, g=np.arange(200) % 20)
+    fit = Model("y ~ a + b + (1 | g)", frame).fit()
+    new = frame.assign(g=99, a=np.linspace(-60, 60, 200))
+    logs, p = fit.predict_log_proba(new), fit.predict_proba(new)
+    assert np.isfinite(logs).all()
+    seen = p > 1e-300
+    np.testing.assert_allclose(logs[seen], np.log(p[seen]), rtol=1e-9, atol=1e-12)
+    # Where the spread is wide beside the hinge, the mean probability is that of a positive score.
+    np.testing.assert_allclose(hinge.averaged_log_odds(np.array([4e5]), np.array([1e8])), -log_ndtr(-40.0), rtol=1e-3)
 
 
 def test_the_summary_says_what_its_spreads_are(cancer):

@@ -195,10 +195,12 @@ def fuzz(path, data, expected, seed, times):
     return loaded
 
 
-@pytest.mark.parametrize("kind", ["missing in a formula", "classes", "draws of gates"])
-def test_damage_is_refused_or_does_no_harm(kind, shelf):
-    path, data, expected, _ = shelf[kind]
-    assert 0 < fuzz(path, data, expected, seed=1, times=200) < 100
+def test_damage_is_refused_or_does_no_harm(shelf):
+    """A few changes are of bytes that nobody reads, such as dates in the zip: these load, to the same answers."""
+    kinds = ["missing in a formula", "classes", "draws of gates"]
+    loaded = [fuzz(*shelf[kind][:3], seed=1, times=300) for kind in kinds]
+    assert max(loaded) < 150
+    assert sum(loaded) > 0
 
 
 @pytest.mark.long

@@ -496,7 +496,7 @@ class TestChains:
     def test_missing_values_of_every_chain_and_all_classes_count(self, monkeypatch):
         X, y = simulate(40, 2, seed=0)
         with monkeypatch.context() as few:
-            few.setattr("vbsvm.fit.gibbs.MOST_NUMBERS", 100)
+            few.setattr("vbsvm.inference.gibbs.MOST_NUMBERS", 100)
             with pytest.raises(ValueError, match=r"2 chains of 10 draws of 15 numbers would take"):
                 VBSVC(inference=Gibbs(draws=10, tune=0, chains=2)).fit(X, np.arange(40) % 3)
             X[3, 0] = np.nan

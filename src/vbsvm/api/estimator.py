@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, softmax
+from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
@@ -30,7 +30,7 @@ from vbsvm.inference.variational import Variational
 from vbsvm.missing import patterns
 from vbsvm.missing.input_model import GaussianImputation
 from vbsvm.model.likelihoods import hinge
-from vbsvm.model.priors import LaplaceZero, Prior, Ridge
+from vbsvm.model.priors import Prior, Ridge
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -117,8 +117,6 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     0.99
     """
 
-    fit_: tuple[Fit, ...]
-    classes_: NDArray[Any]
     n_features_in_: int
 
     def __init__(
@@ -281,12 +279,23 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         odds against the rest. Where inputs are missing or a group was not seen in fit, they are averaged over what
         these may be.
         """
-        scores, variances = self._scores(X)
-        # The same variance for all classes: the largest probability then belongs to the largest score.
-        log_odds = hinge.averaged_log_odds(scores, np.broadcast_to(variances.mean(axis=1, keepdims=True), scores.shape))
+        log_odds = self._log_odds(X)
         if len(self.fit_) == 1:
             return np.concatenate([expit(-log_odds), expit(log_odds)], axis=1)
         return softmax(log_odds, axis=1)
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
+        log_odds = self._log_odds(X)
+        if len(self.fit_) == 1:
+            return np.concatenate([log_expit(-log_odds), log_expit(log_odds)], axis=1)
+        return log_softmax(log_odds, axis=1)
+
+    def _log_odds(self, X: ArrayLike) -> Array:
+        """Log odds of each model, (n, k)."""
+        scores, variances = self._scores(X)
+        # The same variance for all classes: the largest probability then belongs to the largest score.
+        return hinge.averaged_log_odds(scores, np.broadcast_to(variances.mean(axis=1, keepdims=True), scores.shape))
 
     def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]":
         """X with missing inputs at what is expected of them given the row's others, and their standard deviations.
@@ -389,27 +398,4 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         say.
         """
         frames = [fit.summary(level) for fit in self._fits]
-        return frames[0] if len(frames) == 1 else self._by_class(frames)
-
-    def _by_class(self, frames: "list[pd.DataFrame]") -> "pd.DataFrame":
-        import pandas as pd
-
-        joined = pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name])
-        joined.columns.name, joined.attrs = frames[0].columns.name, frames[0].attrs
-        return joined
-
-    @property
-    def selected_(self) -> NDArray[np.bool_]:
-        """Whether each input's inclusion probability is above the prior's threshold, (k, n_features)."""
-        self._require_gates("selected_")
-        prior = next(block.prior for block in self.fit_[0].spec.blocks if block.gate_of is not None)
-        assert isinstance(prior, LaplaceZero)
-        return self.inclusion_probability_ > prior.threshold
-
-    @property
-    def random_effects_(self) -> "pd.DataFrame":
-        """Mean and standard deviation of each group's effect; with several classes, the class is the first level."""
-        if self.group is None:
-            raise AttributeError("random_effects_ is there when group= names a column of X.")
-        frames = [fit.random_effects() for fit in self._fits]
         return frames[0] if len(frames) == 1 else self._by_class(frames)

@@ -1,18 +1,26 @@
 """What a fitted estimator tells as attributes: arrays over its models, on the scale of the user's columns."""
 
 from abc import ABC
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from vbsvm.base.arrays import Array
+from vbsvm.model.priors import LaplaceZero
 from vbsvm.results.fit import Fit
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class FittedAttributes(ABC):
     """Attributes with a trailing underscore, from ``fit_``: k models, one for two classes, else one for each class."""
 
     fit_: tuple[Fit, ...]
+    classes_: NDArray[Any]
+    group: str | int | None
 
     @property
     def _fits(self) -> tuple[Fit, ...]:
@@ -94,3 +102,27 @@ class FittedAttributes(ABC):
     def converged_(self) -> bool:
         """Whether all models converged."""
         return all(fit.converged for fit in self._fits)
+
+    @property
+    def selected_(self) -> NDArray[np.bool_]:
+        """Whether each input's inclusion probability is above the prior's threshold, (k, n_features)."""
+        self._require_gates("selected_")
+        prior = next(block.prior for block in self.fit_[0].spec.blocks if block.gate_of is not None)
+        assert isinstance(prior, LaplaceZero)
+        return self.inclusion_probability_ > prior.threshold
+
+    @property
+    def random_effects_(self) -> "pd.DataFrame":
+        """Mean and standard deviation of each group's effect; with several classes, the class is the first level."""
+        if self.group is None:
+            raise AttributeError("random_effects_ is there when group= names a column of X.")
+        frames = [fit.random_effects() for fit in self._fits]
+        return frames[0] if len(frames) == 1 else self._by_class(frames)
+
+    def _by_class(self, frames: "list[pd.DataFrame]") -> "pd.DataFrame":
+        """Tables of the models one below the other."""
+        import pandas as pd
+
+        joined = pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name])
+        joined.columns.name, joined.attrs = frames[0].columns.name, frames[0].attrs
+        return joined

@@ -214,7 +214,7 @@ def column(data: Any, name: str) -> Any:
     found = data[name]
     if hasattr(found, "to_pylist"):  # of arrow
         found = found.to_pandas()
-    elif hasattr(found, "to_list") and hasattr(found, "to_numpy") and not hasattr(found, "array"):  # of polars
+    elif hasattr(getattr(found, "dtype", None), "is_numeric"):  # of polars
         found = of_polars(found)
     if isinstance(found, list | tuple | range):
         found = array_of(found) if array_of(found).ndim == 1 else objects(found)

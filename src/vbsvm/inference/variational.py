@@ -51,6 +51,10 @@ class Ending(Enum):
     ROUNDING = "stopped: rounding errors outweighed every step"
     INTERRUPTED = "interrupted"
 
+    def __reduce__(self) -> tuple[type["Ending"], tuple[str]]:
+        """By its value, as skops asks for it; pickle and copy do the same on their own."""
+        return Ending, (self.value,)
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)

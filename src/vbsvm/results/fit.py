@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, log_expit
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_level
@@ -317,9 +317,18 @@ class Fit:
 
         Where inputs are missing or a group was not seen in fit, they are averaged over what these may be.
         """
-        found = self._mean_scores(self._read(data, new_groups))
-        log_odds = hinge.averaged_log_odds(found.mean, found.from_unknown)
+        log_odds = self._log_odds(data, new_groups)
         return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
+
+    def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
+        """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
+        log_odds = self._log_odds(data, new_groups)
+        return np.stack([log_expit(-log_odds), log_expit(log_odds)], axis=1)
+
+    def _log_odds(self, data: Any, new_groups: str) -> Array:
+        """Log odds of the positive class."""
+        found = self._mean_scores(self._read(data, new_groups))
+        return hinge.averaged_log_odds(found.mean, found.from_unknown)
 
     def _mean_scores(self, encoded: Encoded) -> prediction.Scores:
         found = prediction.mean_scores(self.plan, self.spec, self.outcome.state, encoded, self.population)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import final
 
 import numpy as np
-from scipy.special import expit, log_expit, logsumexp, ndtr
+from scipy.special import expit, log_expit, log_ndtr, logsumexp, ndtr
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import Latent
@@ -17,6 +17,8 @@ from vbsvm.model.likelihoods.base import RowTerms
 
 # Beyond it a score says nothing; and a law without a mean has an infinite one.
 LARGEST_VARIANCE = 1e20
+# Beyond it log odds, or their differences, overflow.
+LARGEST_SCORE = 4e307
 WIDE = 0.7
 
 
@@ -58,6 +60,7 @@ def log_odds(f: Array) -> Array:
 def averaged_log_odds(f: Array, variance: Array) -> Array:
     """Log odds of the mean probability where f is known up to this variance; it rises in f and is odd in it."""
     sd = np.sqrt(np.minimum(variance, LARGEST_VARIANCE))
+    f = np.clip(f, -LARGEST_SCORE, LARGEST_SCORE)
     found = log_odds(f)
     for which, average in ((sd > WIDE, _averaged_widely), ((sd > 0) & (sd <= WIDE), _averaged_nearby)):
         if which.any():
@@ -84,6 +87,6 @@ def _averaged_widely(f: Array, sd: Array) -> Array:
         far += rest * np.exp(-0.5 * np.square((x + size) / sd))
     rest = (near - far) / (sd * np.sqrt(2 * np.pi))
     with np.errstate(divide="ignore"):
-        found = np.log(ndtr(size / sd) - rest) - np.log(ndtr(-size / sd) + rest)
+        found = np.log(ndtr(size / sd) - rest) - np.logaddexp(log_ndtr(-size / sd), np.log(rest))
     # Averaging never makes surer; and whatever rounding leaves, the sign is that of f.
     return np.sign(f) * np.clip(found, 1e-15, log_odds(size))
