@@ -6,7 +6,7 @@ from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.reading import expect
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.proposals import Visited
-from vbsvm.model import bound
+from vbsvm.model import bound, sweep
 from vbsvm.model.interfaces import Moments, PointLaw
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.priors import Normal, Ridge
@@ -46,3 +46,21 @@ def random_state(spec, rng, spread=1.0):
 def visit(spec, state, source):
     stats = pass_rows(spec, state, source, expect, with_curvature=True)
     return Visited(state, stats, bound.total(spec, state, stats.row_bound))
+
+
+def rises_of_single_updates(spec, source, state, n_sweeps=3):
+    """Rise of the bound by each update of some sweeps, the others held; the weights' own update included."""
+    rises = []
+    for _ in range(n_sweeps):
+        stats = visit(spec, state, source).stats
+        before = bound.total(spec, state, bound.held_row_term(state, stats))
+        for update in (
+            lambda state, stats: sweep.update_coefficients(spec, state, stats, expect),
+            lambda state, stats: sweep.update_priors(spec, state, expect),
+        ):
+            state = update(state, stats)
+            after = bound.total(spec, state, bound.held_row_term(state, stats))
+            rises.append((after - before) / (1 + abs(before)))
+            before = after
+        rises.append((visit(spec, state, source).bound - before) / (1 + abs(before)))
+    return np.array(rises)

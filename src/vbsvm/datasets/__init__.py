@@ -1,4 +1,6 @@
-"""Data sets that come with the package; a page beside each file says where it is from."""
+"""Data sets that come with the package; a page beside each file says where it is from. It imports nothing else of the
+package.
+"""
 
 import gzip
 import os

@@ -1,1 +1,4 @@
-"""Inferences: how a model is fitted."""
+"""How a model is fitted: variational Bayes with its proposals, and Gibbs sampling with its scale move and
+checkpoints. It may import missing, design, model and whatever lies below, but never sources: it sees rows only
+through the ``Source`` interface of model.
+"""

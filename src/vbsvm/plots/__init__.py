@@ -1,4 +1,6 @@
-"""Figures for a paper: each takes a fit and matplotlib axes (or makes them), and gives the axes back."""
+"""Figures for a paper: each takes a fit and matplotlib axes (or makes them), and gives the axes back. It may import
+results and everything below; ``style`` alone knows matplotlib.
+"""
 
 from vbsvm.plots.checks import bound, densities, sensitivity
 from vbsvm.plots.effects import coefficients, inclusion, random_effects, spline

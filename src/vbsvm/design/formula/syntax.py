@@ -1,7 +1,7 @@
 """Read a formula: split it into its parts, and refuse what may not stand in it before anything is evaluated.
 
 ``outcome ~ fixed + s(x) + (effects | group)``. The fixed part and the effects are left to formulaic, which evaluates
-Python; so every factor in them first goes through ``design.guard``. A formula can't run code.
+Python; so every factor in them first goes through ``formula.guard``. A formula can't run code.
 """
 
 import re

@@ -1,1 +1,4 @@
-"""Layouts: how the joint law of all coefficients is stored, solved for, packed and drawn from."""
+"""How the joint distribution of all coefficients is stored, solved for, packed and drawn from: dense, arrow (groups),
+dual (more columns than rows), gates with coefficients, and draws. It may import base, and the interfaces and gates of
+model.
+"""

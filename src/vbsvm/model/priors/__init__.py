@@ -1,4 +1,6 @@
-"""Priors of a block of coefficients; ``base`` says what a prior is."""
+"""Priors of a block of coefficients, one file each; ``base`` says which questions a prior answers. It may import
+base, and the interfaces and layouts of model; it sees rows only through the moments of its own coefficients.
+"""
 
 from vbsvm.model.priors.base import Prior
 from vbsvm.model.priors.covariance import Covariance, InverseWishart

@@ -24,7 +24,7 @@ from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, ModelFileError, load
 from vbsvm.inference import checkpoint
 from vbsvm.storage.saving import REGISTRY
 
-HERE = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_a_fresh_process_says_the_same(shelf, tmp_path):
         "for path, data, expected in pickle.load(open(sys.argv[1], 'rb')):\n"
         "    require_same(answers(load(path), data), expected)"
     )
-    paths = os.pathsep.join([str(HERE), str(Path(vbsvm.__file__).parent.parent)])
+    paths = os.pathsep.join([str(TESTS), str(Path(vbsvm.__file__).parent.parent)])
     environment = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "1"}
     subprocess.run([sys.executable, "-W", "ignore", "-c", code, tmp_path / "known"], check=True, env=environment)
 
@@ -90,7 +90,7 @@ def test_every_class_that_a_fit_reaches_is_registered(kind, shelf):
     model = shelf[kind][3]
     for fit in [model] if isinstance(model, vbsvm.results.fit.Fit) else model.fit_:
         for found, where in reachable(fit, "fit", {}):
-            inside = where.startswith("fit.reader.")  # a reader has a form of its own, design.saved
+            inside = where.startswith("fit.reader.")  # a reader has a form of its own, design.formula.saved
             assert where == "fit" or inside or REGISTRY.knows(found), (
                 f"{where} is a {found.__name__}, which model files do not know: add it to storage/names.py."
             )

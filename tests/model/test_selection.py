@@ -13,9 +13,9 @@ from sklearn.base import clone
 from sklearn.feature_selection import SelectFromModel
 from sklearn.pipeline import make_pipeline
 
+from grouped_models import dense_twin, grouped_problems
 from models import source_of, visit
 from reference import algorithm_3, simulate
-from test_arrow import dense_twin, grouped_problems
 from vbsvm import VBSVC, Beta, Joint, LaplaceZero, Model, Normal, Variational
 from vbsvm.api import validation
 from vbsvm.base.reading import Draw, expect

@@ -1,6 +1,7 @@
 """Odd kinds of value in every place: taken rightly, or refused in a sentence that names the place; never by luck.
 
-``python tests/test_odd_inputs.py`` prints how many cases of each place have which verdict (docs/reliability.md).
+``PYTHONPATH=tests python tests/api/test_odd_inputs.py`` prints how many cases of each place have which verdict
+(docs/reliability.md).
 """
 
 import sys

@@ -777,7 +777,7 @@ def test_a_report_is_written(place, tmp_path):
 def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     load_toenail().to_csv("toenail.csv", index=False)
-    page = (Path(__file__).parent.parent / "docs" / "command-line.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)```", page, flags=re.DOTALL | re.MULTILINE)
     commands = [shlex.split(line)[1:] for block in blocks for line in block.splitlines()]
     assert len(commands) == 9

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from scipy import stats
 
-from test_arrow import grouped_problems
-from test_bound import rises_of_single_updates
+from grouped_models import grouped_problems
+from models import rises_of_single_updates
 from vbsvm import Covariance, InverseWishart
 from vbsvm.base import distributions
 from vbsvm.base.reading import Draw, expect

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats as laws
 
-from models import random_state, source_of, spec_of, visit
+from models import random_state, rises_of_single_updates, source_of, spec_of, visit
 from reference import Quadrature, algorithm_2, log_evidence_1d, paper_bound_2, simulate
 from vbsvm import Normal, Ridge, Variational
 from vbsvm.base.distributions import InverseGamma, Latent
@@ -32,24 +32,6 @@ def problems(draw):
     spec = spec_of(p, prior, intercept)
     state = draw(st.sampled_from([random_state(spec, rng), random_state(spec, rng, spread=1e-3)]))
     return spec, source_of(X, y, s, intercept), state
-
-
-def rises_of_single_updates(spec, source, state, n_sweeps=3):
-    """Rise of the bound by each update of some sweeps, the others held; the weights' own update included."""
-    rises = []
-    for _ in range(n_sweeps):
-        stats = visit(spec, state, source).stats
-        before = bound.total(spec, state, bound.held_row_term(state, stats))
-        for update in (
-            lambda state, stats: sweep.update_coefficients(spec, state, stats, expect),
-            lambda state, stats: sweep.update_priors(spec, state, expect),
-        ):
-            state = update(state, stats)
-            after = bound.total(spec, state, bound.held_row_term(state, stats))
-            rises.append((after - before) / (1 + abs(before)))
-            before = after
-        rises.append((visit(spec, state, source).bound - before) / (1 + abs(before)))
-    return np.array(rises)
 
 
 @settings(max_examples=150, deadline=None)

@@ -297,7 +297,7 @@ CLAIMS = r"mean what they say|may be reported|signs and order|[Rr]are class need
 
 
 def test_claims_that_are_not_true_are_not_made_again():
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     files = [root / "README.md", *(root / "docs").glob("*.md"), *(root / "src").rglob("*.py"), *root.glob("examples/*")]
     for file in files:
         if file.is_file():

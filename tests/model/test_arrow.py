@@ -5,64 +5,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from grouped_models import dense_twin, grouped_problems
 from models import spec_of
-from vbsvm import Covariance, InverseWishart, Normal, Ridge, Variational
+from vbsvm import Covariance, Normal, Ridge, Variational
 from vbsvm.base.reading import Draw, expect
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.proposals import newton_step
 from vbsvm.model import bound, sweep
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Grouping, Memory
-
-
-def dense_twin(memory):
-    """The same rows with the groups' columns written out: group by group, slope by slope."""
-    C = memory.recipe.encode(memory.X, memory.recipe.work_space(len(memory.X)))
-    parts = [C[:, : C.shape[1] - memory.n_carried]]
-    for by in memory.groupings:
-        Z = np.zeros((len(C), by.n_groups, len(by.slopes)))
-        Z[np.arange(len(C)), by.index] = C[:, by.slopes]
-        parts.append(Z.reshape(len(C), -1))
-    full = np.column_stack(parts)
-    recipe = Recipe(np.zeros(full.shape[1]), np.ones(full.shape[1]), intercept=False)
-    return Memory(full, memory.signs, memory.weights, recipe)
-
-
-def effects_blocks(begin, grouping, prior):
-    """One block for all effects of a group, or under Ridge one for each of them."""
-    q = len(grouping.slopes)
-    strides = tuple(slice(begin + j, begin + grouping.size, q) for j in range(q))
-    if isinstance(prior, Ridge):
-        return [Block(f"effect {j} from {begin}", (stride,), prior) for j, stride in enumerate(strides)]
-    return [Block(f"effects from {begin}", strides, prior)]
-
-
-@st.composite
-def grouped_problems(draw):
-    """Unbalanced groups, groups of one row, groups without rows, slopes, crossed factors, carried columns, weights."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    n, p = draw(st.integers(4, 60)), draw(st.integers(1, 5))
-    n_carried = draw(st.integers(0, 1)) if p > 1 else 0
-    X = rng.normal(size=(n, p))
-    groupings = []
-    for m in draw(st.lists(st.integers(1, 15), min_size=1, max_size=3)):
-        index = rng.integers(0, m, size=n) if draw(st.booleans()) else rng.geometric(0.4, size=n).clip(max=m) - 1
-        slopes = draw(st.sampled_from([(0,), (p,), (0, p), tuple(range(p + 1))]))
-        groupings.append(Grouping(index.astype(np.intp), m, slopes))
-    s = draw(st.sampled_from([np.ones(n), rng.gamma(1.0, size=n) + 1e-2]))
-    y = np.where(X[:, 0] + rng.normal(size=15)[groupings[0].index] + rng.normal(size=n) > 0, 1.0, -1.0)
-    recipe = Recipe(np.zeros(p), np.ones(p), intercept=True)
-    memory = Memory(X, y, s, recipe, tuple(groupings), n_carried)
-    blocks = [
-        *spec_of(p - n_carried, draw(st.sampled_from([Normal(1e2), Ridge()])), intercept_prior=Normal(1e2)).blocks
-    ]
-    for grouping in groupings:
-        prior = draw(st.sampled_from([Ridge(0.5, 0.5), InverseWishart(0.5), Covariance(2.0)]))
-        begin = blocks[-1].columns[-1].stop
-        blocks += effects_blocks(begin, grouping, prior)
-    return Spec(tuple(blocks)), memory
 
 
 @settings(max_examples=80, deadline=None)
