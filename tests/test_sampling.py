@@ -470,7 +470,7 @@ class TestChains:
             Gibbs(**bad)
 
     def test_more_draws_than_memory_are_refused_with_a_way_out(self):
-        with pytest.raises(ValueError, match=r"gigabytes.*Take thin="):
+        with pytest.raises(ValueError, match=r"gigabytes.*Use thin="):
             Gibbs(draws=10**8).run(spec_of(3), source_of(*simulate(20, 3, seed=0)))
 
 
@@ -683,7 +683,7 @@ class TestWarnings:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            ({"prior": LaplaceZero(gates=Joint())}, "take LaplaceZero"),
+            ({"prior": LaplaceZero(gates=Joint())}, "use gates=Factorised"),
             ({"imputation": GaussianImputation(labels=False)}, "labels=False"),
         ],
     )
@@ -694,7 +694,7 @@ class TestWarnings:
             VBSVC(inference=FEW, **settings).fit(X, y)
 
     def test_sensitivity_follows_variational_fits(self, overlapping):
-        with pytest.raises(ValueError, match="follows a variational fit"):
+        with pytest.raises(ValueError, match="only available for variational fits"):
             VBSVC(inference=FEW).sensitivity(*overlapping, [1.0])
         with pytest.raises(TypeError, match="Variational\\(\\) or Gibbs\\(\\)"):
             VBSVC(inference="mcmc").fit(*overlapping)

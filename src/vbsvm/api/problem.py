@@ -137,7 +137,7 @@ def read_inference(given: Any) -> Variational | Gibbs:
 def require_variational(what: str, inference: Variational | Gibbs) -> Variational:
     """Refuse a sampler where fits follow each other."""
     if isinstance(inference, Gibbs):
-        raise ValueError(f"{what} follows a variational fit: take inference=Variational().")
+        raise ValueError(f"{what} is only available for variational fits: use inference=Variational().")
     return inference
 
 
@@ -160,7 +160,7 @@ def _why_not_mixed(what: str, worst: Worst, inference: Gibbs) -> str:
     return (
         f"{what}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
         f"{worst.ess_of!r} has {worst.ess:.0f} effective draws (400 are needed). Draw more, as with "
-        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or read the last columns of the "
+        f"Gibbs(draws={4 * inference.draws}, tune={2 * inference.tune}), or check the last columns of the "
         "tables before you trust a number."
     )
 
@@ -169,24 +169,24 @@ def _why_separable(what: str) -> str:
     """Say that the classes are separated, and what to do."""
     return (
         f"{what}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
-        "means depend on how long the chains ran. Take a prior that holds the coefficients, such as Ridge(3, 3) or "
-        "Normal(1.0), or inference=Variational(), which stays finite."
+        "means depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3) or Normal(1.0), or "
+        "inference=Variational(), which stays finite."
     )
 
 
 def _why_not_converged(what: str, outcome: Outcome, inference: Variational) -> str:
     """Say why a climb did not converge, and what to do."""
     if outcome.ending is Ending.INTERRUPTED:
-        return f"{what} was interrupted after {outcome.passes} passes: the coefficients may still move."
+        return f"{what} was interrupted after {outcome.passes} passes: the coefficients may still change."
     if outcome.ending is Ending.OUT_OF_PASSES:
         return (
-            f"{what} stopped after {outcome.passes} passes, before it converged to tol={inference.tol:g}: "
-            "the coefficients may still move. Allow more passes with "
+            f"{what} reached the limit of passes ({outcome.passes}) before it converged to tol={inference.tol:g}: "
+            "the coefficients may still change. Allow more passes with "
             f"inference=Variational(max_iter={10 * inference.max_iter}), or accept the result with a larger tol."
         )
     return (
         f"{what} stopped because rounding errors outweighed every further step: the coefficients are not at the "
-        "optimum. Columns are large beside their spread, or depend on each other linearly under a nearly flat "
-        "prior: centre and scale them (standardize=True and an intercept do), drop the dependent ones, "
-        "or take Ridge()."
+        "optimum. Columns are large relative to their spread, or linearly dependent under a nearly flat prior: "
+        "centre and scale them (standardize=True with an intercept does this), drop the dependent ones, "
+        "or use Ridge()."
     )

@@ -43,7 +43,7 @@ class Ending(Enum):
     """Why a climb ended."""
 
     CONVERGED = "converged"
-    OUT_OF_PASSES = "stopped: pass limit reached"
+    OUT_OF_PASSES = "reached the limit of passes"
     ROUNDING = "stopped: rounding errors outweighed every step"
     INTERRUPTED = "interrupted"
 
@@ -79,18 +79,18 @@ class Variational(Parameters):
     Parameters
     ----------
     tol : float, default 1e-6
-        Stop when two accepted steps in a row raise the bound by less than this (in nats), or by less than rounding;
-        one step is enough where gains fell to a fifth and less from step to step.
+        Stop when two accepted steps in a row raise the bound by less than this (in nats), or by less than rounding
+        errors; one step is enough if the gains fell by a factor of five or more from step to step.
     max_iter : int, default 2000
-        Most passes over the data; steps that were tried and refused count.
+        Limit of passes over the data, including rejected steps.
     bound : "augmented" or "exact", default "augmented"
         Which lower bound is raised. "augmented" (or "paper") is the paper's, with a latent scale for each row. "exact"
-        goes on from there with the hinge loss's own expectation: tighter, with spreads and centres nearer to the
-        posterior's, for models without gates and missing values. Where the classes are separated it holds the scales
-        of the priors at what the paper's bound has found, since the posterior has hardly a scale of its own there.
+        continues from there with the exact expectation of the hinge loss: tighter, with means and spreads closer to the
+        posterior's, for models without gates and missing values. If the classes are separable, it keeps the scales of
+        the priors at the values of the paper's bound, because the posterior hardly determines them.
     accelerate : bool, default True
         Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes,
-        often a tenth. False is the paper's sweep to the letter; it creeps, and needs a smaller ``tol``.
+        often a tenth. False gives the paper's sweeps exactly; they converge slowly, and need a smaller ``tol``.
     """
 
     tol: float = 1e-6
@@ -99,7 +99,7 @@ class Variational(Parameters):
     bound: str = "augmented"
 
     def __post_init__(self) -> None:
-        """Refuse settings that make no sense."""
+        """Check the settings."""
         require_positive("Variational", tol=self.tol)
         require_flag("Variational", accelerate=self.accelerate)
         if not isinstance(self.bound, str) or self.bound not in BOUNDS:
@@ -117,7 +117,7 @@ class Variational(Parameters):
         """Fit the model to the rows, from the paper's start or from a given state."""
         if self.exact and (spec.gate_map is not None or spec.missing is not None):
             what = "missing values" if spec.gate_map is None else "gates (LaplaceZero)"
-            raise ValueError(f"Variational(bound='exact') does not take {what}: take bound='augmented', or Gibbs().")
+            raise ValueError(f"Variational(bound='exact') does not support {what}: use bound='augmented', or Gibbs().")
         with single_threaded_blas():
             outcome = self._run(spec, source, start)
             if not self.exact or outcome.ending is Ending.INTERRUPTED or outcome.passes >= self.max_iter:

@@ -1,4 +1,4 @@
-"""Laplace-zero prior: each coefficient is zero, or has a Laplace law (paper, Section 3.2)."""
+"""Laplace-zero prior: each coefficient is zero, or has a Laplace distribution (paper, Section 3.2)."""
 
 import math
 import numbers
@@ -22,12 +22,12 @@ from vbsvm.model.priors.ridge import LEAP_BELOW
 @final
 @dataclass(frozen=True)
 class Beta(Parameters):
-    """ρ ~ Beta(a, b): the share of inputs that are in is inferred.
+    """ρ ~ Beta(a, b): the share of inputs that are included is inferred.
 
     Parameters
     ----------
     a, b : float
-        Prior counts of inputs that are in, and that are out.
+        Prior counts of inputs that are included and excluded.
     """
 
     a: float = 1.0
@@ -120,31 +120,32 @@ class Factorised(Parameters):
 @final
 @dataclass(frozen=True)
 class Joint(Parameters):
-    """Each gate and its coefficient have a joint law, and inputs are independent of each other."""
+    """Each gate and its coefficient have a joint distribution, and inputs are independent of each other."""
 
 
 @final
 @dataclass(frozen=True)
 class LaplaceZero(Prior):
-    """A coefficient is γ v: γ is 1 with probability ρ and else 0, and v has a Laplace law of inferred scale.
+    """A coefficient is γ v: γ is 1 with probability ρ, otherwise 0; v has a Laplace distribution of inferred scale.
 
     Algorithm 3 of the paper. ``inclusion_probability_`` is E γ of each input.
 
     Parameters
     ----------
     rho : float, sequence of floats, or Beta, default 0.01
-        Prior probability that an input is in; one number for all, one for each gate, or ``Beta(a, b)``: then it is
-        inferred.
+        Prior probability that an input is included: one number for all, one for each gate, or ``Beta(a, b)`` to infer
+        it.
     expected_size : float, default None
-        Expected number of gates that are in; instead of ``rho``.
+        Expected number of included inputs (gates), in place of ``rho``.
     shape, rate : float, default 0.01
         Shape and rate of the inverse-gamma prior of σ²; the paper's A_u and B_u.
     threshold : float, default 0.5
         Inputs with a larger inclusion probability are ``selected_``.
     restarts : int, default 0
-        Further starts, with gates less open than in the first (½, 0.01, then ever less); the highest bound is kept.
+        Number of further starts, with gates less open than in the first (½, 0.01, then ever less); the fit with the
+        highest bound is kept.
     groups : sequence of sequences of column names or numbers, default ()
-        Columns that share a gate, such as the dummies of one factor. In a formula the columns of a term do.
+        Columns that share a gate, such as the dummies of one factor. In a formula the columns of a term share one.
     """
 
     rho: float | Sequence[float] | Beta = 0.01
