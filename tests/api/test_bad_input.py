@@ -35,7 +35,7 @@ def with_cell(X, row, column, value):
         (lambda X, y: (np.where(np.arange(4) == 2, np.nan, X), y), ValueError, "Column 'x2' has no value in any row"),
         (lambda X, y: (with_cell(X, 3, 0, np.inf), y), ValueError, r"infinity in column 'x0' \(first in row 3\)"),
         (lambda X, y: (np.where(np.arange(4) > 1, np.inf, X), y), ValueError, "column 'x2'.*and in 1 other column[.]"),
-        (lambda X, y: (X, np.ones(60)), ValueError, "one class only, 1.0"),
+        (lambda X, y: (X, np.ones(60)), ValueError, "only one class, 1.0"),
         (lambda X, y: (X, np.linspace(0, 1, 60)), ValueError, "continuous"),
         (lambda X, y: (X, np.where(np.arange(60) == 4, np.nan, y)), ValueError, "y contains NaN"),
         (lambda X, y: (X, np.where(np.arange(60) == 4, None, "a")), ValueError, "label of row 4 is missing"),
@@ -97,7 +97,7 @@ def test_weights_that_make_no_sense(data, weights, message):
 
 def test_weights_that_leave_one_class(data):
     X, y = data
-    with pytest.raises(ValueError, match=r"one class only, -1.0, in the rows of positive weight"):
+    with pytest.raises(ValueError, match=r"only one class, -1.0, in the rows of positive weight"):
         VBSVC().fit(X, y, sample_weight=(y < 0).astype(float))
 
 

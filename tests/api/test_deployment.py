@@ -93,7 +93,7 @@ def test_onnx_predicts_the_same_labels(classes):
 def test_groups_are_refused_in_words():
     data = table()
     clf = VBSVC(group="g").fit(data[["a", "g"]], data["y"])
-    with pytest.raises(ValueError, match="no random effects"):
+    with pytest.raises(ValueError, match="has random effects"):
         clf.to_sklearn()
     with pytest.raises(Exception, match="not fitted"):
         VBSVC().to_sklearn()

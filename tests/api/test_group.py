@@ -142,7 +142,7 @@ def test_several_classes_have_effects_each():
         ({"group": "patient"}, lambda X: X.assign(patient=[None, *X["patient"][1:]]), "group of row 0 is missing"),
         ({"group": "patient"}, lambda X: X.assign(visit="x"), "Column 'visit' is not numeric"),
         ({"group": "patient"}, lambda X: X.assign(visit=[np.inf, *X["visit"][1:]]), "infinity in column 'visit'"),
-        ({"group": 1}, lambda X: X.set_axis([2, 3, 4, 1], axis=1), "may be the column of that name or of that number"),
+        ({"group": 1}, lambda X: X.set_axis([2, 3, 4, 1], axis=1), "name of one column and the number of another"),
         ({"group": True}, lambda X: X.to_numpy(), "group=True is not a column number"),
         ({"group": 0}, lambda X: X.to_numpy()[:, 0], "group=0 is not a column number"),
         ({"group": "patient"}, lambda X: X[["patient"]], "no column besides the group"),
@@ -156,7 +156,7 @@ def test_several_classes_have_effects_each():
             lambda X: X.assign(patient=[(one, "a") for one in X["patient"]]),
             r"'patient' holds \(\d+, 'a'\) in row 0: make its groups text or numbers",
         ),
-        ({"group": "patient", "fit_intercept": False}, lambda X: X, "needs fit_intercept=True"),
+        ({"group": "patient", "fit_intercept": False}, lambda X: X, "set fit_intercept=True"),
     ],
 )
 def test_what_is_wrong_with_a_group_is_said(toenail, settings, change, message):

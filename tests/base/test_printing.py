@@ -172,14 +172,14 @@ def test_estimators_keep_the_page_of_scikit_learn(data):
 
 @pytest.mark.parametrize(
     ("ending", "words"),
-    [(Ending.CONVERGED, "converged"), (Ending.OUT_OF_PASSES, "stopped: pass limit reached")],
+    [(Ending.CONVERGED, "converged"), (Ending.OUT_OF_PASSES, "reached the limit of passes")],
 )
 def test_how_a_fit_ended_is_said_in_plain_words(data, ending, words):
     inference = Variational() if ending is Ending.CONVERGED else Variational(max_iter=2)
     if ending is Ending.CONVERGED:
         fit = Model("y ~ x + z", data).fit(inference)
     else:
-        with pytest.warns(UserWarning, match="stopped after 2 passes, before it converged to tol"):
+        with pytest.warns(UserWarning, match="reached the limit of passes .2. before it converged to tol"):
             fit = Model("y ~ x + z", data).fit(inference)
     assert fit.outcome.ending is ending
     assert words in repr(fit)

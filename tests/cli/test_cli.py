@@ -353,13 +353,13 @@ def failing(place):
         ),
         "lacks: there is no column 'h'": ("predict", model, place / "numbers.csv"),
         "--keep: there is no column 'id'": ("predict", model, data, "--keep", "id"),
-        ".xlsx files are not read. Save the sheet as “CSV UTF-8”": ("fit", place / "data.xlsx", "--target", "y"),
+        ".xlsx files are not supported. Save the sheet as “CSV UTF-8”": ("fit", place / "data.xlsx", "--target", "y"),
         "There is no directory ": ("fit", data, "--target", "y", "--out", place / "nowhere" / "m"),
         "tables are not written as .gz": ("predict", model, data, "--out", place / "p.csv.gz"),
         "is a directory: name a file in it": ("fit", data, "--target", "y", "--out", place),
         "is a directory: name a file in it.": ("fit", place, "--target", "y"),
-        ".json files are not read. Save it as CSV": ("fit", place / "data.json", "--target", "y"),
-        "files without an ending in their name are not read. Names may end": ("fit", place / "data", "--target", "y"),
+        ".json files are not supported. Save it as CSV": ("fit", place / "data.json", "--target", "y"),
+        "files without an extension are not supported. Names may end": ("fit", place / "data", "--target", "y"),
         "--sep and --decimal are for text files": ("predict", model, place / "d.parquet", "--sep", ";"),
         "in 5 rows (rows 0, 1, 2, 3, 4)": ("fit", place / "outcomes.csv", "--target", "y"),
         "in 5 rows (rows 0, 1, 2, 3, 4).": ("fit", place / "outcomes.csv", "--formula", "y ~ a"),
@@ -385,15 +385,15 @@ ROWS = b"".join(b"%.2f,%d\n" % (0.37 * (k % 7) - k / 60, k % 2) for k in range(6
 GOOD = b"a,y\n" + ROWS
 MANY = b"".join(b"n%d,%d\n" % (k, k % 2) for k in range(200))
 BAD_TABLES = [
-    ("d.csv", b"", "d.csv is empty: a header"),
-    ("d.csv", b"\n\n  \n", "d.csv is empty: a header"),
-    ("d.csv", b"\xef\xbb\xbf", "d.csv is empty: a header"),
-    ("d.csv.gz", b"", "d.csv.gz is empty: a header"),
+    ("d.csv", b"", "d.csv is empty: it needs a header"),
+    ("d.csv", b"\n\n  \n", "d.csv is empty: it needs a header"),
+    ("d.csv", b"\xef\xbb\xbf", "d.csv is empty: it needs a header"),
+    ("d.csv.gz", b"", "d.csv.gz is empty: it needs a header"),
     ("d.csv", b"a,y\n", "d.csv has no rows"),
     ("d.csv", b"a,y\n1,x\n2,x\n", "one class"),
     ("d.csv", b"name,y\n" + MANY, "200 different texts"),
-    ("d.csv", b"y\n0\n1\n", "no other column to predict it from"),
-    ("d.csv", b"a,y\n1,\n2,\n", "no value in any row"),
+    ("d.csv", b"y\n0\n1\n", "no column other than 'y' to predict it from"),
+    ("d.csv", b"a,y\n1,\n2,\n", "is missing in every row"),
     ("d.csv", b"a,x;y\n1,2;1\n2,3;0\n", "If cells are separated by semicolons, add --sep ';'."),
     ("d.csv", b"a,a,y\n1,2,3\n2,3,4\n", "two columns named 'a'"),
     ("d.csv", GOOD + b"1,2,3\n", "d.csv: line 62 has 3 cells, and the header has 2 names"),
@@ -422,8 +422,8 @@ BAD_TABLES = [
     ("d.csv.xz", lzma.compress(GOOD)[:-30], "can't be unpacked: it was cut short or damaged"),
     ("d.csv.xz", lzma.compress(GOOD)[:40] + b"\xff" * 90, "can't be unpacked: it was cut short or damaged"),
     ("d.csv.zip", b"PK\x03\x04" + bytes(50), "can't be unpacked: it was cut short or damaged"),
-    ("d.csv.gz", GOOD, "is not packed as .gz files are: remove .gz"),
-    ("d.csv.zip", GOOD, "is not packed as .zip files are: remove .zip"),
+    ("d.csv.gz", GOOD, "is not a .gz archive: remove .gz"),
+    ("d.csv.zip", GOOD, "is not a .zip archive: remove .zip"),
     ("d.parquet", GOOD, "d.parquet can't be read as Parquet: it was cut short or damaged"),
     ("d.arrow", GOOD, "d.arrow can't be read as Arrow: it was cut short or damaged"),
 ]
@@ -457,7 +457,7 @@ def test_an_archive_of_several_files_is_refused(tmp_path):
         archive.writestr("a.csv", GOOD)
         archive.writestr("b.csv", GOOD)
     said = run("fit", tmp_path / "d.csv.zip", "--target", "y", code=1).stderr
-    assert "holds 2 files, and one is needed: unpack it first" in said
+    assert "holds 2 files, but only one is allowed: unpack it first" in said
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow"])
@@ -547,7 +547,7 @@ def test_names_in_quotes_hold_any_sign(header, tmp_path):
 def test_commas_in_numbers_that_may_mean_something_else_are_told(content, tmp_path, capsys):
     (tmp_path / "d.csv").write_bytes(content)
     assert tables.read(str(tmp_path / "d.csv"))["a"].dtype.kind == "O"
-    assert "If their comma is the decimal sign, add --decimal ," in capsys.readouterr().err
+    assert "If the comma is a decimal separator, add --decimal ," in capsys.readouterr().err
     found = tables.read(str(tmp_path / "d.csv"), signs=Signs(decimal=","))
     assert found["a"].dtype.kind == "f"
     assert capsys.readouterr().err.count("--decimal") == 0
@@ -555,7 +555,7 @@ def test_commas_in_numbers_that_may_mean_something_else_are_told(content, tmp_pa
 
 @pytest.mark.parametrize("sign", ["", ";;", '"', "a", "5"])
 def test_separators_are_one_sign(sign, place):
-    assert "give one sign" in run("fit", place / "data.csv", "--target", "y", "--sep", sign, code=2).stderr
+    assert "give one character" in run("fit", place / "data.csv", "--target", "y", "--sep", sign, code=2).stderr
 
 
 # Numbers that no plain type holds
@@ -691,8 +691,8 @@ def test_progress_is_shown_on_a_terminal_if_reading_takes_long(patience, shown, 
     [
         ((), "either --formula or --target"),
         (("--formula", "y ~ a", "--target", "y"), "either --formula or --target"),
-        (("--formula", "y ~ a", "--group", "g"), "go with --target"),
-        (("--target", "y", "--draws", "5"), "--draws goes with --gibbs"),
+        (("--formula", "y ~ a", "--group", "g"), "need --target"),
+        (("--target", "y", "--draws", "5"), "--draws needs --gibbs"),
         (("--target", "y", "--gibbs", "--chains", "0"), "0 is not in the range"),
         (("--frog",), "No such option"),
         (("--target", "y", "--group", "y"), "'y' is given to both --target and --group"),

@@ -417,7 +417,7 @@ def test_an_unknown_category_is_refused_and_an_unknown_group_is_not(frame):
     reader, _ = learn("y ~ x + h + (1 | g)", frame)
     new = frame.head(3).assign(g=[0, 77, 1])
     np.testing.assert_array_equal(reader.read(new).levels[0] == UNSEEN, [False, True, False])
-    with pytest.raises(ValueError, match="Column 'h' holds 'q' in row 1, a category that was not there in fit"):
+    with pytest.raises(ValueError, match="Column 'h' holds 'q' in row 1, a category that was not seen in fit"):
         reader.read(new.assign(h=["a", "q", "b"]))
     reader, _ = learn("y ~ C(g)", frame)
     with pytest.raises(ValueError, match="Column 'g' holds 77 in row 1"):
@@ -461,7 +461,7 @@ def test_columns_of_every_type_are_what_they_mean(frame):
     unused = frame.assign(h=pd.Categorical(frame["h"], ["zz", "a", "b", "c", "yy"]))
     reader, encoded = learn("y ~ x + h + (1 | g)", unused)
     np.testing.assert_allclose(encoded.table, expected.table)
-    with pytest.raises(ValueError, match="a category that was not there in fit"):
+    with pytest.raises(ValueError, match="a category that was not seen in fit"):
         reader.read(unused.assign(h="zz"))
     with pytest.raises(ValueError, match="holds dates or times"):
         learn("y ~ (1 | g)", frame.assign(g=[dt.date(2020, 1, 1 + g) for g in frame["g"]]))

@@ -117,7 +117,7 @@ def test_a_group_called_like_what_is_exported_keeps_its_own_place(data, name):
 def test_outcomes_that_were_not_in_fit_are_refused_in_figures(data, tmp_path):
     fit = Model("y ~ a", data, HELD).fit()
     new = data.assign(y=data["y"].where(data.index != 3, 7))
-    with pytest.raises(ValueError, match=r"report: y holds 7, which was not a class in fit: \[0, 1\]"):
+    with pytest.raises(ValueError, match=r"report: y holds 7, which was not a class in fit; the classes are \[0, 1\]"):
         fit.report(tmp_path / "page.html", new)
     rest = Model("y ~ a", new, HELD, positive=1).fit()
     found = resolve_fit.predicted("calibration", rest, new.assign(y=new["y"].where(data.index != 4, 9)))

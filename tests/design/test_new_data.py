@@ -42,10 +42,10 @@ def test_categories_are_the_numbers_that_they_were_in_fit(numbered):
 
 def test_numbers_that_were_no_categories_in_fit_are_refused(numbered):
     fit = Model("y ~ x + h", numbered.astype({"h": "category"})).fit()
-    with pytest.raises(ValueError, match="Column 'h' holds 7 in row 4, a category that was not there in fit"):
+    with pytest.raises(ValueError, match="Column 'h' holds 7 in row 4, a category that was not seen in fit"):
         fit.predict(numbered.assign(h=numbered["h"].where(numbered.index != 4, 7)))
     fit = Model("y ~ x + h", numbered.astype({"h": str})).fit()
-    with pytest.raises(ValueError, match=r"Column 'h' holds \d in row 0, a category that was not there in fit"):
+    with pytest.raises(ValueError, match=r"Column 'h' holds \d in row 0, a category that was not seen in fit"):
         fit.predict(numbered)
 
 

@@ -70,9 +70,9 @@ def test_a_row_without_a_finite_score_has_no_class(whole):
     broken = Fit(fit.spec, fit.plan, fit.outcome, fit.classes, fit.reader)  # without a law of the inputs
     far = whole.assign(z=whole["z"].where(whole.index != 4, 1e308), x=whole["x"].where(whole.index != 4, 1.7))
     for ask in (Fit.predict, Fit.predict_proba, Fit.decision_function):
-        with pytest.raises(ValueError, match=r"The score of row 2 is nan: it misses inputs, and no law"):
+        with pytest.raises(ValueError, match=r"The score of row 2 is nan: it has missing inputs"):
             ask(broken, without(whole, "x", 2))
-        with pytest.raises(ValueError, match=r"The score of row 4 is -?(inf|nan): its values lie too far"):
+        with pytest.raises(ValueError, match=r"The score of row 4 is -?(inf|nan): its values are too far"):
             ask(fit, far)
     with pytest.raises(ValueError, match="The score of row 2 is nan"):
         broken.decision_function(without(whole, "x", 2), return_std=True)
@@ -88,5 +88,5 @@ def test_rows_are_numbered_as_given_where_categories_are_missing(whole):
         fit.predict(lost.assign(g=lost["g"].where(lost.index != 6, 77)), new_groups="error")
     with pytest.raises(ValueError, match="Column 'q' holds 'w' in row 7"):
         fit.predict(lost.assign(q=lost["q"].where(lost.index != 7, "w")))
-    with pytest.raises(ValueError, match="Row 8 misses both factors"):
+    with pytest.raises(ValueError, match="Row 8 has missing values in both factors"):
         fit.predict(without(without(lost, "x", 8), "z", 8))

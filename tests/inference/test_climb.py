@@ -102,7 +102,7 @@ def test_the_bound_of_the_result_is_the_last_accepted_one():
 def test_too_few_passes_warn_and_say_what_to_do(accelerate):
     X, y = DATA["simulated"]
     clf = VBSVC(inference=Variational(max_iter=5, accelerate=accelerate))
-    with pytest.warns(ConvergenceWarning, match=r"stopped after 5 passes.*Variational\(max_iter=50\)"):
+    with pytest.warns(ConvergenceWarning, match=r"reached the limit of passes .5..*Variational\(max_iter=50\)"):
         clf.fit(X, y)
     assert clf.n_iter_ == 5
     assert not clf.converged_
@@ -135,7 +135,7 @@ def test_a_start_on_a_part_of_the_rows_ends_at_the_same_result_in_fewer_passes(m
 @pytest.mark.parametrize("max_iter", [2, 5, 9])
 def test_passes_over_a_part_of_the_rows_count_as_the_fraction_they_are(max_iter):
     X, y = simulate(25_000, 8, seed=3)
-    with pytest.warns(ConvergenceWarning, match=f"stopped after {max_iter} passes"):
+    with pytest.warns(ConvergenceWarning, match=f"reached the limit of passes .{max_iter}."):
         clf = VBSVC(inference=Variational(max_iter=max_iter, tol=1e-12)).fit(X, y)
     assert clf.n_iter_ == max_iter
 

@@ -716,7 +716,7 @@ class TestWarnings:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            ({"prior": LaplaceZero(gates=Joint())}, "take LaplaceZero"),
+            ({"prior": LaplaceZero(gates=Joint())}, "use gates=Factorised"),
             ({"imputation": GaussianImputation(labels=False)}, "labels=False"),
         ],
     )
@@ -727,7 +727,7 @@ class TestWarnings:
             VBSVC(inference=FEW, **settings).fit(X, y)
 
     def test_sensitivity_follows_variational_fits(self, overlapping):
-        with pytest.raises(ValueError, match="follows a variational fit"):
+        with pytest.raises(ValueError, match="only available for variational fits"):
             VBSVC(inference=FEW).sensitivity(*overlapping, [1.0])
         with pytest.raises(TypeError, match="Variational\\(\\) or Gibbs\\(\\)"):
             VBSVC(inference="mcmc").fit(*overlapping)

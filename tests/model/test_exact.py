@@ -165,10 +165,10 @@ def test_spreads_are_nearer_to_the_posteriors():
 
 def test_what_it_does_not_take_is_refused_in_words():
     X, y = simulate(60, 3, seed=0)
-    with pytest.raises(ValueError, match=r"bound='exact'\) does not take gates"):
+    with pytest.raises(ValueError, match=r"bound='exact'\) does not support gates"):
         VBSVC(LaplaceZero(), EXACT).fit(X, y)
     X[0, 0] = np.nan
-    with pytest.raises(ValueError, match=r"bound='exact'\) does not take missing values"):
+    with pytest.raises(ValueError, match=r"bound='exact'\) does not support missing values"):
         VBSVC(inference=EXACT).fit(X, y)
     for wrong in ("tight", None, 1, ["exact"]):
         with pytest.raises(ValueError, match="Variational: bound must be"):

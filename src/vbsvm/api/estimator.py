@@ -50,28 +50,28 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     prior : Ridge, Normal or LaplaceZero, default None
-        Prior of the coefficients of the standardised inputs. None is ``Ridge()``: their variance, and so the penalty,
-        is inferred. ``Normal(1 / (4 * alpha))`` holds the penalty at alpha. ``LaplaceZero()`` selects inputs.
+        Prior of the coefficients of the standardised inputs. None means ``Ridge()``: their variance, and so the
+        penalty, is inferred. ``Normal(1 / (4 * alpha))`` fixes the penalty at alpha. ``LaplaceZero()`` selects inputs.
     inference : Variational or Gibbs, default None
-        How the model is fitted. None is ``Variational()``; ``Gibbs()`` draws from the posterior.
+        How the model is fitted. None means ``Variational()``; ``Gibbs()`` draws from the posterior.
     imputation : GaussianImputation, default None
-        The law of the inputs, by which missing values (NaN) are inferred together with the coefficients. None is
-        ``GaussianImputation()``.
+        Distribution of the inputs, from which missing values (NaN) are inferred together with the coefficients. None
+        means ``GaussianImputation()``.
     group : str or int, default None
-        Column of X that says which group a row belongs to (a name for data frames, a number for arrays). Each group
-        gets a random intercept; their variance is inferred. The column may hold text. A group that was not seen in fit
-        gets the population's score.
+        Column of X that holds the group of each row (a name for data frames, a number for arrays). Each group gets a
+        random intercept, and the variance of the intercepts is inferred. The column may hold text. A group that was
+        not seen in fit gets the population's score.
     standardize : bool, default True
-        Scale the inputs to mean 0 and standard deviation 1 inside the fit. Coefficients are reported for the inputs as
-        they came. Priors and ``penalty_`` speak of the standardised inputs.
+        Scale the inputs to mean 0 and standard deviation 1 inside the fit. Coefficients are reported on
+        the original scale of the inputs. Priors and ``penalty_`` refer to the standardised inputs.
     fit_intercept : bool, default True
-        Add an intercept with a nearly flat prior. Without one the inputs are scaled and not centred, so that the
-        hyperplane goes through the origin.
+        Add an intercept with a nearly flat prior. Without one the inputs are scaled but not centred, so that the
+        hyperplane passes through the origin.
     class_weight : dict or "balanced", default None
-        Weights of the classes, multiplied with ``sample_weight`` in the loss; columns are standardised without them.
-        "balanced" makes the classes' total weights equal.
+        Weights of the classes, multiplied by ``sample_weight`` in the loss; columns are standardised without them.
+        "balanced" gives all classes the same total weight.
     random_state : int, RandomState or None, default None
-        Seed of ``Gibbs``; a whole number gives the same draws every time, whatever the number of processes.
+        Seed of ``Gibbs``; an integer gives the same draws every time, whatever the number of processes.
 
     Attributes
     ----------
@@ -79,9 +79,9 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         The classes, sorted.
     coef_, coef_std_ : ndarray of shape (k, n_features)
         Means and standard deviations of the coefficients; k is 1 for two classes, else the number of classes
-        (one against the rest). The standard deviations are those of the mean-field law, which are too small.
+        (one against the rest). The standard deviations are mean-field ones, which are too small.
     coef_cov_ : ndarray of shape (k, n_features, n_features)
-        Covariances of the coefficients, mean-field too.
+        Covariances of the coefficients, also mean-field.
     intercept_, intercept_std_ : ndarray of shape (k,)
         The intercepts and their standard deviations.
     penalty_ : ndarray of shape (k,)
@@ -91,21 +91,22 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     elbo_trace_ : list of k ndarrays
         The accepted bounds, step by step.
     n_iter_ : int
-        Passes over the data, refused steps included; the largest of the k models.
+        Number of passes over the data, including rejected steps; the maximum over the k models.
     converged_ : bool
-        Whether all of the models converged.
+        Whether all k models converged.
     fit_ : tuple of k Fit
         The fitted models themselves.
     inclusion_probability_, sign_probability_ : ndarray of shape (k, n_features)
-        With ``prior=LaplaceZero()``: the probability that an input is in, and that its coefficient is then positive.
+        With ``prior=LaplaceZero()``: the probability that an input is included, and that its coefficient is positive
+        if it is.
     selected_ : ndarray of bool of shape (k, n_features)
         With ``prior=LaplaceZero()``: inputs whose inclusion probability is above the prior's threshold.
     imputation_mean_, imputation_cov_ : ndarray of shape (k, n_features) and (k, n_features, n_features)
-        Mean and covariance of the inputs, by which missing ones are predicted; up to 3000 features.
+        Mean and covariance of the inputs, from which missing values are predicted; for up to 3000 features.
     random_effects_ : DataFrame
         With ``group``: mean and mean-field standard deviation of each group's effect on the score.
     n_features_in_, feature_names_in_
-        As everywhere in scikit-learn; the group's column counts here, and not in ``coef_``.
+        As in any scikit-learn estimator; the group column is counted here, but not in ``coef_``.
 
     Examples
     --------
@@ -173,13 +174,13 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like or data frame of shape (n_samples, n_features)
-            Inputs. A float32 or float64 array of any order is read in place and never copied; with ``group``, the other
-            columns of an array are copied once. NaN, None, NA and masked cells are missing values.
+            Inputs. A float32 or float64 array of any memory order is read in place and never copied; with ``group``,
+            the other columns of an array are copied once. NaN, None, NA and masked cells are missing values.
         y : array-like of shape (n_samples,)
             Labels: text, numbers or booleans. The second of two classes in sorted order is the positive one.
         sample_weight : array-like of shape (n_samples,), default None
-            A weight of k counts as k equal rows (in large tables to the tolerance of the fit), a weight of 0 leaves the
-            row out.
+            A weight of k counts as k identical rows (in large tables up to the tolerance of the fit); a weight of 0
+            leaves the row out.
         """
         before = dict(vars(self))
         try:
@@ -209,7 +210,7 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         prior, _, settings = self.require_settings()
         y = validation.plain_labels(y)
         if self.group is not None and not self.fit_intercept:
-            raise ValueError("group gives random intercepts around a common one: it needs fit_intercept=True.")
+            raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         table, labels, members = inputs.read_data(self, X, y, self.group)
         validation.require_moderate_width(table)
         weights = validation.read_weights(sample_weight, len(table))
@@ -224,7 +225,7 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         )
 
     def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
-        """Prior, inference and law of the inputs, defaults filled in; refuse parameters of other types."""
+        """Prior, inference and distribution of the inputs, defaults filled in; refuse parameters of other types."""
         require_flag("VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept)
         return self._prior(), self._inference(), self._imputation()
 
@@ -248,7 +249,7 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     def decision_function(self, X: ArrayLike) -> Array:
         """Mean score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).
 
-        A missing input (NaN) counts with what is expected of it given the row's other inputs.
+        A missing input (NaN) is replaced by its expected value given the other inputs of the row.
         """
         scores = self._scores(X)[0]
         return scores[:, 0] if len(self.fit_) == 1 else scores
@@ -276,8 +277,8 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
 
         The largest belongs to the predicted class. With several classes the odds of any two are the ratio of their own
-        odds against the rest. Where inputs are missing or a group was not seen in fit, they are averaged over what
-        these may be.
+        odds against the rest. If inputs are missing or a group was not seen in fit, the probabilities are
+        averaged over their possible values.
         """
         log_odds = self._log_odds(X)
         if len(self.fit_) == 1:
@@ -298,9 +299,9 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         return hinge.averaged_log_odds(scores, np.broadcast_to(variances.mean(axis=1, keepdims=True), scores.shape))
 
     def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]":
-        """X with missing inputs at what is expected of them given the row's others, and their standard deviations.
+        """X with missing values replaced by their expected values given the other inputs, and standard deviations.
 
-        The standard deviation of a known input is 0. With several classes it is the first model's law of the inputs.
+        The standard deviation of a known input is 0. With several classes the first model's distribution is used.
         """
         encoded = self._read(X)
         validation.require_finite(encoded.table, validation.column_names(self))
@@ -324,7 +325,7 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         columns: Sequence[str] | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> "pd.DataFrame":
-        """How the fit moves when missing values are shifted: one row for each shift, for two classes.
+        """How the fit changes when missing values are shifted: one row for each shift, for two classes.
 
         ``deltas`` are shifts in standard deviations of ``columns`` (all that have missing values by default). Given are
         the coefficients, and the share of complete rows whose predicted class changes (NaN where no row is complete).
@@ -333,11 +334,11 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         """
         tasks = VBSVC(**self.get_params(deep=False))._tasks(X, y, sample_weight)
         if len(tasks) > 1:
-            raise ValueError("sensitivity is there for two classes; set one class against the rest.")
+            raise ValueError("sensitivity is only available for two classes: fit one class against the rest.")
         return sensitivity.table(tasks[0], require_variational("sensitivity", self._inference()), deltas, columns)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the classifier, without its data, into a file that ``vbsvm.load`` reads; an older one is replaced.
+        """Write the classifier, without its data, to a file for ``vbsvm.load``; an existing file is replaced.
 
         A ``random_state`` that is a generator is saved as None.
         """
@@ -353,17 +354,19 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     def to_sklearn(self) -> LinearSVC:
         """A fitted ``sklearn.svm.LinearSVC`` with the same coefficients, scores and predictions.
 
-        It needs no vbsvm where it predicts, and converters such as skl2onnx know it. It takes complete rows only: of
-        missing values it knows nothing. Random effects have no place in it.
+        It predicts without vbsvm, and converters such as skl2onnx support it. It needs complete rows, and it is not
+        available for models with random effects.
         """
         if self.group is not None:
-            raise ValueError("to_sklearn: a LinearSVC has no random effects, and this model has group=.")
+            raise ValueError(
+                "to_sklearn: this model has random effects (group=), which a LinearSVC cannot represent: use save."
+            )
         return linear_svc(self._fits, self.classes_, getattr(self, "feature_names_in_", None))
 
     def to_arviz(self) -> Any:
-        """Draws of ``Gibbs`` for ArviZ, for two classes; with several ask one of ``fit_``."""
+        """Draws of ``Gibbs`` for ArviZ, for two classes; with several call it on one of ``fit_``."""
         if len(self._fits) > 1:
-            raise AttributeError("to_arviz is there for two classes: ask one of the fits in fit_.")
+            raise AttributeError("to_arviz is only available for two classes: call it on one of the fits in fit_.")
         return self.fit_[0].to_arviz()
 
     def report(
@@ -374,9 +377,9 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         path : path
-            The file; one that is there already is replaced.
+            The file; an existing file is replaced.
         X, y : table and labels, default None
-            The rows of the fit: scores by class, calibration and the error in sample are added.
+            The rows of the fit; they add scores by class, calibration and the in-sample error.
         title : str, default None
             Heading of the page.
         """
@@ -384,7 +387,7 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         from vbsvm.plots import resolve_fit
 
         if (X is None) != (y is None):
-            raise ValueError("report: X and y go together; give both, or neither.")
+            raise ValueError("report: pass both X and y, or neither.")
         classes = [None] if len(self._fits) == 1 else self.classes_
         found = [] if X is None else [resolve_fit.predicted("report", self, X, y, class_) for class_ in classes]
         return report.write(path, self._fits, found, title)
@@ -392,10 +395,9 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
 
-        With several classes the first index level is the class. After variational Bayes spreads are mean-field
-        ones, which are too small, and the table says so in its corner; after ``Gibbs()`` they are those of the
-        posterior of the pseudo-likelihood. Neither are confidence intervals: they cover the truth less often than they
-        say.
+        With several classes the first index level is the class. After variational Bayes the spreads are mean-field
+        ones, which are too small, as the corner of the table notes; after ``Gibbs()`` they are those of the posterior
+        of the pseudo-likelihood. Neither are confidence intervals: they cover the truth less often than their level.
         """
         frames = [fit.summary(level) for fit in self._fits]
         return frames[0] if len(frames) == 1 else self._by_class(frames)

@@ -59,19 +59,19 @@ class FittedAttributes(ABC):
 
     @property
     def inclusion_probability_(self) -> Array:
-        """Probability that each input is in, (k, n_features)."""
+        """Probability that each input is included, (k, n_features)."""
         self._require_gates("inclusion_probability_")
         return np.stack([fit.inclusion_probability for fit in self._fits])
 
     @property
     def sign_probability_(self) -> Array:
-        """Probability that the coefficient is positive when the input is in, (k, n_features)."""
+        """Probability that the coefficient is positive if the input is included, (k, n_features)."""
         self._require_gates("sign_probability_")
         return np.stack([fit.sign_probability for fit in self._fits])
 
     def _require_gates(self, name: str) -> None:
         if not self._fits[0].selects:
-            raise AttributeError(f"{name} is there when prior=LaplaceZero().")
+            raise AttributeError(f"{name} is only available after a fit with prior=LaplaceZero().")
 
     @property
     def imputation_mean_(self) -> Array:

@@ -176,8 +176,7 @@ def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
             )
         if not isinstance(group, str) and names.index(group) != group:
             raise ValueError(
-                f"group={group!r} may be the column of that name or of that number, which is another one: name columns "
-                "by text."
+                f"group={group!r} is the name of one column and the number of another: make the column names text."
             )
         return X[[name for name in names if name != group]], _cells(X[group])
     number = isinstance(group, numbers.Integral) and not isinstance(group, bool)

@@ -13,9 +13,9 @@ from vbsvm.storage import saving
 
 
 def load(path: str | os.PathLike[str]) -> Fit | VBSVC:
-    """Read what ``Fit.save`` or ``VBSVC.save`` wrote: ready to predict and to summarise, to the very same numbers.
+    """Read a file written by ``Fit.save`` or ``VBSVC.save``; predictions and summaries are the same as before.
 
-    Nothing in the file is executed. Whatever is wrong with it is a ``ModelFileError``.
+    Nothing in the file is executed. An invalid file raises ``ModelFileError``.
 
     Examples
     --------

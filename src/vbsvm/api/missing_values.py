@@ -70,7 +70,7 @@ class Completion:
         if isinstance(settings.mechanism, NotAtRandom) and missing.any():
             found = settings.mechanism.of([plan.names[k] for k in inputs[missing[inputs]]])
             if (inputs[missing[inputs]][found] >= n_table - plan.n_carried).any():
-                raise ValueError("NotAtRandom: a column that enters by products alone needs a term of its own.")
+                raise ValueError("NotAtRandom: a column that only enters in products needs a term of its own.")
             probit_of = np.array([number[int(k)] for k in inputs[missing[inputs]][found]], dtype=np.intp)
         model, holes = InputModel(settings, law, len(inputs), probit_of), None
         names, units = tuple(plan.names[k] for k in inputs[missing[inputs]]), np.empty(0)

@@ -44,7 +44,7 @@ LARGEST_EFFECT = 300.0
 
 @final
 class Model:
-    """A support vector machine by formula, with random effects and splines; nothing to tune.
+    """A support vector machine specified by a formula, with random effects and splines; nothing to tune.
 
     Parameters
     ----------
@@ -56,24 +56,24 @@ class Model:
         One row for each observation. The outcome may be text, bool or two numbers.
     priors : dict, default None
         Priors by term, such as ``{"(1 | g)": Ridge(2, 1), "s(age)": Normal(1e-4), "fixed": Ridge()}``. ``print(model)``
-        shows the keys. "fixed" stands for all fixed effects but the intercept that have no prior of their own; they
+        shows the keys. "fixed" means all fixed effects except the intercept that have no prior of their own; they
         share it. By default fixed effects are Normal(1e8), terms with one effect Ridge(), with several Covariance().
     standardize : bool, default True
-        Scale the columns to mean 0 and standard deviation 1 inside the fit. Coefficients are reported for the columns
-        as they came; priors speak of the scaled ones.
+        Scale the columns to mean 0 and standard deviation 1 inside the fit. Coefficients are reported on
+        the original scale of the columns; priors refer to the scaled ones.
     positive : label, default None
-        The level of the outcome that positive scores mean. None is the second in sorted order. With more than
-        two levels it is this one against the rest.
+        The level of the outcome that positive scores mean. None means the second in sorted order. With more
+        than two levels this one is set against the rest.
     weights : str or array-like, default None
-        A column of the data, or one number a row: a weight of k counts as k equal rows.
+        A column of the data, or one number for each row: a weight of k counts as k identical rows.
     imputation : GaussianImputation, default None
-        The law of the inputs, by which missing values are inferred together with the coefficients. None is
+        Distribution of the inputs, from which missing values are inferred together with the coefficients. None means
         ``GaussianImputation()``. A missing input must enter linearly: as itself, a transform such as ``log(x)``, or in
         products with known ones.
     missing : {"infer", "drop"}, default "infer"
-        What is done with missing values. "infer": inputs are inferred, and a missing outcome, weight or group is an
-        error. "drop": rows that miss a value in any column of the formula, or their weight, are left out of the fit;
-        ``n_dropped`` and ``print(model)`` say how many.
+        How missing values are handled. "infer": missing inputs are inferred, and a missing outcome, weight or group is
+        an error. "drop": rows with a missing value in any column of the formula, or a missing weight, are left out of
+        the fit; ``n_dropped`` and ``print(model)`` report how many.
 
     Attributes
     ----------
@@ -132,7 +132,7 @@ class Model:
         self._task = Task(self.spec, plan, completion, self._source, self.classes, self._reader, self.n_dropped)
 
     def fit(self, inference: Variational | Gibbs | None = None, *, random_state: Any = None) -> Fit:
-        """Fit the model; ``inference`` is ``Variational()`` unless it is given. ``Gibbs()`` takes ``random_state``."""
+        """Fit the model by ``inference``, ``Variational()`` by default; ``random_state`` is the seed of ``Gibbs()``."""
         inference = read_inference(inference)
         seed = validation.read_seed(random_state) if isinstance(inference, Gibbs) else 0
         fit = self._task.fit(inference, seed=seed)
@@ -140,8 +140,8 @@ class Model:
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
         if fit.largest_fixed_effect > LARGEST_EFFECT:
             warnings.warn(
-                "Model.fit found a fixed effect that is hardly bounded: the classes are separated by the columns, or "
-                "nearly so. Give the fixed effects a prior that holds them, such as priors={'fixed': Normal(1.0)}.",
+                "Model.fit found a fixed effect that is hardly bounded: the columns separate the classes, or nearly "
+                "so. Give the fixed effects a tighter prior, such as priors={'fixed': Normal(1.0)}.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -154,7 +154,7 @@ class Model:
     def sensitivity(
         self, deltas: Sequence[float], columns: Sequence[str] | None = None, inference: Variational | None = None
     ) -> "pd.DataFrame":
-        """How the fit moves when missing values are shifted: one row for each shift.
+        """How the fit changes when missing values are shifted: one row for each shift.
 
         ``deltas`` are shifts in standard deviations of ``columns`` (all that have missing values by default). Given are
         the coefficients, and the share of complete rows whose predicted class changes (NaN where no row is complete).
@@ -193,7 +193,7 @@ def _completion(
     linear = reader.linear
     links = [(column, linear.variables[k].place) for column, k in linear.links]
     if encoded.origin is not None and isinstance(settings.mechanism, NotAtRandom):
-        raise ValueError("NotAtRandom does not go with missing categories: make them a level of their own.")
+        raise ValueError("NotAtRandom does not support missing categories: make missing a category of its own.")
     found = Completion.of(
         settings,
         reader.plan,
@@ -282,7 +282,7 @@ def _fixed_blocks(reader: formulas.Reader, given: "_Given") -> list[Block]:
             (flat if of_all is None or name == INTERCEPT else shared).append(columns)
     if of_all is not None:
         if not shared:
-            raise ValueError("priors: 'fixed' is given, and no fixed effect is left for it.")
+            raise ValueError("priors: 'fixed' is given, but no fixed effect is left for it: remove 'fixed'.")
         own.insert(0, _block(reader, FIXED, shared, of_all))
     return [Block("fixed effects", _joined(flat), FIXED_PRIOR), *own] if flat else own
 
@@ -294,7 +294,7 @@ def _block(reader: formulas.Reader, name: str, terms: list[slice], prior: Prior)
     names = [reader.plan.names[k - int(reader.plan.recipe.intercept)] for k, _ in of_terms]
     gate_of = prior.gate_of(names, [term for _, term in of_terms])
     if gate_of is not None and len(columns) > 1:
-        raise ValueError(f"priors: {type(prior).__name__} for {name!r} needs terms that stand side by side: {names}.")
+        raise ValueError(f"priors: {type(prior).__name__} for {name!r} needs adjacent terms: {names}.")
     return Block(name, columns, prior, gate_of)
 
 
@@ -376,7 +376,7 @@ def _complete_counts(parts: syntax.Parts, data: Any, weights: str | ArrayLike | 
     if not (counts[complete] > 0).any():
         worst = max(gaps, key=lambda name: int(gaps[name].sum()))
         raise ValueError(
-            f"missing='drop' leaves no row: all of them miss something; column {worst!r} has no value in "
+            f"missing='drop' leaves no row: each has a missing value; column {worst!r} is missing in "
             f"{gaps[worst].sum()} of {len(complete)} rows."
         )
     return np.where(complete, counts, 0.0), int(((counts > 0) & ~complete | unknown).sum())

@@ -40,7 +40,7 @@ def describe_unassigned(
     )
     share = _share(tasks, int(unassigned[0]))
     if share >= EVEN:
-        return f"{said}The classes have similar weights already: the inputs may say little about the outcome."
+        return f"{said}The classes already have similar weights: the inputs may say little about the outcome."
     weights = {"own": f"{0.5 / share:.3g}", "others": f"{0.5 / (1 - share):.3g}"}
     return f"{said}Give {str(label)!r} more weight: {remedy.format(**weights)}."
 

@@ -152,7 +152,7 @@ def read_inference(given: Any) -> Variational | Gibbs:
 def require_variational(what: str, inference: Variational | Gibbs) -> Variational:
     """Refuse a sampler where fits follow each other."""
     if isinstance(inference, Gibbs):
-        raise ValueError(f"{what} follows a variational fit: take inference=Variational().")
+        raise ValueError(f"{what} is only available for variational fits: use inference=Variational().")
     return inference
 
 
@@ -184,8 +184,8 @@ def _why_separable(what: str) -> str:
     """Say that the classes are separated, and what to do."""
     return (
         f"{what}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
-        "means depend on how long the chains ran. Take a prior that holds the coefficients, such as Ridge(3, 3) or "
-        "Normal(1.0), or inference=Variational(), which stays finite."
+        "means depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3) or Normal(1.0), or "
+        "inference=Variational(), which stays finite."
     )
 
 
@@ -219,7 +219,7 @@ def _why_not_converged(what: str, spec: Spec, outcome: Outcome, inference: Varia
         )
     return (
         f"{what} stopped because rounding errors outweighed every further step: the coefficients are not at the "
-        "optimum. Columns are large beside their spread, or depend on each other linearly under a nearly flat "
-        "prior: centre and scale them (standardize=True and an intercept do), drop the dependent ones, "
-        "or take Ridge()."
+        "optimum. Columns are large relative to their spread, or linearly dependent under a nearly flat prior: "
+        "centre and scale them (standardize=True with an intercept does this), drop the dependent ones, "
+        "or use Ridge()."
     )

@@ -34,7 +34,7 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
 
     holes, first = task.source.holes, int(task.plan.recipe.intercept)
     if holes is None:
-        raise ValueError("sensitivity: no value is missing but perhaps categories, so there is nothing to shift.")
+        raise ValueError("sensitivity: no numeric input has missing values, so there is nothing to shift.")
     of_law = {task.plan.names[k - first] for k in holes.inputs.variables}
     missing = [name for name in task.completion.gaps.names if name in of_law]
     wanted, chosen = _read_shifts(deltas), _read_columns(columns, missing)

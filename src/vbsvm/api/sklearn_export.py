@@ -26,13 +26,15 @@ def linear_svc(fits: Sequence[Fit], classes: NDArray[Any], names: NDArray[Any] |
 def to_sklearn(fit: Fit) -> LinearSVC:
     """The fit of a ``Model`` as a fitted ``sklearn.svm.LinearSVC`` over its columns, with the same scores.
 
-    Every term of the formula must be a numeric column as it is: categories, transforms, interactions, splines and
-    effects of groups have no place there. It predicts complete rows only. A ``VBSVC`` has a method of this name.
+    Every term of the formula must be a plain numeric column: categories, transforms, interactions, splines and group
+    effects are not supported. It predicts complete rows only. ``VBSVC`` has a method of the same name.
     """
     if not isinstance(fit, Fit):
-        raise TypeError(f"to_sklearn takes the Fit of a Model; got {type(fit).__name__}. A VBSVC has VBSVC.to_sklearn.")
+        raise TypeError(
+            f"to_sklearn takes the Fit of a Model; got {type(fit).__name__}. For a VBSVC use VBSVC.to_sklearn."
+        )
     if fit.reader is None:
-        raise TypeError("This fit belongs to an estimator, which knows its columns: use VBSVC.to_sklearn.")
+        raise TypeError("This fit belongs to an estimator: use VBSVC.to_sklearn.")
     reader, first = fit.reader, int(fit.plan.recipe.intercept)
     hindrances = [str(term.term) for term in (*reader.effects, *reader.curves)]
     names = []
@@ -43,7 +45,7 @@ def to_sklearn(fit: Fit) -> LinearSVC:
             hindrances.append(term)
     if hindrances:
         raise ValueError(
-            f"A LinearSVC takes numeric columns as they are, and the formula has {', '.join(hindrances[:5])}"
-            f"{' and more' if len(hindrances) > 5 else ''}. Save the fit and load it where it predicts."
+            f"to_sklearn: a LinearSVC takes numeric columns only, but the formula has {', '.join(hindrances[:5])}"
+            f"{' and more' if len(hindrances) > 5 else ''}. Use save and vbsvm.load instead."
         )
     return linear_svc([fit], fit.classes, np.array(names, dtype=object))

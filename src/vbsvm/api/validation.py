@@ -27,7 +27,7 @@ SMALLEST_SCALE = 1e-152
 # The model holds several matrices of columns × columns: at this size a few gigabytes, and hours.
 MOST_COLUMNS = 10_000
 MOST_CELLS = 10**8
-# Up to this number of columns, their joint law is learned: predictions then take missing values.
+# Up to this number of columns, their joint distribution is learned: predictions then take missing values.
 MOST_JOINT = 3000
 
 
@@ -40,8 +40,8 @@ def require_moderate_width(X: NDArray[np.floating]) -> None:
     """Refuse tables so wide that a fit would take hours and gigabytes."""
     if X.shape[1] > MOST_COLUMNS and not (is_wide(X) and X.size <= MOST_CELLS):
         raise ValueError(
-            f"X has {X.shape[0]} rows and {X.shape[1]} columns; up to {MOST_COLUMNS} columns are supported, and more "
-            "where they are at least twice the rows. Reduce them first, for example with "
+            f"X has {X.shape[0]} rows and {X.shape[1]} columns; up to {MOST_COLUMNS} columns are supported, or more "
+            "if there are more than twice as many columns as rows. Reduce them first, for example with "
             "sklearn.feature_selection.SelectKBest in a Pipeline."
         )
 
@@ -70,7 +70,7 @@ def plain_labels(y: Any) -> Any:
     if values.OTHER in kinds:
         raise TypeError(f"y holds {values.named(kinds[values.OTHER])}: make its labels text or numbers.")
     if labels.dtype.kind == "f" and np.isinf(labels).any():
-        raise ValueError(f"y contains infinity: the label of row {int(np.argmax(np.isinf(labels)))} is no class.")
+        raise ValueError(f"y contains infinity: the label of row {int(np.argmax(np.isinf(labels)))} is not a class.")
     return labels
 
 
@@ -95,7 +95,7 @@ def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[
     classes = np.unique(y[counted])
     if len(classes) < 2:
         raise ValueError(
-            f"y holds one class only, {classes[0]!s}, in the rows of positive weight; two or more classes are needed."
+            f"y has only one class, {classes[0]!s}, in the rows of positive weight; two or more classes are needed."
         )
     return classes, np.minimum(np.searchsorted(classes, y), len(classes) - 1)
 
@@ -159,8 +159,8 @@ def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], A
         if len(levels) > 2:
             shown = ", ".join(repr(level) for level in levels[:6]) + (", …" if len(levels) > 6 else "")
             raise ValueError(
-                f"The outcome {name!r} has {len(levels)} levels ({shown}). Say which is set against the rest, as in "
-                f"positive={levels[0]!r}; VBSVC fits all of them at once."
+                f"The outcome {name!r} has {len(levels)} levels ({shown}). Choose the one to set against the rest, as "
+                f"in positive={levels[0]!r}; VBSVC fits all of them at once."
             )
         positive = levels[-1]
     elif not isinstance(positive, str | numbers.Real | np.bool_):
@@ -183,9 +183,7 @@ def _labels(negative: Any, positive: Any) -> NDArray[Any]:
 def require_both_signs(signs: Array, outcome: str) -> None:
     """Refuse an outcome of one class only."""
     if len(signs) == 0 or signs.min() == signs.max():
-        raise ValueError(
-            f"The outcome {outcome!r} holds one class only in the rows of positive weight; two are needed."
-        )
+        raise ValueError(f"The outcome {outcome!r} has only one class in the rows of positive weight; two are needed.")
 
 
 def require_moderate_core(plan: Plan) -> None:
@@ -196,28 +194,28 @@ def require_moderate_core(plan: Plan) -> None:
         sizes = ", ".join(f"{factor.name} {factor.size}" for factor in plan.factors)
         raise ValueError(
             f"The model has {plan.n_fixed} columns and effects of groups ({sizes}): matrices of {n_core} by "
-            f"{n_core + tail} would be formed, more than fits. Only the largest factor is free: drop a smaller one, "
-            "or merge its levels."
+            f"{n_core + tail} would be needed, which is too large. Only the largest factor may have many levels: "
+            "drop a smaller one, or merge its levels."
         )
 
 
 def require_moderate_holes(settings: GaussianImputation, n_inputs: int, n_holes: int) -> None:
-    """Refuse laws of missing inputs whose matrices would take hours."""
+    """Refuse distributions of missing inputs whose matrices would take hours."""
     n_variables = n_inputs if settings.joint else n_holes
     if n_variables > MOST_JOINT:
         raise ValueError(
-            f"The missing values lie in {n_holes} of {n_inputs} columns, and the law of {n_variables} columns would "
-            f"have to be learned, more than {MOST_JOINT}. Drop columns, or fill them first."
+            f"{n_holes} of {n_inputs} columns have missing values, and the joint distribution of {n_variables} columns "
+            f"would have to be learned; up to {MOST_JOINT} are supported. Drop columns, or impute them first."
         )
 
 
 def require_sampleable(spec: Spec, holes: Any) -> None:
     """Refuse what only variational Bayes has."""
     if spec.joint_gates:
-        raise ValueError("Gibbs samples gates and coefficients in turn: take LaplaceZero(gates=Factorised()).")
+        raise ValueError("Gibbs does not support LaplaceZero(gates=Joint()): use gates=Factorised().")
     if holes is not None and not holes.labels:
         raise ValueError(
-            "GaussianImputation(labels=False) is there for variational Bayes: take inference=Variational()."
+            "GaussianImputation(labels=False) is only available for variational Bayes: use inference=Variational()."
         )
 
 
@@ -227,9 +225,9 @@ def read_seed(random_state: Any) -> int:
 
 
 def require_gates_that_fit(spec: Spec, plan: Plan) -> None:
-    """Refuse joint laws of gates and coefficients beside random effects."""
+    """Refuse joint distributions of gates and coefficients beside random effects."""
     if spec.joint_gates and plan.factors:
-        raise ValueError("LaplaceZero(gates=Joint()) does not go with random effects: take gates=Factorised().")
+        raise ValueError("LaplaceZero(gates=Joint()) does not support random effects: use gates=Factorised().")
 
 
 def _require_counts(weights: Array) -> Array:
@@ -243,9 +241,7 @@ def require_usable(X: NDArray[np.floating], weights: Array, ranges: Range, names
     """Refuse infinity in rows that count, naming column and row, and columns without any value."""
     empty = np.flatnonzero(ranges.holes & (ranges.low > ranges.high))
     if len(empty):
-        raise ValueError(
-            f"Column {names[empty[0]]!r} has no value in any row that counts: there is nothing to learn from. Drop it."
-        )
+        raise ValueError(f"Column {names[empty[0]]!r} has no value in any row of positive weight. Drop it.")
     bad = np.flatnonzero(~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))
     if len(bad):
         rows = np.flatnonzero(np.isinf(X[:, bad[0]]) & (weights > 0))
@@ -272,10 +268,10 @@ def require_finite_scores(
         missing = np.flatnonzero(np.isnan(X[row]))
         if len(missing) and not fills:
             raise ValueError(
-                f"Input X contains NaN in column {names[missing[0]]!r} (row {row}). The law of the inputs is learned "
-                f"for up to {MOST_JOINT} columns, and there are {X.shape[1]}: fill the missing values first."
+                f"Input X contains NaN in column {names[missing[0]]!r} (row {row}). Missing values are "
+                f"inferred for up to {MOST_JOINT} columns, and X has {X.shape[1]}: impute them first."
             )
-        raise ValueError(f"The score of row {row} overflows: its values lie too far from those seen in fit.")
+        raise ValueError(f"The score of row {row} overflows: its values are too far from those seen in fit.")
 
 
 def require_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...]) -> None:
@@ -310,5 +306,5 @@ def _describe_infinite(row: int, column: str, n_others: int) -> str:
     others = f" and in {n_others} other column{'s' if n_others > 1 else ''}" if n_others else ""
     return (
         f"Input X contains infinity in column {column!r} (first in row {row}){others}. Replace it by a finite number, "
-        "or by NaN where it stands for a missing value."
+        "or by NaN if the value is missing."
     )

@@ -34,8 +34,8 @@ def run(report: str | PathLike[str] = REPORT) -> None:
     how = f"{clf.penalty_[0]:.2f}, in {clf.n_iter_} passes over the data"
     table = clf.summary().drop("(intercept)")
     strongest = np.argsort(-(table["coefficient"] / table["sd"]).abs().to_numpy())[:6]
-    print(f"\nThe penalty was inferred, {how}; nothing was tuned.")
-    print("The six measurements that tell most; positive coefficients mean malignant:\n")
+    print(f"\nThe penalty was inferred: {how}. Nothing was tuned.")
+    print("The six strongest measurements; positive coefficients mean malignant:\n")
     print(printing.table(table.iloc[strongest]))
     print(f"\n{printing.wrapped(table.attrs['spreads'])}")
     try:

@@ -43,9 +43,9 @@ class Asked:
 @click.argument("data")
 @click.option("--formula", metavar="TEXT", help='The model, such as "y ~ a + s(b) + (1 | g)".')
 @click.option("--target", metavar="COLUMN", help="Instead of a formula: the column to predict from all the others.")
-@click.option("--group", metavar="COLUMN", help="With --target: the column that says which group a row belongs to.")
+@click.option("--group", metavar="COLUMN", help="With --target: the column with the group of each row.")
 @click.option("--drop", "dropped", metavar="COLUMN", multiple=True, help="With --target: a column to leave out.")
-@click.option("--weights", metavar="COLUMN", help="A column of weights; a row of weight k counts as k equal rows.")
+@click.option("--weights", metavar="COLUMN", help="A column of weights; a row of weight k counts as k rows.")
 @click.option("--balanced", is_flag=True, help="Give each class the same total weight, for example if one is rare.")
 @click.option("--positive", metavar="LABEL", help="The class that positive scores mean, against all others.")
 @click.option("--drop-missing-outcome", is_flag=True, help="Leave out rows whose outcome is missing.")
@@ -86,20 +86,18 @@ def _asked(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | No
     if (rest["formula"] is None) == (rest["target"] is None):
         raise click.UsageError("Give either --formula or --target.")
     if rest["formula"] is not None and (rest["group"] is not None or rest["dropped"]):
-        raise click.UsageError(
-            "--group and --drop go with --target; write groups into the formula: y ~ x + (1 | group)."
-        )
+        raise click.UsageError("--group and --drop need --target; in a formula write groups as in y ~ x + (1 | group).")
     settings = {"draws": draws, "tune": tune, "chains": chains}
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if given and not gibbs:
-        raise click.UsageError(f"--{next(iter(given))} goes with --gibbs.")
+        raise click.UsageError(f"--{next(iter(given))} needs --gibbs.")
     return Asked(**rest, inference=Gibbs(**given) if gibbs else Variational())
 
 
 def _fitted(frame: Any, asked: Asked) -> "Fit | VBSVC":
     tables.require_columns(frame, [asked.weights], "--weights")
     if asked.weights is not None and not _is_numeric(frame[asked.weights]):
-        raise click.ClickException(f"--weights: column {asked.weights!r} holds text, and weights must be numbers.")
+        raise click.ClickException(f"--weights: column {asked.weights!r} holds text, but weights must be numbers.")
     if asked.formula is not None:
         from vbsvm.design.formula import syntax
 
@@ -119,7 +117,7 @@ def _fitted(frame: Any, asked: Asked) -> "Fit | VBSVC":
     frame = _prepared(frame.drop(columns=list(asked.dropped)), target, {target, str(asked.group)}, asked)
     inputs = [name for name in frame.columns if name not in (target, asked.group, asked.weights)]
     if not inputs:
-        raise click.ClickException(f"{target!r} is to be predicted, and there is no other column to predict it from.")
+        raise click.ClickException(f"There is no column other than {target!r} to predict it from.")
     text = [name for name in inputs if not _is_numeric(frame[name])]
     rows, frame = frame.index, frame.reset_index(drop=True)
     if not text and asked.positive is None:
@@ -147,9 +145,9 @@ def _by_formula(frame: Any, formula: str, outcome: str, asked: Asked) -> "Fit":
                 f"--positive: {given!r} is not a value of {outcome!r}; its values are {tables.listed(levels)}."
             )
     elif len(levels) > 2:
-        several = "there are text columns. Several classes need columns of numbers: leave text out with --drop"
+        several = "there are text columns. Several classes need numeric columns: leave text out with --drop"
         if asked.formula is not None:
-            several = "a formula takes two: use --target, which takes several"
+            several = "a formula takes two: use --target, which takes more"
         raise click.ClickException(
             f"{outcome!r} has {len(levels)} classes, and {several}, or set one class against the rest, as with "
             f"--positive {levels[0]}"
@@ -243,7 +241,7 @@ def _hint_at_numbers(column: Any) -> None:
     if len(words) and len(words) < MOST_WORDS and len(words) < 0.5 * known.nunique():
         told = ", ".join(map(repr, words))
         click.echo(
-            f"Note: column {column.name!r} is read as text because of {told} among its numbers. If that stands for a "
+            f"Note: column {column.name!r} is read as text because of {told} among its numbers. If that means a "
             "missing value, leave the cell empty.",
             err=True,
         )
@@ -255,5 +253,5 @@ def _require_categories(frame: Any, text: list[str]) -> None:
         if count > MOST_LEVELS:
             raise click.ClickException(
                 f"Column {name!r} holds {count} different texts, too many for a category: leave it out with "
-                f"--drop {name!r}, or name it with --group if it says which rows belong together."
+                f"--drop {name!r}, or use it as --group if it identifies groups of rows."
             )

@@ -80,7 +80,7 @@ def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[d
 @click.command()
 @click.option("--report", metavar="FILE", default="vbsvm-demo.html", show_default=True, help="Write the page to FILE.")
 def demo(report: str) -> None:
-    """Fit real data without tuning, beside a linear SVM that is tuned by a grid search, and write a report.
+    """Fit real data without tuning, compare with a linear SVM tuned by grid search, and write a report.
 
     \b
     Example:
@@ -103,7 +103,7 @@ def columns_of(fitted: Any) -> list[str]:
     owner, name = (fitted.reader, "columns") if is_fit(fitted) else (fitted, "feature_names_in_")
     names = getattr(owner, name, None)
     if names is None:
-        raise click.ClickException("The model was fitted to an array, whose columns have no names: use it in Python.")
+        raise click.ClickException("The model was fitted to an array, so its columns have no names: use it in Python.")
     return [str(name) for name in names]
 
 

@@ -101,12 +101,12 @@ def _unpacked(path: str, raw: Any) -> IO[bytes]:
     if packing not in PACKED or not head:
         return raw
     if not head.startswith(PACKED[packing]):
-        raise click.ClickException(f"{path} is not packed as {packing} files are: remove {packing} from its name.")
+        raise click.ClickException(f"{path} is not a {packing} archive: remove {packing} from its name.")
     if packing == ".zip":
         archive = zipfile.ZipFile(raw)
         names = [name for name in archive.namelist() if not name.endswith("/")]
         if len(names) != 1:
-            raise click.ClickException(f"{path} holds {len(names)} files, and one is needed: unpack it first.")
+            raise click.ClickException(f"{path} holds {len(names)} files, but only one is allowed: unpack it first.")
         return archive.open(names[0])
     openers: dict[str, Callable[[Any], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     return openers[packing](raw)

@@ -27,7 +27,7 @@ HINTS = {
     ".json": "Save it as CSV, as by pandas.read_json(…).to_csv(…, index=False).",
     ".jsonl": "Save it as CSV, as by pandas.read_json(…, lines=True).to_csv(…, index=False).",
 }
-READ = "Names may end in .csv, .tsv, .txt (also packed, as .csv.gz), .parquet, .arrow or .feather."
+READ = "Names may end in .csv, .tsv, .txt (also compressed, as .csv.gz), .parquet, .arrow or .feather."
 WRITTEN = "Names may end in .csv, .tsv, .txt, .parquet, .arrow or .feather."
 # Rows as messages number them: "row 3", "rows 3 and 5", "rows 3, 5 and 8 more".
 ROWS = re.compile(r"(?<!['\"`])\brows? \d+\b(?:, \d+\b)*(?: and \d+\b(?! more))?")
@@ -40,7 +40,7 @@ def read(path: str, text: Collection[str] = (), signs: Signs = RECOGNISED) -> An
     ending = _ending(path)
     is_text = ending in TEXT or path == STDIN
     if signs != RECOGNISED and not is_text:
-        raise click.UsageError(f"--sep and --decimal are for text files such as .csv, and {path} is none.")
+        raise click.UsageError(f"--sep and --decimal are for text files such as .csv; {path} is not one.")
     if path != STDIN:
         _require_file(path)
     if is_text:
@@ -50,15 +50,15 @@ def read(path: str, text: Collection[str] = (), signs: Signs = RECOGNISED) -> An
     elif ending in ARROW:
         frame = _told(path, "read as Arrow", lambda: pd.read_feather(path))
     else:
-        what = f"{ending} files are" if ending else "files without an ending in their name are"
-        raise click.ClickException(f"{path}: {what} not read. {HINTS.get(ending, READ)}")
+        what = f"{ending} files are" if ending else "files without an extension are"
+        raise click.ClickException(f"{path}: {what} not supported. {HINTS.get(ending, READ)}")
     frame.columns = [str(name) for name in frame.columns]
     texts.require_different(path, list(frame.columns))
     for name in frame.columns:
         if name in text and frame[name].dtype.kind in "iu":
             frame[name] = frame[name].map(str, na_action="ignore")
     if not len(frame):
-        raise click.ClickException(f"{path} has no rows: it ends after the names of its columns.")
+        raise click.ClickException(f"{path} has no rows, only a header.")
     return _named(frame).reset_index(drop=True)
 
 
@@ -106,7 +106,7 @@ def with_outcome(frame: Any, outcome: str, *, drop: bool) -> Any:
     missing = frame[outcome].isna()
     rows = frame.index[missing].tolist()
     if len(rows) == len(frame):
-        raise click.ClickException(f"Column {outcome!r} has no value in any row, and it is to be predicted.")
+        raise click.ClickException(f"The outcome {outcome!r} is missing in every row.")
     told = "1 row" if len(rows) == 1 else f"{len(rows)} rows"
     if rows and not drop:
         first = ", ".join(map(str, rows[:5])) + (", …" if len(rows) > 5 else "")
@@ -196,7 +196,7 @@ def _told(path: str, done: str, call: Callable[[], Any]) -> Any:
         try:
             return call()
         except ImportError as error:
-            raise click.ClickException(f"{path}: such files need pyarrow: pip install pyarrow") from error
+            raise click.ClickException(f"{path}: this file format needs pyarrow: pip install pyarrow") from error
         except (ValueError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise

@@ -25,11 +25,11 @@ WORKBOOK = "an Excel workbook: save its sheet as “CSV UTF-8” in Excel"
 OTHERS = {
     b"PK\x03\x04": "a zip archive or an Excel workbook: unpack it, or save the sheet as “CSV UTF-8” in Excel",
     b"\xd0\xcf\x11\xe0": WORKBOOK,
-    b"PAR1": "a Parquet file: let its name end in .parquet",
-    b"ARROW1": "an Arrow file: let its name end in .arrow",
-    b"\x1f\x8b": "packed with gzip: let its name end in .csv.gz",
-    b"BZh": "packed with bzip2: let its name end in .csv.bz2",
-    b"\xfd7zXZ": "packed with xz: let its name end in .csv.xz",
+    b"PAR1": "a Parquet file: rename it to end in .parquet",
+    b"ARROW1": "an Arrow file: rename it to end in .arrow",
+    b"\x1f\x8b": "compressed with gzip: rename it to end in .csv.gz",
+    b"BZh": "compressed with bzip2: rename it to end in .csv.bz2",
+    b"\xfd7zXZ": "compressed with xz: rename it to end in .csv.xz",
 }
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 JSON = re.compile(rb'\s*(?:\{\s*"|\[\s*[\[{])')
@@ -54,9 +54,9 @@ RECOGNISED = Signs()
 def options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --sep and --decimal to a command that reads a table."""
     sep = click.option(
-        "--sep", metavar="SIGN", callback=_sign, help='What separates cells in a text file, such as ";" or tab.'
+        "--sep", metavar="CHAR", callback=_sign, help='The separator of a text file, such as ";" or tab.'
     )
-    decimal = click.option("--decimal", type=click.Choice([".", ","]), help="The decimal sign in a text file.")
+    decimal = click.option("--decimal", type=click.Choice([".", ","]), help="The decimal separator of a text file.")
     return sep(decimal(command))
 
 
@@ -65,7 +65,7 @@ def _sign(ctx: click.Context, option: click.Parameter, given: str | None) -> str
         return None
     sign = WORDS.get(given, given)
     if len(sign) != 1 or sign in '"\r\n' or sign.isalnum():
-        raise click.BadParameter('give one sign, such as ";", or tab.')
+        raise click.BadParameter('give one character, such as ";", or tab.')
     return sign
 
 
@@ -99,7 +99,7 @@ def require_different(path: str, names: Sequence[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise click.ClickException(f"{path} has two columns named {name!r}: rename one of them.")
+            raise click.ClickException(f"{path} has two columns named {name!r}: rename one.")
         seen.add(name)
 
 
@@ -117,7 +117,7 @@ def _header(source: Source, usual: str, given: str | None) -> tuple[str, list[st
         first = next((line for line in lines if line.strip()), None)
         if first is None:
             raise click.ClickException(
-                f"{source.path} is empty: a header with the names of the columns and a row for each case are needed."
+                f"{source.path} is empty: it needs a header with the names of the columns and at least one row."
             )
         sep = given or _separator(first, usual)
         try:
@@ -178,7 +178,7 @@ class _Checked(io.RawIOBase):
         if b"\0" in found:
             line = self.n_lines + found[: found.index(b"\0")].count(b"\n") + 1
             raise click.ClickException(
-                f"{self.path} holds a NUL byte in line {line}, which text does not: it is damaged, or not a text file."
+                f"{self.path} holds a NUL byte in line {line}, so it is damaged, or not a text file."
             )
         self.n_lines += found.count(b"\n")
         buffer[: len(found)] = found
@@ -245,7 +245,7 @@ def _decimal(frame: Any, sep: str, text: Collection[str]) -> str:
     if sep != "," and not points and not all(THOUSANDS.fullmatch(word) for word in written):
         return ","
     click.echo(
-        f"Note: numbers such as {written[0]} are read as text. If their comma is the decimal sign, add --decimal , "
+        f"Note: numbers such as {written[0]} are read as text. If the comma is a decimal separator, add --decimal , "
         "and if it separates thousands, remove it from the file.",
         err=True,
     )

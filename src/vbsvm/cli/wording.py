@@ -12,7 +12,7 @@ import click
 OPTIONS = [
     (r"\bGibbs\(draws=(\d+), tune=(\d+)\)", r"--draws \1 --tune \2"),
     (
-        r"Take a prior that holds the coefficients, such as Ridge\(3, 3\) or Normal\(1\.0\), or "
+        r"Use a tighter prior, such as Ridge\(3, 3\) or Normal\(1\.0\), or "
         r"inference=Variational\(\), which stays finite\.",
         "Leave out --gibbs: variational Bayes stays finite.",
     ),
@@ -26,7 +26,7 @@ OPTIONS = [
     (r"\bpositive=(\S+?)(?=[.,;:]?(?:\s|$))", r"--positive \1"),
     (r"; VBSVC fits all of them at once", "; --target fits all of them at once"),
     (r"^(?:Model\.fit|VBSVC(?:\.fit)?): (\w)", lambda found: found[1].upper()),
-    (r"^(?:Model\.fit|VBSVC(?:\.fit)?) (?=stopped|was|found)", "The fit "),
+    (r"^(?:Model\.fit|VBSVC(?:\.fit)?) (?=stopped|reached|was|found)", "The fit "),
 ]
 
 

@@ -30,11 +30,11 @@ def read(path: str | os.PathLike[str], about: dict[str, Any]) -> Any | None:
         found = file.about["about"]
         chains = _REGISTRY.decode(file.tree, file.arrays)
     except Exception as error:
-        raise CheckpointError(f"The checkpoint {path} can't be read ({error}): remove it to start anew.") from error
+        raise CheckpointError(f"The checkpoint {path} can't be read ({error}): remove it to start again.") from error
     if found != about:
         different = [name for name in about if found.get(name) != about[name]]
         raise CheckpointError(
-            f"The checkpoint {path} is of another run (different: {', '.join(different)}): name another file, or "
-            "remove it to start anew."
+            f"The checkpoint {path} belongs to another run (different: {', '.join(different)}): choose another file, "
+            "or remove it to start again."
         )
     return chains

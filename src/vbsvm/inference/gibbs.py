@@ -112,20 +112,20 @@ class Gibbs(Parameters):
     Parameters
     ----------
     draws : int, default 5000
-        Sweeps of each chain that are kept (every ``thin``-th of them).
+        Sweeps of each chain after tuning, of which every ``thin``-th is kept.
     tune : int, default 5000
-        Sweeps before these, which are thrown away.
+        Sweeps before these, which are discarded.
     chains : int, default 4
-        Independent chains, in parallel processes where it is worth it; with gates every other one starts with all of
-        them closed.
+        Number of independent chains, run in parallel processes if that saves time; with gates, every other chain starts
+        with all gates closed.
     thin : int, default 1
         Keep every ``thin``-th draw.
     checkpoint : path, default None
-        A file that the chains are written to from time to time. A run that finds it goes on from there, to the same
-        draws that it would have made without a break; a finished run removes it.
+        A file to which the chains are written from time to time. A run that finds it resumes from there, and gives the
+        same draws as without an interruption; a finished run removes it.
     accelerate : bool, default True
-        Over-relax the coefficients, and stretch them together with their scales once a sweep: the same posterior in
-        fewer sweeps. False is the paper's samplers as they are printed.
+        Over-relax the coefficients, and rescale them together with their scales once in each sweep: the same posterior
+        in fewer sweeps. False gives the samplers exactly as printed in the paper.
     """
 
     draws: int = 5000
@@ -136,7 +136,7 @@ class Gibbs(Parameters):
     accelerate: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse settings that make no sense."""
+        """Check the settings."""
         require_flag("Gibbs", accelerate=self.accelerate)
         require_whole("Gibbs", 1, 10**9, draws=self.draws, thin=self.thin)
         require_whole("Gibbs", 0, 10**9, tune=self.tune)

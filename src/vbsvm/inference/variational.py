@@ -94,12 +94,12 @@ class Variational(Parameters):
         missing and ``accelerate`` is True.
     bound : "augmented" or "exact", default "augmented"
         Which lower bound is raised. "augmented" (or "paper") is the paper's, with a latent scale for each row. "exact"
-        goes on from there with the hinge loss's own expectation: tighter, with spreads and centres nearer to the
-        posterior's, for models without gates and missing values. Where the classes are separated it holds the scales
-        of the priors at what the paper's bound has found, since the posterior has hardly a scale of its own there.
+        continues from there with the exact expectation of the hinge loss: tighter, with means and spreads closer to the
+        posterior's, for models without gates and missing values. If the classes are separable, it keeps the scales of
+        the priors at the values of the paper's bound, because the posterior hardly determines them.
     accelerate : bool, default True
         Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes,
-        often a tenth. False is the paper's sweep to the letter; it creeps, and needs a smaller ``tol``.
+        often a tenth. False gives the paper's sweeps exactly; they converge slowly, and need a smaller ``tol``.
     """
 
     tol: float = 1e-6
@@ -131,7 +131,7 @@ class Variational(Parameters):
         """Fit the model to the rows, from the paper's start or from a given state."""
         if self.exact and (spec.gate_map is not None or spec.missing is not None):
             what = "missing values" if spec.gate_map is None else "gates (LaplaceZero)"
-            raise ValueError(f"Variational(bound='exact') does not take {what}: take bound='augmented', or Gibbs().")
+            raise ValueError(f"Variational(bound='exact') does not support {what}: use bound='augmented', or Gibbs().")
         with single_threaded_blas():
             outcome = self._run(spec, source, start)
             if not self.exact or outcome.ending is Ending.INTERRUPTED or outcome.passes >= self.most_passes(spec):

@@ -31,27 +31,27 @@ from vbsvm.missing.rows import Inputs
 @final
 @dataclass(frozen=True)
 class GaussianImputation(Parameters):
-    """Inputs are jointly normal; what is missing is inferred with the coefficients (Algorithm 5).
+    """Inputs are jointly normal; missing values are inferred with the coefficients (Algorithm 5).
 
     Parameters
     ----------
     psi : float, default 0.01
         Diagonal of the inverse-Wishart scale matrix of the inputs' covariance, for standardised inputs; the paper's Ψ.
     nu : float, default None
-        Its degrees of freedom. None is d + 1 for d inputs. With d − 1 and less, as in the paper's own example, that
-        prior is improper: the fit is what it is, and its bound lacks a constant that depends on ν and d.
+        Its degrees of freedom. None means d + 1 for d inputs. With d − 1 or fewer, as in the paper's own example, the
+        prior is improper: the fit is valid, but its bound lacks a constant that depends on ν and d.
     variance : float, default 1e8
-        Prior variance of the inputs' means, σμ²; of use with ``joint=True`` only.
+        Prior variance of the inputs' means, σμ²; only used with ``joint=True``.
     joint : bool, default False
-        False takes the law of the inputs that have missing values given all others: complete inputs may then be
-        dummies, skewed, or many. True is the paper's law of all inputs. Coefficients are the same to six digits.
+        False models the inputs that have missing values given all others: complete inputs may then be dummies, skewed,
+        or many. True models all inputs jointly, as in the paper. Coefficients are the same to six digits.
     labels : bool, default True
-        Whether the labels have a say in what missing values are. True is the paper's model. It overrates columns of
-        which much is missing, as a missing value may then become what suits its label. False learns the law of the
-        inputs from the inputs alone, and then the coefficients; it underrates such columns.
+        Whether missing values are inferred from the labels, too. True is the paper's model. It overrates columns with
+        many missing values, because these adapt to the labels. False learns the distribution of the inputs from the
+        inputs alone, and then the coefficients; it underrates such columns.
     mechanism : NotAtRandom or Shift, default None
-        Why values are missing. None: at random. ``NotAtRandom`` lets a value's own size decide whether it is observed;
-        ``Shift`` moves missing values away from what the others suggest.
+        Why values are missing. None means at random. With ``NotAtRandom`` the chance of being observed depends on the
+        value; ``Shift`` moves missing values away from the values that the other inputs predict.
     """
 
     psi: float = 0.01
@@ -62,7 +62,7 @@ class GaussianImputation(Parameters):
     mechanism: NotAtRandom | Shift | None = None
 
     def __post_init__(self) -> None:
-        """Refuse settings that make no sense."""
+        """Check the settings."""
         require_positive("GaussianImputation", psi=self.psi, variance=self.variance)
         require_flag("GaussianImputation", joint=self.joint, labels=self.labels)
         if self.nu is not None:
@@ -73,7 +73,7 @@ class GaussianImputation(Parameters):
             )
 
         if isinstance(self.mechanism, NotAtRandom) and not self.labels:
-            raise ValueError("GaussianImputation: NotAtRandom goes with labels=True only.")
+            raise ValueError("GaussianImputation: NotAtRandom needs labels=True.")
 
     def shift_of(self, names: Sequence[str]) -> Array:
         """Shift of the missing values of each of these columns, in standard deviations."""

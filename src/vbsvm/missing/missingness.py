@@ -24,14 +24,14 @@ LOG_2PI = math.log(2 * math.pi)
 @final
 @dataclass(frozen=True)
 class Shift(Parameters):
-    """Missing values are higher (or lower) than the known inputs of their rows suggest, by a given amount.
+    """Missing values are higher (or lower) than the known inputs of their rows predict, by a given amount.
 
-    It is about the rows that are fitted; in new rows a missing input is taken as missing at random.
+    This applies to the rows of the fit; in new rows inputs are assumed to be missing at random.
 
     Parameters
     ----------
     by : float or dict
-        The shift of missing values, in standard deviations of the column; a dictionary gives it by column.
+        The shift of missing values, in standard deviations of the column; a dictionary gives one for each column.
     """
 
     by: Any
@@ -56,13 +56,13 @@ class Shift(Parameters):
 class NotAtRandom(Parameters):
     """Whether a value is observed depends on the value itself: P(observed) = Φ(φ₀ + φ₁ value).
 
-    The data say little about φ₁ beyond what the inputs' normal law implies: read it with a sensitivity analysis. It is
-    about the rows that are fitted; in new rows a missing input is taken as missing at random.
+    Little but the assumed normality of the inputs identifies φ₁: combine it with a sensitivity analysis. This applies
+    to the rows of the fit; in new rows inputs are assumed to be missing at random.
 
     Parameters
     ----------
     columns : list of str, default None
-        Columns whose values are missing in this way; None is all that have missing values.
+        Columns whose values are missing in this way; None means all columns with missing values.
     variance : float, default 100
         Prior variance of φ₀ and φ₁, for standardised columns.
     """
@@ -71,7 +71,7 @@ class NotAtRandom(Parameters):
     variance: float = 100.0
 
     def __post_init__(self) -> None:
-        """Refuse settings that make no sense."""
+        """Check the settings."""
         require_positive("NotAtRandom", variance=self.variance)
         if self.columns is None:
             return
@@ -89,7 +89,7 @@ class NotAtRandom(Parameters):
 
 
 def require_known(owner: str, given: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse columns that miss nothing."""
+    """Refuse columns without missing values."""
     unknown = [name for name in given if name not in names]
     if unknown:
         raise ValueError(f"{owner}: {unknown[0]!r} is not a column with missing values; there are {list(names)}.")

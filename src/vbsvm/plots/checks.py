@@ -19,7 +19,7 @@ MOST_PANELS = 24
 
 
 def bound(fit: Any, ax: Any = None, *, class_: Any = None) -> Any:
-    """How the bound rose: its distance from where it ended, in nats, at each accepted step of the climb.
+    """How the bound rose: its distance from the final value, in nats, at each accepted step.
 
     Parameters
     ----------
@@ -28,11 +28,13 @@ def bound(fit: Any, ax: Any = None, *, class_: Any = None) -> Any:
     ax : matplotlib Axes or empty Figure, default None
         Where to draw; None makes a figure.
     class_ : label, default None
-        Which class against the rest, where an estimator knows more than two.
+        The class to set against the rest, if the estimator has more than two.
     """
     one = one_fit("bound", fit, class_)
     if isinstance(one.outcome, Sample):
-        raise ValueError("bound: a sampler has no bound; plots.traces shows its chains.")
+        raise ValueError(
+            "bound: the bound is only available after variational Bayes; plots.traces shows the chains of a sampler."
+        )
     bounds = one.bounds[np.isfinite(one.bounds)]
     below = bounds[-1] - bounds
     seen = below > 0
@@ -44,7 +46,7 @@ def bound(fit: Any, ax: Any = None, *, class_: Any = None) -> Any:
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.set_xlabel(f"accepted step of {len(bounds)}")
-    ax.set_ylabel(f"nats below the end ({bounds[-1]:.2f})".replace("-", "−"))
+    ax.set_ylabel(f"nats below the final bound ({bounds[-1]:.2f})".replace("-", "−"))
     return style.dress(ax)
 
 
@@ -56,16 +58,16 @@ def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None, t
     Parameters
     ----------
     table : DataFrame
-        What ``sensitivity`` of an estimator or a model gives.
+        The result of ``sensitivity`` of an estimator or a model.
     ax : matplotlib Axes or empty Figure, default None
         Where to draw; None makes a figure.
     terms : list of str, default None
-        Coefficients to show; None is all but the intercept.
+        Coefficients to show; None means all except the intercept.
     top : int, default None
-        Where none are named, show so many of the largest without shift; None is twelve at most.
+        If no terms are named, how many of the largest without shift to show; None means at most twelve.
     """
     if not hasattr(table, "columns") or not hasattr(table, "attrs"):
-        raise TypeError(f"sensitivity: pass what sensitivity(…) of a model gives; got {type(table).__name__}.")
+        raise TypeError(f"sensitivity: pass the result of sensitivity(…); got {type(table).__name__}.")
     shift = table.index.to_numpy(dtype=float)
     nearest = int(np.abs(shift).argmin())
     chosen, left_out = _largest(table, nearest, terms, top)
@@ -106,16 +108,16 @@ def _largest(table: Any, nearest: int, terms: list[str] | None, top: int | None)
 
 
 def densities(comparison: Any, *, terms: list[str] | None = None, top: int | None = None, n_columns: int = 4) -> Any:
-    """Densities of a variational fit and of a sampler's, one panel a parameter, with the accuracy in per cent.
+    """Densities of a variational fit and of a sampler's, one panel for each parameter, with the accuracy in per cent.
 
     Parameters
     ----------
     comparison : Comparison
-        What ``compare`` gives.
+        The result of ``compare``.
     terms : list of str, default None
-        Parameters to show; None is all.
+        Parameters to show; None means all.
     top : int, default None
-        Where none are named, show so many of those with the lowest accuracy; None is 24 at most.
+        If no terms are named, how many of those with the lowest accuracy to show; None means at most 24.
     n_columns : int, default 4
         Panels side by side.
 
@@ -124,13 +126,13 @@ def densities(comparison: Any, *, terms: list[str] | None = None, top: int | Non
     The figure.
     """
     if not hasattr(comparison, "pairs"):
-        raise TypeError(f"densities: pass what compare(fit, sampled) gives; got {type(comparison).__name__}.")
+        raise TypeError(f"densities: pass the result of compare(fit, sampled); got {type(comparison).__name__}.")
     require_names("densities", terms)
     require_count("densities", n_columns=n_columns)
     pairs, left_out = [pair for pair in comparison.pairs if terms is None or pair.name in terms], ""
     if not pairs:
         known = printing.listed([pair.name for pair in comparison.pairs])
-        raise ValueError(f"densities: none of {terms} is a parameter: {known}.")
+        raise ValueError(f"densities: none of {terms} is a parameter; the parameters are {known}.")
     if terms is None:
         n_shown = number_shown("densities", top, len(pairs), MOST_PANELS)
         left_out = style.left_out(n_shown, len(pairs), "those with the lowest accuracy")

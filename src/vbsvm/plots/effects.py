@@ -29,26 +29,26 @@ def coefficients(
 ) -> Any:
     """Forest plot: mean and interval of each coefficient but the intercept.
 
-    Intervals of a variational fit are mean-field ones, and the axis says that they are too narrow. An open circle is a
-    coefficient whose gate is rather closed than open.
+    Intervals of a variational fit are mean-field ones, and the axis notes that they are too narrow. An open circle is a
+    coefficient that is more likely out than in (``LaplaceZero``).
 
     Parameters
     ----------
     fit : VBSVC or Fit
-        What was fitted.
+        The fit.
     ax : matplotlib Axes or empty Figure, default None
-        Where to draw; None makes a figure.
+        Where to draw; None creates a figure.
     class_ : label, default None
-        Which class against the rest, where an estimator knows more than two.
+        The class to set against the rest, if the estimator has more than two.
     level : float, default 0.95
         Probability of the intervals.
     standardized : bool, default True
-        Coefficients for one standard deviation of each column, which can be compared; False is for one unit of it. In a
-        model that did not scale its columns both are the same.
+        Show coefficients for one standard deviation of each column, which makes them comparable; False shows them for
+        one unit. In a model that did not scale its columns both are the same.
     ordered : bool, default True
-        The largest at the top; False keeps the order of the columns.
+        Put the largest at the top; False keeps the order of the columns.
     top : int, default None
-        Show so many of the largest in magnitude; None is sixty at most.
+        How many of the largest in magnitude to show; None means at most sixty.
     """
     require_level("coefficients", level)
     require_flag("coefficients", standardized=standardized, ordered=ordered)
@@ -106,17 +106,17 @@ def random_effects(
     Parameters
     ----------
     fit : VBSVC or Fit
-        What was fitted.
+        The fit.
     ax : matplotlib Axes or empty Figure, default None
-        Where to draw; None makes a figure.
+        Where to draw; None creates a figure.
     factor : str, default None
-        Which grouping factor; None where there is one only.
+        The grouping factor; may be None if there is only one.
     effect : str, default None
-        Which of its effects, such as the slope of "visit"; None is the first, mostly the intercept.
+        The effect, such as the slope of "visit"; None means the first, usually the intercept.
     top : int, default None
-        Show the groups with so many of the largest effects in magnitude; None is all groups.
+        How many of the groups with the largest effects in magnitude to show; None means all groups.
     class_ : label, default None
-        Which class against the rest, where an estimator knows more than two.
+        The class to set against the rest, if the estimator has more than two.
     """
     one = one_fit("random_effects", fit, class_)
     factor, effect, table = _effect_of_groups(one, factor, effect)
@@ -158,7 +158,7 @@ def _effect_of_groups(one: Any, factor: str | None, effect: str | None) -> tuple
         raise ValueError("random_effects: the model has no groups.")
     factor = next(iter(known)) if factor is None and len(known) == 1 else factor
     if factor not in known:
-        raise ValueError(f"random_effects: say which factor, factor=… of {list(known)}.")
+        raise ValueError(f"random_effects: choose a factor with factor=…; there are {list(known)}.")
     effects = known[factor].effects
     effect = effects[0] if effect is None else effect
     if effect not in effects:
@@ -170,16 +170,16 @@ def _effect_of_groups(one: Any, factor: str | None, effect: str | None) -> tuple
 def spline(fit: Any, ax: Any = None, *, term: str | None = None, level: float = 0.95) -> Any:
     """The curve of an ``s(x)`` term with its band, over the range of x in fit; ticks are the knots.
 
-    The curve is the change of the score from its mean over the rows. Interactions of x are not a part of it.
+    The curve is the change of the score from its mean over the rows. Interactions of x are not included.
 
     Parameters
     ----------
     fit : Fit
-        Of a ``Model`` with a spline.
+        The fit of a ``Model`` with a spline.
     ax : matplotlib Axes or empty Figure, default None
-        Where to draw; None makes a figure.
+        Where to draw; None creates a figure.
     term : str, default None
-        Which spline, such as "s(age)"; None where there is one only.
+        The spline, such as "s(age)"; may be None if there is only one.
     level : float, default 0.95
         Probability of the band, pointwise.
     """
@@ -190,7 +190,7 @@ def spline(fit: Any, ax: Any = None, *, term: str | None = None, level: float = 
         raise ValueError("spline: the model has no s(x) term.")
     term = next(iter(curves)) if term is None and len(curves) == 1 else term
     if term not in curves:
-        raise ValueError(f"spline: say which curve, term=… of {list(curves)}.")
+        raise ValueError(f"spline: choose a curve with term=…; there are {list(curves)}.")
     curve = curves[term]
     x = np.linspace(curve.spline.low, curve.spline.low + curve.spline.width, POINTS)
     rows = _curve_rows(one, curve, x)
@@ -223,19 +223,19 @@ def _curve_rows(one: Any, curve: Any, x: Array) -> Array:
 def inclusion(fit: Any, ax: Any = None, *, top: int | None = None, class_: Any = None) -> Any:
     """Bars of inclusion probabilities, shaded by the probability that the coefficient is positive (paper, Figure 3).
 
-    Above a bar + or − stands where the sign is as good as sure (97.5 %) and the input is rather in than out.
+    A + or − above a bar marks an input that is more likely in than out and whose sign is nearly certain (97.5 %).
 
     Parameters
     ----------
     fit : VBSVC or Fit
         Fitted with ``LaplaceZero()``.
     ax : matplotlib Axes or empty Figure, default None
-        Where to draw; None makes a figure wide enough for the names.
+        Where to draw; None creates a figure wide enough for the names.
     top : int, default None
-        Show so many inputs with the largest probabilities, in that order. None shows all in the order of the columns,
-        or sixty in this way where there are more.
+        How many inputs with the largest probabilities to show, in that order. None shows all in the order of the
+        columns, or the sixty largest if there are more.
     class_ : label, default None
-        Which class against the rest, where an estimator knows more than two.
+        The class to set against the rest, if the estimator has more than two.
     """
     one = one_fit("inclusion", fit, class_)
     if not one.selects:

@@ -21,23 +21,23 @@ MAGNITUDES = 30
 def traces(
     fit: Any, terms: Sequence[str] | None = None, axes: Any = None, *, top: int | None = None, class_: Any = None
 ) -> Any:
-    """Draws one after another, a line for each chain: chains whose lines lie over each other have mixed.
+    """Draws in order, one line for each chain: the chains have mixed if the lines overlap.
 
-    Standard deviations that span magnitudes are drawn on a logarithmic axis.
+    Standard deviations that span orders of magnitude are drawn on a logarithmic axis.
 
     Parameters
     ----------
     fit : VBSVC or Fit
         Fitted with ``Gibbs()``.
     terms : sequence of str, default None
-        Parameters to show: coefficients by their names, "gate of x", "sd of (1 | g)". None is all that ever move, or
-        those of them that have the fewest effective draws.
+        Parameters to show: coefficients by their names, "gate of x", "sd of (1 | g)". None means all
+        that vary, or those of them with the fewest effective draws.
     axes : sequence of matplotlib Axes, or empty Figure, default None
-        Where to draw, one for each parameter; None makes a figure.
+        Where to draw, one for each parameter; None creates a figure.
     top : int, default None
-        How many parameters are shown where none are named; None is twelve at most.
+        How many parameters to show if no terms are named; None means at most twelve.
     class_ : label, default None
-        Which class against the rest, where an estimator knows more than two.
+        The class to set against the rest, if the estimator has more than two.
 
     Returns
     -------
@@ -60,9 +60,9 @@ def traces(
 def ranks(
     fit: Any, terms: Sequence[str] | None = None, axes: Any = None, *, top: int | None = None, class_: Any = None
 ) -> Any:
-    """How often each chain has the ranks of twenty bins among the draws of all: level lines at 1 have mixed.
+    """Share of each chain in twenty bins of the ranks of all draws: the chains have mixed if the lines are level at 1.
 
-    Equal draws, such as those of gates, are ranked at random. Parameters and what is returned are those of ``traces``.
+    Equal draws, such as those of gates, are ranked at random. Parameters and return value are those of ``traces``.
     """
     chosen, left_out = _chosen("ranks", one_fit("ranks", fit, class_), terms, top)
     panels = _panels("ranks", chosen, axes, "rank among the draws of all chains" + left_out)

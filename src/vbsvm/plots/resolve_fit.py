@@ -87,14 +87,18 @@ def _renamed(fit: Any, names: list[str]) -> Any:
 
 def _of_two(what: str, fit: Any, class_: Any) -> Any:
     if class_ is not None and class_ != fit.classes[1]:
-        raise ValueError(f"{what}: of two classes, positive scores mean {fit.classes[1]!r}: leave class_ out.")
+        raise ValueError(
+            f"{what}: there are two classes, and positive scores mean {fit.classes[1]!r}: leave class_ out."
+        )
     return fit
 
 
 def _place(what: str, classes: NDArray[Any], class_: Any) -> int:
     found = [k for k, label in enumerate(classes.tolist()) if label == class_]
     if not found:
-        raise ValueError(f"{what}: say which class is set against the rest, class_=… of {classes.tolist()}.")
+        raise ValueError(
+            f"{what}: choose the class to set against the rest with class_=…; there are {classes.tolist()}."
+        )
     return found[0]
 
 
@@ -142,16 +146,20 @@ def _of_estimator(what: str, clf: Any, X: Any, y: Any, class_: Any) -> Predicted
 def _require_known(what: str, y: Any, classes: NDArray[Any]) -> None:
     unknown = sorted(set(np.asarray(y).tolist()) - set(classes.tolist()), key=str)
     if unknown:
-        raise ValueError(f"{what}: y holds {unknown[0]!r}, which was not a class in fit: {classes.tolist()}.")
+        raise ValueError(
+            f"{what}: y holds {unknown[0]!r}, which was not a class in fit; the classes are {classes.tolist()}."
+        )
 
 
 def _found(what: str, scores: Array, chances: Array, y: Any, positive: Any, negative: Any) -> Predicted:
     if y is None:
-        raise ValueError(f"{what}: y is needed, the known class of each row.")
+        raise ValueError(f"{what}: pass y, the known class of each row.")
     truth = np.asarray(y)
     if truth.shape != scores.shape:
         raise ValueError(f"{what}: y has the shape {truth.shape}, and there are {len(scores)} rows.")
     is_positive = np.array([label == positive for label in truth.tolist()], dtype=bool)
     if is_positive.all() or not is_positive.any():
-        raise ValueError(f"{what}: rows of both classes are needed; {positive!r} is in {is_positive.sum()} of them.")
+        raise ValueError(
+            f"{what}: rows of both classes are needed; {positive!r} is the class of {is_positive.sum()} of them."
+        )
     return Predicted(scores, chances, is_positive, ("the rest" if negative is None else str(negative), str(positive)))

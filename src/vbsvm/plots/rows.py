@@ -21,21 +21,21 @@ REACH = 4.0
 
 
 def missing(fit: Any, ax: Any = None, *, top: int | None = None) -> Any:
-    """Which inputs were missing together: one row a pattern, filled squares are missing, with the rows that have it.
+    """Which inputs were missing together: one row for each pattern with its number of rows; filled squares are missing.
 
     Parameters
     ----------
     fit : VBSVC or Fit
         Fitted to data with missing values.
     ax : matplotlib Axes or empty Figure, default None
-        Where to draw; None makes a figure.
+        Where to draw; None creates a figure.
     top : int, default None
-        Show so many of the commonest patterns; None is thirty at most. Of more than sixty inputs those that miss most
-        are shown.
+        How many of the most common patterns to show; None means at most thirty. Of more than sixty inputs, those with
+        the most missing values are shown.
     """
     gaps = any_fit("missing", fit).gaps
     if gaps is None or not len(gaps.names):
-        raise ValueError("missing: nothing was missing in fit.")
+        raise ValueError("missing: the data of the fit had no missing values.")
     by_column = gaps.counts @ gaps.patterns
     chosen = np.sort(np.argsort(-by_column, kind="stable")[: style.MOST_NAMES])
     n_patterns = number_shown("missing", top, len(gaps.counts), MOST_PATTERNS)
@@ -61,9 +61,9 @@ def missing(fit: Any, ax: Any = None, *, top: int | None = None) -> Any:
     ax.set_xticks(range(len(names)), labels, rotation=90)
     ax.set(xlim=(-0.7, len(names) - 0.3), ylim=(len(shown) - 0.4, -0.6), yticks=[])
     hidden = len(gaps.counts) - len(shown)
-    ax.set_ylabel(f"the {len(shown)} commonest of {len(gaps.counts)} patterns" if hidden else "pattern")
-    left_out = style.left_out(len(chosen), len(gaps.names), "those that miss most")
-    ax.set_xlabel(f"below: rows that miss the input\nright: rows with the pattern{left_out}", loc="right")
+    ax.set_ylabel(f"the {len(shown)} most common of {len(gaps.counts)} patterns" if hidden else "pattern")
+    left_out = style.left_out(len(chosen), len(gaps.names), "those with the most missing values")
+    ax.set_xlabel(f"below: rows in which the input is missing\nright: rows with the pattern{left_out}", loc="right")
     ax.tick_params(axis="x", bottom=False)
     return style.dress(ax, hidden=("top", "right", "left", "bottom"))
 
@@ -72,19 +72,19 @@ def calibration(fit: Any, X: Any, y: Any = None, ax: Any = None, *, class_: Any 
     """Observed share of the positive class against its predicted probability, in bins.
 
     Bins are of equal width, joined until each has twenty rows. Bars are 95 % intervals of the share (Jeffreys). Spikes
-    show where the rows are (their height is the root of a count): those of the positive class hang from the top, the
-    others stand at the bottom.
+    show the distribution of the rows (their height is the square root of a count): the positive class at the top, the
+    other at the bottom.
 
     Parameters
     ----------
     fit : VBSVC or Fit
-        What predicts.
+        The fit that predicts.
     X, y : table and labels
-        Rows whose class is known. For the fit of a ``Model`` X is a frame with the outcome in it, and y is not needed.
+        Rows whose class is known. For the fit of a ``Model``, X is a data frame with the outcome, and y is not needed.
     ax : matplotlib Axes or empty Figure, default None
-        Where to draw; None makes a figure.
+        Where to draw; None creates a figure.
     class_ : label, default None
-        Which class against the rest, where an estimator knows more than two.
+        The class to set against the rest, if the estimator has more than two.
     n_bins : int, default 10
         Number of bins before they are joined.
     """
@@ -136,18 +136,18 @@ def _spikes(ax: Any, chances: Array, colour: str, *, top: bool) -> None:
 
 
 def predictive(fit: Any, X: Any, y: Any = None, ax: Any = None, *, class_: Any = None) -> Any:
-    """Scores of rows by class; 0 is where classes change, and beyond the margins at ±1 a right score costs nothing.
+    """Scores of rows by class; the prediction changes at 0, and correct scores beyond the margins at ±1 have no loss.
 
     Parameters
     ----------
     fit : VBSVC or Fit
-        What predicts.
+        The fit that predicts.
     X, y : table and labels
-        Rows whose class is known. For the fit of a ``Model`` X is a frame with the outcome in it, and y is not needed.
+        Rows whose class is known. For the fit of a ``Model``, X is a data frame with the outcome, and y is not needed.
     ax : matplotlib Axes or empty Figure, default None
-        Where to draw; None makes a figure.
+        Where to draw; None creates a figure.
     class_ : label, default None
-        Which class against the rest, where an estimator knows more than two.
+        The class to set against the rest, if the estimator has more than two.
     """
     return draw_predictive(predicted("predictive", fit, X, y, class_), ax)
 
@@ -173,7 +173,7 @@ def draw_predictive(found: Predicted, ax: Any) -> Any:
     for margin, label in ((-1.0, "margins, ±1"), (1.0, None)):
         ax.axvline(margin, color=style.MUTED, linewidth=0.8, linestyle=":", label=label)
     beyond = int((inside != found.scores).sum())
-    more = f"\nthe outermost bars hold {beyond} rows from beyond" if beyond else ""
+    more = f"\nthe outermost bars include {beyond} rows beyond the axis" if beyond else ""
     ax.set_ylim(0, None)
     ax.set_xlabel(style.plain(f"score (positive: {found.classes[1]})") + more)
     ax.set_ylabel("share of the class's rows")

@@ -39,7 +39,7 @@ def glance(fits: Sequence[Any], found: Sequence[Predicted], of_each: Sequence[Se
     if fit.facts is not None:
         lines.insert(0, ("rows", _rows(fit)))
     if fit.gaps is not None and fit.gaps.n_incomplete:
-        lines.append(("missing", f"{_share(fit.gaps.n_incomplete, fit.gaps.total)} of the rows miss an input"))
+        lines.append(("missing", f"{_share(fit.gaps.n_incomplete, fit.gaps.total)} of the rows have missing values"))
     if found:
         lines.append(("balanced error", f"{balanced_error(found):.3f} in sample"))
     body = tuple((cell(name), cell(text)) for name, text in lines)
@@ -92,7 +92,7 @@ def model(fits: Sequence[Any]) -> Section:
         (cell(block.name), cell(block.size), cell(block.prior.written()), cell(_IN_WORDS.get(type(block.prior), "–")))
         for block in fit.spec.blocks
     )
-    caption = "Priors; they speak of the columns as they are scaled in the fit."
+    caption = "Priors, for the columns as they are scaled in the fit."
     blocks.append(Table(caption, ("block", "coefficients", "prior", "in words"), body))
     return Section("The model", tuple(blocks))
 
@@ -102,11 +102,11 @@ def data(fits: Sequence[Any]) -> Section:
     fit = fits[0]
     blocks: list[Any] = []
     if fit.facts is None:
-        blocks.append(Text("The fit keeps no counts of its rows."))
+        blocks.append(Text("The fit has no record of its rows."))
     else:
         blocks += [Text(f"{_rows(fit)}."), _classes(fits)]
         if fit.facts.weights is not None:
-            blocks.append(Text("Rows have weights, a weight of k counting as k rows."))
+            blocks.append(Text("Rows are weighted: a weight of k counts as k rows."))
     parts = []
     if fit.gaps is not None and fit.gaps.n_incomplete:
         parts.append(_missing(fit))
@@ -148,14 +148,14 @@ def _missing(fit: Any) -> Section:
     )
     blocks = (
         Text(
-            f"{_share(gaps.n_incomplete, gaps.total)} of the rows miss at least one input, in "
+            f"{_share(gaps.n_incomplete, gaps.total)} of the rows have at least one missing value, in "
             f"{_count(len(gaps.counts), 'pattern')}. Missing values were inferred together with the coefficients; no "
             "row was dropped."
         ),
         Table("Missing values by column.", ("column", "missing", "share"), body),
         picture(
             "missing",
-            "Which inputs are missing together, one row a pattern.",
+            "Which inputs are missing together, one row for each pattern.",
             "Patterns of missing values: squares are missing, dots are known.",
             lambda ax: rows.missing(fit, ax),
         ),
@@ -190,11 +190,11 @@ def _capital(text: str) -> str:
 
 def _scaling(recipe: Recipe, n_shown: int) -> str:
     if (recipe.scale[:n_shown] == 1.0).all():
-        return "Columns were taken as they came."
+        return "Columns were not scaled."
     return (
         "Columns were scaled to mean 0 and standard deviation 1 in the fit."
         if recipe.intercept
-        else ("Columns were scaled to standard deviation 1 in the fit, and not centred.")
+        else ("Columns were scaled to standard deviation 1 in the fit, but not centred.")
     )
 
 
@@ -212,7 +212,7 @@ def _inference_words(fits: Sequence[Any]) -> str:
         chains, draws, _ = outcome.coefficients.shape
         return (
             f"The posterior was sampled: {_count(chains, 'chain')} of {outcome.sweeps} Gibbs sweeps, of which {draws} "
-            "draws each were kept."
+            "draws were kept from each."
         )
     return "The fit is by mean-field variational Bayes; penalties and variances were inferred with the coefficients."
 

@@ -18,7 +18,7 @@ def write(path: Any, fits: Sequence[Any], found: Sequence[Predicted] = (), title
     if place.is_dir():
         raise ValueError(f"report: {place} is a directory; name a file in it, such as {place / 'report.html'}.")
     if not place.parent.is_dir():
-        raise ValueError(f"report: there is no directory {place.parent}; make it first.")
+        raise ValueError(f"report: there is no directory {place.parent}; create it first.")
     return document.place(place, render(fits, found, title))
 
 

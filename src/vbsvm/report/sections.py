@@ -50,7 +50,7 @@ def coefficients(fit: Any, key: str) -> Section:
     blocks: list[Any] = [
         Text(
             f"A coefficient is the change of the score for one unit of its column; “mean per sd” is for one standard "
-            f"deviation, and can be compared. Positive coefficients mean {fit.classes[1]!s}."
+            f"deviation and comparable across columns. Positive coefficients mean {fit.classes[1]!s}."
         )
     ]
     if n_terms:
@@ -78,12 +78,12 @@ def selection(fit: Any, key: str) -> Section:
     n_in = int((chances[gated] > 0.5).sum())
     between = int(((chances[gated] > 0.05) & (chances[gated] < 0.95)).sum())
     text = (
-        f"{n_in} of {int(gated.sum())} inputs are rather in than out (inclusion probability above ½); "
+        f"{n_in} of {int(gated.sum())} inputs are more likely in than out (inclusion probability above ½); "
         f"{between or 'none'} of the probabilities {'lies' if between == 1 else 'lie'} between 0.05 and 0.95."
     )
     caption = (
-        f"Inclusion probabilities{'' if top == gated.sum() else f', the {top} largest'}. Colours and signs say whether "
-        "the coefficient is positive (purple, +) or negative (orange, −), where nearly all of its distribution is."
+        f"Inclusion probabilities{'' if top == gated.sum() else f', the {top} largest'}. Colours and signs show "
+        "whether the coefficient is positive (purple, +) or negative (orange, −), if its sign is nearly certain."
     )
     alt = f"Bars of the inclusion probabilities of {top} inputs; the table of coefficients has the numbers."
     return Section(
@@ -96,8 +96,8 @@ def curves(fit: Any, key: str) -> Section:
     """One figure for each spline."""
     blocks: list[Any] = [
         Text(
-            "A curve is the change of the score from its mean over the rows, a straight line included. Ticks at the "
-            "bottom are the knots, which lie where the data are."
+            "A curve is the change of the score from its mean over the rows, including the linear part. Ticks at the "
+            "bottom are the knots, placed at quantiles of the data."
         )
     ]
     for k, curve in enumerate(fit.reader.curves):
@@ -117,7 +117,7 @@ def groups(fit: Any, key: str) -> Section:
     """Variance components, and the effects of each factor's groups."""
     blocks: list[Any] = [
         Text(
-            "Effects of groups have mean 0 and a spread that is inferred with them: groups with few rows are drawn "
+            "Group effects have mean 0 and a spread that is inferred with them: groups with few rows are shrunk "
             "towards 0."
         ),
         _components(fit),
@@ -185,14 +185,14 @@ def predictions(fit: Any, found: Predicted, key: str) -> Section:
         picture(
             f"{key}-scores",
             f"Distributions of the scores of {found.classes[0]} and {found.classes[1]}.",
-            "Scores by class. Rows beyond the margin on their side cost nothing in the fit.",
+            "Scores by class. Rows beyond the margin on the correct side do not contribute to the loss.",
             lambda ax: rows.draw_predictive(found, ax),
         ),
         picture(
             f"{key}-calibration",
             f"Observed share of {found.classes[1]} against its predicted probability.",
             "Calibration in sample: bins of equal width, joined until each has twenty rows, with 95 % intervals of the "
-            f"share. Spikes show where rows are, those of {found.classes[1]} at the top.",
+            f"share. Spikes show the distribution of the rows, those of {found.classes[1]} at the top.",
             lambda ax: rows.draw_calibration(found, ax),
         ),
         *verdicts.of_rows(found, several=fit.classes[0] is None),
@@ -203,12 +203,12 @@ def predictions(fit: Any, found: Predicted, key: str) -> Section:
 def _whose(fit: Any, n_rows: int) -> str:
     if fit.facts is not None and fit.facts.n_rows != n_rows:
         return (
-            f"The report was given {n_rows} rows, and the fit had {fit.facts.n_rows}. As far as they are the same "
-            "rows, what follows is in sample: new rows are predicted worse."
+            f"The report was given {n_rows} rows, but the fit used {fit.facts.n_rows}. For rows that are in both, "
+            "the figures below are in sample: new rows are predicted worse."
         )
     return (
-        f"These are in-sample figures, of the {n_rows} rows that the report was given, which the fit has seen: new "
-        "rows are predicted worse. Cross-validation tells by how much."
+        f"These are in-sample figures for the {n_rows} rows that the report was given, which the fit has seen: new "
+        "rows are predicted worse. Use cross-validation to find out by how much."
     )
 
 
@@ -219,12 +219,12 @@ def ending(fit: Any, key: str) -> Section:
         if len(fit.bounds) > 2:
             caption = (
                 f"The bound on the log evidence at each accepted step, as its distance from the end at "
-                f"{told(fit.elbo, 7)}. A straight climb to the top is how it should look."
+                f"{told(fit.elbo, 7)}. It should rise steadily to the end."
             )
             alt = f"The bound rises over {len(fit.bounds)} accepted steps."
             blocks.append(picture(f"{key}-bound", alt, caption, lambda ax: checks.bound(fit, ax)))
     elif fit.outcome.coefficients.shape[1] >= 4 and fit.plan.n_shown:
-        caption = "Draws of the parameters that mix worst, by chain. Good chains look like the same noise."
+        caption = "Draws of the parameters that mix worst, by chain. Well-mixed chains overlap and show no trend."
         blocks.append(
             picture(f"{key}-trace", "Traces of the chains.", caption, lambda ax: mixing.traces(fit, axes=ax, top=3))
         )

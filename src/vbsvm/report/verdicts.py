@@ -23,26 +23,26 @@ def of(fit: Any) -> Iterator[Verdict]:
     if fit.facts is not None:
         for label, rows in zip(fit.classes, fit.facts.rows, strict=True):
             if label is not None and rows < FEW_ROWS:
-                yield Verdict(False, f"The class {label!s} has {rows} rows only.")
+                yield Verdict(False, f"The class {label!s} has only {rows} rows.")
     if fit.gaps is not None:
         missing = zip(fit.gaps.names, fit.gaps.counts @ fit.gaps.patterns, strict=True)
         much = [name for name, count in missing if count > MUCH * fit.gaps.total]
         if much:
-            said = f"More than {100 * MUCH:.0f} % of the values are missing of {names(much)}."
-            yield Verdict(False, f"{said} Do not read their coefficients without a sensitivity analysis.")
+            said = f"More than {100 * MUCH:.0f} % of the values are missing in {names(much)}."
+            yield Verdict(False, f"{said} Do not interpret their coefficients without a sensitivity analysis.")
     for factor in fit.plan.factors:
         if len(factor.levels) < FEW_GROUPS:
             yield Verdict(
                 False,
-                f"{factor.name} has {len(factor.levels)} groups only: so few say little about the spread between "
-                "groups, and its prior has a say.",
+                f"{factor.name} has only {len(factor.levels)} groups: they carry little information about the spread "
+                "between groups, and the prior influences it.",
             )
 
 
 def _of_climb(fit: Any) -> Iterator[Verdict]:
     passes, ending = fit.outcome.passes, fit.outcome.ending
     if ending is Ending.CONVERGED:
-        yield Verdict(True, f"The bound stood still after {passes} passes over the data.")
+        yield Verdict(True, f"The fit converged after {passes} passes over the data.")
     elif ending is Ending.INTERRUPTED:
         yield Verdict(False, f"The fit was interrupted after {passes} passes: the coefficients may still move.")
     elif ending is Ending.INPUTS_OUT_OF_PASSES:
@@ -54,18 +54,18 @@ def _of_climb(fit: Any) -> Iterator[Verdict]:
     elif ending is Ending.OUT_OF_PASSES:
         yield Verdict(
             False,
-            f"The fit ended after {passes} passes, before the bound stood still: the coefficients may still move. "
+            f"The fit reached the limit of passes ({passes}) before it converged: the coefficients may still change. "
             "Allow more with Variational(max_iter=…).",
         )
     else:
         yield Verdict(
             False,
             "Rounding errors outweighed every further step: the coefficients are not at the optimum. Columns are large "
-            "beside their spread, or depend on each other linearly.",
+            "relative to their spread, or linearly dependent.",
         )
     if fit.outcome.others:
         ends = fit.starts()
-        told_ends = "; ".join(f"bound {told(bound, 7)}, {count} inputs in" for bound, count in ends)
+        told_ends = "; ".join(f"bound {told(bound, 7)}, {count} inputs included" for bound, count in ends)
         agree = len({count for _, count in ends}) == 1 and ends[0][0] - ends[-1][0] < 0.01
         said = f"{len(ends)} starts {'agree' if agree else 'disagree, and the highest bound was kept'}: {told_ends}."
         yield Verdict(agree, said)
@@ -79,7 +79,7 @@ def _of_sample(fit: Any) -> Iterator[Verdict]:
         yield Verdict(
             False,
             "Most draws separate the classes: the posterior is hardly bounded under this prior, and its means depend "
-            "on how long the chains ran. Take a prior that holds the coefficients, such as Ridge(3, 3).",
+            "on how long the chains ran. Use a tighter prior, such as Ridge(3, 3).",
         )
     worst = fit.worst_mixing()
     if worst is None:
@@ -105,8 +105,8 @@ def of_rows(found: Predicted, *, several: bool) -> Iterator[Verdict]:
     if (sides == found.positive).all():
         yield Verdict(
             False,
-            "Every row is on its side: the columns separate the classes here, and the sizes of the coefficients are "
-            "the prior's as much as the data's.",
+            "Every row is on the correct side: the columns separate these classes, and the size of the coefficients "
+            "depends on the prior as much as on the data.",
         )
     for side, label in ((False, found.classes[0]), (True, found.classes[1])):
         if (sides == side).any():
@@ -117,7 +117,7 @@ def of_rows(found: Predicted, *, several: bool) -> Iterator[Verdict]:
             text = f"No row is predicted as {label}."
         yield Verdict(
             False,
-            f"{text} With a hinge loss that happens also where inputs are associated with the outcome: coefficients "
-            "near 0 then do not mean that there is no association. Where classes differ in size, fit again with "
+            f"{text} With a hinge loss this can happen even if inputs are associated with the outcome: coefficients "
+            "near 0 do not rule out an association. If the classes differ in size, fit again with "
             'class_weight="balanced", or in a formula with weights.',
         )

@@ -55,15 +55,16 @@ class Comparison:
 
     def __repr__(self) -> str:
         """The table, and what its last column is."""
-        return f"{printing.table(self.table)}\n\nAccuracy: what both densities have in common, in per cent."
+        return f"{printing.table(self.table)}\n\nAccuracy: overlap of the two densities, in per cent."
 
 
 def compare(variational: Any, sampled: Any) -> Comparison:
     """Compare a variational fit with a Gibbs fit of the same model and data.
 
-    Both are fits of a ``Model``, or fitted ``VBSVC`` estimators of two classes. For each parameter (coefficients,
-    standard deviations of random effects, splines and penalised inputs, correlations of effects) the table has means
-    and standard deviations by both, and the accuracy of the variational density, 100 (1 − ½∫|q − p|) per cent.
+    Pass two fits of a ``Model``, or two fitted ``VBSVC`` estimators of two classes. For each parameter (coefficients,
+    standard deviations of random effects, splines and penalised inputs, correlations of effects) the table has the
+    means and standard deviations of both fits, and the accuracy of the variational density, 100 (1 − ½∫|q − p|) per
+    cent.
     """
     import pandas as pd
 
@@ -71,7 +72,7 @@ def compare(variational: Any, sampled: Any) -> Comparison:
     if isinstance(one.outcome, Sample) or not isinstance(other.outcome, Sample):
         raise ValueError("compare takes a variational fit first and a Gibbs fit second.")
     if one.plan.names != other.plan.names or [b.name for b in one.spec.blocks] != [b.name for b in other.spec.blocks]:
-        raise ValueError("compare: the two fits are not of the same model.")
+        raise ValueError("compare: the two fits are of different models; fit the same model to the same data.")
     pairs = [*_coefficients(one, other), *_components(one, other)]
     moments = [(*_moments(pair.grid, pair.variational), *pair.drawn) for pair in pairs]
     columns = ["variational", "variational sd", "Gibbs", "Gibbs sd"]

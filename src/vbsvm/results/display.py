@@ -63,7 +63,7 @@ def _remarks(fit: Any) -> list[str]:
     if not isinstance(fit.outcome, Sample) and fit.outcome.others:
         ends = fit.starts()
         same = len({count for _, count in ends}) == 1 and ends[0][0] - ends[-1][0] < 0.01
-        told = "; ".join(f"bound {printing.fixed(bound, 3)}, {count} in" for bound, count in ends)
+        told = "; ".join(f"bound {printing.fixed(bound, 3)}, {count} inputs included" for bound, count in ends)
         found.append(f"{len(ends)} starts {'agree' if same else 'disagree'}: {told}.")
     return found
 

@@ -38,13 +38,13 @@ INPUTS = "inputs"
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit:
-    """A fitted two-class model. Scores are positive for the second of its classes.
+    """A fitted two-class model. Positive scores mean the second of its classes.
+
+    After variational Bayes the spreads are mean-field ones, about half of the posterior's; after Gibbs sampling they
+    are the posterior's. The corner of each table notes which, and ``attrs["spreads"]`` has the full text.
 
     Spreads are not confidence intervals: even those of the pseudo-likelihood's posterior cover the truth less often
-    than they say. In models with groups the means of variational Bayes can be off, too.
-
-    After variational Bayes spreads are those of the mean-field law, about half of the posterior's; after Gibbs sampling
-    they are the posterior's. Tables say in their corner which, and at length in ``attrs["spreads"]``.
+    than their level. In models with groups the means of variational Bayes can be off, too.
     """
 
     spec: Spec
@@ -72,14 +72,14 @@ class Fit:
     def elbo(self) -> float:
         """Lower bound on the log evidence of the pseudo-likelihood."""
         if isinstance(self.outcome, Sample):
-            raise AttributeError("A sampler has no bound: elbo is there after variational Bayes.")
+            raise AttributeError("elbo is only available after variational Bayes; this fit was sampled.")
         return float(self.outcome.bounds[-1])
 
     @property
     def bounds(self) -> Array:
         """The accepted bounds of a variational fit, step by step."""
         if isinstance(self.outcome, Sample):
-            raise AttributeError("A sampler has no bounds.")
+            raise AttributeError("bounds is only available after variational Bayes; this fit was sampled.")
         return self.outcome.bounds
 
     @property
@@ -89,7 +89,7 @@ class Fit:
 
     @property
     def converged(self) -> bool:
-        """Whether the bound rose no more; or all chains agree (R̂ ≤ 1.01) and have 400 effective draws."""
+        """Whether the bound converged; or all chains agree (R̂ ≤ 1.01) and have 400 effective draws."""
         if isinstance(self.outcome, Sample):
             return not self.outcome.interrupted and self.worst_mixing() is None
         return self.outcome.ending is Ending.CONVERGED
@@ -112,7 +112,7 @@ class Fit:
     def traces(self) -> Traces:
         """A sampler's draws, parameter by parameter."""
         if not isinstance(self.outcome, Sample):
-            raise AttributeError("traces are there after inference=Gibbs().")
+            raise AttributeError("traces is only available after inference=Gibbs().")
         return Traces(self.plan, self.spec, self.outcome)
 
     @property
@@ -139,17 +139,17 @@ class Fit:
 
     @property
     def coef(self) -> Array:
-        """Effective coefficients of the raw columns."""
+        """Effective coefficients, on the original scale of the columns."""
         return self._shown(self.marginals.mean) / self._scale
 
     @property
     def coef_std(self) -> Array:
-        """Standard deviations of the coefficients of the raw columns."""
+        """Standard deviations of the coefficients, on the original scale of the columns."""
         return np.sqrt(self._shown(self.marginals.variances)) / self._scale
 
     @property
     def coef_cov(self) -> Array:
-        """Covariance of the coefficients of the raw columns."""
+        """Covariance of the coefficients, on the original scale of the columns."""
         begin = int(self.plan.recipe.intercept)
         shown = slice(begin, begin + self.plan.n_shown)
         return self.covariance[shown, shown] / self._scale / self._scale[:, None]
@@ -171,7 +171,7 @@ class Fit:
 
     @property
     def sign_probability(self) -> Array:
-        """P(v > 0) of each column that users see, for the coefficient that it has when it is in."""
+        """P(v > 0) of each column that users see, for the coefficient that it has if it is included."""
         return self._shown(self.marginals.signs)
 
     @property
@@ -198,8 +198,8 @@ class Fit:
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
         """One row for each coefficient: mean, standard deviation, interval, and the probability that it is positive.
 
-        After Gibbs sampling there are R̂ and effective draws, with gates also those of each column's gate: NaN where a
-        gate is the same in all draws, and an infinite R̂ where chains disagree and none of them ever moves.
+        After Gibbs sampling it has R̂ and effective draws, with gates also those of each column's gate: NaN if a gate is
+        the same in all draws, and an infinite R̂ if chains disagree and none of them ever moves.
         """
         import pandas as pd
 
@@ -224,9 +224,9 @@ class Fit:
         return frame
 
     def starts(self) -> list[tuple[float, int]]:
-        """Bound and number of open gates at the end of each climb, the highest first; gates have several optima."""
+        """Bound and number of open gates for each start, the highest bound first; gates have several optima."""
         if isinstance(self.outcome, Sample):
-            raise AttributeError("starts are those of a variational fit.")
+            raise AttributeError("starts is only available after variational Bayes.")
         ends = [self.outcome, *self.outcome.others]
         counted = [
             (float(end.bounds[-1]), 0 if end.state.gates is None else int((end.state.gates.inclusion > 0.5).sum()))
@@ -238,7 +238,7 @@ class Fit:
         """Mean and standard deviation of each group's effects on the score.
 
         Slopes are given for the user's column. In a standardised model random intercepts are deviations at the mean of
-        the slopes' columns. With several factors name one, or get all of them with the factor as the first level.
+        the slopes' columns. With several factors name one, or get all of them with the factor as the first index level.
         """
         return self._noted(random_effects.table(self.plan, self._coefficients, factor), "sd")
 
@@ -246,7 +246,7 @@ class Fit:
         """Standard deviations of random effects and splines with their spread; correlations of slopes.
 
         ``sd`` is the median, with an interval; ``variance`` is its square, the median of the variance. Slopes are given
-        for the user's column. After Gibbs sampling there are R̂ and effective draws.
+        for the user's column. After Gibbs sampling it has R̂ and effective draws.
         """
         require_level("variance_components", level)
         if isinstance(self.outcome, Sample):
@@ -256,9 +256,9 @@ class Fit:
         return self._noted(table, "interval", level)
 
     def to_arviz(self) -> Any:
-        """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the scale of the columns as they came."""
+        """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns."""
         if not isinstance(self.outcome, Sample):
-            raise AttributeError("to_arviz is there after inference=Gibbs().")
+            raise AttributeError("to_arviz is only available after inference=Gibbs().")
         return arviz.to_arviz(self.plan, self.spec, self.outcome)
 
     def report(self, path: Any, data: Any = None, title: str | None = None) -> Path:
@@ -267,9 +267,9 @@ class Fit:
         Parameters
         ----------
         path : path
-            The file; one that is there already is replaced.
+            The file; an existing file is replaced.
         data : data frame, default None
-            The rows of the fit with their outcome: scores by class, calibration and the error in sample are added.
+            The rows of the fit with their outcome; they add scores by class, calibration and the in-sample error.
         title : str, default None
             Heading of the page.
         """
@@ -280,7 +280,7 @@ class Fit:
         return report.write(path, [self], found, title)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fit, without its data, into a file that ``vbsvm.load`` reads; an older file is replaced."""
+        """Write the fit, without its data, to a file for ``vbsvm.load``; an existing file is replaced."""
         from vbsvm.storage import saving
 
         saving.write(path, "Fit", self.contents())
@@ -315,7 +315,7 @@ class Fit:
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Probabilities of the two classes by the normalised pseudo-likelihood; they are not calibrated.
 
-        Where inputs are missing or a group was not seen in fit, they are averaged over what these may be.
+        If inputs are missing or a group was not seen in fit, they are averaged over their possible values.
         """
         log_odds = self._log_odds(data, new_groups)
         return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
@@ -348,10 +348,10 @@ class Fit:
         return prediction.require_finite(found, encoded, self.population)
 
     def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
-        """The table with its holes filled by their expected values given the row's known inputs, and the deviations.
+        """The inputs with missing values replaced by their expected values given the others, and standard deviations.
 
-        Both are on the scale of the columns as they came; the standard deviation of a known value is 0. Labels are not
-        used. Categories are left as they are: they are not in the tables.
+        Both are on the original scale of the columns; the standard deviation of a known value is 0. Labels are not
+        used. Categories are not imputed, and not in the tables.
         """
         return patterns.indexed(patterns.impute(self.plan, self._population(), self._read(data, "population")), data)
 
@@ -361,7 +361,7 @@ class Fit:
         ``rows`` counts its rows, ``share`` is their share of all. ``attrs["missing"]`` counts by column.
         """
         if self.gaps is None:
-            raise AttributeError("missing_summary is there after a fit by an estimator or a Model.")
+            raise AttributeError("missing_summary is only available after a fit by an estimator or a Model.")
         return self.gaps.table()
 
     @property
@@ -376,7 +376,7 @@ class Fit:
 
     def _population(self) -> Population:
         if self.population is None:
-            raise AttributeError("No law of the inputs was learned: there are too many columns.")
+            raise AttributeError("The distribution of the inputs was not learned: there are more than 3000 columns.")
         return self.population
 
     def _noted(self, frame: "pd.DataFrame", spread: str, level: float | None = None) -> "pd.DataFrame":
@@ -392,14 +392,14 @@ class Fit:
         if isinstance(data, Encoded):
             encoded = data
         elif self.reader is None:
-            raise TypeError("This fit belongs to an estimator, which knows its columns: use the estimator's methods.")
+            raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
         else:
             encoded = self.reader.read(data)
         unseen = encoded.first_unseen() if new_groups == "error" else None
         if unseen is not None:
             factor, row = unseen
             raise ValueError(
-                f"The group of row {row} in {self.plan.factors[factor].name!r} was not there in fit. "
+                f"The group of row {row} in {self.plan.factors[factor].name!r} was not seen in fit. "
                 "new_groups='population' gives such rows the population's score."
             )
         return encoded

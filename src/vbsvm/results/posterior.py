@@ -43,8 +43,8 @@ class MeanField:
     def explanation(self) -> str:
         """The same in full."""
         if self.exact:
-            return "Spreads are those of the exact bound: wider than mean field's, and narrower than the posterior's."
-        off_centre = " With groups, coefficients and standard deviations can be off-centre as well." * self.groups
+            return "Spreads are those of the exact bound: wider than mean field's, but narrower than the posterior's."
+        off_centre = " With groups, coefficients and standard deviations can be biased as well." * self.groups
         return f"Spreads are mean field's, about half of the posterior's.{off_centre} Gibbs() draws from the posterior."
 
     @cached_property

@@ -75,9 +75,9 @@ def require_finite(scores: Scores, encoded: Encoded, population: Population | No
         row = int(np.argmax(bad))
         at = row if encoded.origin is None else int(np.argmax(encoded.origin == row))
         if population is None and np.isnan(encoded.table[at]).any():
-            why = "it misses inputs, and no law of the inputs was learned for so many columns: fill them first"
+            why = "it has missing inputs, and they are not inferred for so many columns: impute them first"
         else:
-            why = "its values lie too far from those seen in fit"
+            why = "its values are too far from those seen in fit"
         raise ValueError(f"The score of row {row} is {scores.mean[row]}: {why}.")
     return scores
 

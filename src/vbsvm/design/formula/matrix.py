@@ -93,7 +93,7 @@ class Matrix:
         for _, name, row, known in self._unknown(frame):
             raise ValueError(
                 f"Column {name!r} holds {shown(frame[name].iloc[row])} in row {origin[row]}, a category that was not "
-                f"there in fit; there were {known}. A random effect, (1 | {name}), would take new levels."
+                f"seen in fit; there were {known}. A random effect, (1 | {name}), accepts new levels."
             )
         # formulaic writes into the state that it is given, also when it fails.
         spec = self.spec.update(
@@ -225,7 +225,7 @@ def _in_words(said: str, frame: "pd.DataFrame") -> str:
     if "extend beyond" in said:
         return (
             f"{what} has values beyond its boundary knots: write extrapolation='clip' or 'extend' in it, or take "
-            "s(…), which goes on straight."
+            "s(…), which extrapolates linearly."
         )
     for name in columns_in(expression, list(frame.columns)) if found else ():
         if frame[name].dtype.kind not in "biuf":

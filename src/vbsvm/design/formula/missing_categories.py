@@ -46,7 +46,7 @@ class Categories:
             row = int(n_options.argmax())
             lost = [name for name, gone in zip(self.names, missing[row], strict=True) if gone]
             raise ValueError(
-                f"Row {frame.index[row]} misses the categories {', '.join(lost)}, which have {n_options[row]} "
+                f"Row {frame.index[row]} has missing values in {', '.join(lost)}, which have {n_options[row]} "
                 f"combinations; up to {MOST_OPTIONS} are supported. Leave such rows out."
             )
         origin = np.repeat(origin, n_options)

@@ -109,7 +109,7 @@ class Linear:
                     rows = np.unique(origin[both])
                     others = _and_others(len(rows), len(np.unique(origin)))
                     raise ValueError(
-                        f"Row {rows[0]}{others} misses both factors of an interaction with "
+                        f"Row {rows[0]}{others} has missing values in both factors of an interaction with "
                         f"{self.variables[k].expression}: their product is not normal. Leave such rows out, as "
                         "Model(…, missing='drop') does."
                     )
@@ -143,7 +143,7 @@ def reference_of(column: Any, name: str) -> Any:
     """A value of the column to evaluate formulas at: the one furthest from 0, or the first label."""
     known = column.dropna()
     if not len(known):
-        raise ValueError(f"Column {name!r} has no value in any row: there is nothing to learn from. Drop it.")
+        raise ValueError(f"Column {name!r} has no value in any row. Drop it.")
     if column.dtype.kind not in "biuf":
         return known.iloc[0]
     return float(known.iloc[int(np.abs(known.to_numpy(dtype=float)).argmax())])

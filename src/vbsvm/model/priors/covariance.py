@@ -122,9 +122,9 @@ class Covariance(Prior):
     Parameters
     ----------
     scale : float, default 1e5
-        Scale of the half-t law of each standard deviation, for effects of standardised columns; large is vague.
+        Scale of the half-t prior of each standard deviation, for effects of standardised columns; large is vague.
     degrees : float, default 2
-        Degrees of freedom of that law.
+        Degrees of freedom of that prior.
     """
 
     of_groups: ClassVar[bool] = True

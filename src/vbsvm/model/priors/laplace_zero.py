@@ -1,4 +1,4 @@
-"""Laplace-zero prior: each coefficient is zero, or has a Laplace law (paper, Section 3.2)."""
+"""Laplace-zero prior: each coefficient is zero, or has a Laplace distribution (paper, Section 3.2)."""
 
 import math
 import numbers
@@ -26,12 +26,12 @@ RHO = 0.01
 @final
 @dataclass(frozen=True)
 class Beta(Parameters):
-    """ρ ~ Beta(a, b): the share of inputs that are in is inferred.
+    """ρ ~ Beta(a, b): the share of inputs that are included is inferred.
 
     Parameters
     ----------
     a, b : float
-        Prior counts of inputs that are in, and that are out.
+        Prior counts of inputs that are included and excluded.
     """
 
     a: float = 1.0
@@ -124,21 +124,21 @@ class Factorised(Parameters):
 @final
 @dataclass(frozen=True)
 class Joint(Parameters):
-    """Each gate and its coefficient have a joint law, and inputs are independent of each other."""
+    """Each gate and its coefficient have a joint distribution, and inputs are independent of each other."""
 
 
 @final
 @dataclass(frozen=True)
 class LaplaceZero(Prior):
-    """A coefficient is γ v: γ is 1 with probability ρ and else 0, and v has a Laplace law of inferred scale.
+    """A coefficient is γ v: γ is 1 with probability ρ, otherwise 0; v has a Laplace distribution of inferred scale.
 
     Algorithm 3 of the paper. ``inclusion_probability_`` is E γ of each input.
 
     Parameters
     ----------
     rho : float, sequence of floats, or Beta, default 0.01
-        Prior probability that an input is in; one number for all, one for each gate, or ``Beta(a, b)``: then it is
-        inferred.
+        Prior probability that an input is included: one number for all, one for each gate, or ``Beta(a, b)`` to infer
+        it.
     expected_size : float, default None
         Expected number of gates that are in; instead of ``rho``, which is then left at its default.
     shape, rate : float, default 0.01
@@ -149,7 +149,7 @@ class LaplaceZero(Prior):
         Further starts, up to 100, with gates less open than in the first (½, 0.01, then ever less); the highest bound
         is kept.
     groups : sequence of sequences of column names or numbers, default ()
-        Columns that share a gate, such as the dummies of one factor. In a formula the columns of a term do.
+        Columns that share a gate, such as the dummies of one factor. In a formula the columns of a term share one.
     """
 
     rho: float | Sequence[float] | Beta = RHO
