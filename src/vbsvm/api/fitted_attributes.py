@@ -115,7 +115,7 @@ class FittedAttributes(ABC):
     def random_effects_(self) -> "pd.DataFrame":
         """Mean and standard deviation of each group's effect; with several classes, the class is the first level."""
         if self.group is None:
-            raise AttributeError("random_effects_ is there when group= names a column of X.")
+            raise AttributeError("random_effects_ is only available after a fit with group= set to a column of X.")
         frames = [fit.random_effects() for fit in self._fits]
         return frames[0] if len(frames) == 1 else self._by_class(frames)
 
