@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, parallel_config
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import MatrixPoint, Point
@@ -288,7 +288,8 @@ class _Run:
         if self.n_jobs >= 0:
             return [_advance(self.spec, self.source, chain, end, settings) for chain in self.chains]
         work = (delayed(_advance)(self.spec, self.source, chain.fresh(), end, settings) for chain in self.chains)
-        moved: Any = Parallel(n_jobs=self.n_jobs, inner_max_num_threads=1, backend="loky")(work)
+        with parallel_config(backend="loky", inner_max_num_threads=1):
+            moved: Any = Parallel(n_jobs=self.n_jobs)(work)
         return [one.after(two) for one, two in zip(self.chains, moved, strict=True)]
 
     def write_checkpoint(self) -> None:

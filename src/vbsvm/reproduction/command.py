@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, parallel_config
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -97,6 +97,8 @@ def _results(jobs: list[Job], settings: Settings, n_jobs: int) -> Iterator[Resul
         return
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     # One by one, so that a kill loses no more than is under way.
-    options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1, "inner_max_num_threads": 1}
-    results: Any = Parallel(n_jobs, **options)(delayed(work.run)(job, settings) for job in jobs)
+    options: dict[str, Any] = {"return_as": "generator_unordered", "batch_size": 1}
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        parallel = Parallel(n_jobs, **options)
+    results: Any = parallel(delayed(work.run)(job, settings) for job in jobs)
     yield from results
