@@ -87,11 +87,11 @@ class Quadrature:
         density = np.exp(log_density - top)
         edge = max(density[0].max(), density[-1].max(), density[:, 0].max(), density[:, -1].max())
         assert edge < 1e-6, "the grid cuts the posterior off"
-        mass = integrate.simpson(integrate.simpson(density, slope), beta)
+        mass = integrate.simpson(integrate.simpson(density, x=slope), x=beta)
         self.log_evidence = top + math.log(mass)
 
         def expectation(values):
-            return integrate.simpson(integrate.simpson(density * values, slope), beta) / mass
+            return integrate.simpson(integrate.simpson(density * values, x=slope), x=beta) / mass
 
         self.mean = np.array([expectation(b), expectation(u)])
         self.sd = np.sqrt([expectation(b**2) - self.mean[0] ** 2, expectation(u**2) - self.mean[1] ** 2])
