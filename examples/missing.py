@@ -1,4 +1,4 @@
-"""Inputs with holes: what complete cases lose, what is inferred instead, and how far it leans on an assumption."""
+"""Missing values: what complete cases lose, what is inferred instead, and how far it rests on an assumption."""
 
 import numpy as np
 import pandas as pd
@@ -45,7 +45,7 @@ observed = GaussianImputation(mechanism=NotAtRandom(columns=["sugar"]))
 known_arm = holes.dropna(subset="arm")
 print("not at random:", Model(formula, known_arm, positive="event", imputation=observed).fit().coef.round(3), "\n")
 
-# The same in scikit-learn: holes in fit, and in predict.
+# The same in scikit-learn: missing values in fit and in predict.
 data = load_toenail()
 X = data[["visit", "time"]].mask(rng.random((len(data), 2)) < 0.2).assign(patient=data["patientID"])
 clf = VBSVC(group="patient").fit(X, data["outcome"])

@@ -20,7 +20,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import vbsvm
 from reference import simulate
-from vbsvm import VBSVC, Joint, LaplaceZero, Model, Normal, Ridge, Variational, hinge
+from vbsvm import VBSVC, Joint, LaplaceZero, Model, Normal, Ridge, Variational
+from vbsvm.model.likelihoods import hinge
 
 
 def checks():

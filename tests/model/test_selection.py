@@ -188,7 +188,8 @@ def test_row_variances_and_sums_are_those_of_all_states_of_the_gates():
         f = C @ (opened * law.mean)
         v = np.einsum("ij,jk,ik->i", C * opened, law.covariance, C * opened)
         moments += chance * np.stack([f, f**2 + v])
-    rows = source._only_block
+    (part,) = source._only_block._parts
+    rows = part.rows
     f, v = law.message(state.gates).row_moments(rows)
     np.testing.assert_allclose(f, moments[0])
     np.testing.assert_allclose(v, moments[1] - moments[0] ** 2)

@@ -302,11 +302,12 @@ DECISIONS = (
     "Duration of symptoms may be 0: its logarithm is log(1 + days). Sex is 1 for women, 0 for men.",
     "Cardiac test sets are a quarter of the complete rows (the paper speaks of a quarter of the data); all other rows, "
     "complete or not, are for training.",
-    "The law of the inputs that miss values is conditional on the complete ones, where the paper has a joint one, and "
-    "its inverse-Wishart prior has this package's default degrees instead of three.",
-    "MCMC is the paper's sampler as printed, up to the law of missing inputs: one chain from its start. A class is the "
-    "sign of the score at the posterior mean. Gibbs is this package's sampler of the same posterior, which adds "
-    "over-relaxation and a stretch move; the column “with Gibbs” of the table of claims has it in MCMC's place.",
+    "The distribution of the inputs with missing values is conditional on the complete ones, where the paper has a "
+    "joint one, and its inverse-Wishart prior has this package's default degrees instead of three.",
+    "MCMC is the paper's sampler as printed, up to the distribution of missing inputs: one chain from its start. A "
+    "class is the sign of the score at the posterior mean. Gibbs is this package's sampler of the same posterior, "
+    "which adds over-relaxation and a stretch move; the column “with Gibbs” of the table of claims has it in MCMC's "
+    "place.",
     "The rules were written before the run, after single trial fits of five data sets, and with Gibbs in the place of "
     "MCMC. When the two were seen to differ on separable data, the paper's own sampler took that place; the rules "
     "stayed as they were.",
