@@ -175,7 +175,7 @@ def _why_not_mixed(what: str, worst: Worst, inference: Gibbs) -> str:
     return (
         f"{what}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
         f"{worst.ess_of!r} has {worst.ess:.0f} effective draws (400 are needed). Draw more, as with "
-        f"Gibbs(draws={4 * int(inference.draws)}, tune={2 * int(inference.tune)}), or read the last columns of the "
+        f"Gibbs(draws={4 * int(inference.draws)}, tune={2 * int(inference.tune)}), or check the last columns of the "
         "tables before you trust a number."
     )
 
@@ -199,22 +199,22 @@ def _stronger(spec: Spec) -> float:
 def _why_not_converged(what: str, spec: Spec, outcome: Outcome, inference: Variational) -> str:
     """Say why a climb did not converge, and what to do."""
     if outcome.ending is Ending.INTERRUPTED:
-        return f"{what} was interrupted after {outcome.passes} passes: the coefficients may still move."
+        return f"{what} was interrupted after {outcome.passes} passes: the coefficients may still change."
     more = f"Variational(max_iter={10 * inference.most_passes(spec)})"
     if outcome.ending is Ending.INPUTS_OUT_OF_PASSES or (
         outcome.ending is Ending.OUT_OF_PASSES and input_model(spec.missing) is not None
     ):
         tried = f"in {outcome.passes} passes" if outcome.ending is Ending.OUT_OF_PASSES else "from the inputs alone"
         return (
-            f"{what} did not converge {tried}: the coefficients may still move. Rows may be too few to learn how "
+            f"{what} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
             "the columns with missing values vary together: hold that by a stronger prior, as with "
             f"imputation=GaussianImputation(psi={_stronger(spec):g}), leave such columns out, or allow more passes "
             f"with inference={more}."
         )
     if outcome.ending is Ending.OUT_OF_PASSES:
         return (
-            f"{what} stopped after {outcome.passes} passes, before it converged to tol={inference.tol:g}: "
-            f"the coefficients may still move. Allow more passes with inference={more}, or accept the result with a "
+            f"{what} reached the limit of passes ({outcome.passes}) before it converged to tol={inference.tol:g}: "
+            f"the coefficients may still change. Allow more passes with inference={more}, or accept the result with a "
             "larger tol."
         )
     return (

@@ -46,8 +46,8 @@ class Ending(Enum):
     """Why a climb ended."""
 
     CONVERGED = "converged"
-    OUT_OF_PASSES = "stopped: pass limit reached"
-    INPUTS_OUT_OF_PASSES = "stopped: pass limit reached while the distribution of the inputs was learned"
+    OUT_OF_PASSES = "reached the limit of passes"
+    INPUTS_OUT_OF_PASSES = "reached the limit of passes while the distribution of the inputs was learned"
     ROUNDING = "stopped: rounding errors outweighed every step"
     INTERRUPTED = "interrupted"
 
