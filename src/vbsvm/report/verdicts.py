@@ -44,11 +44,11 @@ def _of_climb(fit: Any) -> Iterator[Verdict]:
     if ending is Ending.CONVERGED:
         yield Verdict(True, f"The fit converged after {passes} passes over the data.")
     elif ending is Ending.INTERRUPTED:
-        yield Verdict(False, f"The fit was interrupted after {passes} passes: the coefficients may still move.")
+        yield Verdict(False, f"The fit was interrupted after {passes} passes: the coefficients may still change.")
     elif ending is Ending.INPUTS_OUT_OF_PASSES:
         yield Verdict(
             False,
-            "The distribution of the inputs did not converge: the coefficients may still move. Take a stronger "
+            "The distribution of the inputs did not converge: the coefficients may still change. Use a stronger "
             "prior of the inputs, as with GaussianImputation(psi=10), or allow more with Variational(max_iter=…).",
         )
     elif ending is Ending.OUT_OF_PASSES:
