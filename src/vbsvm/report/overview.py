@@ -164,7 +164,7 @@ def _missing(fit: Any) -> Section:
 
 
 def _rows(fit: Any) -> str:
-    weight = "" if fit.facts.weights is None else f", of weight {told(sum(fit.facts.weights), 6)}"
+    weight = "" if fit.facts.weights is None else f", of weight {sum(fit.facts.weights):.6g}"
     return f"{fit.facts.n_rows} rows{weight}" + (f"; {fit.facts.left_out}" if fit.facts.left_out else "")
 
 
