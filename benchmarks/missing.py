@@ -17,17 +17,17 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from benchmarks.holes import (
+from benchmarks.methods import rivals_may_not_converge
+from benchmarks.missing_data import (
     COEFFICIENTS,
     MECHANISMS,
     PERCENTS,
     TRAIN_ROWS,
     cardiac,
-    holed_columns,
+    incomplete_columns,
     simulate,
     simulate_large,
 )
-from benchmarks.methods import rivals_may_not_converge
 from benchmarks.rivals import (
     complete_cases,
     grid_search,
@@ -44,16 +44,16 @@ from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import VBSVC, GaussianImputation
 from vbsvm.base.reading import expect
 from vbsvm.model.sweep import pass_rows
-from vbsvm.sources.memory import Holes, Memory
+from vbsvm.sources.memory import Memory, MissingInputs
 
 RESULTS = Path(__file__).parent / "results"
 SPLITS, SIMULATION = RESULTS / "missing_splits.csv", RESULTS / "missing_simulation.csv"
 SPLIT_COLUMNS = ["split", "method", "ber", "seconds"]
-MEASURES = ["ber", "log_loss", "ber_holes", "log_loss_holes"]
+MEASURES = ["ber", "log_loss", "ber_missing", "log_loss_missing"]
 COVERAGE = ["covered", "covered_complete", "sd", "off"]
 CELL = ["mechanism", "percent"]
 SIMULATION_COLUMNS = [*CELL, "data_set", "method", *MEASURES, *COVERAGE]
-OURS, ALONE, UNHOLED = "VBSVC", "VBSVC, labels=False", "VBSVC, nothing missing"
+OURS, ALONE, COMPLETE = "VBSVC", "VBSVC, labels=False", "VBSVC, nothing missing"
 LABELLESS = GaussianImputation(labels=False)
 ITERATIVE, MISAEM, MISAEM_DEFAULT = "IterativeImputer, LinearSVC", "misaem, coefficients only", "misaem"
 JOBS = 2
@@ -144,7 +144,7 @@ def contenders() -> dict[str, Any]:
         "VBSVC, Platt": platt(VBSVC()),
         ALONE: VBSVC(imputation=LABELLESS),
         f"{ALONE}, Platt": platt(VBSVC(imputation=LABELLESS)),
-        UNHOLED: VBSVC(),
+        COMPLETE: VBSVC(),
         "tuned SVM, complete cases": complete_cases.make(tuned_svm()),
         "logistic CV, complete cases": complete_cases.make(logistic_regression_cv.make()),
         "tuned SVM, means": mean_imputer.make(tuned_svm()),
@@ -169,29 +169,29 @@ def direction_coverage(model: VBSVC) -> tuple[float, float, float, float]:
     """Compare the coefficients' direction with the true one, intervals scaled along.
 
     Inputs are normal, so that any linear classifier with a convex loss aims at the true direction. Gives the share of
-    95 % mean-field intervals that hold the truth, of columns with holes and of complete ones; the root mean square of
-    their standard deviations; and that of the errors.
+    95 % mean-field intervals that hold the truth, of columns with missing values and of complete ones; the root mean
+    square of their standard deviations; and that of the errors.
     """
     table = model.summary(0.95).iloc[1:] / np.linalg.norm(model.coef_[0])
-    truth, with_holes = COEFFICIENTS / np.linalg.norm(COEFFICIENTS), holed_columns()
+    truth, with_missing = COEFFICIENTS / np.linalg.norm(COEFFICIENTS), incomplete_columns()
     inside = ((table["lower"] <= truth) & (truth <= table["upper"])).to_numpy()
     off = table["coefficient"].to_numpy() - truth
     sd, error = (float(np.sqrt(np.mean(np.square(x)))) for x in (table["sd"], off))
-    return float(inside[with_holes].mean()), float(inside[~with_holes].mean()), sd, error
+    return float(inside[with_missing].mean()), float(inside[~with_missing].mean()), sd, error
 
 
 def run_data_set(mechanism: str, percent: int, seed: int) -> list[tuple]:
-    """Error and log loss of each method on whole test rows and on test rows with holes; coverage of ours."""
+    """Error and log loss of each method on whole test rows and on test rows with missing values; coverage of ours."""
     train, test = simulate(mechanism, percent, seed)
     lines = []
     for name, classifier in contenders().items():
-        whole = name == UNHOLED
-        X = train.whole if whole else train.holed
+        whole = name == COMPLETE
+        X = train.whole if whole else train.incomplete
         with rivals_may_not_converge():
             model = classifier.fit(X, train.y)
             chances = with_probabilities(model, X, train.y)
         measured: list[float] = []
-        for X_test in (test.whole, test.whole if whole else test.holed):
+        for X_test in (test.whole, test.whole if whole else test.incomplete):
             measured.append(balanced_error(test.y, model.predict(X_test)))
             measured.append(float(log_loss(test.y, chances.predict_proba(X_test)[:, 1])))
         coverage = direction_coverage(model) if isinstance(model, VBSVC) else (np.nan,) * len(COVERAGE)
@@ -209,11 +209,11 @@ def simulation(n_sets: int) -> None:
     table = table[table["data_set"] < n_sets]
     titles = {
         "ber": "balanced error, whole test rows",
-        "ber_holes": "balanced error, test rows with holes",
+        "ber_missing": "balanced error, test rows with missing values",
         "log_loss": "log loss, whole test rows",
-        "log_loss_holes": "log loss, test rows with holes",
+        "log_loss_missing": "log loss, test rows with missing values",
     }
-    print(f"\n{TRAIN_ROWS} rows, 3 of {len(COEFFICIENTS)} inputs with holes, {n_sets} data sets a cell")
+    print(f"\n{TRAIN_ROWS} rows, 3 of {len(COEFFICIENTS)} inputs with missing values, {n_sets} data sets a cell")
     headers = ["", *(f"{mechanism} {percent} %" for mechanism, percent in cells)]
     for measure, title in titles.items():
         print(f"\nMean {title}")
@@ -221,12 +221,12 @@ def simulation(n_sets: int) -> None:
         print_table(headers, [[name, *(f"{means[*cell, name]:.3f}" for cell in cells)] for name in contenders()])
         print(f"\nVBSVC − it, ± s.e.: {title}")
         wide = table.pivot(index=[*CELL, "data_set"], columns="method", values=measure)
-        gaps = [
+        differences = [
             [name, *(mean_and_error((wide[OURS] - wide[name]).loc[cell]).replace("0.", ".") for cell in cells)]
             for name in contenders()
             if name != OURS
         ]
-        print_table(headers, gaps)
+        print_table(headers, differences)
     print_coverage(table, cells, headers)
 
 
@@ -235,11 +235,13 @@ def print_coverage(table: pd.DataFrame, cells: Sequence[tuple[str, int]], header
     print("\nShare of mean-field 95 % intervals that hold the truth, for coefficients scaled to unit length.")
     print("Mean-field spreads are known to be too narrow: this says by how much, and they are no credible intervals.")
     lines = []
-    for method in (OURS, UNHOLED):
+    for method in (OURS, COMPLETE):
         found = table[table["method"] == method].groupby(CELL)[COVERAGE]
         means, squares = found.mean(), found.agg(lambda values: np.mean(np.square(values)))
         ratio = np.sqrt(squares["sd"] / squares["off"])
-        lines.append([f"{method}: inputs with holes", *(f"{means.loc[cell, 'covered']:.2f}" for cell in cells)])
+        lines.append(
+            [f"{method}: inputs with missing values", *(f"{means.loc[cell, 'covered']:.2f}" for cell in cells)]
+        )
         lines.append([f"{method}: whole inputs", *(f"{means.loc[cell, 'covered_complete']:.2f}" for cell in cells)])
         lines.append([f"{method}: sd / r.m.s. error", *(f"{ratio[cell]:.2f}" for cell in cells)])
     print_table(headers, lines)
@@ -286,9 +288,9 @@ def one_pass(X: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
     fit = VBSVC().fit(X, y).fit_[0]
     assert fit.spec.inputs is not None
     inputs = fit.spec.inputs.inputs
-    holes = Holes(inputs, np.empty((len(X), 0)), np.zeros(len(inputs.variables)))
+    incomplete = MissingInputs(inputs, np.empty((len(X), 0)), np.zeros(len(inputs.variables)))
     signs, weights = np.where(y == 1, 1.0, -1.0), np.broadcast_to(1.0, len(X))
-    source = Memory(X, signs, weights, fit.plan.recipe, holes=holes)
+    source = Memory(X, signs, weights, fit.plan.recipe, missing_inputs=incomplete)
     return lambda: pass_rows(fit.outcome.state, source, expect, with_curvature=True)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 
-from benchmarks import groups, holes, simulation
+from benchmarks import groups, missing_data, simulation
 from benchmarks.rivals import numpyro_nuts
 from benchmarks.simulation import balanced_error
 from benchmarks.tables import print_table
@@ -62,15 +62,15 @@ def rates(n: int, d: int, draws: int) -> list[float]:
 def sweep_cost(n: int, d: int, rounds: int) -> float:
     """Seconds of a sweep with its move / seconds of a variational pass with its update, interleaved minima."""
     spec, source = model(*simulate(n, d))
-    law = spec.start()
-    law = update(spec, law, pass_rows(law, source, expect), expect)
+    distribution = spec.start()
+    distribution = update(spec, distribution, pass_rows(distribution, source, expect), expect)
     point, best = spec.start(), [np.inf, np.inf]
     for k in range(rounds):
         begin = time.perf_counter()
         point, _ = sweep(spec, point, source, Draw(0, 0, k))
         point, _ = stretch(spec, point, source, 0.2, Draw(0, 0, k))
         middle = time.perf_counter()
-        law = update(spec, law, pass_rows(law, source, expect, with_curvature=True), expect)
+        distribution = update(spec, distribution, pass_rows(distribution, source, expect, with_curvature=True), expect)
         best = [min(best[0], middle - begin), min(best[1], time.perf_counter() - middle)]
     return best[0] / best[1]
 
@@ -78,7 +78,7 @@ def sweep_cost(n: int, d: int, rounds: int) -> float:
 def orders(n_sets: int) -> None:
     """Balanced error of both inferences on the paper's simulation, on toenail and on cardiac splits, paired."""
     work = [("simulation 200 × 10", _simulated), ("simulation 500 × 50", _wide), ("toenail, rows", _toenail)]
-    if holes.cardiac() is not None:
+    if missing_data.cardiac() is not None:
         work.append(("cardiac", _cardiac))
     lines = []
     for name, run in work:
@@ -118,7 +118,7 @@ def _toenail(seed: int) -> tuple[float, float]:
 
 
 def _cardiac(seed: int) -> tuple[float, float]:
-    found = holes.cardiac()
+    found = missing_data.cardiac()
     assert found is not None
     X, y = found
     complete = np.flatnonzero(~np.isnan(X).any(axis=1))

@@ -12,7 +12,7 @@ from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import VBSVC
 from vbsvm.base.reading import expect
 from vbsvm.design.scaling import column_ranges, learn_recipe
-from vbsvm.model.interfaces import PointLaw, Precision
+from vbsvm.model.interfaces import PointDistribution, Precision
 from vbsvm.model.layouts import dense
 from vbsvm.model.spec import State
 from vbsvm.model.sweep import pass_rows
@@ -54,9 +54,9 @@ def row_pass(rounds: int, n: int = 100_000, d: int = 100) -> None:
     """Pass over the rows once, against NumPy's way to form the two costly parts of it alone."""
     X, y, _, _ = simulate(n, d, SEED)
     source, state = _pass_ready(X, y)
-    law = state.coefficients
-    assert isinstance(law, dense.DenseGaussian)
-    S, w = law.covariance, np.random.default_rng(SEED).uniform(0.5, 2.0, n)
+    distribution = state.coefficients
+    assert isinstance(distribution, dense.DenseGaussian)
+    S, w = distribution.covariance, np.random.default_rng(SEED).uniform(0.5, 2.0, n)
     seconds = fastest(
         {
             "pass": lambda: pass_rows(state, source, expect),
@@ -80,7 +80,7 @@ def _pass_ready(X: np.ndarray, y: np.ndarray) -> tuple[Memory, State]:
     weights = np.broadcast_to(1.0, len(X))
     recipe = learn_recipe(X, weights, column_ranges(X, weights), intercept=False, standardize=True)
     source = Memory(X, y.astype(np.float64), weights, recipe)
-    stats = pass_rows(State(PointLaw(np.zeros(X.shape[1])), ()), source, expect)
+    stats = pass_rows(State(PointDistribution(np.zeros(X.shape[1])), ()), source, expect)
     return source, State(stats.gram.conditional(stats.cross, Precision(np.ones(X.shape[1]))), ())
 
 

@@ -16,19 +16,19 @@ risk = 0.06 * (age - 60) + 0.05 * (pressure - 120) + 1.2 * (sugar - 5.5) - 1.0 *
 event = np.where(risk + rng.logistic(size=n) > 0, "event", "none")
 whole = pd.DataFrame({"event": event, "age": age, "pressure": pressure, "sugar": sugar, "arm": arm})
 
-holes = whole.astype({"arm": object})
-holes.loc[rng.random(n) < 0.3, "pressure"] = np.nan
-holes.loc[rng.random(n) < 0.3, "sugar"] = np.nan
-holes.loc[rng.random(n) < 0.1, "arm"] = None
+incomplete = whole.astype({"arm": object})
+incomplete.loc[rng.random(n) < 0.3, "pressure"] = np.nan
+incomplete.loc[rng.random(n) < 0.3, "sugar"] = np.nan
+incomplete.loc[rng.random(n) < 0.1, "arm"] = None
 
 formula = "event ~ age + pressure + sugar + arm"
-fit = Model(formula, holes, positive="event").fit()
+fit = Model(formula, incomplete, positive="event").fit()
 print(fit.missing_summary().head(), "\n")
 table = pd.DataFrame(
     {
         "nothing missing": Model(formula, whole, positive="event").fit().summary()["coefficient"],
         "inferred": fit.summary()["coefficient"],
-        "complete cases": Model(formula, holes.dropna(), positive="event").fit().summary()["coefficient"],
+        "complete cases": Model(formula, incomplete.dropna(), positive="event").fit().summary()["coefficient"],
     }
 )
 print(table.round(3), "\n")
@@ -40,9 +40,9 @@ print(expected.round(1).to_string(index=False), deviations.round(1).to_string(in
 print("chance of an event:", fit.predict_proba(patient)[0, 1].round(2), "\n")
 
 # What if missing sugar values are higher than the others suggest? And does the data's own pattern suggest it?
-print(Model(formula, holes, positive="event").sensitivity([-1, 0, 1], columns=["sugar"]).round(3), "\n")
+print(Model(formula, incomplete, positive="event").sensitivity([-1, 0, 1], columns=["sugar"]).round(3), "\n")
 observed = GaussianImputation(mechanism=NotAtRandom(columns=["sugar"]))
-known_arm = holes.dropna(subset="arm")
+known_arm = incomplete.dropna(subset="arm")
 print("not at random:", Model(formula, known_arm, positive="event", imputation=observed).fit().coef.round(3), "\n")
 
 # The same in scikit-learn: missing values in fit and in predict.

@@ -21,7 +21,7 @@ from vbsvm.missing.model import MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import sweep
-from vbsvm.sources.memory import Grouping, Holes, Memory
+from vbsvm.sources.memory import Grouping, Memory, MissingInputs
 
 # Scales are small enough that the tilt matters, and large enough that rejection ends.
 N_ROWS, DRAWS, TUNE, THIN = 8, 19, 25, 6
@@ -117,7 +117,7 @@ def build(model, truth):
         settings = GaussianImputation(psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True, mechanism=mechanism)
         probit_of = np.array([0]) if model == "selective" else None
         spec = replace(spec, missing=MissingModel(InputModel(settings, inputs, 2, probit_of)))
-        source = replace(source, holes=Holes(inputs, np.empty((N_ROWS, 0)), np.zeros(2)))
+        source = replace(source, missing_inputs=MissingInputs(inputs, np.empty((N_ROWS, 0)), np.zeros(2)))
     return spec, source
 
 
@@ -137,7 +137,7 @@ def build_categorical(truth, incomplete):
         inputs = Inputs.of([1], [])
         settings = GaussianImputation(psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True)
         missing = replace(missing, inputs=InputModel(settings, inputs, 1))
-        source = replace(source, holes=Holes(inputs, np.empty((len(X), 0)), np.zeros(1)))
+        source = replace(source, missing_inputs=MissingInputs(inputs, np.empty((len(X), 0)), np.zeros(1)))
     return Spec((intercept, Block("inputs", (slice(1, 3),), Ridge(SHAPE, RATE))), missing), source
 
 
@@ -201,65 +201,79 @@ class Narrow:
     factor: float
     site: str = "coefficients"
 
-    def __call__(self, law, *site):
-        point = self.resolve(law, *site)
+    def __call__(self, distribution, *site):
+        point = self.resolve(distribution, *site)
         if site[0] != self.site:
             return point
-        return replace(point, mean=law.mean + self.factor * (point.mean - law.mean))
+        return replace(point, mean=distribution.mean + self.factor * (point.mean - distribution.mean))
 
 
 @dataclass(frozen=True)
 class Bent:
-    """A reading that changes a law before it is drawn from."""
+    """A reading that changes a distribution before it is drawn from."""
 
     resolve: Draw
     name: str
 
-    def __call__(self, law, *site):
-        return self.resolve(MISTAKES[self.name](law, site), *site)
+    def __call__(self, distribution, *site):
+        return self.resolve(MISTAKES[self.name](distribution, site), *site)
 
 
-def _shape(law, site):
-    return replace(law, shape=law.shape - 0.5) if type(law).__name__ == "InverseGamma" else law
+def _shape(distribution, site):
+    return (
+        replace(distribution, shape=distribution.shape - 0.5)
+        if type(distribution).__name__ == "InverseGamma"
+        else distribution
+    )
 
 
-def _rate(law, site):
-    return replace(law, rate=0.7 * law.rate) if type(law).__name__ == "InverseGamma" else law
+def _rate(distribution, site):
+    return (
+        replace(distribution, rate=0.7 * distribution.rate)
+        if type(distribution).__name__ == "InverseGamma"
+        else distribution
+    )
 
 
-def _latent(law, site):
-    return replace(law, root=1.3 * law.root) if site[0] == "rows" else law
+def _latent(distribution, site):
+    return replace(distribution, root=1.3 * distribution.root) if site[0] == "rows" else distribution
 
 
-def _odds(law, site):
-    return replace(law, prior_log_odds=law.prior_log_odds + 0.7) if site[0] == "gates" else law
+def _odds(distribution, site):
+    return (
+        replace(distribution, prior_log_odds=distribution.prior_log_odds + 0.7) if site[0] == "gates" else distribution
+    )
 
 
-def _dropped_one(law, site):
-    """The coefficients' law with Cᵀ(wy) in place of Cᵀ((1 + w)y): its mean shrinks."""
-    return law.at(0.5 * law.mean) if site[0] == "coefficients" else law
+def _dropped_one(distribution, site):
+    """The coefficients' distribution with Cᵀ(wy) in place of Cᵀ((1 + w)y): its mean shrinks."""
+    return distribution.at(0.5 * distribution.mean) if site[0] == "coefficients" else distribution
 
 
-def _move(law, site):
-    return law if site[0] != "stretch" else _Pushed(law)
+def _move(distribution, site):
+    return distribution if site[0] != "stretch" else _Pushed(distribution)
 
 
-def _wishart(law, site):
-    return replace(law, degrees=law.degrees - 2.0) if site[:2] == ("inputs", "covariance") else law
+def _wishart(distribution, site):
+    return (
+        replace(distribution, degrees=distribution.degrees - 2.0)
+        if site[:2] == ("inputs", "covariance")
+        else distribution
+    )
 
 
-def _centre(law, site):
-    return replace(law, mean=0.6 * law.mean) if site[:2] == ("inputs", "mean") else law
+def _centre(distribution, site):
+    return replace(distribution, mean=0.6 * distribution.mean) if site[:2] == ("inputs", "mean") else distribution
 
 
 @dataclass(frozen=True)
 class _Pushed:
     """A proposal that is judged too kindly where it stretches."""
 
-    law: object
+    distribution: object
 
     def draw(self, rng):
-        drawn = self.law.draw(rng)
+        drawn = self.distribution.draw(rng)
         return replace(drawn, log_uniform=drawn.log_uniform - 3.0 * np.log(drawn.g))
 
 

@@ -105,8 +105,13 @@ def draws(fitted: Any) -> dict[str, Any]:
 
 def models() -> dict[str, Callable[[], dict[str, Any]]]:
     """Every kind of model that there is."""
-    plain, holes, mixed, mixed_holes = table(200, 10), table(150, 6, missing=0.2), grouped(), grouped(missing=0.15)
-    numbers = mixed_holes.assign(k=mixed["k"])
+    plain, incomplete, mixed, mixed_incomplete = (
+        table(200, 10),
+        table(150, 6, missing=0.2),
+        grouped(),
+        grouped(missing=0.15),
+    )
+    numbers = mixed_incomplete.assign(k=mixed["k"])
     several = plain[0], np.digitize(plain[0]["x0"] + plain[0]["x3"], [-0.7, 0.7])
     weights = np.random.default_rng(1).integers(0, 4, 200).astype(float)
     of_groups = plain[0].assign(g=np.arange(200) % 17), plain[1]
@@ -125,12 +130,12 @@ def models() -> dict[str, Callable[[], dict[str, Any]]]:
         "dual, gates": estimator(table(30, 200), prior=LaplaceZero()),
         "gates": estimator(plain, prior=LaplaceZero(rho=0.2, restarts=2)),
         "gates, joint": estimator(plain, prior=LaplaceZero(gates=Joint())),
-        "missing": estimator(holes),
-        "missing, joint law": estimator(holes, imputation=GaussianImputation(joint=True)),
-        "missing, without labels": estimator(holes, imputation=GaussianImputation(labels=False)),
-        "missing, gates": estimator(holes, prior=LaplaceZero()),
-        "missing, group": estimator((holes[0].assign(g=np.arange(150) % 9), holes[1]), group="g"),
-        "missing, not at random": estimator(holes, imputation=GaussianImputation(mechanism=NotAtRandom())),
+        "missing": estimator(incomplete),
+        "missing, joint distribution": estimator(incomplete, imputation=GaussianImputation(joint=True)),
+        "missing, without labels": estimator(incomplete, imputation=GaussianImputation(labels=False)),
+        "missing, gates": estimator(incomplete, prior=LaplaceZero()),
+        "missing, group": estimator((incomplete[0].assign(g=np.arange(150) % 9), incomplete[1]), group="g"),
+        "missing, not at random": estimator(incomplete, imputation=GaussianImputation(mechanism=NotAtRandom())),
         "intercepts": formula("y ~ x * k + (1 | a)", mixed),
         "slopes": formula(slopes, mixed),
         "slopes apart": formula("y ~ x + (x || a)", mixed, priors={"(1 | a)": Ridge(2, 1)}),
@@ -140,7 +145,7 @@ def models() -> dict[str, Callable[[], dict[str, Any]]]:
         "nested": formula("y ~ x + (1 | a/c)", mixed, weights="w"),
         "splines": formula("y ~ x + s(z) + (1 | a)", mixed),
         "shared gates": formula("y ~ x + z + k", mixed, priors={"fixed": LaplaceZero()}),
-        "missing categories": formula("y ~ x + k + (1 | a)", mixed_holes),
+        "missing categories": formula("y ~ x + k + (1 | a)", mixed_incomplete),
         "missing products": formula("y ~ x * z + (x | a)", numbers),
         "Gibbs, dense": estimator(plain, inference=DRAWS),
         "Gibbs, paper": estimator(plain, inference=Gibbs(draws=60, tune=40, chains=2, accelerate=False)),
@@ -151,14 +156,14 @@ def models() -> dict[str, Callable[[], dict[str, Any]]]:
         "Gibbs, dual gates": estimator(table(30, 200), inference=DRAWS, prior=LaplaceZero()),
         "Gibbs, gates": estimator(plain, inference=DRAWS, prior=LaplaceZero()),
         "Gibbs, group": estimator(of_groups, inference=DRAWS, group="g"),
-        "Gibbs, missing": estimator(holes, inference=DRAWS),
+        "Gibbs, missing": estimator(incomplete, inference=DRAWS),
         "Gibbs, not at random": estimator(
-            holes, inference=DRAWS, imputation=GaussianImputation(mechanism=NotAtRandom())
+            incomplete, inference=DRAWS, imputation=GaussianImputation(mechanism=NotAtRandom())
         ),
         "Gibbs, slopes": formula(slopes, mixed, DRAWS),
         "Gibbs, crossed": formula("y ~ x + (1 | a) + (1 | b)", mixed, DRAWS),
         "Gibbs, splines": formula("y ~ x + s(z) + (1 | a)", mixed, DRAWS),
-        "Gibbs, categories": formula("y ~ x + k + (1 | a)", mixed_holes, DRAWS),
+        "Gibbs, categories": formula("y ~ x + k + (1 | a)", mixed_incomplete, DRAWS),
         "Gibbs, products": formula("y ~ x * z + (x | a)", numbers, DRAWS),
     }
 

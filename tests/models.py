@@ -7,7 +7,7 @@ from vbsvm.base.reading import expect
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.proposals import Visited
 from vbsvm.model import bound, sweep
-from vbsvm.model.interfaces import Moments, PointLaw
+from vbsvm.model.interfaces import Moments, PointDistribution
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.priors import Normal, Ridge
 from vbsvm.model.spec import Block, Spec, State
@@ -36,7 +36,7 @@ def random_state(spec, rng, spread=1.0):
     scales = []
     for block in spec.blocks:
         fresh = block.prior.update(
-            block.prior.start(1, block.size), Moments(PointLaw(np.ones(size)), block.columns), expect
+            block.prior.start(1, block.size), Moments(PointDistribution(np.ones(size)), block.columns), expect
         )
         moved = isinstance(fresh, InverseGamma)
         scales.append(InverseGamma(fresh.shape, fresh.rate * np.exp(rng.normal())) if moved else fresh)

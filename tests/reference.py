@@ -72,7 +72,7 @@ def paper_bound_2(C, y, mu, Sigma, Bq, chi, A, B, variance):
 class Quadrature:
     """Posterior of an intercept N(0, variance) and one slope N(0, σ²), σ² ~ IG(A, B), on a fine grid.
 
-    σ² is integrated out in closed form: the slope's prior is then a t law with 2A degrees of freedom.
+    σ² is integrated out in closed form: the slope's prior is then a t distribution with 2A degrees of freedom.
     """
 
     def __init__(self, x, y, s, A, B, variance, half_width=12.0, points=1201):

@@ -46,7 +46,7 @@ def table(n=120):
     return frame.assign(y=np.where(score > 0.5, "yes", "no"), three=np.digitize(score, [-1.0, 1.0]))
 
 
-def holes(frame, *columns):
+def incomplete(frame, *columns):
     """The frame without a fifth of the values of these columns."""
     frame, rng = frame.copy(), np.random.default_rng(8)
     for name in columns:
@@ -91,18 +91,20 @@ MODELS = {
     "joint gates": lambda: _classifier(table(), prior=LaplaceZero(rho=0.3, gates=Joint())),
     "wide": _wide,
     "wide with gates": lambda: _wide(prior=LaplaceZero(rho=0.05)),
-    "missing": lambda: _classifier(holes(table(), "a", "b")),
-    "missing, jointly": lambda: _classifier(holes(table(), "a"), imputation=GaussianImputation(joint=True)),
-    "missing, without labels": lambda: _classifier(holes(table(), "a"), imputation=GaussianImputation(labels=False)),
+    "missing": lambda: _classifier(incomplete(table(), "a", "b")),
+    "missing, jointly": lambda: _classifier(incomplete(table(), "a"), imputation=GaussianImputation(joint=True)),
+    "missing, without labels": lambda: _classifier(
+        incomplete(table(), "a"), imputation=GaussianImputation(labels=False)
+    ),
     "missing not at random": lambda: _classifier(
-        holes(table(), "a"), imputation=GaussianImputation(mechanism=NotAtRandom(["a"]))
+        incomplete(table(), "a"), imputation=GaussianImputation(mechanism=NotAtRandom(["a"]))
     ),
     "missing and shifted": lambda: _classifier(
-        holes(table(), "a"), imputation=GaussianImputation(mechanism=Shift({"a": 0.5}))
+        incomplete(table(), "a"), imputation=GaussianImputation(mechanism=Shift({"a": 0.5}))
     ),
     "draws": lambda: _classifier(table(), inference=SHORT, random_state=3),
     "draws of gates": lambda: _classifier(table(), inference=SHORT, prior=LaplaceZero(rho=0.3), random_state=3),
-    "draws of what is missing": lambda: _classifier(holes(table(), "a"), inference=SHORT, random_state=3),
+    "draws of what is missing": lambda: _classifier(incomplete(table(), "a"), inference=SHORT, random_state=3),
     "draws of groups": lambda: _model("y ~ a + (a | g)", inference=SHORT),
     "plain formula": lambda: _model("y ~ a + b"),
     "an outcome of numbers": lambda: _model("three ~ a", positive=2),
@@ -119,9 +121,11 @@ MODELS = {
     "separate slopes": lambda: _model("y ~ a + (a || g) + (0 + b | w/g)"),
     "wishart": lambda: _model("y ~ a + (a + b | g)", priors={"(a + b | g)": InverseWishart()}),
     "gates of terms": lambda: _model("y ~ a + h + b", priors={"fixed": LaplaceZero(rho=0.4)}),
-    "missing in a formula": lambda: _model("y ~ a * h + b:flag + s(`odd name*`) + (a | g)", holes(table(), "a", "b")),
-    "missing categories": lambda: _model("y ~ a + h", holes(table(), "a", "h")),
-    "draws of missing categories": lambda: _model("y ~ a + h", holes(table(), "h"), SHORT),
+    "missing in a formula": lambda: _model(
+        "y ~ a * h + b:flag + s(`odd name*`) + (a | g)", incomplete(table(), "a", "b")
+    ),
+    "missing categories": lambda: _model("y ~ a + h", incomplete(table(), "a", "h")),
+    "draws of missing categories": lambda: _model("y ~ a + h", incomplete(table(), "h"), SHORT),
     "stopped early": lambda: _classifier(table(), inference=Variational(max_iter=3)),
 }
 

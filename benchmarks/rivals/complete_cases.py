@@ -7,7 +7,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 
 class CompleteCases(ClassifierMixin, BaseEstimator):
-    """Fit to the complete rows. It has no imputer, so a hole in a new row is filled with the complete rows' mean."""
+    """Fit to the complete rows. Missing values of new rows take the complete rows' mean."""
 
     def __init__(self, classifier: Any) -> None:
         self.classifier = classifier

@@ -1,4 +1,4 @@
-"""HistGradientBoostingClassifier, which sends holes down the better branch of each split; all at its defaults."""
+"""HistGradientBoostingClassifier, which sends missing values down the better branch of each split; at its defaults."""
 
 from sklearn.ensemble import HistGradientBoostingClassifier
 

@@ -1,4 +1,4 @@
-"""IterativeImputer in front of a classifier: holes are predicted from the row's other inputs, in up to ten rounds."""
+"""IterativeImputer before a classifier: missing values are predicted from the other inputs, in up to ten rounds."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""SimpleImputer in front of a classifier: every hole takes its column's mean."""
+"""SimpleImputer in front of a classifier: every missing value takes its column's mean."""
 
 from typing import Any
 

@@ -323,10 +323,10 @@ def test_a_climb_that_rounding_ends_does_not_call_itself_converged(X_of, setting
 def test_a_matrix_that_cannot_be_solved_gives_words_and_no_linalg_error():
     with pytest.raises(FloatingPointError, match="not positive definite in floating point"):
         DenseGram(np.full((2, 2), -1.0)).conditional(np.ones(2), Precision(np.zeros(2)))
-    law = DenseGram(np.full((3, 3), 1e8)).conditional(
+    distribution = DenseGram(np.full((3, 3), 1e8)).conditional(
         np.full(3, 1e8), Precision(np.full(3, 1e-9))
     )  # singular but for rounding
-    np.testing.assert_allclose(law.mean.sum(), 1.0, rtol=1e-6)
+    np.testing.assert_allclose(distribution.mean.sum(), 1.0, rtol=1e-6)
 
 
 def test_lazy_frames_and_columns_of_two_kinds_are_refused_in_words(recwarn):

@@ -42,7 +42,8 @@ def test_scikit_learns_checks(estimator, check):
         if "n_iter" not in getattr(check, "func", check).__name__:  # that one allows too few passes
             warnings.simplefilter("error", ConvergenceWarning)
         joint = isinstance(estimator.prior, LaplaceZero) and estimator.prior.joint
-        # Plain sweeps creep where one class has a ten-millionth of the weight, joint laws where nothing is to be found.
+        # Plain sweeps creep where one class has a ten-millionth of the weight, joint distributions where nothing is to
+        # be found.
         if estimator.inference is not None or joint:
             warnings.simplefilter("ignore", ConvergenceWarning)
         check(estimator)
@@ -190,13 +191,13 @@ def test_proba_stays_ordered_far_from_the_hyperplane(iris):
 
 @pytest.mark.parametrize("size", [1.0, 1e4, 1e150, 1e305])
 @pytest.mark.parametrize("n_classes", [2, 3])
-@pytest.mark.parametrize("gaps", [False, True])
-def test_log_probabilities_are_finite_and_those_of_predict_proba(iris, size, n_classes, gaps):
+@pytest.mark.parametrize("missing", [False, True])
+def test_log_probabilities_are_finite_and_those_of_predict_proba(iris, size, n_classes, missing):
     X, y = iris
     X = X.iloc[: 50 * n_classes]
     clf = VBSVC().fit(X, y[: len(X)])
     far = size * (X - X.mean())
-    if gaps:
+    if missing:
         far.iloc[::3, 0] = np.nan
     logs, p = clf.predict_log_proba(far), clf.predict_proba(far)
     assert np.isfinite(logs).all()

@@ -231,23 +231,23 @@ def test_an_unseen_form_of_a_known_school_keeps_the_schools_effect(mixed):
     assert sd[1] > sd[0]
 
 
-def test_row_variances_are_those_of_the_whole_law(mixed):
+def test_row_variances_are_those_of_the_whole_distribution(mixed):
     """The pieces that a prediction adds up, against the dense covariance of all coefficients."""
     fit = Model("y ~ x + (x | g) + (1 | h)", mixed).fit()
-    law, plan = fit.outcome.state.coefficients, fit.plan
+    distribution, plan = fit.outcome.state.coefficients, fit.plan
     x = (mixed["x"].to_numpy() - mixed["x"].mean()) / mixed["x"].std(ddof=0)
     levels = {name: np.unique(mixed[name], return_inverse=True)[1] for name in ("g", "h")}
     n = len(mixed)
     H, G = np.eye(3)[levels["h"]], np.zeros((n, 20, 2))
     G[np.arange(n), levels["g"]] = np.stack([np.ones(n), x], axis=1)
     C = np.column_stack([np.ones(n), x, H, G.reshape(n, -1)])
-    Sigma_x, E = law.core.covariance, law.link.reshape(-1, 5)
+    Sigma_x, E = distribution.core.covariance, distribution.link.reshape(-1, 5)
     D = np.zeros((40, 40))
     for g in range(20):
-        D[2 * g : 2 * g + 2, 2 * g : 2 * g + 2] = law.root[g] @ law.root[g].T
+        D[2 * g : 2 * g + 2, 2 * g : 2 * g + 2] = distribution.root[g] @ distribution.root[g].T
     Sigma = np.block([[Sigma_x, -Sigma_x @ E.T], [-E @ Sigma_x, D + E @ Sigma_x @ E.T]])
     mean, sd = fit.decision_function(mixed, return_std=True)
-    np.testing.assert_allclose(mean, C @ law.mean, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(mean, C @ distribution.mean, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(sd**2, np.einsum("ij,jk,ik->i", C, Sigma, C), rtol=1e-9)
     assert plan.factors[-1].name == "g"
 
@@ -435,12 +435,14 @@ class TestTables:
         sd, wider_sd = (one.variance_components()["sd"]["(x | g)", "x"] for one in (fit, wide))
         assert sd == pytest.approx(1000 * wider_sd, rel=1e-4)
 
-    def test_components_have_the_quantiles_of_their_law(self, mixed):
+    def test_components_have_the_quantiles_of_their_distribution(self, mixed):
         fit = Model("y ~ x + (1 | g) + (1 | h)", mixed, {"(1 | h)": Normal(4.0)}).fit()
         table = fit.variance_components(level=0.9)
         assert table.loc["(1 | h)", "sd"].item() == table.loc["(1 | h)", "upper"].item() == 2.0
-        law = next(s for b, s in zip(fit.spec.blocks, fit.outcome.state.scales, strict=True) if b.name == "(1 | g)")
-        draws = np.sqrt(law.rate / np.random.default_rng(0).gamma(law.shape, size=200_000))
+        distribution = next(
+            s for b, s in zip(fit.spec.blocks, fit.outcome.state.scales, strict=True) if b.name == "(1 | g)"
+        )
+        draws = np.sqrt(distribution.rate / np.random.default_rng(0).gamma(distribution.shape, size=200_000))
         row = table.loc[("(1 | g)", "(intercept)")]
         np.testing.assert_allclose(row[["sd", "lower", "upper"]], np.quantile(draws, [0.5, 0.05, 0.95]), rtol=0.01)
         assert row["variance"] == row["sd"] ** 2
@@ -492,13 +494,13 @@ def test_separated_classes_are_told_with_what_to_do(mixed):
 def test_rows_of_weight_0_may_hold_anything(mixed):
     s = np.ones(len(mixed))
     s[[3, 5]] = 0
-    holes = mixed.astype({"x": object, "y": object})
-    holes.loc[3, "x"], holes.loc[5, "y"] = None, "a third class"
+    incomplete = mixed.astype({"x": object, "y": object})
+    incomplete.loc[3, "x"], incomplete.loc[5, "y"] = None, "a third class"
     expected = Model("y ~ x + (1 | g)", mixed.drop(index=[3, 5])).fit()
-    assert Model("y ~ x + (1 | g)", holes, weights=s).fit().elbo == pytest.approx(expected.elbo, rel=1e-12)
-    holes.loc[7, "y"] = None
+    assert Model("y ~ x + (1 | g)", incomplete, weights=s).fit().elbo == pytest.approx(expected.elbo, rel=1e-12)
+    incomplete.loc[7, "y"] = None
     with pytest.raises(ValueError, match="Column 'y' has no value in row 7"):
-        Model("y ~ x + (1 | g)", holes, weights=s)
+        Model("y ~ x + (1 | g)", incomplete, weights=s)
 
 
 class TestDrop:

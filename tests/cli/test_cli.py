@@ -21,7 +21,7 @@ from click import ClickException
 from click.testing import CliRunner
 
 import vbsvm
-from saved_models import holes, table
+from saved_models import incomplete, table
 from vbsvm import VBSVC, LaplaceZero, Model, Ridge, load
 from vbsvm.cli import main, streams, tables
 from vbsvm.cli.showing import text_of
@@ -46,12 +46,12 @@ def run(*arguments, code=0, stdin=None):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A directory with a table of numbers and text, one of numbers, one with holes, and two models."""
+    """A directory with a table of numbers and text, one of numbers, one with missing values, and two models."""
     place = tmp_path_factory.mktemp("command line")
     data = table()
     data.to_csv(place / "data.csv", index=False)
     data[["a", "b", "k", "y", "three"]].to_csv(place / "numbers.csv", index=False)
-    holes(data, "a", "h").to_csv(place / "holes.csv", index=False)
+    incomplete(data, "a", "h").to_csv(place / "incomplete.csv", index=False)
     data.assign(y=data["y"].mask(np.arange(len(data)) < 5)).to_csv(place / "outcomes.csv", index=False)
     for name in ("data.xlsx", "data.json", "data"):
         (place / name).touch()
@@ -169,8 +169,8 @@ def test_a_table_comes_from_stdin(place):
 
 
 def test_empty_cells_are_missing_values(place, tmp_path):
-    run("fit", place / "holes.csv", "--formula", "y ~ a + h", "--out", tmp_path / "m")
-    found = predicted(place, tmp_path / "m", data="holes.csv")
+    run("fit", place / "incomplete.csv", "--formula", "y ~ a + h", "--out", tmp_path / "m")
+    found = predicted(place, tmp_path / "m", data="incomplete.csv")
     assert len(found) == len(table())
     assert set(found["prediction"]) == {"no", "yes"}
 

@@ -426,12 +426,12 @@ def test_an_unknown_category_is_refused_and_an_unknown_group_is_not(frame):
 
 def test_missing_values_and_columns_are_named_with_their_rows(frame):
     reader, _ = learn("y ~ x + h + (1 | g)", frame)
-    holes = frame.astype({"g": object})
-    holes.loc[[3, 7], "g"] = None
+    incomplete = frame.astype({"g": object})
+    incomplete.loc[[3, 7], "g"] = None
     with pytest.raises(ValueError, match="Column 'g' has no value in rows 3, 7"):
-        reader.read(holes)
+        reader.read(incomplete)
     with pytest.raises(ValueError, match="Column 'g' has no value in rows 3, 7"):
-        learn("y ~ x + h + (1 | g)", holes)
+        learn("y ~ x + h + (1 | g)", incomplete)
     with pytest.raises(ValueError, match="no column 'x'; they have 'y', 'z'"):
         reader.read(frame.drop(columns="x"))
     with pytest.raises(ValueError, match="holds dates or times"):
@@ -564,7 +564,7 @@ def test_a_splines_ridge_is_the_bending_of_its_curve():
 def test_splines_of_skewed_columns_are_those_of_their_mirror(spread, seed):
     x = np.exp(spread * np.random.default_rng(seed).normal(size=300))
     one, mirrored = Spline.learn(x, 20).encode(x), Spline.learn(x.max() - x, 20).encode(x.max() - x)
-    # Bases may be rotated against each other; the law of the curve, Z Zᵀ, may not.
+    # Bases may be rotated against each other; the distribution of the curve, Z Zᵀ, may not.
     np.testing.assert_allclose(one @ one.T, mirrored @ mirrored.T, atol=1e-6 * np.abs(one).max() ** 2)
 
 

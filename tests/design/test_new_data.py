@@ -31,10 +31,10 @@ def test_categories_are_the_numbers_that_they_were_in_fit(numbered):
     fit = Model("y ~ x + C(h)", numbered).fit()
     labelled = numbered.astype({"h": "category"})
     np.testing.assert_array_equal(fit.decision_function(labelled), fit.decision_function(numbered))
-    holes = numbered["h"].where(numbered.index > 3)
+    incomplete = numbered["h"].where(numbered.index > 3)
     np.testing.assert_array_equal(
-        fit.decision_function(numbered.assign(h=holes.astype("category"))),
-        fit.decision_function(numbered.assign(h=holes)),
+        fit.decision_function(numbered.assign(h=incomplete.astype("category"))),
+        fit.decision_function(numbered.assign(h=incomplete)),
     )
     with pytest.raises(ValueError, match="Column 'h' held numbers in fit, and holds '2' now"):
         fit.predict(numbered.assign(h=numbered["h"].astype(str).astype("category")))

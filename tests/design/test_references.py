@@ -67,7 +67,7 @@ def test_an_expression_that_is_always_0_is_refused_where_it_is_missing(whole):
 
 def test_a_row_without_a_finite_score_has_no_class(whole):
     fit = Model("y ~ x*z", whole, HELD).fit()
-    broken = Fit(fit.spec, fit.plan, fit.outcome, fit.classes, fit.reader)  # without a law of the inputs
+    broken = Fit(fit.spec, fit.plan, fit.outcome, fit.classes, fit.reader)  # without a distribution of the inputs
     far = whole.assign(z=whole["z"].where(whole.index != 4, 1e308), x=whole["x"].where(whole.index != 4, 1.7))
     for ask in (Fit.predict, Fit.predict_proba, Fit.decision_function):
         with pytest.raises(ValueError, match=r"The score of row 2 is nan: it has missing inputs"):

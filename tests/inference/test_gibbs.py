@@ -1,4 +1,4 @@
-"""The same sweep, read as a sampler, agrees with quadrature: each conditional is right as a whole law."""
+"""The same sweep, read as a sampler, agrees with quadrature: each conditional is right as a whole distribution."""
 
 import numpy as np
 import pytest
@@ -60,22 +60,28 @@ def test_a_planted_mistake_is_seen_by_that_test(small_model, mistake, monkeypatc
         monkeypatch.setattr(hinge, "pull", lambda y, s, w: right_pull(y, s, w) - 0.2 * s * y)
     elif mistake == "latent scale":
         right_draw = Latent.draw
-        monkeypatch.setattr(Latent, "draw", lambda law, rng: right_draw(Latent(law.s, 1.3 * law.root), rng))
+        monkeypatch.setattr(
+            Latent, "draw", lambda distribution, rng: right_draw(Latent(distribution.s, 1.3 * distribution.root), rng)
+        )
     elif mistake == "spread":
         right_theta = DenseGaussian.draw
         monkeypatch.setattr(
-            DenseGaussian, "draw", lambda law, rng: right_theta(DenseGaussian(law.mean, 0.9 * law.root), rng)
+            DenseGaussian,
+            "draw",
+            lambda distribution, rng: right_theta(DenseGaussian(distribution.mean, 0.9 * distribution.root), rng),
         )
     else:
         right_scale = InverseGamma.draw
         monkeypatch.setattr(
-            InverseGamma, "draw", lambda law, rng: right_scale(InverseGamma(law.shape - 0.5, law.rate), rng)
+            InverseGamma,
+            "draw",
+            lambda distribution, rng: right_scale(InverseGamma(distribution.shape - 0.5, distribution.rate), rng),
         )
     assert np.abs(z_scores(chain(spec, source, seed=2), exact)).max() > 4
 
 
 @pytest.mark.parametrize("root", [1e-3, 0.3, 1.0, 40.0])
-def test_the_latent_draw_has_its_law(root):
+def test_the_latent_draw_has_its_distribution(root):
     a = Latent(np.ones(20_000), np.full(20_000, root)).draw(np.random.default_rng(0)).value
     # 1/a is inverse Gaussian with mean 1/root and shape 1, which SciPy has.
     assert stats.kstest(1 / a, stats.invgauss(1 / root, scale=1.0).cdf).pvalue > 1e-3
@@ -93,8 +99,8 @@ def test_the_latent_draw_is_exact_at_the_ends(root):
 
 
 @pytest.mark.parametrize("root", [0.0, *np.logspace(-300, 300, 25), 0.05, 0.5, 2.0, 7.0])
-def test_the_latent_draw_has_its_law_at_any_size(root):
-    """Thirty points, fixed seed, Bonferroni; the law's own form where it can be computed, its limits elsewhere."""
+def test_the_latent_draw_has_its_distribution_at_any_size(root):
+    """Thirty points, fixed seed, Bonferroni; its own form where that can be computed, its limits elsewhere."""
     a = Latent(np.ones(5000), np.full(5000, root)).draw(np.random.default_rng(11)).value
     assert np.isfinite(a).all()
     if root < 1e-8:  # GIG(½, 1, 0)
@@ -127,10 +133,10 @@ def test_draws_do_not_depend_on_threads(monkeypatch):
 
 
 def test_another_seed_chain_or_sweep_gives_other_draws():
-    law = InverseGamma(2.0, 1.0)
+    distribution = InverseGamma(2.0, 1.0)
     keys = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
-    assert len({Draw(*key)(law, "scale", site).value for key in keys for site in (0, 1)}) == 8
-    assert Draw(3, 2, 1)(law, "scale", 0) == Draw(3, 2, 1)(law, "scale", 0)
+    assert len({Draw(*key)(distribution, "scale", site).value for key in keys for site in (0, 1)}) == 8
+    assert Draw(3, 2, 1)(distribution, "scale", 0) == Draw(3, 2, 1)(distribution, "scale", 0)
 
 
 def test_mean_field_spreads_are_about_half_of_the_samplers():
@@ -143,6 +149,6 @@ def test_mean_field_spreads_are_about_half_of_the_samplers():
     for k in range(3000):
         state, _ = sweep.sweep(spec, state, source, Draw(0, 0, k))
         draws.append(state.coefficients.mean)
-    law = Variational().run(spec, source).state.coefficients
-    ratios = np.sqrt(np.diagonal(law.covariance)) / np.std(draws[300:], axis=0)
+    distribution = Variational().run(spec, source).state.coefficients
+    ratios = np.sqrt(np.diagonal(distribution.covariance)) / np.std(draws[300:], axis=0)
     assert ((ratios > 0.35) & (ratios < 0.75)).all()

@@ -35,13 +35,13 @@ from vbsvm.base.reading import Draw, OverRelaxed
 from vbsvm.inference import gibbs
 from vbsvm.inference.checkpoint import CheckpointError
 from vbsvm.inference.scale_move import _change, stretch
-from vbsvm.missing.candidates import LevelLaws
+from vbsvm.missing.candidates import LevelDistributions
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import Moments, PointLaw
+from vbsvm.model.interfaces import Moments, PointDistribution
 from vbsvm.model.layouts.dense import DenseGaussian
-from vbsvm.model.priors.covariance import HuangWandLaw
-from vbsvm.model.priors.laplace_zero import LaplaceZeroLaw
+from vbsvm.model.priors.covariance import HuangWandDistribution
+from vbsvm.model.priors.laplace_zero import LaplaceZeroDistribution
 from vbsvm.model.sweep import sweep
 
 FEW = Gibbs(draws=400, tune=200, chains=2)
@@ -113,24 +113,28 @@ class TestQuadrature:
 
 
 class TestOverRelaxation:
-    def test_the_conditional_law_is_left_as_it_is(self):
+    def test_the_conditional_distribution_is_left_as_it_is(self):
         """Draws that each start from the last one have its mean and covariance; a wrong factor is seen."""
         rng = np.random.default_rng(0)
         root = np.triu(rng.normal(size=(3, 3))) + 2 * np.eye(3)
-        law = DenseGaussian(np.array([1.0, -2.0, 0.5]), root)
+        distribution = DenseGaussian(np.array([1.0, -2.0, 0.5]), root)
         for rho, right in ((0.9, True), (0.5, True), (-0.5, False)):
-            at, draws = law.mean, []
+            at, draws = distribution.mean, []
             for k in range(20_000):
                 reading = OverRelaxed(Draw(0, 0, k), at, abs(rho))
-                point = reading(law, "coefficients").mean
-                at = point if right else point + 0.3 * (at - law.mean)
+                point = reading(distribution, "coefficients").mean
+                at = point if right else point + 0.3 * (at - distribution.mean)
                 draws.append(at)
             spread = np.cov(np.array(draws).T)
-            assert (np.abs(spread - law.covariance).max() < 0.05 * np.abs(law.covariance).max()) == right
+            assert (
+                np.abs(spread - distribution.covariance).max() < 0.05 * np.abs(distribution.covariance).max()
+            ) == right
 
-    def test_other_laws_are_drawn_as_ever(self):
-        law = Ridge(2.0, 1.0).conditional(Moments(PointLaw(np.ones(3)), (slice(0, 3),)))
-        assert OverRelaxed(Draw(1, 2, 3), np.zeros(3))(law, "scale", 0) == Draw(1, 2, 3)(law, "scale", 0)
+    def test_other_distributions_are_drawn_as_ever(self):
+        distribution = Ridge(2.0, 1.0).conditional(Moments(PointDistribution(np.ones(3)), (slice(0, 3),)))
+        assert OverRelaxed(Draw(1, 2, 3), np.zeros(3))(distribution, "scale", 0) == Draw(1, 2, 3)(
+            distribution, "scale", 0
+        )
 
 
 class TestStretch:
@@ -139,8 +143,8 @@ class TestStretch:
     THETA = np.array([0.7, -1.2, 0.4, 2.0, -0.3, 0.9])
 
     def test_ratios(self):
-        g, law = 1.3, PointLaw(self.THETA)
-        one = Moments(law, (slice(0, 6),))
+        g, distribution = 1.3, PointDistribution(self.THETA)
+        one = Moments(distribution, (slice(0, 6),))
 
         def normal(theta):
             return stats.norm.logpdf(theta, scale=2.0).sum()
@@ -163,21 +167,21 @@ class TestStretch:
             scale = np.sqrt(variance / slab.weight)
             return stats.norm.logpdf(theta, scale=scale).sum() + stats.invgamma.logpdf(variance, 2.0, scale=1.5)
 
-        moved, ratio = prior.stretch(LaplaceZeroLaw(Point(0.8), slab, None), one, g)
+        moved, ratio = prior.stretch(LaplaceZeroDistribution(Point(0.8), slab, None), one, g)
         expected = laplace(g * self.THETA, g * g * 0.8) - laplace(self.THETA, 0.8) + (6 + 2) * np.log(g)
         assert ratio == pytest.approx(expected)
         assert moved.slab is slab
 
     @pytest.mark.parametrize("kind", ["wishart", "huang"])
     def test_ratios_of_matrices(self, kind):
-        g, law = 0.8, PointLaw(self.THETA)
-        pairs = Moments(law, (slice(0, 6, 2), slice(1, 6, 2)))
+        g, distribution = 0.8, PointDistribution(self.THETA)
+        pairs = Moments(distribution, (slice(0, 6, 2), slice(1, 6, 2)))
         Sigma = np.array([[1.2, 0.3], [0.3, 0.7]])
         if kind == "wishart":
             prior, scale, psi, nu = InverseWishart(psi=0.5, nu=4.0), MatrixPoint(Sigma), 0.5 * np.eye(2), 4.0
         else:
             prior = Covariance(scale=3.0, degrees=2.0)
-            scale = HuangWandLaw(MatrixPoint(Sigma), (Point(0.5), Point(2.0)))
+            scale = HuangWandDistribution(MatrixPoint(Sigma), (Point(0.5), Point(2.0)))
             psi, nu = 4.0 * np.diag([2.0, 0.5]), 3.0
 
         def density(theta, matrix):
@@ -203,22 +207,22 @@ class TestStretch:
             effective.append(diagnostics.ess_bulk(np.linalg.norm(sample.coefficients, axis=2)))
         assert effective[0] > 1.1 * effective[1]
 
-    @pytest.mark.parametrize("holes", [False, True])
-    def test_missing_categories_are_integrated_out(self, holes):
+    @pytest.mark.parametrize("incomplete", [False, True])
+    def test_missing_categories_are_integrated_out(self, incomplete):
         """Against a sum over all ways to fill the categories in."""
-        model, rng = "both" if holes else "categories", np.random.default_rng(3)
+        model, rng = "both" if incomplete else "categories", np.random.default_rng(3)
         truth = simulate_truth(model, rng, tilted=True)
         spec, source = build(model, truth)
-        state = replace(spec.start(), coefficients=PointLaw(np.array([0.3, -1.4, 0.8])))
-        levels = LevelLaws.of((np.array([3.0, 1.0]),)).draw(rng)
+        state = replace(spec.start(), coefficients=PointDistribution(np.array([0.3, -1.4, 0.8])))
+        levels = LevelDistributions.of((np.array([3.0, 1.0]),)).draw(rng)
         state = replace(state, missing=replace(state.missing, levels=levels))
         values = rng.normal(size=len(truth.y))
         origins = source.options.origin
         of_rows = {}
         source.total(lambda part: of_rows.update({type(part.rows): part}) or 0.0)
-        if holes:
+        if incomplete:
             part = of_rows[IncompleteRows]
-            drawn = {0: values[part.options.origin][:, None] * part.rows.holes}
+            drawn = {0: values[part.options.origin][:, None] * part.rows.missing}
             state = replace(state, missing=replace(state.missing, values=drawn))
         filled = np.where(np.isnan(truth.X[:, 0]), values, truth.X[:, 0])
         lost = np.flatnonzero(truth.levels == -1)
@@ -244,10 +248,11 @@ class TestStretch:
         spec = spec_of(2, prior)
         spec = replace(spec, blocks=(spec.blocks[0], replace(spec.blocks[1], gate_of=np.array([0, 1]))))
         X, y = simulate(20, 2, seed=0)
-        state = replace(spec.start(), coefficients=PointLaw(np.array([0.1, 0.5, -0.5])))
+        state = replace(spec.start(), coefficients=PointDistribution(np.array([0.1, 0.5, -0.5])))
         state = replace(state, gates=Gates(np.array([np.inf, -np.inf]), spec.gate_map))
         state = replace(
-            state, scales=(state.scales[0], LaplaceZeroLaw(Point(1.0), LatentPoint(np.ones(2), np.ones(2)), None))
+            state,
+            scales=(state.scales[0], LaplaceZeroDistribution(Point(1.0), LatentPoint(np.ones(2), np.ones(2)), None)),
         )
         for k in range(50):
             moved, accepted = stretch(spec, state, source_of(X, y), 0.2, Draw(0, 0, k))
@@ -399,7 +404,9 @@ class TestChains:
         with pytest.raises(CheckpointError, match="can't be read"):
             VBSVC(inference=settings, random_state=0).fit(X, y)
 
-    def test_a_checkpoint_knows_the_law_of_the_inputs_and_its_directory(self, overlapping, tmp_path, monkeypatch):
+    def test_a_checkpoint_knows_the_distribution_of_the_inputs_and_its_directory(
+        self, overlapping, tmp_path, monkeypatch
+    ):
         X, y = (one.copy() for one in overlapping)
         X[::5, 1] = np.nan
         settings = Gibbs(draws=np.int64(20), tune=5, chains=1, checkpoint=tmp_path / "run.chains")

@@ -31,18 +31,18 @@ from vbsvm.datasets import load_acath
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing import row_updates
 from vbsvm.missing.input_model import InputModel
-from vbsvm.missing.missingness import ProbitLaw
+from vbsvm.missing.missingness import ProbitDistribution
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.model import bound, sweep
 from vbsvm.model.spec import Block, Spec
-from vbsvm.sources.memory import Grouping, Holes, Memory
+from vbsvm.sources.memory import Grouping, Memory, MissingInputs
 
 TIGHT = Variational(tol=1e-11)
 
 
 def correlated(n, d, seed, share=0.25):
-    """Standardised correlated inputs with holes, and labels ±1."""
+    """Standardised correlated inputs with missing values, and labels ±1."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)) @ (np.eye(d) + 0.5 * np.tri(d, k=-1))
     y = np.where(X @ rng.normal(size=d) + rng.logistic(size=n) > 0, 1.0, -1.0)
@@ -53,18 +53,18 @@ def correlated(n, d, seed, share=0.25):
 def incomplete_model(X, y, s=None, prior=None, **imputation):
     """Spec and source of an array with NaN, as it is."""
     settings, d = GaussianImputation(**imputation), X.shape[1]
-    holes = np.isnan(X).any(axis=0)
+    incomplete = np.isnan(X).any(axis=0)
     columns = 1 + np.arange(d)
-    inputs = Inputs.of(columns, []) if settings.joint else Inputs.of(columns[holes], columns[~holes])
+    inputs = Inputs.of(columns, []) if settings.joint else Inputs.of(columns[incomplete], columns[~incomplete])
     spec = replace(spec_of(d, prior), missing=MissingModel(InputModel(settings, inputs, d)))
     s = np.ones(len(y)) if s is None else s
-    holes = Holes(inputs, np.empty((len(y), 0)), np.zeros(len(inputs.variables)))
-    return spec, Memory(X, y, s, Recipe(np.zeros(d), np.ones(d), True), holes=holes)
+    incomplete = MissingInputs(inputs, np.empty((len(y), 0)), np.zeros(len(inputs.variables)))
+    return spec, Memory(X, y, s, Recipe(np.zeros(d), np.ones(d), True), missing_inputs=incomplete)
 
 
 class TestThePaper:
     @pytest.mark.parametrize(("seed", "share", "nu"), [(0, 0.25, None), (1, 0.6, None), (2, 0.2, 2.5)])
-    def test_the_joint_law_ends_where_a_plain_transcription_ends(self, seed, share, nu):
+    def test_the_joint_distribution_ends_where_a_plain_transcription_ends(self, seed, share, nu):
         X, y = correlated(60, 4, seed, share)
         mu, _, _, mean, T, bounds = algorithm_5(X, y, nu=nu)
         clf = VBSVC(imputation=GaussianImputation(joint=True, nu=nu), inference=TIGHT).fit(X, y)
@@ -73,7 +73,7 @@ class TestThePaper:
         np.testing.assert_allclose(clf.imputation_mean_[0], mean, atol=1e-6)
         np.testing.assert_allclose(clf.imputation_cov_[0], np.linalg.inv(T), atol=1e-5)
 
-    def test_the_conditional_law_has_the_same_fixed_point(self):
+    def test_the_conditional_distribution_has_the_same_fixed_point(self):
         X, y = correlated(80, 4, seed=3)
         X[:, 1] = np.where(np.isnan(X[:, 1]), 0.3, X[:, 1])  # one complete column
         one, other = (
@@ -153,7 +153,7 @@ def test_without_the_file_it_is_said_what_the_data_are(tmp_path, monkeypatch):
 
 @st.composite
 def problems(draw):
-    """Rows with none, some or all inputs missing; weights; both laws."""
+    """Rows with none, some or all inputs missing; weights; both distributions."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     n, d = draw(st.integers(3, 30)), draw(st.integers(1, 5))
     X = rng.normal(size=(n, d)) @ rng.normal(size=(d, d))
@@ -262,14 +262,14 @@ class TestRows:
         np.testing.assert_allclose(whole.coef_, parts.coef_, atol=1e-7)
         assert whole.elbo_ == pytest.approx(parts.elbo_, abs=1e-8)
 
-    def test_without_holes_it_is_algorithm_2(self):
+    def test_without_missing_values_it_is_algorithm_2(self):
         X, y = simulate(50, 3, seed=0)
         spec, source = incomplete_model(X, y, joint=False)
         clf = VBSVC(inference=TIGHT).fit(X, y)
         assert clf.fit_[0].spec.missing is None
-        open_to_holes = Inputs.of([3], [1, 2])  # a column that might have had some
-        spec = replace(spec, missing=MissingModel(InputModel(GaussianImputation(), open_to_holes, 3)))
-        source = replace(source, holes=Holes(open_to_holes, np.empty((50, 0)), np.zeros(1)))
+        may_be_missing = Inputs.of([3], [1, 2])  # a column that might have had some
+        spec = replace(spec, missing=MissingModel(InputModel(GaussianImputation(), may_be_missing, 3)))
+        source = replace(source, missing_inputs=MissingInputs(may_be_missing, np.empty((50, 0)), np.zeros(1)))
         outcome = TIGHT.run(spec, source)
         np.testing.assert_allclose(outcome.state.coefficients.mean[1:], clf.coef_[0], atol=1e-7)
 
@@ -302,12 +302,13 @@ class TestStructure:
         own = Block("two", (slice(4, 7),), Ridge())
         slopes = Block("one", (slice(7, 17),), Ridge())
         inputs = Inputs.of([2, 3], [1])
-        law = InputModel(GaussianImputation(), inputs, 3)
+        distribution = InputModel(GaussianImputation(), inputs, 3)
         arrow = Memory(
             X, y, np.ones(n), Recipe(np.zeros(3), np.ones(3), True),
-            (Grouping(two, 3, (0,)), Grouping(one, 5, (0, 3))), holes=Holes(inputs, np.empty((n, 0)), np.zeros(2)),
+            (Grouping(two, 3, (0,)), Grouping(one, 5, (0, 3))),
+            missing_inputs=MissingInputs(inputs, np.empty((n, 0)), np.zeros(2)),
         )  # fmt: skip
-        spec = Spec((*fixed, own, slopes), MissingModel(law))
+        spec = Spec((*fixed, own, slopes), MissingModel(distribution))
 
         level = np.eye(5)[one]
         written = np.zeros((n, 10))
@@ -316,8 +317,8 @@ class TestStructure:
         dense_X = np.column_stack([X, np.eye(3)[two], written])
         links = [6 + 2 * g + 1 for g in range(5)]
         opened = Inputs.of([2, 3], [1], [1 + column for column in links], [1] * 5)
-        holes = Holes(opened, level.copy(), np.zeros(2))
-        dense = Memory(dense_X, y, np.ones(n), Recipe(np.zeros(16), np.ones(16), True), holes=holes)
+        incomplete = MissingInputs(opened, level.copy(), np.zeros(2))
+        dense = Memory(dense_X, y, np.ones(n), Recipe(np.zeros(16), np.ones(16), True), missing_inputs=incomplete)
         twin = Spec((*fixed, own, slopes), MissingModel(InputModel(GaussianImputation(), opened, 3)))
         one_state, other_state = spec.start(), twin.start()
         for _ in range(6):
@@ -332,7 +333,7 @@ class TestStructure:
         v = np.random.default_rng(0).normal(size=17)
         np.testing.assert_allclose(one_curved.times(v), other_curved.times(v), rtol=1e-8)
 
-    def test_the_curvature_is_the_second_derivative_with_the_missing_laws_held(self):
+    def test_the_curvature_is_the_second_derivative_with_the_missing_distributions_held(self):
         X, y = correlated(30, 2, seed=2)
         spec, source = incomplete_model(X, y)
         state = Variational(tol=1e-3).run(spec, source).state
@@ -374,8 +375,8 @@ class TestPrediction:
         draws = np.tile(x, (200_000, 1))
         draws[:, lost] = rng.multivariate_normal(expected, spread, size=200_000)
         fit = clf.fit_[0]
-        law = fit.outcome.state.coefficients
-        theta = law.mean + rng.normal(size=(200_000, 5)) @ law.root.T
+        distribution = fit.outcome.state.coefficients
+        theta = distribution.mean + rng.normal(size=(200_000, 5)) @ distribution.root.T
         scale, centre = fit.plan.recipe.scale, fit.plan.recipe.centre
         scores = theta[:, 0] + np.einsum("ij,ij->i", theta[:, 1:], (draws - centre) / scale)
         from vbsvm.design.columns import Encoded
@@ -384,7 +385,7 @@ class TestPrediction:
         assert mean_score[0] == pytest.approx(scores.mean(), abs=4 * scores.std() / 200_000**0.5)
         assert sd[0] == pytest.approx(scores.std(), rel=0.01)
         probability = clf.predict_proba(x[None])[0, 1]
-        plain = law.mean[0] + (draws - centre) / scale @ law.mean[1:]
+        plain = distribution.mean[0] + (draws - centre) / scale @ distribution.mean[1:]
         odds = np.exp(-2 * (plain + np.clip(plain, -1, 1)))
         assert probability == pytest.approx((1 / (1 + odds)).mean(), abs=0.005)
 
@@ -397,7 +398,7 @@ class TestPrediction:
         assert abs(one[1] - 0.5) < abs(complete[1] - 0.5)  # less sure
         assert (clf.predict_proba(X).argmax(axis=1) == (clf.predict(X) == 1)).all()
 
-    def test_holes_in_columns_that_were_complete_in_fit(self):
+    def test_missing_values_in_columns_that_were_complete_in_fit(self):
         X, y = simulate(300, 3, seed=1)
         X[:, 2] = 0.8 * X[:, 0] + 0.6 * X[:, 2]
         clf = VBSVC().fit(X, y)
@@ -409,7 +410,7 @@ class TestPrediction:
         filled = np.array([[*X[0, :2], clf.impute(row)[0].iloc[0, 2]]])
         assert clf.decision_function(row)[0] == pytest.approx(clf.decision_function(filled)[0], abs=1e-9)
 
-    def test_several_classes_groups_selection_and_class_weights_go_with_holes(self):
+    def test_several_classes_groups_selection_and_class_weights_go_with_missing_values(self):
         X, y = load_iris(return_X_y=True, as_frame=True)
         rng = np.random.default_rng(0)
         X = X.mask(rng.random(X.shape) < 0.2)
@@ -495,7 +496,7 @@ class TestFormula:
         with pytest.raises(ValueError, match=message):
             Model(formula, frame)
 
-    def test_predictions_with_holes_where_there_were_none(self, frame):
+    def test_predictions_with_missing_values_where_there_were_none(self, frame):
         complete = frame.dropna()
         fit = Model("y ~ age + bmi * arm + log(dose)", complete).fit()
         rows = complete.head(3).assign(bmi=[np.nan, 24.0, np.nan], dose=[1.0, np.nan, np.nan])
@@ -513,7 +514,7 @@ class TestFormula:
 
 
 class TestShift:
-    def test_shifted_values_enter_the_score_and_not_the_law_of_the_inputs(self):
+    def test_shifted_values_enter_the_score_and_not_the_distribution_of_the_inputs(self):
         X, y = correlated(200, 3, seed=4)
         none, plain = (VBSVC(imputation=GaussianImputation(mechanism=Shift(by))).fit(X, y) for by in (0.0, {"x1": 0.0}))
         assert none.elbo_ == plain.elbo_ == VBSVC().fit(X, y).elbo_
@@ -598,7 +599,7 @@ class TestSurprises:
 class TestLabels:
     """Whether labels have a say in missing values."""
 
-    def test_without_their_say_the_law_is_that_of_the_inputs_alone(self):
+    def test_without_their_say_the_distribution_is_that_of_the_inputs_alone(self):
         X, y = correlated(150, 3, seed=1)
         settings = GaussianImputation(labels=False)
         one = VBSVC(imputation=settings).fit(X, y)
@@ -608,7 +609,7 @@ class TestLabels:
         assert (np.diff(one.elbo_trace_[0]) > -1e-9).all()
         assert np.abs(VBSVC().fit(X, y).imputation_mean_ - one.imputation_mean_).max() > 1e-3
 
-    def test_the_papers_model_overrates_noise_with_many_holes_and_the_other_does_not(self):
+    def test_the_papers_model_overrates_noise_with_many_missing_values_and_the_other_does_not(self):
         rng = np.random.default_rng(0)
         found = []
         for _ in range(8):
@@ -640,7 +641,7 @@ class TestEdges:
         clf = VBSVC().fit(X, y, sample_weight=s)
         assert clf.elbo_ == pytest.approx(VBSVC().fit(X[5:], y[5:]).elbo_, abs=1e-9)
 
-    def test_a_constant_column_with_holes_and_a_column_with_one_value(self):
+    def test_a_constant_column_with_missing_values_and_a_column_with_one_value(self):
         X, y = correlated(60, 4, seed=3)
         X[:, 1] = np.where(np.isnan(X[:, 1]), np.nan, 7.0)
         X[:, 3] = np.nan
@@ -695,8 +696,8 @@ class TestEdges:
 def with_mechanism(X, y, columns):
     spec, source = incomplete_model(X, y)
     inputs = spec.missing.inputs.inputs
-    law = InputModel(GaussianImputation(mechanism=NotAtRandom()), inputs, X.shape[1], np.array(columns))
-    return replace(spec, missing=MissingModel(law)), source
+    distribution = InputModel(GaussianImputation(mechanism=NotAtRandom()), inputs, X.shape[1], np.array(columns))
+    return replace(spec, missing=MissingModel(distribution)), source
 
 
 class TestNotAtRandom:
@@ -707,27 +708,27 @@ class TestNotAtRandom:
 
     def test_a_planted_mistake_is_seen_by_that_test(self, monkeypatch):
         X, y = correlated(50, 3, seed=0)
-        right = ProbitLaw.updated
+        right = ProbitDistribution.updated
         monkeypatch.setattr(
-            ProbitLaw, "updated", lambda self, sums, v: right(self, replace(sums, linear=0.8 * sums.linear), v)
+            ProbitDistribution, "updated", lambda self, sums, v: right(self, replace(sums, linear=0.8 * sums.linear), v)
         )
         assert rises_of_single_updates(*with_mechanism(X, y, [0, 2]), n_sweeps=30).min() < -1e-9
 
-    def test_the_law_of_being_observed_is_that_of_quadrature(self):
+    def test_the_distribution_of_being_observed_is_that_of_quadrature(self):
         """One column without labels' help: coefficients of the probit against a grid over (φ₀, φ₁) given the values."""
         rng = np.random.default_rng(0)
         values, s = rng.normal(size=(40, 1)), np.ones(40)
         observed = rng.random((40, 1)) < 0.5 + 0.4 * np.tanh(values)
-        law = ProbitLaw(np.array([0]), np.array([1]), np.zeros((1, 2)), np.eye(2)[None] * 1e-9)
+        distribution = ProbitDistribution(np.array([0]), np.array([1]), np.zeros((1, 2)), np.eye(2)[None] * 1e-9)
         for _ in range(500):
-            law = law.updated(law.sums(values, np.zeros_like(values), observed, s), 4.0)
+            distribution = distribution.updated(distribution.sums(values, np.zeros_like(values), observed, s), 4.0)
         a, b = np.meshgrid(np.linspace(-4, 4, 401), np.linspace(-4, 4, 401), indexing="ij")
         eta = a[..., None] + b[..., None] * values[:, 0]
         log_density = special.log_ndtr(np.where(observed[:, 0], eta, -eta)).sum(axis=-1) - (a**2 + b**2) / 8
         density = np.exp(log_density - log_density.max())
         exact = np.array([(density * a).sum(), (density * b).sum()]) / density.sum()
-        np.testing.assert_allclose(law.mean[0], exact, atol=0.1)  # mean field in a*
-        bound_ = law.bound(law.sums(values, np.zeros_like(values), observed, s), 4.0)
+        np.testing.assert_allclose(distribution.mean[0], exact, atol=0.1)  # mean field in a*
+        bound_ = distribution.bound(distribution.sums(values, np.zeros_like(values), observed, s), 4.0)
         evidence = log_density.max() + np.log(density.sum() * 0.02**2 / (2 * np.pi * 4.0))
         assert 0 < evidence - bound_ < 1.0
 
@@ -881,7 +882,7 @@ class TestCategories:
         fit = model.fit()
         state, spec = fit.outcome.state, model.spec
         stats = sweep.pass_rows(spec, state, model._source, expect)
-        law, levels, categories = state.coefficients, state.missing.levels, model._reader.categories
+        distribution, levels, categories = state.coefficients, state.missing.levels, model._reader.categories
         total, counts = 0.0, np.zeros(3)
         recipe = fit.plan.recipe
         for _, row in arms.iterrows():
@@ -891,7 +892,7 @@ class TestCategories:
                 for b in range(2) if pd.isna(row["sex"]) else [["f", "m"].index(row["sex"])]:
                     raw = np.array([a == 1, a == 2, b == 1], dtype=float)
                     c = np.r_[1.0, (raw - recipe.centre) / recipe.scale]
-                    h, v = 1 - sign * c @ law.mean, c @ law.covariance @ c
+                    h, v = 1 - sign * c @ distribution.mean, c @ distribution.covariance @ c
                     value = -(h + np.sqrt(h**2 + v))
                     chance = levels.logs[0][a] * (pd.isna(row["arm"])) + levels.logs[1][b] * (pd.isna(row["sex"]))
                     alternatives.append((value + chance, value, a))

@@ -27,12 +27,12 @@ def test_arrow_equals_dense(problem):
         one, arrow_stats = sweep.sweep(spec, one, arrow, expect)
         other, dense_stats = sweep.sweep(spec, other, dense, expect)
         np.testing.assert_allclose(arrow_stats.cross, dense_stats.cross, rtol=1e-10, atol=1e-10)
-        law, twin = one.coefficients, other.coefficients
+        distribution, twin = one.coefficients, other.coefficients
         scale = 1e-10 * (1 + np.abs(twin.mean).max())
-        np.testing.assert_allclose(law.mean, twin.mean, rtol=1e-10, atol=scale)
-        np.testing.assert_allclose(law.squares, twin.squares, rtol=1e-9, atol=scale)
-        assert law.entropy == pytest.approx(twin.entropy, rel=1e-10, abs=1e-10)
-        assert law.quadratic(arrow_stats.gram) == pytest.approx(twin.quadratic(dense_stats.gram), rel=1e-9)
+        np.testing.assert_allclose(distribution.mean, twin.mean, rtol=1e-10, atol=scale)
+        np.testing.assert_allclose(distribution.squares, twin.squares, rtol=1e-9, atol=scale)
+        assert distribution.entropy == pytest.approx(twin.entropy, rel=1e-10, abs=1e-10)
+        assert distribution.quadratic(arrow_stats.gram) == pytest.approx(twin.quadratic(dense_stats.gram), rel=1e-9)
     stats = sweep.pass_rows(spec, one, arrow, expect, with_curvature=True)
     twin_stats = sweep.pass_rows(spec, other, dense, expect, with_curvature=True)
     ours = bound.total(spec, one, stats.row_bound)
@@ -90,19 +90,19 @@ class _Visit:
         self.state, self.stats = state, stats
 
 
-def test_draws_have_the_laws_mean_and_covariance():
+def test_draws_have_the_distributions_mean_and_covariance():
     rng = np.random.default_rng(1)
     index = rng.integers(0, 3, size=30)
     X, y = rng.normal(size=(30, 1)), rng.choice([-1.0, 1.0], size=30)
     arrow = Memory(X, y, np.ones(30), Recipe(np.zeros(1), np.ones(1), intercept=True), (Grouping(index, 3, (0, 1)),))
     spec = Spec((*spec_of(1).blocks, Block("groups", (slice(2, 8, 2), slice(3, 8, 2)), Covariance(1.0))))
-    law = sweep.sweep(spec, spec.start(), arrow, expect)[0].coefficients
+    distribution = sweep.sweep(spec, spec.start(), arrow, expect)[0].coefficients
     twin = sweep.sweep(spec, spec.start(), dense_twin(arrow), expect)[0].coefficients
-    draws = np.array([Draw(0, 0, k)(law, "coefficients").mean for k in range(20_000)])
+    draws = np.array([Draw(0, 0, k)(distribution, "coefficients").mean for k in range(20_000)])
     z = (draws.mean(axis=0) - twin.mean) / np.sqrt(np.diagonal(twin.covariance) / 20_000)
     assert np.abs(z).max() < 4.5
     spread = np.cov(draws.T) - twin.covariance
     assert np.abs(spread).max() < 0.05 * np.abs(twin.covariance).max()
-    unlinked = replace(law, link=np.zeros_like(law.link))  # groups that forget the core would be seen
+    unlinked = replace(distribution, link=np.zeros_like(distribution.link))  # groups that forget the core would be seen
     wrong = np.cov(np.array([Draw(0, 0, k)(unlinked, "coefficients").mean for k in range(20_000)]).T)
     assert np.abs(wrong - twin.covariance).max() > 0.05 * np.abs(twin.covariance).max()

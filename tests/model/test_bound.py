@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats as laws
+from scipy import stats as distributions
 
 from models import random_state, rises_of_single_updates, source_of, spec_of, visit
 from reference import Quadrature, algorithm_2, log_evidence_1d, paper_bound_2, simulate
@@ -75,31 +75,33 @@ def test_the_papers_formula_also_holds_off_its_path_when_the_penalty_is_fresh():
     X, y = simulate(50, 3, seed=4)
     spec, source = spec_of(3), source_of(X, y)
     state = sweep.update_priors(spec, random_state(spec, np.random.default_rng(5)), expect)
-    law, C = state.coefficients, np.column_stack([np.ones(50), X])
-    chi = (1 - y * (C @ law.mean)) ** 2 + np.einsum("ij,jk,ik->i", C, law.covariance, C)
-    expected = paper_bound_2(C, y, law.mean, law.covariance, state.scales[1].rate, chi, 0.01, 0.01, 1e8)
+    distribution, C = state.coefficients, np.column_stack([np.ones(50), X])
+    chi = (1 - y * (C @ distribution.mean)) ** 2 + np.einsum("ij,jk,ik->i", C, distribution.covariance, C)
+    expected = paper_bound_2(
+        C, y, distribution.mean, distribution.covariance, state.scales[1].rate, chi, 0.01, 0.01, 1e8
+    )
     assert visit(spec, state, source).bound == pytest.approx(expected, rel=1e-12)
 
 
 def monte_carlo_bound(spec, state, X, y, s, draws, rng):
     """E_q[log p(y, a, θ, σ²) − log q] with every density written out; also its standard error."""
-    law = state.coefficients
-    theta = law.mean + rng.normal(size=(draws, len(law.mean))) @ law.root.T
+    distribution = state.coefficients
+    theta = distribution.mean + rng.normal(size=(draws, len(distribution.mean))) @ distribution.root.T
     C = np.column_stack([np.ones(len(y)), X])
-    chi = (1 - y * (C @ law.mean)) ** 2 + np.einsum("ij,jk,ik->i", C, law.covariance, C)
+    chi = (1 - y * (C @ distribution.mean)) ** 2 + np.einsum("ij,jk,ik->i", C, distribution.covariance, C)
     root = s * np.sqrt(chi)
-    a = 1 / laws.invgauss.rvs(1 / root, scale=1.0, size=(draws, len(y)), random_state=rng)
+    a = 1 / distributions.invgauss.rvs(1 / root, scale=1.0, size=(draws, len(y)), random_state=rng)
     scale = state.scales[1]
     variance = scale.rate / rng.gamma(scale.shape, size=draws)
     prior = spec.blocks[1].prior
     h = 1 - y * (theta @ C.T)
     value = np.sum(-0.5 * np.log(2 * np.pi * a) - (s * h + a) ** 2 / (2 * a), axis=1)
     value -= np.sum(-0.5 * np.log(2 * np.pi * a) + root - 0.5 * (root**2 / a + a), axis=1)
-    value += laws.norm.logpdf(theta[:, 0], scale=math.sqrt(spec.blocks[0].prior.variance))
-    value += laws.norm.logpdf(theta[:, 1:], scale=np.sqrt(variance)[:, None]).sum(axis=1)
-    value += laws.invgamma.logpdf(variance, prior.shape, scale=prior.rate)
-    value -= laws.invgamma.logpdf(variance, scale.shape, scale=scale.rate)
-    value -= laws.multivariate_normal.logpdf(theta, law.mean, law.covariance)
+    value += distributions.norm.logpdf(theta[:, 0], scale=math.sqrt(spec.blocks[0].prior.variance))
+    value += distributions.norm.logpdf(theta[:, 1:], scale=np.sqrt(variance)[:, None]).sum(axis=1)
+    value += distributions.invgamma.logpdf(variance, prior.shape, scale=prior.rate)
+    value -= distributions.invgamma.logpdf(variance, scale.shape, scale=scale.rate)
+    value -= distributions.multivariate_normal.logpdf(theta, distribution.mean, distribution.covariance)
     return value.mean(), value.std() / math.sqrt(draws)
 
 
@@ -122,8 +124,8 @@ def test_the_optimum_stays_below_the_log_evidence_of_one_coefficient(seed, kind)
     x, y, s = rng.normal(size=6), rng.choice([-1.0, 1.0], size=6), rng.gamma(2.0, size=6)
     prior = Normal(2.0) if kind == "normal" else Ridge(1.5, 1.0)
     log_prior = {
-        "normal": lambda u: laws.norm.logpdf(u, scale=math.sqrt(2.0)),
-        "ridge": lambda u: laws.t.logpdf(u, 3.0, scale=math.sqrt(1.0 / 1.5)),
+        "normal": lambda u: distributions.norm.logpdf(u, scale=math.sqrt(2.0)),
+        "ridge": lambda u: distributions.t.logpdf(u, 3.0, scale=math.sqrt(1.0 / 1.5)),
     }[kind]
     outcome = Variational(tol=1e-10).run(
         spec_of(1, prior, intercept=False), source_of(x[:, None], y, s, intercept=False)

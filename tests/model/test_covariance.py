@@ -13,8 +13,8 @@ from vbsvm import Covariance, InverseWishart
 from vbsvm.base import distributions
 from vbsvm.base.reading import Draw, expect
 from vbsvm.model import sweep
-from vbsvm.model.interfaces import Moments, PointLaw
-from vbsvm.model.priors.covariance import HuangWandLaw
+from vbsvm.model.interfaces import Moments, PointDistribution
+from vbsvm.model.priors.covariance import HuangWandDistribution
 
 
 @settings(max_examples=100, deadline=None)
@@ -30,7 +30,7 @@ def test_every_single_update_raises_the_bound(problem):
 def moments():
     """Effects of 30 groups, three each: level by level."""
     u = np.random.default_rng(0).normal(size=(30, 3)) * [1.0, 2.0, 0.3]
-    return Moments(PointLaw(u.ravel()), tuple(slice(j, 90, 3) for j in range(3)))
+    return Moments(PointDistribution(u.ravel()), tuple(slice(j, 90, 3) for j in range(3)))
 
 
 def log_joint(prior, u, Sigma, a):
@@ -45,38 +45,38 @@ def log_joint(prior, u, Sigma, a):
 @pytest.mark.parametrize(
     "prior", [InverseWishart(0.3), InverseWishart(2.0, nu=7.5), Covariance(2.0), Covariance(0.5, 4.0)]
 )
-def test_the_bound_is_its_monte_carlo_estimate_at_laws_that_are_not_fresh(prior, moments):
-    u, rng = moments.law.mean.reshape(30, 3), np.random.default_rng(1)
-    law = prior.start(3, 90)
+def test_the_bound_is_its_monte_carlo_estimate_at_distributions_that_are_not_fresh(prior, moments):
+    u, rng = moments.distribution.mean.reshape(30, 3), np.random.default_rng(1)
+    distribution = prior.start(3, 90)
     for _ in range(2):
-        law = prior.update(law, moments, expect)
-    law = law.unpack(np.array(law.pack()) + 0.1 * rng.normal(size=len(law.pack())))
-    matrix = law.covariance if isinstance(law, HuangWandLaw) else law
+        distribution = prior.update(distribution, moments, expect)
+    distribution = distribution.unpack(np.array(distribution.pack()) + 0.1 * rng.normal(size=len(distribution.pack())))
+    matrix = distribution.covariance if isinstance(distribution, HuangWandDistribution) else distribution
     Sigmas = stats.invwishart.rvs(matrix.degrees, matrix.scale, size=4000, random_state=rng)
     values = -stats.invwishart.logpdf(Sigmas.transpose(1, 2, 0), matrix.degrees, matrix.scale)
     scales = np.ones((4000, 3))
-    if isinstance(law, HuangWandLaw):
-        rates, shape = np.array([x.rate for x in law.auxiliary]), law.auxiliary[0].shape
+    if isinstance(distribution, HuangWandDistribution):
+        rates, shape = np.array([x.rate for x in distribution.auxiliary]), distribution.auxiliary[0].shape
         scales = rates / rng.gamma(shape, size=(4000, 3))
         values -= stats.invgamma.logpdf(scales, shape, scale=rates).sum(axis=1)
     values += [log_joint(prior, u, Sigma, a) for Sigma, a in zip(Sigmas, scales, strict=True)]
     error = values.std() / math.sqrt(4000)
-    assert prior.bound(law, moments) == pytest.approx(values.mean(), abs=4.5 * error)
+    assert prior.bound(distribution, moments) == pytest.approx(values.mean(), abs=4.5 * error)
     assert error < 0.1  # a forgotten ½ log 2 would be seen
 
 
 def test_the_update_is_the_conditional_of_the_inverse_wishart(moments):
-    law = InverseWishart(0.5, nu=6.0).update(None, moments, expect)
-    u = moments.law.mean.reshape(30, 3)
-    np.testing.assert_allclose(law.scale, 0.5 * np.eye(3) + u.T @ u)
-    assert law.degrees == 36
-    np.testing.assert_allclose(law.inverse_mean, 36 * np.linalg.inv(law.scale))
+    distribution = InverseWishart(0.5, nu=6.0).update(None, moments, expect)
+    u = moments.distribution.mean.reshape(30, 3)
+    np.testing.assert_allclose(distribution.scale, 0.5 * np.eye(3) + u.T @ u)
+    assert distribution.degrees == 36
+    np.testing.assert_allclose(distribution.inverse_mean, 36 * np.linalg.inv(distribution.scale))
 
 
-def test_draws_of_the_inverse_wishart_have_its_law():
+def test_draws_of_the_inverse_wishart_have_its_distribution():
     scale = np.array([[2.0, 0.7, -0.3], [0.7, 1.5, 0.2], [-0.3, 0.2, 0.9]])
-    law, n = distributions.InverseWishart(scale, 9.0), 20_000
-    draws = np.array([Draw(0, 0, k)(law, "covariance").value for k in range(n)])
+    distribution, n = distributions.InverseWishart(scale, 9.0), 20_000
+    draws = np.array([Draw(0, 0, k)(distribution, "covariance").value for k in range(n)])
     peers = stats.invwishart.rvs(9.0, scale, size=n, random_state=0)
     for j, k in [(0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)]:
         assert stats.ks_2samp(draws[:, j, k], peers[:, j, k]).pvalue > 1e-3

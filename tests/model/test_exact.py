@@ -99,10 +99,10 @@ def test_it_ends_where_no_single_update_rises(name):
     spec = replace(task.spec, likelihood=EXACT_HINGE)
     outcome = TIGHT.run(task.spec, task.source)
     stats = pass_rows(spec, outcome.state, task.source, expect)
-    law = stats.gram.conditional(stats.cross, spec.precision(outcome.state))
+    distribution = stats.gram.conditional(stats.cross, spec.precision(outcome.state))
     at = outcome.state.coefficients
-    np.testing.assert_allclose(law.mean, at.mean, atol=2e-4 * np.sqrt(at.variances).max())
-    np.testing.assert_allclose(law.variances, at.variances, rtol=2e-3)
+    np.testing.assert_allclose(distribution.mean, at.mean, atol=2e-4 * np.sqrt(at.variances).max())
+    np.testing.assert_allclose(distribution.variances, at.variances, rtol=2e-3)
     rng = np.random.default_rng(0)
     for _ in range(5):
         step = 0.1 * np.sqrt(at.variances) * rng.normal(size=len(at.mean))
@@ -129,11 +129,11 @@ def test_arrow_and_dense_agree():
 def test_the_precision_of_a_distribution_gives_it_back(name):
     """Σ⁻¹ and Σ⁻¹μ are what shorter steps mix."""
     task = TASKS[name]()
-    law = Variational().run(task.spec, task.source).state.coefficients
-    nothing = Precision(np.zeros(len(law.mean)))
-    again = law.precision.conditional(law.precision.times(law.mean), nothing)
-    np.testing.assert_allclose(again.mean, law.mean, rtol=1e-6, atol=1e-8)
-    np.testing.assert_allclose(again.variances, law.variances, rtol=1e-6)
+    distribution = Variational().run(task.spec, task.source).state.coefficients
+    nothing = Precision(np.zeros(len(distribution.mean)))
+    again = distribution.precision.conditional(distribution.precision.times(distribution.mean), nothing)
+    np.testing.assert_allclose(again.mean, distribution.mean, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(again.variances, distribution.variances, rtol=1e-6)
 
 
 @pytest.mark.parametrize("prior", [None, Normal(1.0)])

@@ -180,17 +180,17 @@ def test_row_variances_and_sums_are_those_of_all_states_of_the_gates():
     spec, source = gated_spec(4, LaplaceZero(0.4, groups=((1, 3),))), source_of(X, y)
     state, _ = sweep.sweep(spec, spec.start(0.6), source, expect)
     state = replace(state, gates=state.gates.at(np.array([0.3, -0.7, 1.2])))
-    C, law = np.column_stack([np.ones(20), X]), state.coefficients
+    C, distribution = np.column_stack([np.ones(20), X]), state.coefficients
     moments = np.zeros((2, 20))
     for states in np.ndindex(2, 2, 2):
         chance = np.prod([p if on else 1 - p for on, p in zip(states, state.gates.inclusion, strict=True)])
         opened = np.array([1, states[0], states[1], states[2], states[1]])
-        f = C @ (opened * law.mean)
-        v = np.einsum("ij,jk,ik->i", C * opened, law.covariance, C * opened)
+        f = C @ (opened * distribution.mean)
+        v = np.einsum("ij,jk,ik->i", C * opened, distribution.covariance, C * opened)
         moments += chance * np.stack([f, f**2 + v])
     (part,) = source._only_block._parts
     rows = part.rows
-    f, v = law.message(state.gates).row_moments(rows)
+    f, v = distribution.message(state.gates).row_moments(rows)
     np.testing.assert_allclose(f, moments[0])
     np.testing.assert_allclose(v, moments[1] - moments[0] ** 2)
     G = rng.normal(size=(5, 5))
@@ -329,13 +329,13 @@ class TestWide:
         assert clf.inclusion_probability_.shape == (1, 3051)
         assert clf.n_iter_ < 120
 
-    def test_draws_have_the_laws_mean_and_covariance(self, monkeypatch):
+    def test_draws_have_the_distributions_mean_and_covariance(self, monkeypatch):
         X, y = sparse(6, 14, 3, 1)
         monkeypatch.setattr(validation, "is_wide", lambda X: True)
-        law = VBSVC(Normal(0.5)).fit(X, y).fit_[0].outcome.state.coefficients
-        draws = np.array([Draw(0, 0, k)(law, "coefficients").mean for k in range(20_000)])
-        covariance = law.covariances(15)
-        z = (draws.mean(axis=0) - law.mean) / np.sqrt(np.diagonal(covariance) / 20_000)
+        distribution = VBSVC(Normal(0.5)).fit(X, y).fit_[0].outcome.state.coefficients
+        draws = np.array([Draw(0, 0, k)(distribution, "coefficients").mean for k in range(20_000)])
+        covariance = distribution.covariances(15)
+        z = (draws.mean(axis=0) - distribution.mean) / np.sqrt(np.diagonal(covariance) / 20_000)
         assert np.abs(z).max() < 4.5
         assert np.abs(np.cov(draws.T) - covariance).max() < 0.05 * np.abs(covariance).max()
 
@@ -347,12 +347,18 @@ class TestWide:
         for k in range(3):
             one, _ = sweep.sweep(spec, one, source, Draw(1, 0, k))
             other, _ = sweep.sweep(spec, other, replace(source, wide=True), Draw(1, 0, k))
-        law = one.coefficients
+        distribution = one.coefficients
         dense_stats = sweep.pass_rows(spec, one, source, expect)
         dual_stats = sweep.pass_rows(spec, one, replace(source, wide=True), expect)
         odds = spec.prior_log_odds(one)
-        ours = dual_stats.gram.scan(dual_stats.cross, law, one.gates, odds).draw(np.random.default_rng(0)).result
-        theirs = dense_stats.gram.scan(dense_stats.cross, law, one.gates, odds).draw(np.random.default_rng(0)).result
+        ours = (
+            dual_stats.gram.scan(dual_stats.cross, distribution, one.gates, odds).draw(np.random.default_rng(0)).result
+        )
+        theirs = (
+            dense_stats.gram.scan(dense_stats.cross, distribution, one.gates, odds)
+            .draw(np.random.default_rng(0))
+            .result
+        )
         np.testing.assert_array_equal(ours.inclusion, theirs.inclusion)
 
 
@@ -375,12 +381,12 @@ class TestJoint:
         state = spec.start()
         for _ in range(3):
             state, _ = sweep.sweep(spec, state, source, expect)
-        at, law, rng, n = visit(spec, state, source), state.coefficients, np.random.default_rng(0), 400_000
+        at, distribution, rng, n = visit(spec, state, source), state.coefficients, np.random.default_rng(0), 400_000
         scale = state.scales[1]
-        opened = rng.random((n, 3)) < law.inclusion
-        sd = np.where(opened, np.sqrt(law.slab), np.sqrt(law.spike))
-        v = np.where(opened, law.mean[law.gated], 0.0) + sd * rng.normal(size=(n, 3))
-        free = law.mean[0] + law.root[0, 0] * rng.normal(size=n)
+        opened = rng.random((n, 3)) < distribution.inclusion
+        sd = np.where(opened, np.sqrt(distribution.slab), np.sqrt(distribution.spike))
+        v = np.where(opened, distribution.mean[distribution.gated], 0.0) + sd * rng.normal(size=(n, 3))
+        free = distribution.mean[0] + distribution.root[0, 0] * rng.normal(size=n)
         sigma2 = scale.variance.rate / rng.gamma(scale.variance.shape, size=n)
         f = free[:, None] + (opened * v) @ X.T
         # Rows: E log of the mixture's parts with q(a) at its optimum, given the moments of f.
@@ -388,13 +394,15 @@ class TestJoint:
         rows = -(h.mean(axis=0) + np.sqrt(np.square(h).mean(axis=0))).sum()
         b = scale.slab.weight
         gaussian = stats.norm.logpdf(v, scale=np.sqrt(sigma2[:, None] / b)).sum(axis=1)
-        entropy = -stats.norm.logpdf(v, np.where(opened, law.mean[law.gated], 0.0), sd).sum(axis=1)
+        entropy = -stats.norm.logpdf(v, np.where(opened, distribution.mean[distribution.gated], 0.0), sd).sum(axis=1)
         gates = (opened * special.logit(0.3) + math.log(0.7)).sum(axis=1)
-        gates -= (opened * np.log(law.inclusion) + ~opened * np.log1p(-law.inclusion)).sum(axis=1)
+        gates -= (opened * np.log(distribution.inclusion) + ~opened * np.log1p(-distribution.inclusion)).sum(axis=1)
         variance = stats.invgamma.logpdf(sigma2, 0.01, scale=0.01)
         variance -= stats.invgamma.logpdf(sigma2, scale.variance.shape, scale=scale.variance.rate)
         slab = (-math.log(2) + 0.5 * math.log(2 * math.pi) - 0.5 * np.log(b) - 0.5 / b).sum()  # ½ E log b drops out
-        intercept = stats.norm.logpdf(free, scale=10.0) - stats.norm.logpdf(free, law.mean[0], law.root[0, 0])
+        intercept = stats.norm.logpdf(free, scale=10.0) - stats.norm.logpdf(
+            free, distribution.mean[0], distribution.root[0, 0]
+        )
         values = gaussian + entropy + gates + variance + intercept
         error = values.std() / math.sqrt(n) + 0.01
         assert at.bound == pytest.approx(rows + values.mean() + slab, abs=4.5 * error)
@@ -416,7 +424,7 @@ class TestEstimator:
         np.testing.assert_array_equal(clf.sign_probability_[0, :3] > 0.5, clf.coef_[0, :3] > 0)
         assert not hasattr(VBSVC().fit(*fitted[1:]), "inclusion_probability_")
 
-    def test_the_table_has_the_law_of_a_coefficient_behind_its_gate(self, fitted):
+    def test_the_table_has_the_distribution_of_a_coefficient_behind_its_gate(self, fitted):
         clf, _, _ = fitted
         table, fit = clf.summary(0.9), clf.fit_[0]
         state, rng = fit.outcome.state, np.random.default_rng(0)
@@ -424,8 +432,8 @@ class TestEstimator:
             fit, outcome=replace(fit.outcome, state=replace(state, gates=state.gates.at(np.linspace(-2, 2, 12))))
         )
         table = moved.summary(0.9)
-        law, scale = state.coefficients, fit.plan.recipe.scale
-        v = (law.mean[1:] + np.sqrt(law.variances[1:]) * rng.normal(size=(200_000, 12))) / scale
+        distribution, scale = state.coefficients, fit.plan.recipe.scale
+        v = (distribution.mean[1:] + np.sqrt(distribution.variances[1:]) * rng.normal(size=(200_000, 12))) / scale
         draws = v * (rng.random(v.shape) < special.expit(np.linspace(-2, 2, 12)))
         np.testing.assert_allclose(table["coefficient"][1:], draws.mean(axis=0), atol=0.01)
         np.testing.assert_allclose(table["sd"][1:], draws.std(axis=0), atol=0.01)

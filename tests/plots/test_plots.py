@@ -49,10 +49,10 @@ def fit(data):
 
 
 @pytest.fixture(scope="module")
-def with_holes(data):
-    holes = data.copy()
-    holes.loc[::4, "dose"], holes.loc[::10, "age"] = np.nan, np.nan
-    return Model("y ~ dose + age", holes).fit()
+def with_missing(data):
+    incomplete = data.copy()
+    incomplete.loc[::4, "dose"], incomplete.loc[::10, "age"] = np.nan, np.nan
+    return Model("y ~ dose + age", incomplete).fit()
 
 
 @pytest.fixture(scope="module")
@@ -214,14 +214,14 @@ def test_a_curve_whose_line_is_a_fixed_effect_has_that_line(data):
         plots.spline(fit)
 
 
-def test_patterns_of_missing_values_are_squares_with_counts(with_holes):
-    ax = plots.missing(with_holes)
+def test_patterns_of_missing_values_are_squares_with_counts(with_missing):
+    ax = plots.missing(with_missing)
     squares = next(line for line in ax.lines if line.get_marker() == "s").get_xydata()
-    rows, columns = np.nonzero(with_holes.gaps.patterns)
+    rows, columns = np.nonzero(with_missing.missing_patterns.patterns)
     np.testing.assert_array_equal(squares, np.column_stack([columns, rows]))
     assert labels(ax.xaxis) == ["dose (100)", "age (40)"]
-    assert [text.get_text().split()[0] for text in ax.texts] == [str(n) for n in with_holes.gaps.counts]
-    assert "most common of 4" in plots.missing(with_holes, top=2).get_ylabel()
+    assert [text.get_text().split()[0] for text in ax.texts] == [str(n) for n in with_missing.missing_patterns.counts]
+    assert "most common of 4" in plots.missing(with_missing, top=2).get_ylabel()
 
 
 def test_nothing_missing_is_said(fit):
@@ -316,7 +316,7 @@ def test_what_is_asked_wrongly_is_said(clf, fit):
 
 
 @pytest.fixture(scope="module")
-def calls(clf, fit, data, with_holes, drawn):
+def calls(clf, fit, data, with_missing, drawn):
     climbed = VBSVC().fit(data[["age", "dose"]], data["y"])
     compared = compare(climbed, drawn)
     shifted = pd.DataFrame({"a": [1.0, 2.0], "b": [0.1, 0.2]}, index=[0.0, 1.0])
@@ -325,7 +325,7 @@ def calls(clf, fit, data, with_holes, drawn):
         "inclusion": lambda **given: plots.inclusion(clf, **given),
         "random_effects": lambda **given: plots.random_effects(fit, **given),
         "spline": lambda **given: plots.spline(fit, **given),
-        "missing": lambda **given: plots.missing(with_holes, **given),
+        "missing": lambda **given: plots.missing(with_missing, **given),
         "traces": lambda **given: plots.traces(drawn, **given),
         "ranks": lambda **given: plots.ranks(drawn, **given),
         "densities": lambda **given: plots.densities(compared, **given),
@@ -453,9 +453,9 @@ class TestPipelines:
         assert labels(plots.coefficients(search, ordered=False).yaxis) == ["pca0", "pca1"]
 
     def test_missing_inputs_and_groups_have_their_names(self, table, data):
-        holes = table.assign(dose=table["dose"].where(table.index % 4 > 0), g=data["g"])
+        incomplete = table.assign(dose=table["dose"].where(table.index % 4 > 0), g=data["g"])
         pipeline = make_pipeline(make_column_transformer(("passthrough", ["g", "dose", "age"])), VBSVC(group=0))
-        pipeline.fit(holes, data["y"])
+        pipeline.fit(incomplete, data["y"])
         assert labels(plots.missing(pipeline).xaxis) == ["passthrough__dose (100)"]
         shown = labels(plots.coefficients(pipeline, ordered=False).yaxis)
         assert shown == ["passthrough__dose", "passthrough__age"]

@@ -85,28 +85,28 @@ def data():
 
 
 @pytest.fixture(scope="module")
-def with_holes(data):
-    holes, rng = data.copy(), np.random.default_rng(1)
-    holes.loc[rng.random(len(data)) < 0.4, "sugar"] = np.nan
-    holes.loc[rng.random(len(data)) < 0.1, "arm"] = None
-    return holes
+def with_missing(data):
+    incomplete, rng = data.copy(), np.random.default_rng(1)
+    incomplete.loc[rng.random(len(data)) < 0.4, "sugar"] = np.nan
+    incomplete.loc[rng.random(len(data)) < 0.1, "arm"] = None
+    return incomplete
 
 
 @pytest.fixture(scope="module")
-def full(with_holes):
-    return Model("y ~ s(age) + sugar + arm + (1 | g)", with_holes, positive="event").fit()
+def full(with_missing):
+    return Model("y ~ s(age) + sugar + arm + (1 | g)", with_missing, positive="event").fit()
 
 
 @pytest.fixture(scope="module")
-def written(full, with_holes, tmp_path_factory):
-    return full.report(tmp_path_factory.mktemp("report") / "r.html", with_holes)
+def written(full, with_missing, tmp_path_factory):
+    return full.report(tmp_path_factory.mktemp("report") / "r.html", with_missing)
 
 
 def titles(page):
     return [text for level, text in page.headings if level == 2]
 
 
-def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_holes, written):
+def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_missing, written):
     page = outline(written)
     assert titles(page) == [
         "At a glance",
@@ -119,8 +119,8 @@ def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_h
         "How the fit ended",
         "Before you trust it",
     ]
-    n_event = (with_holes["y"] == "event").sum()
-    n_sugar, n_rows = with_holes["sugar"].isna().sum(), with_holes[["sugar", "arm"]].isna().any(axis=1).sum()
+    n_event = (with_missing["y"] == "event").sum()
+    n_sugar, n_rows = with_missing["sugar"].isna().sum(), with_missing[["sugar", "arm"]].isna().any(axis=1).sum()
     for said in (
         "y ~ s(age) + sugar + arm + (1 | g)",
         "Positive scores mean event, negative ones none.",
@@ -140,10 +140,10 @@ def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_h
     assert len(page.named("svg")) == 7
 
 
-def test_the_balanced_error_is_that_of_the_predictions(full, with_holes, written):
+def test_the_balanced_error_is_that_of_the_predictions(full, with_missing, written):
     page = outline(written)
-    wrong = full.predict(with_holes) != with_holes["y"]
-    expected = np.mean([wrong[with_holes["y"] == label].mean() for label in ("event", "none")])
+    wrong = full.predict(with_missing) != with_missing["y"]
+    expected = np.mean([wrong[with_missing["y"] == label].mean() for label in ("event", "none")])
     assert f"The balanced error is {expected:.3f}" in page.words
 
 
@@ -160,24 +160,24 @@ def test_without_data_there_are_no_predictions(full, tmp_path):
 
 
 def test_a_fit_that_knows_little_of_its_data_is_reported_all_the_same(full, tmp_path):
-    page = outline(replace(full, facts=None, gaps=None, population=None).report(tmp_path / "r.html"))
+    page = outline(replace(full, facts=None, missing_patterns=None, population=None).report(tmp_path / "r.html"))
     assert "no record of its rows" in page.words
     assert "Missing values" not in page.words
 
 
-def test_other_rows_than_those_of_the_fit_are_not_passed_off_as_them(full, with_holes, tmp_path):
-    page = outline(full.report(tmp_path / "r.html", with_holes[:200]))
+def test_other_rows_than_those_of_the_fit_are_not_passed_off_as_them(full, with_missing, tmp_path):
+    page = outline(full.report(tmp_path / "r.html", with_missing[:200]))
     assert "was given 200 rows, but the fit used 300" in page.words
 
 
-def test_the_same_fit_gives_the_same_bytes(full, with_holes, written, tmp_path):
-    assert full.report(tmp_path / "again.html", with_holes).read_bytes() == written.read_bytes()
+def test_the_same_fit_gives_the_same_bytes(full, with_missing, written, tmp_path):
+    assert full.report(tmp_path / "again.html", with_missing).read_bytes() == written.read_bytes()
 
 
 def test_caveats_are_said_only_where_they_apply(data, tmp_path):
     X, y = data[["age", "dose", "sugar"]], data["y"]
     page = outline(VBSVC().fit(X, y).report(tmp_path / "r.html"))
-    for absent in ("holes", "Selection", "groups", "at random", "Gibbs sweeps"):
+    for absent in ("missing values", "Selection", "groups", "at random", "Gibbs sweeps"):
         assert absent not in page.words, absent
     assert "The penalty α of the inputs was inferred" in page.words
 
@@ -229,8 +229,8 @@ def test_several_classes_have_a_section_each(tmp_path):
 @pytest.mark.parametrize(
     "settings", [GaussianImputation(labels=False), GaussianImputation(mechanism=NotAtRandom(columns=["sugar"]))]
 )
-def test_the_law_of_missing_inputs_decides_what_is_said_of_it(with_holes, tmp_path, settings):
-    known = with_holes.dropna(subset="arm")
+def test_the_distribution_of_missing_inputs_decides_what_is_said_of_it(with_missing, tmp_path, settings):
+    known = with_missing.dropna(subset="arm")
     page = outline(Model("y ~ age + sugar", known, imputation=settings).fit().report(tmp_path / "r.html"))
     assert ("underrated" in page.words) == (not settings.labels)
     assert ("depends on the value itself" in page.words) == (settings.mechanism is not None)

@@ -56,9 +56,9 @@ def test_accuracies_lie_between_0_and_100_and_densities_integrate_to_one(fits, m
     """A variational density that is far from the draws, or much narrower or wider than these."""
     climbed, drawn = fits[0].fit_[0], fits[1].fit_[0]
     state = climbed.outcome.state
-    law = replace(state.gaussian, mean=state.gaussian.mean + mean, root=sd * state.gaussian.root)
+    distribution = replace(state.gaussian, mean=state.gaussian.mean + mean, root=sd * state.gaussian.root)
     scales = [InverseGamma(one.shape, sd * one.rate) if isinstance(one, InverseGamma) else one for one in state.scales]
-    moved = replace(climbed.outcome, state=replace(state, coefficients=law, scales=tuple(scales)))
+    moved = replace(climbed.outcome, state=replace(state, coefficients=distribution, scales=tuple(scales)))
     found = compare(replace(climbed, outcome=moved), drawn)
     assert found.table["accuracy"].between(0, 100).all()
     for pair in found.pairs:
@@ -134,11 +134,11 @@ def test_a_variational_density_far_from_the_draws_is_seen_whole(slopes):
 
 
 @pytest.mark.parametrize("degrees", [4.0, 60.0])
-def test_the_law_of_a_correlation(degrees):
+def test_the_distribution_of_a_correlation(degrees):
     """Against draws; a centre of the opposite sign is seen."""
     scale = np.array([[2.0, 0.9, 0.1], [0.9, 1.0, -0.5], [0.1, -0.5, 1.5]])
-    law, rng = InverseWishart(scale, degrees), np.random.default_rng(0)
-    draws = np.array([law.draw(rng).value for _ in range(4000)])
+    distribution, rng = InverseWishart(scale, degrees), np.random.default_rng(0)
+    draws = np.array([distribution.draw(rng).value for _ in range(4000)])
     values = draws[:, 0, 1] / np.sqrt(draws[:, 0, 0] * draws[:, 1, 1])
     centre = 0.9 / np.sqrt(2)
     for one, right in ((Correlation(centre, degrees - 1), True), (Correlation(-centre, degrees - 1), False)):

@@ -37,9 +37,9 @@ def test_weights_are_summed_by_class_and_rows_without_weight_are_not_there(data)
 
 
 def test_a_row_that_stands_for_several_levels_counts_once(data):
-    holes = data.copy()
-    holes.loc[::3, "arm"] = None
-    facts = Model("y ~ x + arm + (1 | g)", holes).fit().facts
+    incomplete = data.copy()
+    incomplete.loc[::3, "arm"] = None
+    facts = Model("y ~ x + arm + (1 | g)", incomplete).fit().facts
     assert facts.rows == tuple(np.bincount(data["y"]))
     assert facts.group_sizes[0].tolist() == [30, 60]
 

@@ -59,7 +59,7 @@ def cut(source):
     for k, (begin, end) in enumerate(pairwise(ends)):
         where = slice(begin, end)
         assert source._aligned(where) == where  # blocks begin at the same rows
-        holes = source.holes
+        incomplete = source.missing_inputs
         parts.append(
             replace(
                 source,
@@ -67,7 +67,9 @@ def cut(source):
                 signs=source.signs[where],
                 weights=source.weights[where],
                 groupings=tuple(replace(one, index=one.index[where]) for one in source.groupings),
-                holes=None if holes is None else replace(holes, multipliers=holes.multipliers[where]),
+                missing_inputs=None
+                if incomplete is None
+                else replace(incomplete, multipliers=incomplete.multipliers[where]),
                 options=None if source.options is None else source.options.take(where),
                 known_levels=_levels(source, first=k == 0),
             )

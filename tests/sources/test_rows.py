@@ -42,11 +42,11 @@ def assert_same(one, other, rtol):
 def test_the_sums_are_those_of_the_formulas(data):
     X, y, s = data
     found = stats_of(X, y, s)
-    law = random_state(spec_of(D), np.random.default_rng(1)).coefficients
+    distribution = random_state(spec_of(D), np.random.default_rng(1)).coefficients
     mean = np.average(X, axis=0, weights=s)
     Z = (X - mean) / np.sqrt(np.average((X - mean) ** 2, axis=0, weights=s))
     C = np.column_stack([np.ones(N), Z])
-    f, v = C @ law.mean, np.einsum("ij,jk,ik->i", C, law.covariance, C)
+    f, v = C @ distribution.mean, np.einsum("ij,jk,ik->i", C, distribution.covariance, C)
     chi = (1 - y * f) ** 2 + v
     w = s / np.sqrt(chi)
     np.testing.assert_allclose(found.gram.matrix, C.T @ (w[:, None] * C), rtol=1e-9, atol=1e-9 * w.sum())

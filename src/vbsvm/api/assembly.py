@@ -52,14 +52,14 @@ class Table:
             factors = (FactorPlan((self.group,), levels, (INTERCEPT,), slopes=(0,)),)
             groupings = (Grouping(levels.encode([self.members]), len(levels), slopes=(0,)),)
         plan = Plan(recipe, self.names, len(self.names), factors)
-        missing = ranges.holes
+        missing = ranges.incomplete
         completion = Completion.of(settings, plan, self.X, weights, missing)
-        spec = _spec(prior, plan, completion.law)
+        spec = _spec(prior, plan, completion.distribution)
         validation.require_gates_that_fit(spec, plan)
         tasks = []
         for positive in range(1, 2) if len(self.classes) == 2 else range(len(self.classes)):
             signs = np.where(self.codes == positive, 1.0, -1.0)
-            source = Memory(self.X, signs, weights, recipe, groupings, holes=completion.holes)
+            source = Memory(self.X, signs, weights, recipe, groupings, missing_inputs=completion.missing_inputs)
             tasks.append(Task(spec, plan, completion, with_layout(spec, source), self._of_two(positive)))
         return tasks
 

@@ -1,4 +1,4 @@
-"""Missing inputs of one fit: which columns have a law, given what; and afterwards the law that predictions go by."""
+"""Missing inputs of one fit: which columns have a distribution, given what; and what predictions go by afterwards."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,21 +14,21 @@ from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Outcome
 from vbsvm.missing.input_model import GaussianImputation, InputModel
 from vbsvm.missing.missingness import NotAtRandom
-from vbsvm.missing.patterns import Gaps
+from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population, all_moments
 from vbsvm.missing.rows import Inputs
-from vbsvm.sources.memory import Holes, Memory
+from vbsvm.sources.memory import Memory, MissingInputs
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Completion:
-    """How the missing inputs of a fit are treated; ``units`` are the standard deviations of those that have a law."""
+    """How the missing inputs of a fit are treated; ``units`` are the modelled inputs' standard deviations."""
 
     model: InputModel
     everything: Inputs
-    holes: Holes | None
-    gaps: Gaps
+    missing_inputs: MissingInputs | None
+    missing_patterns: MissingPatterns
     units: Array
 
     @staticmethod
@@ -43,7 +43,7 @@ class Completion:
         multipliers: Array | None = None,
         uncertain: Sequence[int] = (),
     ) -> "Completion":
-        """Decide from the columns of the table that have holes.
+        """Decide from the columns of the table that have missing_inputs.
 
         ``mains`` are the columns that are inputs themselves, by default all; ``links`` (column, input) are products of
         one of these inputs and known things, with their ``multipliers`` (rows × links). ``uncertain`` columns depend on
@@ -60,7 +60,7 @@ class Completion:
         given = given[~np.isin(given, uncertain)]
         of_chosen = [j for j, (_, of) in enumerate(links) if missing[of]]
         number = {int(column): k for k, column in enumerate(chosen)}
-        law = Inputs(
+        distribution = Inputs(
             chosen + first,
             np.empty(0, dtype=np.intp) if settings.joint else given + first,
             columns[of_chosen] + first,
@@ -72,7 +72,7 @@ class Completion:
             if (inputs[missing[inputs]][found] >= n_table - plan.n_carried).any():
                 raise ValueError("NotAtRandom: a column that only enters in products needs a term of its own.")
             probit_of = np.array([number[int(k)] for k in inputs[missing[inputs]][found]], dtype=np.intp)
-        model, holes = InputModel(settings, law, len(inputs), probit_of), None
+        model, missing_inputs = InputModel(settings, distribution, len(inputs), probit_of), None
         names, units = tuple(plan.names[k] for k in inputs[missing[inputs]]), np.empty(0)
         if missing.any():
             units = _units(plan.recipe.scale[chosen], table[:, chosen], weights)
@@ -80,17 +80,17 @@ class Completion:
             adding = np.empty((len(table), 0)) if multipliers is None else multipliers[:, of_chosen]
             shift = np.zeros(len(chosen))
             shift[[number[int(k)] for k in inputs[missing[inputs]]]] = settings.shift_of(names)
-            holes = Holes(law, adding, units * shift, settings.labels)
+            missing_inputs = MissingInputs(distribution, adding, units * shift, settings.labels)
         counted = weights > 0
-        holey = (
+        is_missing = (
             np.isnan(table[counted][:, inputs[missing[inputs]]]) if names else np.zeros((int(counted.sum()), 0), bool)
         )
-        return Completion(model, everything, holes, Gaps.of(holey, names), units)
+        return Completion(model, everything, missing_inputs, MissingPatterns.of(is_missing, names), units)
 
     @property
-    def law(self) -> InputModel | None:
+    def distribution(self) -> InputModel | None:
         """The part of the model that speaks of the inputs; None where nothing is missing."""
-        return None if self.holes is None else self.model
+        return None if self.missing_inputs is None else self.model
 
     def population(self, source: Memory, outcome: Outcome | Sample) -> Population | None:
         """Mean and covariance of all inputs, where there are not too many."""

@@ -25,13 +25,13 @@ from vbsvm.missing.candidates import KNOWN, LevelCounts, LevelModel, Options
 from vbsvm.missing.input_model import GaussianImputation
 from vbsvm.missing.missingness import NotAtRandom
 from vbsvm.missing.model import MissingModel
-from vbsvm.missing.patterns import Gaps
+from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.model.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
 from vbsvm.model.spec import Block, Spec
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.display import Outline
 from vbsvm.results.fit import Fit
-from vbsvm.sources.memory import Grouping, Holes, Memory
+from vbsvm.sources.memory import Grouping, Memory, MissingInputs
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,10 +124,10 @@ class Model:
         completion = _completion(self._reader, encoded, counts, imputation)
         levels = None if known_levels is None else LevelModel(tuple(len(one) for one in known_levels.counts))
         blocks = tuple(_blocks(self._reader, {} if priors is None else priors))
-        self.spec = Spec(blocks, MissingModel.of(completion.law, levels))
+        self.spec = Spec(blocks, MissingModel.of(completion.distribution, levels))
         validation.require_moderate_core(plan)
         validation.require_gates_that_fit(self.spec, plan)
-        source = replace(_source(plan, encoded, signs, counts, completion.holes), known_levels=known_levels)
+        source = replace(_source(plan, encoded, signs, counts, completion.missing_inputs), known_levels=known_levels)
         self._source = with_layout(self.spec, source)
         self._task = Task(self.spec, plan, completion, self._source, self.classes, self._reader, self.n_dropped)
 
@@ -205,10 +205,14 @@ def _completion(
         encoded.multipliers,
         reader.uncertain,
     )
-    return found if encoded.origin is None else replace(found, gaps=_gaps(reader, encoded, found.gaps.names))
+    return (
+        found
+        if encoded.origin is None
+        else replace(found, missing_patterns=_missing_patterns(reader, encoded, found.missing_patterns.names))
+    )
 
 
-def _gaps(reader: formulas.Reader, encoded: Encoded, names: tuple[str, ...]) -> Gaps:
+def _missing_patterns(reader: formulas.Reader, encoded: Encoded, names: tuple[str, ...]) -> MissingPatterns:
     """Patterns of missing inputs and categories; alternatives count as the one row that they are."""
     assert encoded.origin is not None
     assert encoded.codes is not None
@@ -217,10 +221,12 @@ def _gaps(reader: formulas.Reader, encoded: Encoded, names: tuple[str, ...]) -> 
     chosen = lost.any(axis=0)
     columns = [reader.plan.names.index(name) for name in names]
     missing = np.column_stack([np.isnan(encoded.table[first][:, columns]), lost[:, chosen]])
-    return Gaps.of(missing, (*names, *(name for name, one in zip(reader.categories.names, chosen, strict=True) if one)))
+    return MissingPatterns.of(
+        missing, (*names, *(name for name, one in zip(reader.categories.names, chosen, strict=True) if one))
+    )
 
 
-def _source(plan: Plan, encoded: Encoded, signs: Array, counts: Array, holes: Holes | None) -> Memory:
+def _source(plan: Plan, encoded: Encoded, signs: Array, counts: Array, missing_inputs: MissingInputs | None) -> Memory:
     """Rows in the order of the largest factor's levels, so that a pass finds what it looks up side by side."""
     table, all_levels, options = encoded.table, encoded.levels, None
     if encoded.origin is not None and encoded.codes is not None:
@@ -228,14 +234,18 @@ def _source(plan: Plan, encoded: Encoded, signs: Array, counts: Array, holes: Ho
     if all_levels and (all_levels[-1][1:] < all_levels[-1][:-1]).any():
         order = np.argsort(all_levels[-1], kind="stable")
         table, signs, counts = table.T[:, order].T, signs[order], counts[order]
-        holes = None if holes is None else replace(holes, multipliers=holes.multipliers[order])
+        missing_inputs = (
+            None if missing_inputs is None else replace(missing_inputs, multipliers=missing_inputs.multipliers[order])
+        )
         options = None if options is None else options.take(order)
         all_levels = tuple(levels[order] for levels in all_levels)
     groupings = tuple(
         Grouping(levels, len(factor.levels), factor.slopes)
         for factor, levels in zip(plan.factors, all_levels, strict=True)
     )
-    return Memory(table, signs, counts, plan.recipe, groupings, plan.n_carried, holes=holes, options=options)
+    return Memory(
+        table, signs, counts, plan.recipe, groupings, plan.n_carried, missing_inputs=missing_inputs, options=options
+    )
 
 
 def _fixed_terms(reader: formulas.Reader) -> dict[str, slice]:
@@ -363,21 +373,21 @@ class _Given:
 
 def _complete_counts(parts: syntax.Parts, data: Any, weights: str | ArrayLike | None) -> tuple[Array, int]:
     """Weights of the rows, 0 for those that miss something; and how many these are that would have counted."""
-    gaps = frames.missing_rows(data, parts.columns)
+    masks = frames.missing_rows(data, parts.columns)
     given: Any = weights
     if isinstance(weights, str):
         given = frames.take(data, [weights], may_miss=[weights])[weights].to_numpy()
-    unknown = np.zeros(len(gaps[parts.outcome]), dtype=bool)
+    unknown = np.zeros(len(masks[parts.outcome]), dtype=bool)
     if np.shape(given) == unknown.shape:
         unknown = frames.missing_rows({"weights": given}, ["weights"])["weights"]
         given = np.where(unknown, 0.0, given)
     counts = validation.read_weights(given, len(unknown), "weights")
-    complete = ~np.logical_or.reduce([*gaps.values()])
+    complete = ~np.logical_or.reduce([*masks.values()])
     if not (counts[complete] > 0).any():
-        worst = max(gaps, key=lambda name: int(gaps[name].sum()))
+        worst = max(masks, key=lambda name: int(masks[name].sum()))
         raise ValueError(
             f"missing='drop' leaves no row: each has a missing value; column {worst!r} is missing in "
-            f"{gaps[worst].sum()} of {len(complete)} rows."
+            f"{masks[worst].sum()} of {len(complete)} rows."
         )
     return np.where(complete, counts, 0.0), int(((counts > 0) & ~complete | unknown).sum())
 

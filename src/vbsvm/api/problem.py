@@ -58,32 +58,34 @@ class Task:
 
     def result(self, outcome: Outcome | Sample, population: Population | None = None) -> Fit:
         """The fit that ended like this."""
-        if population is None or self.source.holes is not None:
+        if population is None or self.source.missing_inputs is not None:
             population = self.completion.population(self.source, outcome)
-        gaps, facts = self.completion.gaps, Facts.of(self.source, self.n_dropped)
-        return Fit(self.spec, self.plan, outcome, self.classes, self.reader, population, gaps, facts)
+        missing_patterns, facts = self.completion.missing_patterns, Facts.of(self.source, self.n_dropped)
+        return Fit(self.spec, self.plan, outcome, self.classes, self.reader, population, missing_patterns, facts)
 
     @property
     def sampled(self) -> tuple[Spec, Memory]:
-        """What a sampler takes: rows with holes are written out as often as their weights say.
+        """What a sampler takes: rows with missing values are written out as often as their weights say.
 
         Each of them has missing values of its own.
         """
-        validation.require_sampleable(self.spec, self.source.holes)
-        if self.source.holes is None and self.source.options is None:
+        validation.require_sampleable(self.spec, self.source.missing_inputs)
+        if self.source.missing_inputs is None and self.source.options is None:
             return self.spec, self.source
         return self.spec, self.source.repeated()
 
     def shifted(self, shift: Shift) -> "Task":
         """The same with missing values shifted, and otherwise missing at random."""
-        missing, holes = self.spec.missing, self.source.holes
+        missing, missing_inputs = self.spec.missing, self.source.missing_inputs
         assert isinstance(missing, MissingModel)
         assert missing.inputs is not None
-        assert holes is not None
-        names = [self.plan.names[k - int(self.plan.recipe.intercept)] for k in holes.inputs.variables]
+        assert missing_inputs is not None
+        names = [self.plan.names[k - int(self.plan.recipe.intercept)] for k in missing_inputs.inputs.variables]
         settings = replace(missing.inputs.settings, mechanism=None)
         at_random = replace(missing, inputs=replace(missing.inputs, settings=settings, probit_of=None))
-        source = replace(self.source, holes=replace(holes, shift=self.completion.units * shift.of(names)))
+        source = replace(
+            self.source, missing_inputs=replace(missing_inputs, shift=self.completion.units * shift.of(names))
+        )
         return replace(self, spec=replace(self.spec, missing=at_random), source=source)
 
     def encoded(self, where: slice) -> Encoded:
@@ -96,11 +98,11 @@ class Task:
 
     def _multipliers(self, where: slice) -> Array | None:
         """What a unit of a missing input adds to each derived column; 0 for inputs that are never missing here."""
-        holes, derived = self.source.holes, self.completion.everything.pairs
-        if holes is None or not derived:
+        missing_inputs, derived = self.source.missing_inputs, self.completion.everything.pairs
+        if missing_inputs is None or not derived:
             return None
         found = np.zeros((len(self.source.X[where]), len(derived)))
-        found[:, [derived.index(pair) for pair in holes.inputs.pairs]] = holes.multipliers[where]
+        found[:, [derived.index(pair) for pair in missing_inputs.inputs.pairs]] = missing_inputs.multipliers[where]
         return found
 
     def complete_rows(self) -> Encoded:
@@ -115,7 +117,7 @@ class Task:
 def with_layout(spec: Spec, source: Memory) -> Memory:
     """Rows in the layout that suits the model: dual where columns far outnumber rows and priors hold nearly all."""
     gates = spec.gate_map
-    if source.groupings or source.n_carried or source.holes is not None or source.options is not None:
+    if source.groupings or source.n_carried or source.missing_inputs is not None or source.options is not None:
         return source
     if spec.joint_gates or (gates is not None and gates.shared) or not validation.is_wide(source.X):
         return source

@@ -32,11 +32,11 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
     """One row for each shift: coefficients, and the share of complete rows whose class is not that without shift."""
     import pandas as pd
 
-    holes, first = task.source.holes, int(task.plan.recipe.intercept)
-    if holes is None:
+    missing_inputs, first = task.source.missing_inputs, int(task.plan.recipe.intercept)
+    if missing_inputs is None:
         raise ValueError("sensitivity: no numeric input has missing values, so there is nothing to shift.")
-    of_law = {task.plan.names[k - first] for k in holes.inputs.variables}
-    missing = [name for name in task.completion.gaps.names if name in of_law]
+    of_distribution = {task.plan.names[k - first] for k in missing_inputs.inputs.variables}
+    missing = [name for name in task.completion.missing_patterns.names if name in of_distribution]
     wanted, chosen = _read_shifts(deltas), _read_columns(columns, missing)
     plain = task.shifted(Shift(0.0)).fit(inference)
     found = {0.0: plain}

@@ -209,11 +209,11 @@ def require_moderate_holes(settings: GaussianImputation, n_inputs: int, n_holes:
         )
 
 
-def require_sampleable(spec: Spec, holes: Any) -> None:
+def require_sampleable(spec: Spec, missing_inputs: Any) -> None:
     """Refuse what only variational Bayes has."""
     if spec.joint_gates:
         raise ValueError("Gibbs does not support LaplaceZero(gates=Joint()): use gates=Factorised().")
-    if holes is not None and not holes.labels:
+    if missing_inputs is not None and not missing_inputs.labels:
         raise ValueError(
             "GaussianImputation(labels=False) is only available for variational Bayes: use inference=Variational()."
         )
@@ -239,7 +239,7 @@ def _require_counts(weights: Array) -> Array:
 
 def require_usable(X: NDArray[np.floating], weights: Array, ranges: Range, names: tuple[str, ...]) -> None:
     """Refuse infinity in rows that count, naming column and row, and columns without any value."""
-    empty = np.flatnonzero(ranges.holes & (ranges.low > ranges.high))
+    empty = np.flatnonzero(ranges.incomplete & (ranges.low > ranges.high))
     if len(empty):
         raise ValueError(f"Column {names[empty[0]]!r} has no value in any row of positive weight. Drop it.")
     bad = np.flatnonzero(~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))

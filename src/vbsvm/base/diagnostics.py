@@ -50,7 +50,7 @@ def rhat(draws: Array) -> float:
 
 
 def ess_bulk(draws: Array) -> float:
-    """Effective number of draws for the centre of the law."""
+    """Effective number of draws for the centre of the distribution."""
     return float("nan") if _constant(draws) else _ess(_normal_scores(_split(draws)))
 
 

@@ -1,7 +1,8 @@
-"""The laws of scalars and of the rows' latent scales.
+"""The distributions of scalars and of the rows' latent scales.
 
-A law is what a full conditional hands out. Variational Bayes keeps it and uses its moments; Gibbs draws from it and
-keeps a ``Point``, a law without spread. Both answer the same questions, so no update asks which of the two it has.
+A distribution is what a full conditional hands out. Variational Bayes keeps it and uses its moments; Gibbs draws from
+it and keeps a ``Point``, a distribution without spread. Both answer the same questions, so no update asks which of the
+two it has.
 """
 
 import math
@@ -13,7 +14,7 @@ import numpy as np
 from vbsvm.base.arrays import Array
 
 
-class ScaleLaw(Protocol):
+class ScaleDistribution(Protocol):
     """What is known of a block's variance, or of its covariance matrix."""
 
     @property
@@ -23,22 +24,22 @@ class ScaleLaw(Protocol):
 
     @property
     def mean(self) -> Any:
-        """E[x]; infinite where the law has no mean."""
+        """E[x]; infinite where the distribution has no mean."""
         ...
 
     def pack(self) -> list[float]:
-        """Give unconstrained numbers that determine the law within its family."""
+        """Give unconstrained numbers that determine the distribution within its family."""
         ...
 
     def unpack(self, numbers: Array) -> Self:
-        """Make the member of this law's family that has these numbers."""
+        """Make the member of this distribution's family that has these numbers."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A law without spread at a known or drawn value; it has nothing to pack."""
+    """A distribution without spread at a known or drawn value; it has nothing to pack."""
 
     value: float
 
@@ -92,7 +93,7 @@ class InverseGamma:
         return [math.log(self.rate)]
 
     def unpack(self, numbers: Array) -> "InverseGamma":
-        """Make the law with this log rate, kept within what floating point holds."""
+        """Make the distribution with this log rate, kept within what floating point holds."""
         return InverseGamma(self.shape, math.exp(min(max(numbers[0], -600.0), 600.0)))
 
 
@@ -156,7 +157,7 @@ class InverseWishart:
         return list(lower[np.tril_indices(len(lower))])
 
     def unpack(self, numbers: Array) -> "InverseWishart":
-        """Make the law with this Cholesky factor, kept within what floating point holds."""
+        """Make the distribution with this Cholesky factor, kept within what floating point holds."""
         lower = np.zeros_like(self.scale)
         lower[np.tril_indices(len(lower))] = numbers
         lower[np.diag_indices(len(lower))] = np.exp(np.clip(lower.diagonal(), -300.0, 300.0))
@@ -180,7 +181,7 @@ class LatentPoint:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Latent:
-    """GIG(½, 1, s²χ), one for each row of weight s and slack χ = root²: the law of the latent scales a.
+    """GIG(½, 1, s²χ), one for each row of weight s and slack χ = root²: the distribution of the latent scales a.
 
     The reciprocal 1/a is inverse Gaussian with mean 1/(s root) and shape 1.
     """

@@ -1,6 +1,6 @@
 """The two readings of a sweep: what is done with each full conditional.
 
-``expect`` keeps the law (variational Bayes); ``Draw`` replaces it by a point drawn from it (Gibbs).
+``expect`` keeps the distribution (variational Bayes); ``Draw`` replaces it by a point drawn from it (Gibbs).
 """
 
 import math
@@ -15,31 +15,31 @@ import numpy as np
 MASK = 2**64 - 1
 
 
-class Law(Protocol):
+class Distribution(Protocol):
     """Anything that can be drawn from."""
 
     def draw(self, rng: np.random.Generator) -> Any:
-        """Replace the law by a point drawn from it."""
+        """Replace the distribution by a point drawn from it."""
         ...
 
 
 class Reading(Protocol):
     """Resolve a full conditional; ``site`` names it within the sweep."""
 
-    def __call__(self, law: Any, *site: str | int) -> Any:
-        """Give the law, or a point drawn from it."""
+    def __call__(self, distribution: Any, *site: str | int) -> Any:
+        """Give the distribution, or a point drawn from it."""
         ...
 
 
-def expect(law: Any, *site: str | int) -> Any:
-    """Keep the law: variational Bayes."""
-    return law
+def expect(distribution: Any, *site: str | int) -> Any:
+    """Keep the distribution: variational Bayes."""
+    return distribution
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Draw from the law: Gibbs.
+    """Draw from the distribution: Gibbs.
 
     It holds a seed and no stream. Each use derives its generator from seed, chain, sweep and site, so that draws do not
     depend on the number of threads or on the order in which row blocks are visited.
@@ -49,11 +49,11 @@ class Draw:
     chain: int
     sweep: int
 
-    def __call__(self, law: Law, *site: str | int) -> Any:
-        """Give a point drawn from the law with the site's own generator."""
+    def __call__(self, distribution: Distribution, *site: str | int) -> Any:
+        """Give a point drawn from the distribution with the site's own generator."""
         stream = _streams.free.pop() if _streams.free else _Stream()
         try:
-            return law.draw(stream.at(self.seed, (0, _word(site), self.sweep, self.chain)))
+            return distribution.draw(stream.at(self.seed, (0, _word(site), self.sweep, self.chain)))
         finally:
             _streams.free.append(stream)
 
@@ -78,13 +78,13 @@ class OverRelaxed:
     before: Any
     rho: float = 0.9
 
-    def __call__(self, law: Any, *site: str | int) -> Any:
-        """Give a point drawn from the law; of the coefficients one that depends on where they were."""
-        drawn = self.draw(law, *site)
+    def __call__(self, distribution: Any, *site: str | int) -> Any:
+        """Give a point drawn from the distribution; of the coefficients one that depends on where they were."""
+        drawn = self.draw(distribution, *site)
         if site != ("coefficients",):
             return drawn
-        back, ahead = self.before - law.mean, drawn.mean - law.mean
-        return drawn.at(law.mean - self.rho * back + math.sqrt(1 - self.rho**2) * ahead)
+        back, ahead = self.before - distribution.mean, drawn.mean - distribution.mean
+        return drawn.at(distribution.mean - self.rho * back + math.sqrt(1 - self.rho**2) * ahead)
 
 
 @final

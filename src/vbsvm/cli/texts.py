@@ -73,7 +73,7 @@ def parsed(path: str, usual: str, signs: Signs, text: Collection[str]) -> Any:
     """A table of text: in columns of numbers NA and the like are missing values, in columns of text only empty cells.
 
     ``usual`` is the separator that the file's name promises. What a column holds is known once it has been read, so
-    that text with gaps is read a second time.
+    that text with missing values is read a second time.
     """
     source = Source.of(path)
     sep, names = _header(source, usual, signs.sep)

@@ -24,12 +24,14 @@ class Range:
 
     low: Array
     high: Array
-    holes: NDArray[np.bool_]
+    incomplete: NDArray[np.bool_]
 
     def __add__(self, other: Self) -> "Range":
         """Join the ranges of two sets of rows."""
         return Range(
-            np.minimum(self.low, other.low), np.maximum(self.high, other.high), np.logical_or(self.holes, other.holes)
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+            np.logical_or(self.incomplete, other.incomplete),
         )
 
     @property
@@ -118,11 +120,11 @@ def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
     def kernel(index: int, rows: slice) -> Range:
         block, _, _ = weighted_rows(X, weights, rows)
         low, high = block.min(axis=0, initial=np.inf), block.max(axis=0, initial=-np.inf)
-        holes = np.isnan(low)
-        if holes.any():  # functions that pass over NaN are slower
-            low[holes] = np.fmin.reduce(block[:, holes], axis=0, initial=np.inf)
-            high[holes] = np.fmax.reduce(block[:, holes], axis=0, initial=-np.inf)
-        return Range(low.astype(np.float64), high.astype(np.float64), holes)
+        incomplete = np.isnan(low)
+        if incomplete.any():  # functions that pass over NaN are slower
+            low[incomplete] = np.fmin.reduce(block[:, incomplete], axis=0, initial=np.inf)
+            high[incomplete] = np.fmax.reduce(block[:, incomplete], axis=0, initial=-np.inf)
+        return Range(low.astype(np.float64), high.astype(np.float64), incomplete)
 
     return fold(X.shape[0], X.shape[1], lambda: kernel)
 
@@ -146,7 +148,7 @@ def learn_recipe(
     centre, scale = np.zeros(n_inputs), np.ones(n_inputs)
     if standardize:
         unit = np.ldexp(1.0, np.frexp(ranges.size)[1] - 1)
-        moments = _moments(X, weights, unit, ranges.holes)
+        moments = _moments(X, weights, unit, ranges.incomplete)
         spread = np.sqrt(moments.squares / moments.weight) * unit
         varies = (ranges.high / unit - ranges.low / unit > 8 * np.finfo(X.dtype).eps) & (spread > 0)
         moved = np.full(n_inputs, intercept) if centred is None else centred
@@ -155,18 +157,18 @@ def learn_recipe(
     return Recipe(centre, scale, intercept)
 
 
-def _moments(X: NDArray[np.floating], weights: Array, unit: Array, holes: NDArray[np.bool_]) -> Moments:
+def _moments(X: NDArray[np.floating], weights: Array, unit: Array, incomplete: NDArray[np.bool_]) -> Moments:
     """Weighted moments of the columns in units of their own size, so that no square overflows or vanishes."""
 
     def kernel(index: int, rows: slice) -> Moments:
         raw, s, _ = weighted_rows(X, weights, rows)
         block, weight = raw / unit, np.full(len(unit), float(s.sum()))
-        known = ~np.isnan(block[:, holes])
-        weight[holes] = s @ known
-        block[:, holes] = np.where(known, block[:, holes], 0.0)
+        known = ~np.isnan(block[:, incomplete])
+        weight[incomplete] = s @ known
+        block[:, incomplete] = np.where(known, block[:, incomplete], 0.0)
         mean = np.divide(s @ block, weight, out=np.zeros(len(unit)), where=weight > 0)
         block -= mean
-        block[:, holes] *= known
+        block[:, incomplete] *= known
         return Moments(weight, mean, s @ np.square(block, out=block))
 
     return fold(X.shape[0], X.shape[1], lambda: kernel)

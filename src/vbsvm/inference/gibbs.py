@@ -21,13 +21,13 @@ from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_whole
 from vbsvm.inference import checkpoint
 from vbsvm.inference.scale_move import stretch
-from vbsvm.missing.candidates import LevelCounts, LevelLaws
+from vbsvm.missing.candidates import LevelCounts, LevelDistributions
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.model import MissingState, MissingSums, input_model
 from vbsvm.model.interfaces import Source
-from vbsvm.model.layouts.sampled import DrawnLaw
-from vbsvm.model.priors.covariance import HuangWandLaw
-from vbsvm.model.priors.laplace_zero import LaplaceZeroLaw
+from vbsvm.model.layouts.sampled import SampledCoefficients
+from vbsvm.model.priors.covariance import HuangWandDistribution
+from vbsvm.model.priors.laplace_zero import LaplaceZeroDistribution
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import added
 from vbsvm.model.sweep import sweep
@@ -83,18 +83,18 @@ class Sample:
 
     @property
     def state(self) -> State:
-        """Posterior means, and the draws as a law of the coefficients: what predictions ask."""
+        """Posterior means, and the draws as a distribution of the coefficients: what predictions ask."""
         scales = []
         for values in self.scales:
             mean = values.reshape(-1, values.shape[2]).mean(axis=0)
             q = math.isqrt(len(mean))
             scales.append(Point(float(mean[0])) if q == 1 else MatrixPoint(mean.reshape(q, q)))
-        law: Any = DrawnLaw(self.flat)
-        levels = None if self.levels is None else LevelLaws.of(tuple(1.0 + one for one in self.levels.counts))
+        distribution: Any = SampledCoefficients(self.flat)
+        levels = None if self.levels is None else LevelDistributions.of(tuple(1.0 + one for one in self.levels.counts))
         missing = self.last.missing
         if isinstance(missing, MissingState):
             missing = replace(missing, levels=levels, values=None)
-        return State(law, tuple(scales), None, missing)
+        return State(distribution, tuple(scales), None, missing)
 
     def without_values(self) -> "Sample":
         """The same without the last draws of the missing values of rows, which are as many as the data."""
@@ -369,8 +369,8 @@ def _numbers(state: State) -> tuple[Array, Array | None, tuple[Array, ...]]:
 
 def variance_of(scale: Any) -> Array:
     """The variance of a block at a draw, or the covariance matrix of its effects, flat."""
-    law: Any = scale.covariance if isinstance(scale, HuangWandLaw) else scale
-    drawn: Any = law.variance if isinstance(law, LaplaceZeroLaw) else law
+    distribution: Any = scale.covariance if isinstance(scale, HuangWandDistribution) else scale
+    drawn: Any = distribution.variance if isinstance(distribution, LaplaceZeroDistribution) else distribution
     return np.ravel(drawn.value)
 
 

@@ -53,20 +53,20 @@ def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
     only as long as no row crosses the hinge's kink; ``damping`` leads from H (0) to G (1). None where there is no
     curvature: at a point, or where it is not positive in floating point.
     """
-    stats, law = at.stats, at.state.coefficients
+    stats, distribution = at.stats, at.state.coefficients
     if stats.curvature is None:
         return None
     leapt = False
     curvature = stats.curvature.towards(stats.gram, damping).gated(at.state.gates, stats.gram)
     gram, cross = stats.gated(at.state.gates)
-    residual = cross - gram.times(law.mean)
+    residual = cross - gram.times(distribution.mean)
     state, rounds = at.state, max(block.prior.rounds for block in spec.blocks)
     while rounds:
         precision = spec.precision(state)
-        step = curvature.solve(residual - precision.times(law.mean), precision)
+        step = curvature.solve(residual - precision.times(distribution.mean), precision)
         if step is None:
             return None
-        state = replace(state, coefficients=gram.conditional(cross, precision).at(law.mean + step))
+        state = replace(state, coefficients=gram.conditional(cross, precision).at(distribution.mean + step))
         moved = update_gates(spec, state, stats, expect)
         if not leapt and _gates_rest(at.state, moved) and (ahead := _leap(spec, state)) is not None:
             leapt, state = True, ahead
@@ -189,9 +189,9 @@ class Damped:
 
 def _shorter(spec: Spec, at: Visited, share: float) -> State:
     """A share of the natural-gradient step."""
-    law, stats = at.state.gaussian, at.stats
-    before = law.precision
-    cross = (1 - share) * before.times(law.mean) + share * stats.cross
+    distribution, stats = at.state.gaussian, at.stats
+    before = distribution.precision
+    cross = (1 - share) * before.times(distribution.mean) + share * stats.cross
     gram = before.towards(stats.gram, share)
     return replace(at.state, coefficients=gram.conditional(cross, spec.precision(at.state).scaled(share)))
 

@@ -15,7 +15,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
 from vbsvm.missing.model import MissingState
 from vbsvm.missing.row_updates import CandidatePart
-from vbsvm.model.interfaces import PointLaw, Source
+from vbsvm.model.interfaces import PointDistribution, Source
 from vbsvm.model.spec import Spec, State
 
 
@@ -45,7 +45,7 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
         ratio += part
     if not proposal.log_uniform < ratio:
         return state, False
-    return replace(state, coefficients=PointLaw(g * theta), scales=tuple(scales)), True
+    return replace(state, coefficients=PointDistribution(g * theta), scales=tuple(scales)), True
 
 
 def _change(part: Any, state: State, theta: Array, g: float) -> float:

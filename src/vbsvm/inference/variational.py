@@ -169,8 +169,9 @@ class Variational(Parameters):
     def _climb_from_part(self, spec: Spec, source: Source, part: Source) -> Outcome:
         """Start from the fit of a part of the rows.
 
-        Their weights are not raised to match: the law is then as wide as the start is uncertain, and a Newton step sees
-        the curvature at that distance. (With raised weights the kinks are too sharp for Newton: twice the passes.)
+        Their weights are not raised to match: the distribution is then as wide as the start is uncertain, and a Newton
+        step sees the curvature at that distance. (With raised weights the kinks are too sharp for Newton: twice the
+        passes.)
         """
         most = self.most_passes(spec)
         pilot = self._climb(spec, part, spec.start(), max(self.tol, PILOT_TOL), most)

@@ -21,29 +21,29 @@ KNOWN = -1
 
 @final
 @dataclass(frozen=True, eq=False)
-class LevelLaws:
-    """Laws of the levels' probabilities, one for each categorical input: Dirichlet laws, or draws from them."""
+class LevelDistributions:
+    """The levels' probabilities of each categorical input: Dirichlet distributions, or draws from them."""
 
     concentrations: tuple[Array, ...]
     logs: tuple[Array, ...]
 
     @staticmethod
-    def of(concentrations: tuple[Array, ...]) -> "LevelLaws":
-        """Dirichlet laws, with E log π."""
-        return LevelLaws(concentrations, tuple(digamma(one) - digamma(one.sum()) for one in concentrations))
+    def of(concentrations: tuple[Array, ...]) -> "LevelDistributions":
+        """Dirichlet distributions, with E log π."""
+        return LevelDistributions(concentrations, tuple(digamma(one) - digamma(one.sum()) for one in concentrations))
 
     def pack(self) -> list[float]:
         """Give the logs of the concentrations."""
         return [x for one in self.concentrations for x in np.log(one)]
 
-    def unpack(self, numbers: Array) -> "LevelLaws":
-        """Make the laws that have these numbers."""
+    def unpack(self, numbers: Array) -> "LevelDistributions":
+        """Make the distributions that have these numbers."""
         ends = np.cumsum([len(one) for one in self.concentrations])[:-1]
-        return LevelLaws.of(tuple(np.exp(np.clip(part, -300.0, 300.0)) for part in np.split(numbers, ends)))
+        return LevelDistributions.of(tuple(np.exp(np.clip(part, -300.0, 300.0)) for part in np.split(numbers, ends)))
 
-    def draw(self, rng: np.random.Generator) -> "LevelLaws":
+    def draw(self, rng: np.random.Generator) -> "LevelDistributions":
         """Draw the probabilities."""
-        return LevelLaws(self.concentrations, tuple(np.log(rng.dirichlet(one)) for one in self.concentrations))
+        return LevelDistributions(self.concentrations, tuple(np.log(rng.dirichlet(one)) for one in self.concentrations))
 
 
 @final
@@ -53,18 +53,18 @@ class LevelModel:
 
     sizes: tuple[int, ...]
 
-    def start(self) -> LevelLaws:
+    def start(self) -> LevelDistributions:
         """Equal probabilities."""
-        return LevelLaws.of(tuple(np.ones(size) for size in self.sizes))
+        return LevelDistributions.of(tuple(np.ones(size) for size in self.sizes))
 
-    def update(self, counts: "LevelCounts", resolve: Reading) -> LevelLaws:
+    def update(self, counts: "LevelCounts", resolve: Reading) -> LevelDistributions:
         """Dirichlet(1 + counts), or a draw from it."""
-        return resolve(LevelLaws.of(tuple(1.0 + one for one in counts.counts)), "levels")
+        return resolve(LevelDistributions.of(tuple(1.0 + one for one in counts.counts)), "levels")
 
-    def bound(self, law: LevelLaws, counts: "LevelCounts") -> float:
+    def bound(self, distribution: LevelDistributions, counts: "LevelCounts") -> float:
         """E log p(levels, π) − E log q(π)."""
         value = 0.0
-        for a, logs, count in zip(law.concentrations, law.logs, counts.counts, strict=True):
+        for a, logs, count in zip(distribution.concentrations, distribution.logs, counts.counts, strict=True):
             value += math.lgamma(len(a)) - float(gammaln(a.sum()) - gammaln(a).sum())
             value += float((count + 1.0 - a) @ logs)
         return value
@@ -111,10 +111,10 @@ class Options:
         """Which origin each row has, counted from 0."""
         return np.repeat(np.arange(len(self.firsts)), np.diff(np.r_[self.firsts, len(self.origin)]))
 
-    def log_chances(self, laws: LevelLaws) -> Array:
+    def log_chances(self, distributions: LevelDistributions) -> Array:
         """E log π of the levels that each row stands for."""
         total = np.zeros(len(self.origin))
-        for logs, levels in zip(laws.logs, self.levels.T, strict=True):
+        for logs, levels in zip(distributions.logs, self.levels.T, strict=True):
             total += np.where(levels == KNOWN, 0.0, logs[levels])
         return total
 
@@ -145,7 +145,7 @@ class Options:
 @final
 @dataclass(frozen=True, eq=False)
 class Shares:
-    """The law of which of its alternatives each origin is: shares, or a draw of one of them."""
+    """The distribution of which of its alternatives each origin is: shares, or a draw of one of them."""
 
     options: Options
     values: Array

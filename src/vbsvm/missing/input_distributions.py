@@ -1,4 +1,4 @@
-"""Laws of the inputs, and the sums over rows that they are updated from."""
+"""Distributions of the inputs, and the sums over rows that they are updated from."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -9,7 +9,7 @@ from scipy.linalg import solve_triangular
 
 from vbsvm.base import distributions
 from vbsvm.base.arrays import Array, cholesky, inverse
-from vbsvm.missing.missingness import ProbitLaw, ProbitSums
+from vbsvm.missing.missingness import ProbitDistribution, ProbitSums
 
 
 @final
@@ -36,7 +36,7 @@ class Regressors:
 @final
 @dataclass(frozen=True, eq=False)
 class InputSums:
-    """Sums over rows that the law of the inputs needs: Σ s, Σ s x̃x̃ᵀ, Σ s x̃ E[d]ᵀ and Σ s E[ddᵀ].
+    """Sums over rows that the distribution of the inputs needs: Σ s, Σ s x̃x̃ᵀ, Σ s x̃ E[d]ᵀ and Σ s E[ddᵀ].
 
     A pass makes the last two over incomplete rows; the source adds what is known of the others.
     """
@@ -77,7 +77,7 @@ def _both(one: Regressors | None, other: Regressors | None) -> Regressors | None
     return Regressors(one.matrix + other.matrix)
 
 
-class InputLaw(Protocol):
+class InputDistribution(Protocol):
     """What rows ask: d ~ N(coefficientsᵀ x̃, precision⁻¹)."""
 
     @property
@@ -91,21 +91,21 @@ class InputLaw(Protocol):
         ...
 
     def pack(self) -> list[float]:
-        """Give unconstrained numbers that determine the law."""
+        """Give unconstrained numbers that determine the distribution."""
         ...
 
     def unpack(self, numbers: Array) -> Self:
-        """Make the law that has these numbers."""
+        """Make the distribution that has these numbers."""
         ...
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Selective:
-    """A law of the inputs, and that of being observed."""
+    """A distribution of the inputs, and that of being observed."""
 
     inputs: Any
-    probit: ProbitLaw
+    probit: ProbitDistribution
 
     @property
     def coefficients(self) -> Array:
@@ -122,13 +122,13 @@ class Selective:
         return [*self.inputs.pack(), *self.probit.pack()]
 
     def unpack(self, numbers: Array) -> "Selective":
-        """Make the law that has these numbers."""
+        """Make the distribution that has these numbers."""
         at = len(numbers) - len(self.probit.pack())
         return Selective(self.inputs.unpack(numbers[:at]), self.probit.unpack(numbers[at:]))
 
 
 class _Still:
-    """A law that an extrapolation leaves as it is."""
+    """A distribution that an extrapolation leaves as it is."""
 
     def pack(self) -> list[float]:
         """Give no numbers: nothing here may move."""
@@ -142,7 +142,7 @@ class _Still:
 @final
 @dataclass(frozen=True, eq=False)
 class Learned(_Still):
-    """A law of the inputs that was learned from them alone, and is held while coefficients are fitted."""
+    """A distribution of the inputs that was learned from them alone, and is held while coefficients are fitted."""
 
     inputs: Any
 
@@ -160,7 +160,7 @@ class Learned(_Still):
 @final
 @dataclass(frozen=True, eq=False)
 class KnownInputs(_Still):
-    """A law of the inputs without uncertainty: a start, a draw, or what predictions go by."""
+    """A distribution of the inputs without uncertainty: a start, a draw, or what predictions go by."""
 
     coefficients: Array
     precision: Array
@@ -191,7 +191,7 @@ class Regression:
         return [*self.coefficients.ravel(), *_per_degree(self.covariance).pack()]
 
     def unpack(self, numbers: Array) -> "Regression":
-        """Make the law that has these numbers."""
+        """Make the distribution that has these numbers."""
         size = self.coefficients.size
         coefficients = numbers[:size].reshape(self.coefficients.shape)
         return Regression(coefficients, _of_degrees(self.covariance, numbers[size:]), self.root)
@@ -200,7 +200,7 @@ class Regression:
 @final
 @dataclass(frozen=True, eq=False)
 class JointInputs:
-    """q(μ) q(Σ) of all inputs: the paper's law. The mean's own covariance is ``spread``."""
+    """q(μ) q(Σ) of all inputs: the paper's distribution. The mean's own covariance is ``spread``."""
 
     mean: Array
     spread: Array
@@ -226,7 +226,7 @@ class JointInputs:
         ]
 
     def unpack(self, numbers: Array) -> "JointInputs":
-        """Make the law that has these numbers."""
+        """Make the distribution that has these numbers."""
         assert isinstance(self.covariance, distributions.InverseWishart)
         d = len(self.mean)
         mean, spread, scale = np.split(numbers, [d, d + d * (d + 1) // 2])
@@ -234,24 +234,24 @@ class JointInputs:
         return JointInputs(mean, spread, _of_degrees(self.covariance, scale))
 
 
-def _per_degree(law: distributions.InverseWishart) -> distributions.InverseWishart:
-    """A law from a part of the rows and one from all of them then pack to nearly the same numbers."""
-    return distributions.InverseWishart(law.scale / law.degrees, law.degrees)
+def _per_degree(distribution: distributions.InverseWishart) -> distributions.InverseWishart:
+    """A distribution from a part of the rows and one from all of them then pack to nearly the same numbers."""
+    return distributions.InverseWishart(distribution.scale / distribution.degrees, distribution.degrees)
 
 
-def _of_degrees(law: distributions.InverseWishart, numbers: Array) -> distributions.InverseWishart:
-    return distributions.InverseWishart(law.degrees * law.unpack(numbers).scale, law.degrees)
+def _of_degrees(distribution: distributions.InverseWishart, numbers: Array) -> distributions.InverseWishart:
+    return distributions.InverseWishart(distribution.degrees * distribution.unpack(numbers).scale, distribution.degrees)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class MeanLaw:
+class MeanDistribution:
     """q(μ) = N(mean, spread)."""
 
     mean: Array
     spread: Array
 
-    def draw(self, rng: np.random.Generator) -> "MeanLaw":
+    def draw(self, rng: np.random.Generator) -> "MeanDistribution":
         """Draw μ."""
         drawn = self.mean + np.linalg.cholesky(self.spread) @ rng.standard_normal(len(self.mean))
-        return MeanLaw(drawn, np.zeros_like(self.spread))
+        return MeanDistribution(drawn, np.zeros_like(self.spread))

@@ -1,4 +1,4 @@
-"""The law of the inputs, by which missing ones are inferred together with the coefficients (paper, Section 3.3)."""
+"""The distribution of the inputs, by which missing ones are inferred with the coefficients (paper, Section 3.3)."""
 
 import math
 from collections.abc import Sequence
@@ -15,16 +15,16 @@ from vbsvm.base.arrays import Array, inverse
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import Parameters, require_flag, require_positive
 from vbsvm.missing.input_distributions import (
-    InputLaw,
+    InputDistribution,
     InputSums,
     JointInputs,
     KnownInputs,
     Learned,
-    MeanLaw,
+    MeanDistribution,
     Regression,
     Selective,
 )
-from vbsvm.missing.missingness import NotAtRandom, ProbitLaw, Shift
+from vbsvm.missing.missingness import NotAtRandom, ProbitDistribution, Shift
 from vbsvm.missing.rows import Inputs
 
 
@@ -83,7 +83,7 @@ class GaussianImputation(Parameters):
 @final
 @dataclass(frozen=True, eq=False)
 class InputModel:
-    """The law of the inputs as a part of the model: settings, columns, and the number of all inputs."""
+    """The distribution of the inputs as a part of the model: settings, columns, and the number of all inputs."""
 
     settings: GaussianImputation
     inputs: Inputs
@@ -100,36 +100,36 @@ class InputModel:
         """Whether the prior of the covariance is a density that can be normalised."""
         return self.nu > len(self.inputs.variables) - 1
 
-    def start(self) -> InputLaw:
+    def start(self) -> InputDistribution:
         """Independent standardised inputs."""
         n_variables = len(self.inputs.variables)
         start = KnownInputs(np.zeros((1 + len(self.inputs.given), n_variables)), np.eye(n_variables))
         return (
             start
             if self.probit_of is None
-            else Selective(start, ProbitLaw.start(self.probit_of, self.inputs.variables[self.probit_of]))
+            else Selective(start, ProbitDistribution.start(self.probit_of, self.inputs.variables[self.probit_of]))
         )
 
-    def update(self, law: Any, sums: InputSums, resolve: Reading) -> InputLaw:
+    def update(self, distribution: Any, sums: InputSums, resolve: Reading) -> InputDistribution:
         """q(μ), q(Σ) or their regression form, or draws (Algorithm 5, lines 13 and 14; Appendix C).
 
         Where labels have no say, what was learned before stays as it is.
         """
-        if isinstance(law, Learned):
-            return law
-        if isinstance(law, Selective):
+        if isinstance(distribution, Learned):
+            return distribution
+        if isinstance(distribution, Selective):
             assert isinstance(self.settings.mechanism, NotAtRandom)
             assert sums.probit is not None
-            probit = law.probit.updated(sums.probit, self.settings.mechanism.variance)
-            return Selective(self._update(law.inputs, sums, resolve), resolve(probit, "inputs", "observed"))
-        return self._update(law, sums, resolve)
+            probit = distribution.probit.updated(sums.probit, self.settings.mechanism.variance)
+            return Selective(self._update(distribution.inputs, sums, resolve), resolve(probit, "inputs", "observed"))
+        return self._update(distribution, sums, resolve)
 
-    def _update(self, law: Any, sums: InputSums, resolve: Reading) -> InputLaw:
+    def _update(self, distribution: Any, sums: InputSums, resolve: Reading) -> InputDistribution:
         if self.settings.joint:
-            return cast(InputLaw, self._update_joint(law, sums, resolve))
+            return cast(InputDistribution, self._update_joint(distribution, sums, resolve))
         return self._update_regression(sums, resolve)
 
-    def _update_regression(self, sums: InputSums, resolve: Reading) -> InputLaw:
+    def _update_regression(self, sums: InputSums, resolve: Reading) -> InputDistribution:
         assert sums.regressors is not None
         psi, n_variables = self.settings.psi, len(self.inputs.variables)
         root = sums.regressors.root(psi)
@@ -138,48 +138,50 @@ class InputModel:
         scale = 0.5 * (scale + scale.T)
         return resolve(Regression(A, distributions.InverseWishart(scale, self.nu + sums.total - 1), root), "inputs")
 
-    def _update_joint(self, law: InputLaw, sums: InputSums, resolve: Reading) -> "JointInputs":
-        psi, d, T, n = self.settings.psi, len(self.inputs.variables), law.precision, sums.total
+    def _update_joint(self, distribution: InputDistribution, sums: InputSums, resolve: Reading) -> "JointInputs":
+        psi, d, T, n = self.settings.psi, len(self.inputs.variables), distribution.precision, sums.total
         spread = inverse(np.eye(d) / self.settings.variance + n * T)
-        mean = resolve(MeanLaw(spread @ (T @ sums.linear[0]), spread), "inputs", "mean")
+        mean = resolve(MeanDistribution(spread @ (T @ sums.linear[0]), spread), "inputs", "mean")
         scale = psi * np.eye(d) + _about(mean, sums)
         return JointInputs(
             mean.mean, mean.spread, resolve(distributions.InverseWishart(scale, self.nu + n), "inputs", "covariance")
         )
 
-    def bound(self, law: Any, sums: InputSums) -> float:
-        """E log p(inputs and their law) − E log q(their law), at any law; without the entropy of missing values.
+    def bound(self, distribution: Any, sums: InputSums) -> float:
+        """E log p(inputs, their parameters) − E log q(parameters), without the entropy of missing values.
 
-        In the regression form this is the law of the variables given the other inputs, with a flat intercept.
+        In the regression form this is the distribution of the variables given the other inputs, with a flat intercept.
         """
-        if isinstance(law, Learned):
-            return self.bound(law.inputs, sums)
-        if isinstance(law, Selective):
+        if isinstance(distribution, Learned):
+            return self.bound(distribution.inputs, sums)
+        if isinstance(distribution, Selective):
             assert isinstance(self.settings.mechanism, NotAtRandom)
             assert sums.probit is not None
-            return self.bound(law.inputs, sums) + law.probit.bound(sums.probit, self.settings.mechanism.variance)
-        if isinstance(law, Regression):
-            return self._bound_regression(law, sums)
-        if isinstance(law, JointInputs) and isinstance(law.covariance, distributions.InverseWishart):
-            return self._bound_joint(law, sums)
+            return self.bound(distribution.inputs, sums) + distribution.probit.bound(
+                sums.probit, self.settings.mechanism.variance
+            )
+        if isinstance(distribution, Regression):
+            return self._bound_regression(distribution, sums)
+        if isinstance(distribution, JointInputs) and isinstance(distribution.covariance, distributions.InverseWishart):
+            return self._bound_joint(distribution, sums)
         return -math.inf
 
-    def _bound_regression(self, law: Regression, sums: InputSums) -> float:
+    def _bound_regression(self, distribution: Regression, sums: InputSums) -> float:
         assert sums.regressors is not None
-        psi, e, A = self.settings.psi, len(self.inputs.variables), law.coefficients
+        psi, e, A = self.settings.psi, len(self.inputs.variables), distribution.coefficients
         K = sums.regressors.precision(psi)
         met = A.T @ sums.linear
         about = sums.squares - met - met.T + A.T @ K @ A
         log_K = 2 * float(np.log(sums.regressors.root(psi).diagonal()).sum())
         constant = 0.5 * e * (len(self.inputs.given) * math.log(psi) - log_K)
-        return constant + self._wishart_terms(law.covariance, about, sums.total - 1)
+        return constant + self._wishart_terms(distribution.covariance, about, sums.total - 1)
 
-    def _bound_joint(self, law: JointInputs, sums: InputSums) -> float:
-        d, variance = len(law.mean), self.settings.variance
-        assert isinstance(law.covariance, distributions.InverseWishart)
-        own = 0.5 * d + 0.5 * float(np.linalg.slogdet(law.spread)[1]) - 0.5 * d * math.log(variance)
-        own -= (float(law.mean @ law.mean) + float(law.spread.trace())) / (2 * variance)
-        return own + self._wishart_terms(law.covariance, _about(law, sums), sums.total)
+    def _bound_joint(self, distribution: JointInputs, sums: InputSums) -> float:
+        d, variance = len(distribution.mean), self.settings.variance
+        assert isinstance(distribution.covariance, distributions.InverseWishart)
+        own = 0.5 * d + 0.5 * float(np.linalg.slogdet(distribution.spread)[1]) - 0.5 * d * math.log(variance)
+        own -= (float(distribution.mean @ distribution.mean) + float(distribution.spread.trace())) / (2 * variance)
+        return own + self._wishart_terms(distribution.covariance, _about(distribution, sums), sums.total)
 
     def _wishart_terms(self, q: distributions.InverseWishart, about: Array, n: float) -> float:
         """E log p of n vectors with second moment ``about`` and of their covariance, less E log q of the latter."""
@@ -190,7 +192,7 @@ class InputModel:
         value += _log_gamma(0.5 * N, e) - (_log_gamma(0.5 * self.nu, e) if self.proper else 0.0)
         value += 0.5 * N * e - 0.5 * N * log_scale
         value -= 0.5 * (psi * float(np.trace(q.inverse_mean)) + float(np.vdot(q.inverse_mean, about)))
-        if fresh != N:  # a law that comes from other rows
+        if fresh != N:  # a distribution that comes from other rows
             log_det = log_scale - e * math.log(2) - float(digamma(0.5 * (N - np.arange(e))).sum())
             value -= 0.5 * (fresh - N) * (log_det + e * math.log(2))
         return float(value)
@@ -201,7 +203,7 @@ def _log_gamma(a: float, d: int) -> float:
     return 0.25 * d * (d - 1) * math.log(math.pi) + float(gammaln(a - 0.5 * np.arange(d)).sum())
 
 
-def _about(mean: MeanLaw | JointInputs, sums: InputSums) -> Array:
+def _about(mean: MeanDistribution | JointInputs, sums: InputSums) -> Array:
     """Σ s E(d − μ)(d − μ)ᵀ."""
     met = np.outer(mean.mean, sums.linear[0])
     own = sums.total * (np.outer(mean.mean, mean.mean) + mean.spread)

@@ -16,7 +16,7 @@ from scipy.special import log_ndtr, ndtri_exp
 from vbsvm.base import distributions
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.settings import Parameters, lies_within, require_positive
-from vbsvm.missing.rows import HoleGroup
+from vbsvm.missing.rows import PatternGroup
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -144,7 +144,7 @@ class DrawnLatents:
 
 @final
 @dataclass(frozen=True, eq=False)
-class ProbitLaw:
+class ProbitDistribution:
     """q(φ₀, φ₁) of some variables: means (variables × 2) and covariances (variables × 2 × 2).
 
     ``variables`` are their numbers, ``columns`` those of the design.
@@ -156,12 +156,12 @@ class ProbitLaw:
     covariance: Array
 
     @staticmethod
-    def start(variables: NDArray[np.intp], columns: NDArray[np.intp]) -> "ProbitLaw":
+    def start(variables: NDArray[np.intp], columns: NDArray[np.intp]) -> "ProbitDistribution":
         """φ = 0 without spread: being observed tells nothing."""
-        return ProbitLaw(variables, columns, np.zeros((len(variables), 2)), np.zeros((len(variables), 2, 2)))
+        return ProbitDistribution(variables, columns, np.zeros((len(variables), 2)), np.zeros((len(variables), 2, 2)))
 
-    def _at(self, mean: Array, covariance: Array) -> "ProbitLaw":
-        return ProbitLaw(self.variables, self.columns, mean, covariance)
+    def _at(self, mean: Array, covariance: Array) -> "ProbitDistribution":
+        return ProbitDistribution(self.variables, self.columns, mean, covariance)
 
     @property
     def outer(self) -> Array:
@@ -169,7 +169,7 @@ class ProbitLaw:
         return self.covariance + self.mean[:, :, None] * self.mean[:, None, :]
 
     def latents(self, values: Array, observed: NDArray[np.bool_]) -> "Latents":
-        """Law of a* at these values (rows × columns), and whether they were observed."""
+        """Distribution of a* at these values (rows × columns), and whether they were observed."""
         return Latents(self.mean[:, 0] + values * self.mean[:, 1], np.where(observed, 1.0, -1.0))
 
     def sums(
@@ -179,9 +179,9 @@ class ProbitLaw:
 
         ``latent`` are draws of a*; variational Bayes has their expectations.
         """
-        law = self.latents(values, observed)
-        eta, log_chance = law.eta, law.log_chance
-        latent = law.value if latent is None else latent
+        distribution = self.latents(values, observed)
+        eta, log_chance = distribution.eta, distribution.log_chance
+        latent = distribution.value if latent is None else latent
         gram = np.empty((len(self.variables), 2, 2))
         gram[:, 0, 0] = s.sum()
         gram[:, 0, 1] = gram[:, 1, 0] = s @ values
@@ -189,13 +189,13 @@ class ProbitLaw:
         linear = np.stack([s @ latent, s @ (latent * values)], axis=1)
         return ProbitSums(gram, linear, float((s @ (latent * eta - 0.5 * np.square(eta) - log_chance)).sum()))
 
-    def updated(self, sums: ProbitSums, variance: float) -> "ProbitLaw":
+    def updated(self, sums: ProbitSums, variance: float) -> "ProbitDistribution":
         """q(φ): precision Σ E[(1, d)(1, d)ᵀ] + I/σ², and its mean."""
         covariance = inverse(sums.gram + np.eye(2) / variance)
         return self._at(np.einsum("cjk,ck->cj", covariance, sums.linear), covariance)
 
     def bound(self, sums: ProbitSums, variance: float) -> float:
-        """E log p(observed or not, a*, φ) − E log q(a*) q(φ), with the laws of a* as in the sums."""
+        """E log p(observed or not, a*, φ) − E log q(a*) q(φ), with the distributions of a* as in the sums."""
         if not self.covariance.any():
             return -math.inf
         n = self.mean.size
@@ -210,8 +210,8 @@ class ProbitLaw:
         roots = [x for one in self.covariance for x in distributions.InverseWishart(one, 1.0).pack()]
         return [*self.mean.ravel(), *roots]
 
-    def unpack(self, numbers: Array) -> "ProbitLaw":
-        """Make the law that has these numbers."""
+    def unpack(self, numbers: Array) -> "ProbitDistribution":
+        """Make the distribution that has these numbers."""
         if not self.covariance.any():
             return self
         mean = numbers[: self.mean.size].reshape(self.mean.shape)
@@ -221,7 +221,7 @@ class ProbitLaw:
             mean, np.stack([distributions.InverseWishart(one, 1.0).unpack(root).scale for one, root in pairs])
         )
 
-    def draw(self, rng: np.random.Generator) -> "ProbitLaw":
+    def draw(self, rng: np.random.Generator) -> "ProbitDistribution":
         """Draw φ."""
         noise = np.einsum("cjk,ck->cj", cholesky(self.covariance), rng.standard_normal(self.mean.shape))
         return self._at(self.mean + noise, np.zeros_like(self.covariance))
@@ -241,11 +241,15 @@ class ProbitPull:
     product: Array
 
     @staticmethod
-    def of(law: ProbitLaw, group: HoleGroup, values: Array) -> "ProbitPull":
+    def of(distribution: ProbitDistribution, group: PatternGroup, values: Array) -> "ProbitPull":
         """Pulls around the values that are expected without them."""
         n_variables = values.shape[1]
         by_variable = np.zeros((4, n_variables))
-        by_variable[:, law.variables] = [*law.mean.T, law.outer[:, 1, 1], law.outer[:, 0, 1]]
+        by_variable[:, distribution.variables] = [
+            *distribution.mean.T,
+            distribution.outer[:, 1, 1],
+            distribution.outer[:, 0, 1],
+        ]
         offset, slope, square, product = (one[group.cells[1]] for one in by_variable)
         at = values[group.cells]
         return ProbitPull(offset + slope * at, slope, square, product + square * at)
@@ -257,8 +261,8 @@ class ProbitPull:
         return self.slope * latent - self.product
 
 
-def with_probit(T: Array, law: ProbitLaw) -> Array:
+def with_probit(T: Array, distribution: ProbitDistribution) -> Array:
     """T + diag E φ₁²: what missing values are held by, beside the labels."""
     held = T.copy()
-    held[law.variables, law.variables] += law.outer[:, 1, 1]
+    held[distribution.variables, distribution.variables] += distribution.outer[:, 1, 1]
     return held

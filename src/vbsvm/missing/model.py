@@ -8,8 +8,8 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
-from vbsvm.missing.candidates import LevelCounts, LevelLaws, LevelModel
-from vbsvm.missing.input_distributions import InputLaw, InputSums, Selective
+from vbsvm.missing.candidates import LevelCounts, LevelDistributions, LevelModel
+from vbsvm.missing.input_distributions import InputDistribution, InputSums, Selective
 from vbsvm.missing.input_model import InputModel
 from vbsvm.model.interfaces import Rows
 from vbsvm.model.stats import added
@@ -38,8 +38,8 @@ class MissingSums:
 class MissingState:
     """Distributions of the inputs and of the levels of categories, and a sampler's last draws of missing inputs."""
 
-    inputs: InputLaw | None = None
-    levels: LevelLaws | None = None
+    inputs: InputDistribution | None = None
+    levels: LevelDistributions | None = None
     values: Mapping[int, Array] | None = None
 
     def pack(self) -> list[float]:

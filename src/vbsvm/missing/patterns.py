@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array, inverse
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing.population import Population
-from vbsvm.missing.rows import hole_groups, pattern_keys
+from vbsvm.missing.rows import pattern_groups, pattern_keys
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,7 +20,7 @@ CHANGED = "changed predictions"
 
 @final
 @dataclass(frozen=True, eq=False)
-class Gaps:
+class MissingPatterns:
     """Patterns of missing values in the rows that were fitted, the commonest first; True is missing."""
 
     names: tuple[str, ...]
@@ -28,13 +28,13 @@ class Gaps:
     counts: NDArray[np.intp]
 
     @staticmethod
-    def of(missing: NDArray[np.bool_], names: tuple[str, ...]) -> "Gaps":
+    def of(missing: NDArray[np.bool_], names: tuple[str, ...]) -> "MissingPatterns":
         """Count the patterns of some columns."""
         if not len(names):
-            return Gaps(names, np.zeros((1, 0), dtype=bool), np.array([len(missing)]))
+            return MissingPatterns(names, np.zeros((1, 0), dtype=bool), np.array([len(missing)]))
         _, first, counts = np.unique(pattern_keys(missing), return_index=True, return_counts=True)
         order = np.argsort(-counts, kind="stable")
-        return Gaps(names, missing[first[order]], counts[order])
+        return MissingPatterns(names, missing[first[order]], counts[order])
 
     @property
     def total(self) -> int:
@@ -84,10 +84,10 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
 
 def _conditional(known: Array, missing: NDArray[np.bool_], population: Population) -> tuple[Array, Array]:
     """Conditional means and standard deviations, pattern by pattern."""
-    T = population.law.precision
+    T = population.distribution.precision
     pull = (population.mean - np.where(missing, 0.0, known)) @ T
     values, spread = np.zeros_like(known), np.zeros_like(known)
-    for group in hole_groups(missing):
+    for group in pattern_groups(missing):
         M = group.patterns
         covariance = inverse(T[M[:, :, None], M[:, None, :]])
         values[group.cells] = np.einsum("rkj,rj->rk", covariance[group.pattern_of], pull[group.cells])

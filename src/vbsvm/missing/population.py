@@ -31,8 +31,8 @@ class Population:
         return Population(inputs, mean, (scatter + model.settings.psi * np.eye(len(mean))) / (model.nu + n - 1))
 
     @cached_property
-    def law(self) -> KnownInputs:
-        """The law that rows ask."""
+    def distribution(self) -> KnownInputs:
+        """The distribution that rows ask."""
         return KnownInputs(self.mean[None], inverse(self.covariance))
 
 

@@ -1,8 +1,8 @@
 """Rows with missing inputs: the latent scale and the missing values of a row, resolved together.
 
 With a row's weight w held, its missing inputs d are normal: precision T + w E[bbᵀ], where T is the precision of the
-inputs' law and b the coefficients that multiply d (Algorithm 5, lines 6 and 7). In coordinates that make T the identity
-and E[bbᵀ] diagonal, λ, everything is a number for each coordinate, and χ(w) falls. w χ(w)^½ rises strictly, so
+inputs' distribution and b the coefficients that multiply d (Algorithm 5, lines 6 and 7). In coordinates that make T the
+identity and E[bbᵀ] diagonal, λ, everything is a number for each coordinate, and χ(w) falls. w χ(w)^½ rises strictly, so
 w = χ(w)^(−½) has one solution: in variational Bayes a row needs no memory of the last pass.
 """
 
@@ -16,12 +16,12 @@ from scipy.special import xlogy
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.distributions import Latent
 from vbsvm.base.reading import Reading
-from vbsvm.missing.candidates import LevelLaws, Options, Shares
-from vbsvm.missing.input_distributions import InputLaw, InputSums, Selective
+from vbsvm.missing.candidates import LevelDistributions, Options, Shares
+from vbsvm.missing.input_distributions import InputDistribution, InputSums, Selective
 from vbsvm.missing.missingness import ProbitPull, with_probit
 from vbsvm.missing.model import MissingState, MissingSums
-from vbsvm.missing.rows import HoleGroup, IncompleteRows
-from vbsvm.model.interfaces import Effects, Message, MissingDistributions, PointLaw, Rows
+from vbsvm.missing.rows import IncompleteRows, PatternGroup
+from vbsvm.model.interfaces import Effects, Message, MissingDistributions, PointDistribution, Rows
 from vbsvm.model.layouts.dense import LOG_2PI
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.row_pass import RowPass
@@ -44,7 +44,8 @@ STANDING_IN = 0.7
 class Cells:
     """What rows of a group have in common: their pattern, where all rows have the same effects; else nothing.
 
-    The cell of each row; of each cell its missing variables (cells × k) and one of its rows; the law of the effects.
+    The cell of each row; of each cell its missing variables (cells × k) and one of its rows; the distribution of the
+    effects.
     """
 
     of_row: NDArray[np.intp]
@@ -54,7 +55,7 @@ class Cells:
     covariance: Array
 
     @staticmethod
-    def of(group: HoleGroup, effects: Effects) -> "Cells":
+    def of(group: PatternGroup, effects: Effects) -> "Cells":
         """Cells of a group, with the effects of their missing variables."""
         M = group.patterns
         if effects.shared:
@@ -152,12 +153,12 @@ class DrawnRows:
 
 @final
 @dataclass(frozen=True, eq=False)
-class RowLaws:
-    """Laws of the latent scales and missing inputs of a block of rows, given the message and the law of the inputs."""
+class RowDistributions:
+    """Distributions of latent scales and missing inputs of a block of rows, given the message and the inputs' own."""
 
     rows: IncompleteRows
     message: Message
-    law: InputLaw
+    distribution: InputDistribution
     options: "Alternatives | None" = None
     values: Array | None = None
 
@@ -167,17 +168,17 @@ class RowLaws:
         In this order: a move of the coefficients between sweeps has the scales integrated out, and would not know them.
         """
         rows, y, s = self.rows, self.rows.signs, self.rows.weights
-        expected = conditional_means(rows, self.law)
+        expected = conditional_means(rows, self.distribution)
         before = expected if self.values is None else self.values
         at_start = 1.0 - y * self.message.row_moments(rows.filled(before))[0]
         shares = np.ones(len(y)) if self.options is None else self.options.shares(-2 * np.maximum(at_start, 0.0))
         root = np.abs(at_start)
         w = Latent(s, root).draw(rng).weight
-        probit = self.law.probit if isinstance(self.law, Selective) else None
-        T, latent, pull = self.law.precision, None, np.zeros_like(expected)
+        probit = self.distribution.probit if isinstance(self.distribution, Selective) else None
+        T, latent, pull = self.distribution.precision, None, np.zeros_like(expected)
         if probit is not None:  # a* first, like a: then values given both
             j, T = probit.variables, with_probit(T, probit)
-            latent = probit.latents((rows.known + before)[:, j], ~rows.holes[:, j]).draw(rng).value
+            latent = probit.latents((rows.known + before)[:, j], ~rows.missing[:, j]).draw(rng).value
             offset, slope = probit.mean.T
             pull[:, j] = slope * (latent - offset) - np.square(slope) * expected[:, j]
         at_means = rows.filled(expected)
@@ -201,16 +202,16 @@ class RowLaws:
 
     @property
     def result(self) -> Resolved:
-        """Both laws at their common optimum."""
+        """Both distributions at their common optimum."""
         rows, y, s = self.rows, self.rows.signs, self.rows.weights
-        values = conditional_means(rows, self.law)
+        values = conditional_means(rows, self.distribution)
         at_means = rows.filled(values)
         f, v = self.message.row_moments(at_means)
         effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
         h, v = 1.0 - y * f, np.broadcast_to(v, len(y)).copy()
         spread, entropy, lean = [], 0.0, np.zeros_like(values)
-        probit = self.law.probit if isinstance(self.law, Selective) else None
-        T = self.law.precision if probit is None else with_probit(self.law.precision, probit)
+        probit = self.distribution.probit if isinstance(self.distribution, Selective) else None
+        T = self.distribution.precision if probit is None else with_probit(self.distribution.precision, probit)
         variances, shares = np.zeros_like(values), np.ones(len(y))
         for group in rows.groups:
             at = group.rows
@@ -234,8 +235,8 @@ class RowLaws:
             log_det = np.log(shrunk).sum(axis=1) - found.log_det[cells.of_row]
             left = 0.5 * (log_det + curvature.shape[1] * (1 + LOG_2PI))
             if self.options is not None:
-                rest = rows.known[at] + values[at] - rows.regressors[at] @ self.law.coefficients
-                fit = np.einsum("re,ef,rf->r", rest, self.law.precision, rest) + shrunk.sum(axis=1)
+                rest = rows.known[at] + values[at] - rows.regressors[at] @ self.distribution.coefficients
+                fit = np.einsum("re,ef,rf->r", rest, self.distribution.precision, rest) + shrunk.sum(axis=1)
                 objective = left - 0.5 * fit - h[at] - np.sqrt(h[at] ** 2 + v[at])
                 shares[at] = self.options.shares(objective, at)
             counted = s[at] * shares[at]
@@ -262,11 +263,11 @@ def _resolve(
     return w, change, shrunk
 
 
-def conditional_means(rows: IncompleteRows, law: InputLaw) -> Array:
+def conditional_means(rows: IncompleteRows, distribution: InputDistribution) -> Array:
     """Means of the missing variables given the known inputs of their rows; zero where nothing is missing."""
     values = np.zeros_like(rows.known)
-    pull = (rows.regressors @ law.coefficients - rows.known) @ law.precision
-    T = law.precision
+    pull = (rows.regressors @ distribution.coefficients - rows.known) @ distribution.precision
+    T = distribution.precision
     for group in rows.groups:
         M = group.patterns
         covariance = inverse(T[M[:, :, None], M[:, None, :]])
@@ -274,13 +275,13 @@ def conditional_means(rows: IncompleteRows, law: InputLaw) -> Array:
     return values
 
 
-def left_over(rows: IncompleteRows, filled: Rows, message: Message, law: InputLaw) -> Array:
+def left_over(rows: IncompleteRows, filled: Rows, message: Message, distribution: InputDistribution) -> Array:
     """Variance that missing inputs add to the score of each row beside its known inputs: tr(E[bbᵀ] Cov d)."""
     effects = rows.through(message.effects(filled, rows.inputs.columns))
     added = np.empty(len(rows.design))
     for group in rows.groups:
         cells = Cells.of(group, effects)
-        added[group.rows] = Coordinates.of(cells, law.precision).curvature.sum(axis=1)[cells.of_row]
+        added[group.rows] = Coordinates.of(cells, distribution.precision).curvature.sum(axis=1)[cells.of_row]
     return added
 
 
@@ -322,8 +323,8 @@ class IncompletePart:
         assert isinstance(state, MissingState)
         assert state.inputs is not None
         before = None if state.values is None else state.values.get(rows.index)
-        laws = RowLaws(rows, message, state.inputs, candidates, before)
-        found: Resolved = row_pass.resolve(laws, "incomplete rows", rows.index).result
+        distributions = RowDistributions(rows, message, state.inputs, candidates, before)
+        found: Resolved = row_pass.resolve(distributions, "incomplete rows", rows.index).result
         y, s = rows.signs, found.shares * rows.weights
         entropy, levels = found.entropy, None
         if candidates is not None:
@@ -336,15 +337,16 @@ class IncompletePart:
             gram = gram + rows.directions(spread.which, spread.vectors).gram(spread.of_rows)
             squares += spread.vectors.T @ (spread.of_inputs[:, None] * spread.vectors)
         curvature: Any = None
-        if row_pass.with_curvature and not isinstance(message, PointLaw):
-            # With the law of d held, √χ is a norm of (h, Cov(d)^½b, …), and this is its second derivative in E b.
+        if row_pass.with_curvature and not isinstance(message, PointDistribution):
+            # With the distribution of d held, √χ is a norm of (h, Cov(d)^½b, …), and this is its second derivative in E
+            # b.
             leaning = rows.leaning(found.values, -y * found.h, found.lean)
             curvature = gram - leaning.gram(w / np.square(found.root))
         probit = None
         if isinstance(state.inputs, Selective):
-            law = state.inputs.probit
-            j = law.variables
-            probit = law.sums(inputs[:, j], found.variances[:, j], ~rows.holes[:, j], s, found.latent)
+            distribution = state.inputs.probit
+            j = distribution.variables
+            probit = distribution.sums(inputs[:, j], found.variances[:, j], ~rows.missing[:, j], s, found.latent)
         row_bound, u = float(s @ hinge.value(found.h, found.root)) + entropy, hinge.pull(y, s, w)
         # f² + E v = 1 − 2h + χ, as y f = 1 − h.
         constant = float(u @ (y * (1.0 - found.h))) - 0.5 * float(w @ (1.0 - 2.0 * found.h + np.square(found.root)))
@@ -363,7 +365,7 @@ class IncompletePart:
         """Scores at a point, with a sampler's last draws of the missing values; without any, at a fixed value."""
         if isinstance(missing, MissingState) and missing.values is not None:
             return self.rows.filled(missing.values[self.rows.index]).scores(theta)
-        return self.rows.filled(np.where(self.rows.holes, STANDING_IN, 0.0)).scores(theta)
+        return self.rows.filled(np.where(self.rows.missing, STANDING_IN, 0.0)).scores(theta)
 
 
 @final
@@ -396,13 +398,13 @@ class Alternatives:
     """Rows of a block that stand for the levels of a missing category: their shares, what these add to the bound."""
 
     options: Options
-    laws: LevelLaws
+    distributions: LevelDistributions
     resolve: Reading
 
     def shares(self, objective: Array, which: Any = slice(None)) -> Array:
         """Share of each row among the alternatives, from what each adds to the bound."""
         options = self.options.take(which)
-        values = objective + options.log_chances(self.laws)
+        values = objective + options.log_chances(self.distributions)
         return self.resolve(Shares(options, values), "levels of rows", int(options.origin[0])).result
 
     def chosen(self, values: Array, shares: Array) -> Array:
@@ -415,4 +417,4 @@ class Alternatives:
 
     def sums(self, weights: Array) -> MissingSums:
         """Expected counts of the missing levels."""
-        return MissingSums(levels=self.options.counts(weights, tuple(len(one) for one in self.laws.logs)))
+        return MissingSums(levels=self.options.counts(weights, tuple(len(one) for one in self.distributions.logs)))

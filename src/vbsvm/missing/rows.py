@@ -1,4 +1,4 @@
-"""Rows with missing inputs: where the holes are, and how values for them become rows of any layout.
+"""Rows with missing inputs: which they are, and how values for them become rows of any layout.
 
 A row is c = k + L d: k has zeros for what is missing, d are the missing inputs, and L says which columns of the design
 they feed. An input feeds its own column; in a formula it may feed others too, such as an interaction with a known one.
@@ -19,10 +19,10 @@ from vbsvm.model.interfaces import Effects, Rows
 @final
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """Columns of the design, as the law of the missing values sees them.
+    """Columns of the design, as the distribution of the missing values sees them.
 
-    ``variables`` have that law, ``given`` are what it is conditional on. ``derived`` columns are products of a variable
-    and something known; ``feeds`` says which variable each is a product of.
+    ``variables`` have that distribution, ``given`` are what it is conditional on. ``derived`` columns are products of a
+    variable and something known; ``feeds`` says which variable each is a product of.
     """
 
     variables: NDArray[np.intp]
@@ -52,7 +52,7 @@ class Inputs:
 
 @final
 @dataclass(frozen=True, eq=False)
-class HoleGroup:
+class PatternGroup:
     """Rows that miss the same number k of variables, and their patterns (patterns × k numbers of variables)."""
 
     rows: NDArray[np.intp]
@@ -61,7 +61,7 @@ class HoleGroup:
 
     @cached_property
     def cells(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Rows and variables of the holes, rows × k."""
+        """Rows and variables of the missing values, rows × k."""
         return self.rows[:, None], self.patterns[self.pattern_of]
 
 
@@ -71,32 +71,32 @@ def pattern_keys(missing: NDArray[np.bool_]) -> NDArray[Any]:
     return keys.view(np.dtype((np.void, keys.shape[1])))[:, 0]
 
 
-def hole_groups(missing: NDArray[np.bool_]) -> tuple[HoleGroup, ...]:
+def pattern_groups(missing: NDArray[np.bool_]) -> tuple[PatternGroup, ...]:
     """Sort rows by the number of variables that they miss, and number the patterns."""
     counts, groups = missing.sum(axis=1), []
     for k in np.unique(counts[counts > 0]):
         rows = np.flatnonzero(counts == k)
         _, first, pattern_of = np.unique(pattern_keys(missing[rows]), return_index=True, return_inverse=True)
         patterns = np.nonzero(missing[rows[first]])[1].reshape(-1, k)
-        groups.append(HoleGroup(rows, patterns, pattern_of))
+        groups.append(PatternGroup(rows, patterns, pattern_of))
     return tuple(groups)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class IncompleteRows:
-    """A block of rows that miss inputs: the design with zeros in the holes, and a maker of rows of the layout at hand.
+    """A block of rows that miss inputs: the design with zeros for missing values, and a maker of the layout's rows.
 
     ``multipliers`` (rows × derived) is how much a unit of its variable adds to each derived column. ``shift`` is added
-    to every missing value of a variable before it enters the score, and not known to the law of the inputs. ``labels``
-    says whether labels have a say in missing values.
+    to every missing value of a variable before it enters the score, and not known to the distribution of the inputs.
+    ``labels`` says whether labels have a say in missing values.
     """
 
     index: int
     design: Array
     signs: Array
     weights: Array
-    groups: tuple[HoleGroup, ...]
+    groups: tuple[PatternGroup, ...]
     inputs: Inputs
     multipliers: Array
     shift: Array
@@ -112,11 +112,11 @@ class IncompleteRows:
         inputs: Inputs,
         multipliers: Array,
         make: Callable[[Array, Any], Rows],
-        groups: tuple[HoleGroup, ...] | None = None,
+        groups: tuple[PatternGroup, ...] | None = None,
         shift: Array | None = None,
         labels: bool = True,
     ) -> "IncompleteRows":
-        """Take a design with NaN in its holes, which is written into.
+        """Take a design with NaN for missing values, which is written into.
 
         ``multipliers`` (rows × derived × 2) say what each derived column is where its input is 0, and how much a unit
         of the input adds.
@@ -127,12 +127,12 @@ class IncompleteRows:
             design[here, column] = multipliers[here, j, 0]
         design[:, inputs.variables] = np.where(missing, 0.0, design[:, inputs.variables])
         slopes = np.where(missing[:, inputs.feeds], multipliers[:, :, 1], 0.0)
-        groups = hole_groups(missing) if groups is None else groups
+        groups = pattern_groups(missing) if groups is None else groups
         shift = np.zeros(len(inputs.variables)) if shift is None else shift
         return IncompleteRows(index, design, signs, weights, groups, inputs, slopes, shift, labels, make)
 
     @cached_property
-    def holes(self) -> NDArray[np.bool_]:
+    def missing(self) -> NDArray[np.bool_]:
         """Which variables are missing, rows × variables."""
         found = np.zeros((len(self.design), len(self.inputs.variables)), dtype=bool)
         for group in self.groups:
@@ -146,11 +146,11 @@ class IncompleteRows:
 
     @cached_property
     def known(self) -> Array:
-        """Known values of the variables, zero in the holes."""
+        """Known values of the variables, zero where missing."""
         return self.design[:, self.inputs.variables]
 
     def filled(self, values: Array) -> Rows:
-        """Rows with these values in the holes (rows × variables, zero where there is none), shifted."""
+        """Rows with these missing values (rows × variables, zero where there is none), shifted."""
         return self.make(self._filled(values), slice(None))
 
     def leaning(self, values: Array, factors: Array, change: Array) -> Rows:
@@ -162,7 +162,7 @@ class IncompleteRows:
 
     def _filled(self, values: Array) -> Array:
         design = self.design.copy(order="K")
-        self._feed(design, values + self.holes * self.shift, slice(None))
+        self._feed(design, values + self.missing * self.shift, slice(None))
         return design
 
     def directions(self, which: Any, values: Array) -> Rows:
@@ -180,7 +180,7 @@ class IncompleteRows:
             design[:, column] += self.multipliers[which, j] * values[:, variable]
 
     def through(self, effects: Effects) -> Effects:
-        """Law of what multiplies the variables themselves, given that of what multiplies the columns they feed."""
+        """Distribution of what multiplies the variables, given that of what multiplies the columns they feed."""
         n_variables = len(self.inputs.variables)
         if not len(self.inputs.derived):
             return effects

@@ -33,5 +33,5 @@ def total(spec: Spec, state: State, row_term: float, missing: Any = None) -> flo
 
 def held_row_term(state: State, stats: Stats) -> float:
     """Row term at *any* state with the weights of an earlier pass held: rᵀm − ½⟨G, Ω⟩ − κ. It needs no pass."""
-    law, (gram, cross) = state.coefficients, stats.gated(state.gates)
-    return float(cross @ law.mean) - 0.5 * law.quadratic(gram) - stats.constant
+    distribution, (gram, cross) = state.coefficients, stats.gated(state.gates)
+    return float(cross @ distribution.mean) - 0.5 * distribution.quadratic(gram) - stats.constant

@@ -47,7 +47,7 @@ class GateMap:
 @final
 @dataclass(frozen=True, eq=False)
 class Gates:
-    """Laws of the gates, by their log odds; a drawn gate has infinite ones."""
+    """Distributions of the gates, by their log odds; a drawn gate has infinite ones."""
 
     log_odds: Array
     map: GateMap
@@ -142,7 +142,7 @@ class GateScan:
 
     @cached_property
     def result(self) -> Gates:
-        """Each gate's law in turn, given the laws of the others."""
+        """Each gate's distribution in turn, given the distributions of the others."""
         return self.scan()
 
     def draw(self, rng: np.random.Generator) -> "DrawnGates":

@@ -1,8 +1,8 @@
-"""What a layout is: its rows, its gram and its law of the coefficients, each with a few verbs.
+"""What a layout is: its rows, its gram and its distribution of the coefficients, each with a few verbs.
 
-Rows ask a law for the moments of their scores, and form the sums that its update needs. A gram adds, solves, and hands
-out the next law. The two sides meet in nothing else, so that a layout that knows more of the design (a grouping factor,
-say) is a sibling with the same verbs, and its results equal the dense ones.
+Rows ask a distribution for the moments of their scores, and form the sums that its update needs. A gram adds, solves,
+and hands out the next distribution. The two sides meet in nothing else, so that a layout that knows more of the design
+(a grouping factor, say) is a sibling with the same verbs, and its results equal the dense ones.
 """
 
 import math
@@ -81,11 +81,11 @@ class Gram(Protocol):
         """G ∘ E[γ̃γ̃ᵀ]; the part where a gate meets itself is taken from ``own``."""
         ...
 
-    def scan(self, cross: Array, law: Any, gates: Gates, prior_log_odds: Array) -> Any:
+    def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> Any:
         """Full conditionals of the gates, one after another."""
         ...
 
-    def conditional(self, cross: Array, precision: "Precision") -> "GaussianLaw":
+    def conditional(self, cross: Array, precision: "Precision") -> "GaussianDistribution":
         """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
         ...
 
@@ -121,7 +121,7 @@ class Precision:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Effects:
-    """Law of what multiplies some columns of the design in each row: coefficients, and effects of the row's groups.
+    """Distribution of what multiplies some columns in each row: coefficients, and effects of the row's groups.
 
     ``mean`` (rows × columns), ``with_score`` the covariances with the row's score, and ``covariance`` (rows × columns ×
     columns). Where all rows share mean and covariance, their first axis has length 1.
@@ -143,7 +143,7 @@ class Effects:
         return Effects(self.mean[which], self.with_score[which], self.covariance[which])
 
     def through(self, links: Array) -> "Effects":
-        """Law of Lᵀb for effects b and the links L of each row (rows × columns × variables)."""
+        """Distribution of Lᵀb for effects b and the links L of each row (rows × columns × variables)."""
         return Effects(
             np.einsum("ij,ije->ie", np.broadcast_to(self.mean, links.shape[:2]), links),
             np.einsum("ij,ije->ie", self.with_score, links),
@@ -152,19 +152,19 @@ class Effects:
 
 
 class Message(Protocol):
-    """What rows ask of the law of the coefficients."""
+    """What rows ask of the distribution of the coefficients."""
 
     def row_moments(self, rows: Any) -> tuple[Array, Array | float]:
         """Mean and variance of each row's score cᵀθ."""
         ...
 
     def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
-        """Law of what multiplies these columns of the design; asked by rows that miss values there."""
+        """Distribution of what multiplies these columns of the design; asked by rows that miss values there."""
         ...
 
 
-class CoefficientLaw(Protocol):
-    """What rows, priors and the bound ask of the law of the coefficients."""
+class CoefficientDistribution(Protocol):
+    """What rows, priors and the bound ask of the distribution of the coefficients."""
 
     @property
     def mean(self) -> Array:
@@ -197,13 +197,13 @@ class CoefficientLaw(Protocol):
         """E[θᵀ gram θ]."""
         ...
 
-    def draw(self, rng: np.random.Generator) -> "PointLaw":
-        """Replace the law by a point drawn from it."""
+    def draw(self, rng: np.random.Generator) -> "PointDistribution":
+        """Replace the distribution by a point drawn from it."""
         ...
 
 
-class GaussianLaw(CoefficientLaw, Protocol):
-    """A law with spread: what the variational climb needs beyond the sweep."""
+class GaussianDistribution(CoefficientDistribution, Protocol):
+    """A distribution with spread: what the variational climb needs beyond the sweep."""
 
     @property
     def variances(self) -> Array:
@@ -219,8 +219,8 @@ class GaussianLaw(CoefficientLaw, Protocol):
         """Σ⁻¹, as a gram."""
         ...
 
-    def fixed(self, n: int) -> "CoefficientLaw":
-        """Law of the first n coefficients, those of dense columns."""
+    def fixed(self, n: int) -> "CoefficientDistribution":
+        """Distribution of the first n coefficients, those of dense columns."""
         ...
 
     @property
@@ -229,21 +229,21 @@ class GaussianLaw(CoefficientLaw, Protocol):
         ...
 
     def at(self, mean: Array) -> Self:
-        """Move the law to another mean."""
+        """Move the distribution to another mean."""
         ...
 
     def pack(self) -> Array:
-        """Unconstrained numbers that determine the law; any numbers are a valid law."""
+        """Unconstrained numbers that determine the distribution; any numbers are a valid distribution."""
         ...
 
     def unpack(self, numbers: Array) -> Self:
-        """Make the law that packs to these numbers."""
+        """Make the distribution that packs to these numbers."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class PointLaw:
+class PointDistribution:
     """Coefficients without spread, in any layout: the start of variational Bayes, and every state of Gibbs."""
 
     mean: Array
@@ -271,9 +271,9 @@ class PointLaw:
         n_core = border.shape[1]
         return (self.mean[n_core:] @ border) * self.mean[:n_core]
 
-    def message(self, gates: Gates | None) -> "PointLaw":
+    def message(self, gates: Gates | None) -> "PointDistribution":
         """The effective coefficients."""
-        return self if gates is None else PointLaw(gates.open * self.mean)
+        return self if gates is None else PointDistribution(gates.open * self.mean)
 
     def row_moments(self, rows: Rows) -> tuple[Array, float]:
         """A point's scores have no variance: the quadratic form is skipped."""
@@ -292,9 +292,9 @@ class PointLaw:
         """Return itself."""
         return self
 
-    def at(self, mean: Array) -> "PointLaw":
+    def at(self, mean: Array) -> "PointDistribution":
         """Another point."""
-        return PointLaw(mean)
+        return PointDistribution(mean)
 
 
 @final
@@ -305,25 +305,25 @@ class Moments:
     ``columns`` is one stride for each effect of a group, and a single one where coefficients stand for themselves.
     """
 
-    law: CoefficientLaw
+    distribution: CoefficientDistribution
     columns: tuple[slice, ...]
     inclusion: Array | None = None  # of the block's gates
 
     @property
     def squares(self) -> Array:
         """E[θ²], elementwise."""
-        return np.concatenate([self.law.squares[columns] for columns in self.columns])
+        return np.concatenate([self.distribution.squares[columns] for columns in self.columns])
 
     @property
     def variances(self) -> Array:
         """Var θ, elementwise; zero for a point."""
-        spread = getattr(self.law, "variances", np.zeros_like(self.law.mean))
+        spread = getattr(self.distribution, "variances", np.zeros_like(self.distribution.mean))
         return np.concatenate([spread[columns] for columns in self.columns])
 
     @property
     def total(self) -> float:
         """E‖θ‖²."""
-        squares = self.law.squares
+        squares = self.distribution.squares
         return float(sum(squares[columns].sum() for columns in self.columns))
 
     @property
@@ -344,7 +344,7 @@ class Moments:
         outer = np.empty((q, q))
         for j in range(q):
             for k in range(j + 1):
-                outer[j, k] = outer[k, j] = self.law.products(self.columns[j], self.columns[k])
+                outer[j, k] = outer[k, j] = self.distribution.products(self.columns[j], self.columns[k])
         return outer
 
 

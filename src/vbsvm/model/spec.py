@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.distributions import ScaleLaw
+from vbsvm.base.distributions import ScaleDistribution
 from vbsvm.model.gates import GateMap, Gates
 from vbsvm.model.interfaces import (
-    CoefficientLaw,
-    GaussianLaw,
+    CoefficientDistribution,
+    GaussianDistribution,
     MissingDistributions,
     MissingModel,
     Moments,
-    PointLaw,
+    PointDistribution,
     Precision,
 )
 from vbsvm.model.likelihoods.base import Likelihood
@@ -72,7 +72,7 @@ class Spec:
 
     @cached_property
     def joint_gates(self) -> bool:
-        """Whether gates and coefficients have a joint law."""
+        """Whether gates and coefficients have a joint distribution."""
         return any(block.gate_of is not None and block.prior.joint for block in self.blocks)
 
     def precision(self, state: "State") -> Precision:
@@ -116,7 +116,7 @@ class Spec:
         if self.gate_map is not None:
             gates = Gates(np.full(self.gate_map.n_gates, logit(opened)), self.gate_map)
         missing = None if self.missing is None else self.missing.start()
-        return State(PointLaw(np.zeros(self.n_columns)), scales, gates, missing)
+        return State(PointDistribution(np.zeros(self.n_columns)), scales, gates, missing)
 
     def starts(self) -> "list[State]":
         """The paper's start, and further ones that a prior asks for."""
@@ -126,18 +126,18 @@ class Spec:
 @final
 @dataclass(frozen=True, eq=False)
 class State:
-    """Laws of the coefficients, of the scale of each block's prior, of the gates, and of what may be missing."""
+    """Distributions of the coefficients, of the scale of each block's prior, of the gates, and of missing values."""
 
-    coefficients: CoefficientLaw
-    scales: tuple[ScaleLaw, ...]
+    coefficients: CoefficientDistribution
+    scales: tuple[ScaleDistribution, ...]
     gates: Gates | None = None
     missing: MissingDistributions | None = None
 
     @property
-    def gaussian(self) -> GaussianLaw:
-        """The law of the coefficients, where it has a spread."""
-        assert not isinstance(self.coefficients, PointLaw)  # a point is a start or a draw, and is never packed
-        return cast(GaussianLaw, self.coefficients)
+    def gaussian(self) -> GaussianDistribution:
+        """The distribution of the coefficients, where it has a spread."""
+        assert not isinstance(self.coefficients, PointDistribution)  # a point is a start or a draw, and is never packed
+        return cast(GaussianDistribution, self.coefficients)
 
     @cached_property
     def packed(self) -> Array:

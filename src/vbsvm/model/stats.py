@@ -18,9 +18,9 @@ class Stats:
     ``gram`` and ``cross`` are G and r of the coefficients' update; a layout may collect r in a form of its own, which
     adds, and is made an array by ``total``. ``row_bound`` is the row term of the bound at the
     state whose message went into the pass, with the latent scales refreshed. ``constant`` is κ: with the weights of
-    this pass held, the row term at any other law of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant. ``curvature``
-    is minus the second derivative of the collapsed row term in the mean, for Newton steps; a pass that starts from a
-    point has none. ``missing`` are the sums for the distributions of what may be missing, which add too.
+    this pass held, the row term at any other distribution of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant.
+    ``curvature`` is minus the second derivative of the collapsed row term in the mean, for Newton steps; a pass that
+    starts from a point has none. ``missing`` are the sums for the distributions of what may be missing, which add too.
     """
 
     gram: Any

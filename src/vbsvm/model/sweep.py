@@ -1,8 +1,8 @@
 """One sweep: all of the paper's algorithms and samplers are cases of it.
 
-A pass over the rows turns the law of the coefficients (the message down) into sums (the message up); then each full
-conditional is updated from the moments of the others. ``resolve`` decides the reading: keep each conditional as a law
-(variational Bayes), or replace it by a draw (Gibbs).
+A pass over the rows turns the distribution of the coefficients (the message down) into sums (the message up); then each
+full conditional is updated from the moments of the others. ``resolve`` decides the reading: keep each conditional as a
+distribution (variational Bayes), or replace it by a draw (Gibbs).
 """
 
 from dataclasses import replace
@@ -41,17 +41,17 @@ def update(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
 def update_coefficients_and_gates(spec: Spec, state: State, stats: Stats) -> State:
     """q(v_k, γ_k) jointly for each input, in variational Bayes only: a sampler has no use for it."""
     assert state.gates is not None
-    law, gates = update_jointly(
+    distribution, gates = update_jointly(
         stats.gram, stats.cross, spec.precision(state), state.coefficients, state.gates, spec.prior_log_odds(state)
     )
-    return replace(state, coefficients=law, gates=gates)
+    return replace(state, coefficients=distribution, gates=gates)
 
 
 def update_coefficients(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
     """q(β, v), or a draw from it (Algorithms 1 and 2, lines 2 and 3; Algorithm 3, lines 2 and 3; Appendices A, B)."""
     gram, cross = stats.gated(state.gates)
-    law = gram.conditional(cross, spec.precision(state))
-    return replace(state, coefficients=resolve(law, "coefficients"))
+    distribution = gram.conditional(cross, spec.precision(state))
+    return replace(state, coefficients=resolve(distribution, "coefficients"))
 
 
 def update_gates(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
@@ -79,5 +79,5 @@ def update_missing(spec: Spec, state: State, stats: Stats, resolve: Reading) -> 
     return replace(state, missing=spec.missing.update(state.missing, stats.missing, resolve))
 
 
-def _at_site(resolve: Reading, block: int, law: Any, *site: str | int) -> Any:
-    return resolve(law, "scale", block, *site)
+def _at_site(resolve: Reading, block: int, distribution: Any, *site: str | int) -> Any:
+    return resolve(distribution, "scale", block, *site)

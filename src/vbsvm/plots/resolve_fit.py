@@ -81,8 +81,12 @@ def _names(what: str, last: Any, pipelines: list[Any]) -> list[str] | None:
 def _renamed(fit: Any, names: list[str]) -> Any:
     """The fit with other names of its columns."""
     new = dict(zip(fit.plan.names, names, strict=True))
-    gaps = None if fit.gaps is None else replace(fit.gaps, names=tuple(new[name] for name in fit.gaps.names))
-    return replace(fit, plan=replace(fit.plan, names=tuple(names)), gaps=gaps)
+    missing_patterns = (
+        None
+        if fit.missing_patterns is None
+        else replace(fit.missing_patterns, names=tuple(new[name] for name in fit.missing_patterns.names))
+    )
+    return replace(fit, plan=replace(fit.plan, names=tuple(names)), missing_patterns=missing_patterns)
 
 
 def _of_two(what: str, fit: Any, class_: Any) -> Any:

@@ -33,14 +33,14 @@ def missing(fit: Any, ax: Any = None, *, top: int | None = None) -> Any:
         How many of the most common patterns to show; None means at most thirty. Of more than sixty inputs, those with
         the most missing values are shown.
     """
-    gaps = any_fit("missing", fit).gaps
-    if gaps is None or not len(gaps.names):
+    patterns = any_fit("missing", fit).missing_patterns
+    if patterns is None or not len(patterns.names):
         raise ValueError("missing: the data of the fit had no missing values.")
-    by_column = gaps.counts @ gaps.patterns
+    by_column = patterns.counts @ patterns.patterns
     chosen = np.sort(np.argsort(-by_column, kind="stable")[: style.MOST_NAMES])
-    n_patterns = number_shown("missing", top, len(gaps.counts), MOST_PATTERNS)
-    shown, counts = gaps.patterns[:n_patterns][:, chosen], gaps.counts[:n_patterns]
-    names = [f"{gaps.names[k]} ({by_column[k]})" for k in chosen]
+    n_patterns = number_shown("missing", top, len(patterns.counts), MOST_PATTERNS)
+    shown, counts = patterns.patterns[:n_patterns][:, chosen], patterns.counts[:n_patterns]
+    names = [f"{patterns.names[k]} ({by_column[k]})" for k in chosen]
     labels, column, long = style.wrapped(names, 60)
     ax = style.axes(ax, 0.7 + 0.2 * len(shown) + long, max(4.2, 1.8 + max(column, 0.24) * len(names)))
     rows, columns = np.nonzero(shown)
@@ -49,7 +49,7 @@ def missing(fit: Any, ax: Any = None, *, top: int | None = None) -> Any:
     ax.plot(columns, rows, ".", color=style.MUTED, markersize=3, label="known")
     for k, count in enumerate(counts):
         ax.annotate(
-            f"{count} ({100 * count / gaps.total:.1f} %)",
+            f"{count} ({100 * count / patterns.total:.1f} %)",
             (1.0, k),
             (4, 0),
             xycoords=("axes fraction", "data"),
@@ -60,9 +60,9 @@ def missing(fit: Any, ax: Any = None, *, top: int | None = None) -> Any:
         )
     ax.set_xticks(range(len(names)), labels, rotation=90)
     ax.set(xlim=(-0.7, len(names) - 0.3), ylim=(len(shown) - 0.4, -0.6), yticks=[])
-    hidden = len(gaps.counts) - len(shown)
-    ax.set_ylabel(f"the {len(shown)} most common of {len(gaps.counts)} patterns" if hidden else "pattern")
-    left_out = style.left_out(len(chosen), len(gaps.names), "those with the most missing values")
+    hidden = len(patterns.counts) - len(shown)
+    ax.set_ylabel(f"the {len(shown)} most common of {len(patterns.counts)} patterns" if hidden else "pattern")
+    left_out = style.left_out(len(chosen), len(patterns.names), "those with the most missing values")
     ax.set_xlabel(f"below: rows in which the input is missing\nright: rows with the pattern{left_out}", loc="right")
     ax.tick_params(axis="x", bottom=False)
     return style.dress(ax, hidden=("top", "right", "left", "bottom"))

@@ -35,7 +35,7 @@ def of(fit: Any) -> Iterator[Caveat]:
         )
     if fit.selects:
         yield _selection(fit)
-    if fit.gaps is not None and fit.gaps.n_incomplete:
+    if fit.missing_patterns is not None and fit.missing_patterns.n_incomplete:
         yield from _missing(fit)
 
 
@@ -80,9 +80,9 @@ def _selection(fit: Any) -> Caveat:
 
 
 def _missing(fit: Any) -> Iterator[Caveat]:
-    law = input_model(fit.spec.missing)
-    if law is not None:
-        if law.settings.labels:
+    distribution = input_model(fit.spec.missing)
+    if distribution is not None:
+        if distribution.settings.labels:
             yield Caveat(
                 "Columns with many missing values are overrated",
                 "Missing values are inferred from the label, too, which favours large coefficients: do not trust the "
@@ -99,7 +99,7 @@ def _missing(fit: Any) -> Iterator[Caveat]:
             "Normality",
             "Incomplete inputs are assumed to be normal, given the others. Transform skewed ones, as in log(x).",
         )
-        mechanism = law.settings.mechanism
+        mechanism = distribution.settings.mechanism
         if isinstance(mechanism, NotAtRandom):
             yield Caveat(
                 "Not at random",

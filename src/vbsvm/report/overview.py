@@ -38,8 +38,9 @@ def glance(fits: Sequence[Any], found: Sequence[Predicted], of_each: Sequence[Se
     lines = [("model", _columns(fit)), ("inference", _inference(fits))]
     if fit.facts is not None:
         lines.insert(0, ("rows", _rows(fit)))
-    if fit.gaps is not None and fit.gaps.n_incomplete:
-        lines.append(("missing", f"{_share(fit.gaps.n_incomplete, fit.gaps.total)} of the rows have missing values"))
+    patterns = fit.missing_patterns
+    if patterns is not None and patterns.n_incomplete:
+        lines.append(("missing", f"{_share(patterns.n_incomplete, patterns.total)} of the rows have missing values"))
     if found:
         lines.append(("balanced error", f"{balanced_error(found):.3f} in sample"))
     body = tuple((cell(name), cell(text)) for name, text in lines)
@@ -108,7 +109,7 @@ def data(fits: Sequence[Any]) -> Section:
         if fit.facts.weights is not None:
             blocks.append(Text("Rows are weighted: a weight of k counts as k rows."))
     parts = []
-    if fit.gaps is not None and fit.gaps.n_incomplete:
+    if fit.missing_patterns is not None and fit.missing_patterns.n_incomplete:
         parts.append(_missing(fit))
     if fit.facts is not None and fit.plan.factors:
         body = tuple(
@@ -140,17 +141,17 @@ def _classes(fits: Sequence[Any]) -> Table:
 
 
 def _missing(fit: Any) -> Section:
-    gaps = fit.gaps
-    by_column = gaps.counts @ gaps.patterns
+    patterns = fit.missing_patterns
+    by_column = patterns.counts @ patterns.patterns
     body = tuple(
-        (cell(name), cell(int(count)), share(int(count), gaps.total))
-        for name, count in zip(gaps.names, by_column, strict=True)
+        (cell(name), cell(int(count)), share(int(count), patterns.total))
+        for name, count in zip(patterns.names, by_column, strict=True)
     )
     blocks = (
         Text(
-            f"{_share(gaps.n_incomplete, gaps.total)} of the rows have at least one missing value, in "
-            f"{_count(len(gaps.counts), 'pattern')}. Missing values were inferred together with the coefficients; no "
-            "row was dropped."
+            f"{_share(patterns.n_incomplete, patterns.total)} of the rows have at least one missing value, in "
+            f"{_count(len(patterns.counts), 'pattern')}. Missing values were inferred together with the "
+            "coefficients; no row was dropped."
         ),
         Table("Missing values by column.", ("column", "missing", "share"), body),
         picture(

@@ -24,9 +24,11 @@ def of(fit: Any) -> Iterator[Verdict]:
         for label, rows in zip(fit.classes, fit.facts.rows, strict=True):
             if label is not None and rows < FEW_ROWS:
                 yield Verdict(False, f"The class {label!s} has only {rows} rows.")
-    if fit.gaps is not None:
-        missing = zip(fit.gaps.names, fit.gaps.counts @ fit.gaps.patterns, strict=True)
-        much = [name for name, count in missing if count > MUCH * fit.gaps.total]
+    if fit.missing_patterns is not None:
+        missing = zip(
+            fit.missing_patterns.names, fit.missing_patterns.counts @ fit.missing_patterns.patterns, strict=True
+        )
+        much = [name for name, count in missing if count > MUCH * fit.missing_patterns.total]
         if much:
             said = f"More than {100 * MUCH:.0f} % of the values are missing in {names(much)}."
             yield Verdict(False, f"{said} Do not interpret their coefficients without a sensitivity analysis.")

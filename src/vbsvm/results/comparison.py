@@ -94,12 +94,12 @@ def _fit(given: Any) -> Fit:
 def _coefficients(one: Fit, other: Fit) -> list[Pair]:
     assert isinstance(other.outcome, Sample)
     begin, scale = int(one.plan.recipe.intercept), one.plan.recipe.scale
-    law, inclusion = one.outcome.state.gaussian, one.inclusion_probability
+    distribution, inclusion = one.outcome.state.gaussian, one.inclusion_probability
     draws, found = other.outcome.flat, []
     for k, name in enumerate(one.plan.names[: one.plan.n_shown]):
         values = draws[:, begin + k] / scale[k]
         inside = values[values != 0] if one.selects else values
-        mean, sd = law.mean[begin + k] / scale[k], np.sqrt(law.variances[begin + k]) / scale[k]
+        mean, sd = distribution.mean[begin + k] / scale[k], np.sqrt(distribution.variances[begin + k]) / scale[k]
         share = len(inside) / len(values)
         if not sd > 0 or len(inside) < 10 or np.ptp(inside) == 0:
             continue
@@ -117,35 +117,35 @@ def _components(one: Fit, other: Fit) -> list[Pair]:
     marginals = variance_components.marginals(one.plan, one.spec, one.outcome.state)
     for marginal, drawn in zip(marginals, other.traces.components(), strict=True):
         if np.ptp(drawn.trace.draws) > 0:
-            if isinstance(marginal.law, InverseGamma):
-                found.append(_sd_pair(drawn.trace, marginal.law))
-            elif isinstance(marginal.law, Correlation):
-                found.append(_correlation_pair(drawn.trace, marginal.law))
+            if isinstance(marginal.distribution, InverseGamma):
+                found.append(_sd_pair(drawn.trace, marginal.distribution))
+            elif isinstance(marginal.distribution, Correlation):
+                found.append(_correlation_pair(drawn.trace, marginal.distribution))
     return found
 
 
-def _sd_pair(trace: Trace, law: InverseGamma) -> Pair:
+def _sd_pair(trace: Trace, distribution: InverseGamma) -> Pair:
     """σ where σ² is inverse gamma; kernels that reach below 0 are reflected."""
     values = trace.draws.ravel()
-    by_law = np.sqrt(law.rate / gammainccinv(law.shape, np.linspace(TAIL, 1 - TAIL, POINTS)))
-    high = max(by_law[-1], 1.1 * np.quantile(values, 1 - TAIL))
-    low = max(min(by_law[0], values.min()), 1e-9 * high)
+    by_distribution = np.sqrt(distribution.rate / gammainccinv(distribution.shape, np.linspace(TAIL, 1 - TAIL, POINTS)))
+    high = max(by_distribution[-1], 1.1 * np.quantile(values, 1 - TAIL))
+    low = max(min(by_distribution[0], values.min()), 1e-9 * high)
     spans = np.linspace(0.0, high, POINTS), np.geomspace(low, high, POINTS)  # it may span magnitudes
     around = _around(values)
-    grid = np.unique(np.concatenate([by_law, *spans, around[(around > 0) & (around < high)]]))
-    q = 2 * grid * invgamma.pdf(np.square(grid), law.shape, scale=law.rate)
+    grid = np.unique(np.concatenate([by_distribution, *spans, around[(around > 0) & (around < high)]]))
+    q = 2 * grid * invgamma.pdf(np.square(grid), distribution.shape, scale=distribution.rate)
     p = _kernel(values, grid) + _kernel(values, -grid)
     return Pair(trace.name, grid, _density(grid, q), _density(grid, p), (0.0, 0.0), _drawn(values))
 
 
-def _correlation_pair(trace: Trace, law: Correlation) -> Pair:
+def _correlation_pair(trace: Trace, distribution: Correlation) -> Pair:
     """Correlations; the kernels are laid on Fisher's z, in which they do not reach beyond ±1."""
     z = np.arctanh(np.clip(trace.draws.ravel(), -1 + 1e-12, 1 - 1e-12))
-    by_law = law.quantiles(np.linspace(TAIL, 1 - TAIL, POINTS))
-    grid = np.unique(np.concatenate([np.linspace(-1.0, 1.0, POINTS), by_law, np.tanh(_around(z))]))
+    by_distribution = distribution.quantiles(np.linspace(TAIL, 1 - TAIL, POINTS))
+    grid = np.unique(np.concatenate([np.linspace(-1.0, 1.0, POINTS), by_distribution, np.tanh(_around(z))]))
     grid = grid[np.abs(grid) < 1 - 1e-12]
     p = _kernel(z, np.arctanh(grid)) / (1 - np.square(grid))
-    q = _density(grid, law.density(grid))
+    q = _density(grid, distribution.density(grid))
     return Pair(trace.name, grid, q, _density(grid, p), (0.0, 0.0), _drawn(trace.draws))
 
 

@@ -13,7 +13,7 @@ from vbsvm.design.levels import UNSEEN
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Outcome
 from vbsvm.missing.model import input_model
-from vbsvm.missing.patterns import Gaps
+from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.missing.rows import Inputs
 from vbsvm.model.spec import Spec
@@ -60,8 +60,8 @@ def _claims(fit: Fit) -> Claims:
         yield from _reader(fit.reader, plan)
     if fit.population is not None:
         yield from _population(fit.population, plan)
-    if fit.gaps is not None:
-        yield from _gaps(fit.gaps)
+    if fit.missing_patterns is not None:
+        yield from _missing_patterns(fit.missing_patterns)
 
 
 def _plan(plan: Plan) -> Claims:
@@ -108,8 +108,8 @@ def _outcome(outcome: Outcome, spec: Spec, n_coefficients: int) -> Claims:
     yield "the gates", gates is None or map is None or gates.log_odds.shape == (map.n_gates,)
     inputs = input_model(spec.missing)
     if inputs is not None and outcome.inputs is not None:
-        law, sums = inputs.inputs, outcome.inputs
-        n_known, n_variables = 1 + len(law.given), len(law.variables)
+        distribution, sums = inputs.inputs, outcome.inputs
+        n_known, n_variables = 1 + len(distribution.given), len(distribution.variables)
         yield "the sums of the inputs", sums.linear.shape == (n_known, n_variables)
         yield "the sums of the inputs", sums.squares.shape == (n_variables, n_variables)
 
@@ -159,6 +159,9 @@ def _population(population: Population, plan: Plan) -> Claims:
     yield "the mean of the inputs", population.mean.shape == (size,) and population.covariance.shape == (size, size)
 
 
-def _gaps(gaps: Gaps) -> Claims:
-    yield "the patterns of what is missing", gaps.patterns.shape == (len(gaps.counts), len(gaps.names))
-    yield "the patterns of what is missing", gaps.counts.ndim == 1
+def _missing_patterns(missing_patterns: MissingPatterns) -> Claims:
+    yield (
+        "the patterns of what is missing",
+        missing_patterns.patterns.shape == (len(missing_patterns.counts), len(missing_patterns.names)),
+    )
+    yield "the patterns of what is missing", missing_patterns.counts.ndim == 1

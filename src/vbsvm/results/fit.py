@@ -16,8 +16,8 @@ from vbsvm.design.columns import INTERCEPT, Encoded, Plan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Ending, Outcome
 from vbsvm.missing import patterns
-from vbsvm.missing.candidates import LevelLaws, Options
-from vbsvm.missing.patterns import Gaps
+from vbsvm.missing.candidates import LevelDistributions, Options
+from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.spec import Spec
@@ -53,7 +53,7 @@ class Fit:
     classes: NDArray[Any]
     reader: "Reader | None" = None
     population: Population | None = None
-    gaps: Gaps | None = None
+    missing_patterns: MissingPatterns | None = None
     facts: Facts | None = None
 
     def __repr__(self) -> str:
@@ -342,8 +342,10 @@ class Fit:
             return prediction.require_finite(found, encoded, self.population)
         options = Options(encoded.origin, encoded.codes)
         learned = getattr(self.outcome.state.missing, "levels", None)
-        laws = learned or LevelLaws.of(tuple(1.0 + one for one in self.reader.categories.counts))
-        means = LevelLaws(laws.concentrations, tuple(np.log(one / one.sum()) for one in laws.concentrations))
+        distributions = learned or LevelDistributions.of(tuple(1.0 + one for one in self.reader.categories.counts))
+        means = LevelDistributions(
+            distributions.concentrations, tuple(np.log(one / one.sum()) for one in distributions.concentrations)
+        )
         found = prediction.averaged(found, encoded.origin, np.exp(options.log_chances(means)))
         return prediction.require_finite(found, encoded, self.population)
 
@@ -360,9 +362,9 @@ class Fit:
 
         ``rows`` counts its rows, ``share`` is their share of all. ``attrs["missing"]`` counts by column.
         """
-        if self.gaps is None:
+        if self.missing_patterns is None:
             raise AttributeError("missing_summary is only available after a fit by an estimator or a Model.")
-        return self.gaps.table()
+        return self.missing_patterns.table()
 
     @property
     def imputation_mean(self) -> Array:

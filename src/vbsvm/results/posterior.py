@@ -1,4 +1,4 @@
-"""What a fit says of single coefficients: moments, quantiles, signs, inclusion; from a mean-field law or from draws.
+"""What a fit says of single coefficients: moments, quantiles, signs, inclusion; under mean field or from draws.
 
 Both classes answer the same questions about the effective coefficients of the design's (standardised) columns, group
 effects aside.
@@ -74,10 +74,10 @@ class MeanField:
     @property
     def covariance(self) -> Array:
         """Cov(γ v)."""
-        law, gates = self.state.gaussian, self.state.gates
+        distribution, gates = self.state.gaussian, self.state.gates
         if gates is None:
-            return law.covariances(self.n_fixed)
-        return gates.applied_to(law.outer(self.n_fixed)) - np.outer(self.mean, self.mean)
+            return distribution.covariances(self.n_fixed)
+        return gates.applied_to(distribution.outer(self.n_fixed)) - np.outer(self.mean, self.mean)
 
     @property
     def signs(self) -> Array:

@@ -1,4 +1,4 @@
-"""Scores of rows under a fitted law: new groups and missing inputs included."""
+"""Scores of rows under a fitted distribution: new groups and missing inputs included."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from vbsvm.design.levels import UNSEEN
 from vbsvm.missing.population import Population
 from vbsvm.missing.row_updates import conditional_means, left_over
 from vbsvm.missing.rows import IncompleteRows
-from vbsvm.model.interfaces import Message, PointLaw
+from vbsvm.model.interfaces import Message, PointDistribution
 from vbsvm.model.layouts.arrow import ArrowRows
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.grouping import Factor
@@ -34,7 +34,9 @@ class Scores:
 
 def mean_scores(plan: Plan, spec: Spec, state: State, encoded: Encoded, population: Population | None) -> Scores:
     """Moments of each row's score with the coefficients at their means."""
-    return _scores(plan, PointLaw(state.coefficients.mean).message(state.gates), spec, state, encoded, population)
+    return _scores(
+        plan, PointDistribution(state.coefficients.mean).message(state.gates), spec, state, encoded, population
+    )
 
 
 def score_moments(plan: Plan, spec: Spec, state: State, encoded: Encoded, population: Population | None) -> Scores:
@@ -51,10 +53,10 @@ def _scores(
         at, rows = block.where, block.rows
         if isinstance(rows, IncompleteRows):
             assert population is not None
-            rows = rows.filled(conditional_means(rows, population.law))
+            rows = rows.filled(conditional_means(rows, population.distribution))
         found.mean[at], found.variance[at] = message.row_moments(rows)
         if isinstance(block.rows, IncompleteRows) and population is not None:
-            found.from_unknown[at] = left_over(block.rows, rows, message, population.law)
+            found.from_unknown[at] = left_over(block.rows, rows, message, population.distribution)
         for covariance, z in zip(of_new, block.unseen, strict=True):
             found.from_unknown[at] += _quadratic(z, covariance)
         found.variance[at] += found.from_unknown[at]
@@ -62,7 +64,7 @@ def _scores(
 
 
 def _quadratic(z: Array, covariance: Array) -> Array:
-    """zᵀΣz of each row; a law without a mean has infinite variances, which only the rows with such effects have."""
+    """zᵀΣz of each row; a distribution without a mean has infinite variances, in the rows with such effects alone."""
     finite = np.isfinite(covariance.diagonal())
     known = np.where(finite[:, None] & finite, covariance, 0.0)
     return np.einsum("iq,qr,ir->i", z, known, z) + np.where(z[:, ~finite].any(axis=1), np.inf, 0.0)
@@ -109,7 +111,7 @@ def prior_covariance(plan: Plan, spec: Spec, state: State, k: int) -> Array:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """Rows as in fitting, or rows with holes; where they stand; for each factor z of its new levels, else zero."""
+    """Rows as in fitting, or with missing values; where they stand; for each factor z of its new levels, else zero."""
 
     where: NDArray[np.intp]
     rows: Any

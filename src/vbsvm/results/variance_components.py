@@ -12,8 +12,8 @@ from vbsvm.base import diagnostics
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, InverseWishart, MatrixPoint, Point
 from vbsvm.design.columns import Plan
-from vbsvm.model.priors.covariance import HuangWandLaw
-from vbsvm.model.priors.laplace_zero import LaplaceZeroLaw
+from vbsvm.model.priors.covariance import HuangWandDistribution
+from vbsvm.model.priors.laplace_zero import LaplaceZeroDistribution
 from vbsvm.model.spec import Spec, State
 from vbsvm.results.traces import Traces, correlation_name, effects_of
 
@@ -29,7 +29,7 @@ LARGEST = 1 - 1e-15
 @final
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """Law of a correlation under a 2 × 2 inverse-Wishart law: that of a sample correlation (Hotelling 1953).
+    """Distribution of a correlation under a 2 × 2 inverse Wishart: that of a sample correlation (Hotelling 1953).
 
     The inverse matrix is Wishart and has the opposite correlation, as has the inverse of the scale.
     """
@@ -59,28 +59,28 @@ class Correlation:
 @final
 @dataclass(frozen=True, slots=True)
 class Marginal:
-    """Law of the variance of an effect of the user's column, or of the correlation of two effects."""
+    """Distribution of the variance of an effect of the user's column, or of the correlation of two effects."""
 
     term: str
     effect: str
-    law: InverseGamma | Point | Correlation
+    distribution: InverseGamma | Point | Correlation
 
 
 def marginals(plan: Plan, spec: Spec, state: State) -> Iterator[Marginal]:
-    """Of each block the variances of its effects, then their correlations, by a variational law."""
+    """Of each block the variances of its effects, then their correlations, by a variational distribution."""
     for block, scale in zip(spec.blocks, state.scales, strict=True):
-        law = scale.covariance if isinstance(scale, HuangWandLaw) else scale
-        law = law.variance if isinstance(law, LaplaceZeroLaw) else law
-        if isinstance(law, Point) and block.columns[0].start < plan.n_fixed:
+        distribution = scale.covariance if isinstance(scale, HuangWandDistribution) else scale
+        distribution = distribution.variance if isinstance(distribution, LaplaceZeroDistribution) else distribution
+        if isinstance(distribution, Point) and block.columns[0].start < plan.n_fixed:
             continue
         effects = list(effects_of(plan, block))
         for j, (name, unit) in enumerate(effects):
-            yield Marginal(block.name, name, _variance(law, j, unit))
-        if isinstance(law, InverseWishart | MatrixPoint):
+            yield Marginal(block.name, name, _variance(distribution, j, unit))
+        if isinstance(distribution, InverseWishart | MatrixPoint):
             for j in range(len(effects)):
                 for i in range(j):
                     told = correlation_name(effects[i][0], effects[j][0])
-                    yield Marginal(block.name, told, _correlation(law, i, j))
+                    yield Marginal(block.name, told, _correlation(distribution, i, j))
 
 
 def table(plan: Plan, spec: Spec, state: State, level: float) -> "pd.DataFrame":
@@ -107,28 +107,36 @@ def _framed(rows: list[Any], index: list[Any]) -> "pd.DataFrame":
     return pd.DataFrame(rows, index=places, columns=["sd", "lower", "upper", "variance"], dtype=float)
 
 
-def _variance(law: Any, j: int, unit: float) -> InverseGamma | Point:
-    """Law of the variance of the j-th effect, in the user's units."""
-    if isinstance(law, InverseWishart):
-        law = InverseGamma(0.5 * (law.degrees - len(law.scale) + 1), 0.5 * law.scale[j, j])
-    if isinstance(law, InverseGamma):
-        return InverseGamma(law.shape, unit**2 * law.rate)
-    return Point(unit**2 * float(law.value[j, j] if isinstance(law, MatrixPoint) else law.value))
+def _variance(distribution: Any, j: int, unit: float) -> InverseGamma | Point:
+    """Distribution of the variance of the j-th effect, in the user's units."""
+    if isinstance(distribution, InverseWishart):
+        distribution = InverseGamma(
+            0.5 * (distribution.degrees - len(distribution.scale) + 1), 0.5 * distribution.scale[j, j]
+        )
+    if isinstance(distribution, InverseGamma):
+        return InverseGamma(distribution.shape, unit**2 * distribution.rate)
+    return Point(
+        unit**2 * float(distribution.value[j, j] if isinstance(distribution, MatrixPoint) else distribution.value)
+    )
 
 
-def _correlation(law: InverseWishart | MatrixPoint, i: int, j: int) -> Correlation | Point:
-    matrix = law.scale if isinstance(law, InverseWishart) else law.value
+def _correlation(distribution: InverseWishart | MatrixPoint, i: int, j: int) -> Correlation | Point:
+    matrix = distribution.scale if isinstance(distribution, InverseWishart) else distribution.value
     centre = float(matrix[i, j] / math.sqrt(matrix[i, i] * matrix[j, j]))
-    return Point(centre) if isinstance(law, MatrixPoint) else Correlation(centre, law.degrees - len(matrix) + 2)
+    return (
+        Point(centre)
+        if isinstance(distribution, MatrixPoint)
+        else Correlation(centre, distribution.degrees - len(matrix) + 2)
+    )
 
 
 def _numbers(one: Marginal, chances: Array) -> tuple[float, ...]:
     """Quantiles of σ, or of a correlation."""
-    if isinstance(one.law, Correlation):
-        return _with_variance(one.law.quantiles(chances), of_sd=False)
-    if isinstance(one.law, Point):
-        return _with_variance(np.full(len(chances), math.sqrt(one.law.value)), of_sd=True)
-    return _with_variance(np.sqrt(one.law.rate / gammainccinv(one.law.shape, chances)), of_sd=True)
+    if isinstance(one.distribution, Correlation):
+        return _with_variance(one.distribution.quantiles(chances), of_sd=False)
+    if isinstance(one.distribution, Point):
+        return _with_variance(np.full(len(chances), math.sqrt(one.distribution.value)), of_sd=True)
+    return _with_variance(np.sqrt(one.distribution.rate / gammainccinv(one.distribution.shape, chances)), of_sd=True)
 
 
 def _with_variance(quantiles: Array, *, of_sd: bool) -> tuple[float, ...]:

@@ -14,7 +14,7 @@ from vbsvm.design.scaling import Recipe, weighted_rows
 from vbsvm.missing.candidates import LevelCounts, Options
 from vbsvm.missing.input_distributions import InputSums, Regressors
 from vbsvm.missing.row_updates import CandidatePart, IncompletePart
-from vbsvm.missing.rows import HoleGroup, IncompleteRows, Inputs, hole_groups
+from vbsvm.missing.rows import IncompleteRows, Inputs, PatternGroup, pattern_groups
 from vbsvm.model.layouts.arrow import ArrowRows
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.dual import DualRows
@@ -53,7 +53,7 @@ class Grouping:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Holes:
+class MissingInputs:
     """Which columns may miss values, what a unit of a missing one adds to columns derived from it, and its shift.
 
     ``multipliers`` (rows × derived) are on the scale of the raw columns; ``labels`` says whether labels have a
@@ -73,8 +73,8 @@ class Memory(BlockSource):
 
     The last of the groupings is the arrow's tail. The last ``n_carried`` columns of the design have no coefficients of
     their own: only groups' effects multiply them. A ``wide`` table has many more columns than rows: the dual layout.
-    Where the array holds NaN, ``holes`` says what is known of these columns. Where categories are missing, ``options``
-    says which rows are alternatives, and ``known_levels`` counts the levels that are known.
+    Where the array holds NaN, ``missing_inputs`` says what is known of these columns. Where categories are missing,
+    ``options`` says which rows are alternatives, and ``known_levels`` counts the levels that are known.
     """
 
     X: NDArray[np.floating]
@@ -84,7 +84,7 @@ class Memory(BlockSource):
     groupings: tuple[Grouping, ...] = ()
     n_carried: int = 0
     wide: bool = False
-    holes: Holes | None = None
+    missing_inputs: MissingInputs | None = None
     options: Options | None = None
     known_levels: LevelCounts | None = None
     first_block: int = 0  # where these are a part of the rows: how many blocks come before
@@ -106,7 +106,7 @@ class Memory(BlockSource):
     @property
     def may_miss_inputs(self) -> bool:
         """Whether some input is missing somewhere."""
-        return self.holes is not None
+        return self.missing_inputs is not None
 
     @property
     def level_counts(self) -> LevelCounts | None:
@@ -156,7 +156,7 @@ class Memory(BlockSource):
             raw, weights, kept = weighted_rows(self.X, self.weights, where)
             encoded = self.recipe.encode(raw, design)
             levels = tuple(grouping.index[where][kept] for grouping in self.groupings)
-            multipliers = None if self.holes is None else self.holes.multipliers[where][kept]
+            multipliers = None if self.missing_inputs is None else self.missing_inputs.multipliers[where][kept]
             options = None if self.options is None else self.options.take(where).take(kept)
             index += self.first_block
             return _Block(self, index, encoded, self.signs[where][kept], weights, levels, scratch, multipliers, options)
@@ -164,7 +164,7 @@ class Memory(BlockSource):
         return block_of
 
     @cached_property
-    def hole_groups(self) -> dict[int, tuple[NDArray[np.bool_], tuple[HoleGroup, ...]]]:
+    def pattern_groups(self) -> dict[int, tuple[NDArray[np.bool_], tuple[PatternGroup, ...]]]:
         """Which rows of each block are incomplete, and their patterns; found in the first pass."""
         return {}
 
@@ -207,7 +207,11 @@ class Memory(BlockSource):
             _, origin = np.unique(pairs, axis=0, return_inverse=True)
             options = replace(self.options.take(which), origin=origin)
         groupings = tuple(replace(grouping, index=grouping.index[which]) for grouping in self.groupings)
-        holes = None if self.holes is None else replace(self.holes, multipliers=self.holes.multipliers[which])
+        missing_inputs = (
+            None
+            if self.missing_inputs is None
+            else replace(self.missing_inputs, multipliers=self.missing_inputs.multipliers[which])
+        )
         ones = np.broadcast_to(1.0, len(which))
         return replace(
             self,
@@ -215,7 +219,7 @@ class Memory(BlockSource):
             signs=self.signs[which],
             weights=ones,
             groupings=groupings,
-            holes=holes,
+            missing_inputs=missing_inputs,
             options=options,
         )
 
@@ -230,8 +234,19 @@ class Memory(BlockSource):
         signs = self.signs[kept]
         if signs.min() == signs.max():
             return None
-        holes = None if self.holes is None else replace(self.holes, multipliers=self.holes.multipliers[kept])
-        return Memory(self.X[kept], signs, self.weights[kept], self.recipe, n_carried=self.n_carried, holes=holes)
+        missing_inputs = (
+            None
+            if self.missing_inputs is None
+            else replace(self.missing_inputs, multipliers=self.missing_inputs.multipliers[kept])
+        )
+        return Memory(
+            self.X[kept],
+            signs,
+            self.weights[kept],
+            self.recipe,
+            n_carried=self.n_carried,
+            missing_inputs=missing_inputs,
+        )
 
 
 @final
@@ -256,7 +271,7 @@ class _Block:
 
     @cached_property
     def _parts(self) -> tuple[Any, ...]:
-        if self.source.holes is None:
+        if self.source.missing_inputs is None:
             rows = self._rows(self.design, slice(None), self.scratch)
             return (self._optional(CompleteRows(rows), slice(None)),)
         incomplete, groups = self._incomplete
@@ -266,7 +281,7 @@ class _Block:
             parts.append(self._optional(CompleteRows(self._make(self.design.T[:, which].T, which)), which))
         if incomplete.any():
             which = np.flatnonzero(incomplete)
-            rows = self._with_holes(self.source.holes, which, groups)
+            rows = self._incomplete_rows(self.source.missing_inputs, which, groups)
             parts.append(self._optional(IncompletePart(rows), which))
         return tuple(parts)
 
@@ -274,14 +289,14 @@ class _Block:
         return part if self.options is None else CandidatePart(part, self.options.take(which))
 
     @property
-    def _incomplete(self) -> tuple[NDArray[np.bool_], tuple[HoleGroup, ...]]:
+    def _incomplete(self) -> tuple[NDArray[np.bool_], tuple[PatternGroup, ...]]:
         """Which rows miss values, and their patterns."""
-        assert self.source.holes is not None
-        known = self.source.hole_groups
+        assert self.source.missing_inputs is not None
+        known = self.source.pattern_groups
         if self.index not in known:
-            missing = np.isnan(self.design[:, self.source.holes.inputs.variables])
+            missing = np.isnan(self.design[:, self.source.missing_inputs.inputs.variables])
             incomplete = np.asarray(missing.any(axis=1))
-            known[self.index] = incomplete, hole_groups(missing[incomplete])
+            known[self.index] = incomplete, pattern_groups(missing[incomplete])
         return known[self.index]
 
     def _make(self, design: Array, which: Any) -> Any:
@@ -301,9 +316,11 @@ class _Block:
         *factors, tail = (grouping.factor(levels[which], design) for grouping, levels in groupings)
         return ArrowRows(rows, tuple(factors), tail)
 
-    def _with_holes(self, holes: Holes, which: NDArray[np.intp], groups: tuple[HoleGroup, ...]) -> IncompleteRows:
+    def _incomplete_rows(
+        self, missing_inputs: MissingInputs, which: NDArray[np.intp], groups: tuple[PatternGroup, ...]
+    ) -> IncompleteRows:
         assert self.multipliers is not None
-        inputs = holes.inputs
+        inputs = missing_inputs.inputs
         derived = self.source.recipe.derived(self.multipliers[which], inputs.derived, inputs.variables[inputs.feeds])
         return IncompleteRows.of(
             self.index,
@@ -314,8 +331,8 @@ class _Block:
             derived,
             lambda design, part: self._make(design, which[part]),
             groups,
-            holes.shift,
-            holes.labels,
+            missing_inputs.shift,
+            missing_inputs.labels,
         )
 
     def second_moments(self) -> Array:
@@ -326,8 +343,8 @@ class _Block:
 
     def known_sums(self) -> InputSums:
         """Σ s x̃x̃ᵀ over all rows; Σ s x̃dᵀ and Σ s ddᵀ over the complete ones."""
-        assert self.source.holes is not None
-        inputs, (incomplete, _) = self.source.holes.inputs, self._incomplete
+        assert self.source.missing_inputs is not None
+        inputs, (incomplete, _) = self.source.missing_inputs.inputs, self._incomplete
         x, complete, weights = inputs.regressors(self.design), ~incomplete, self.weights
         if self.options is not None:  # alternatives have these columns in common
             weights = weights * self.options.softmax(np.zeros(len(weights)))

@@ -1,7 +1,7 @@
 """Model files: what a fit knows, in a file that is read without executing anything.
 
-A file holds settings, learned numbers and levels, and not the data, with one exception: the law of a model with many
-more columns than rows is made of its rows. Whatever is wrong with a file is a ``ModelFileError``.
+A file holds settings, learned numbers and levels, and not the data, with one exception: the distribution of a model
+with many more columns than rows is made of its rows. Whatever is wrong with a file is a ``ModelFileError``.
 """
 
 import os

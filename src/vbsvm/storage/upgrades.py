@@ -5,6 +5,8 @@ from typing import Any
 # Until missing values had a slot of their own, their parts were fields of these classes.
 _SLOTS = {"Spec": "MissingModel", "State": "MissingState"}
 _PARTS = ("inputs", "levels", "values")
+# Fields of a fit that had another name.
+_RENAMED = {"gaps": "missing_patterns"}
 
 
 def upgraded(tree: Any) -> Any:
@@ -19,4 +21,7 @@ def upgraded(tree: Any) -> Any:
         parts = {name: fields.pop(name) for name in _PARTS if name in fields}
         known = any(one is not None for one in parts.values())
         fields["missing"] = {"object": _SLOTS[tree["object"]], "fields": parts} if known else None
+    pairs = tree.get("dict")
+    if isinstance(pairs, list) and any(pair[0] == "spec" for pair in pairs):
+        tree["dict"] = [[_RENAMED.get(key, key), one] for key, one in pairs]
     return tree

@@ -71,13 +71,13 @@ class Linear:
         return replace(self, reference=reference, reasons=reasons)
 
     def fill(
-        self, frame: "pd.DataFrame", gaps: dict[str, NDArray[np.bool_]], origin: NDArray[np.intp]
+        self, frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], origin: NDArray[np.intp]
     ) -> "pd.DataFrame":
-        """The frame with reference values in its gaps; refuse gaps in columns that do not enter linearly.
+        """The frame with reference values for its missing values; refuse them in columns that do not enter linearly.
 
         Where a variable misses one of its columns, the others get their reference too. ``origin`` numbers the rows.
         """
-        for name, missing in gaps.items():
+        for name, missing in masks.items():
             if name in self.reasons:
                 rows = np.unique(origin[missing])
                 others = _and_others(len(rows), len(np.unique(origin)))
@@ -85,22 +85,22 @@ class Linear:
                     f"Column {name!r} has no value in row {rows[0]}{others}, and {self.reasons[name]} Fill in the "
                     "values, or leave such rows out, as Model(…, missing='drop') does."
                 )
-        of_all = dict(gaps)
-        for variable, missing in zip(self.variables, self._missing(gaps), strict=True):
+        of_all = dict(masks)
+        for variable, missing in zip(self.variables, self._missing(masks), strict=True):
             of_all |= {} if missing is None else dict.fromkeys(variable.columns, missing)
         return fill(frame, of_all, self.reference)
 
-    def _missing(self, gaps: dict[str, NDArray[np.bool_]]) -> list[NDArray[np.bool_] | None]:
-        return [_any([gaps.get(name) for name in variable.columns]) for variable in self.variables]
+    def _missing(self, masks: dict[str, NDArray[np.bool_]]) -> list[NDArray[np.bool_] | None]:
+        return [_any([masks.get(name) for name in variable.columns]) for variable in self.variables]
 
-    def open(self, table: Array, gaps: dict[str, NDArray[np.bool_]], origin: NDArray[np.intp]) -> Array | None:
+    def open(self, table: Array, masks: dict[str, NDArray[np.bool_]], origin: NDArray[np.intp]) -> Array | None:
         """Write NaN into the table wherever a variable is missing; give the multipliers, rows × links.
 
-        None where nothing is missing. The table was encoded with reference values in the gaps.
+        None where nothing is missing. The table was encoded with reference values for missing values.
         """
-        if not gaps:
+        if not masks:
             return None
-        missing = self._missing(gaps)
+        missing = self._missing(masks)
         multipliers = np.zeros((len(table), len(self.links)))
         opened: dict[int, NDArray[np.bool_]] = {}
         for j, (column, k) in enumerate(self.links):
@@ -124,17 +124,17 @@ class Linear:
         return multipliers
 
 
-def gaps_of(frame: "pd.DataFrame") -> dict[str, NDArray[np.bool_]]:
+def missing_masks(frame: "pd.DataFrame") -> dict[str, NDArray[np.bool_]]:
     """Rows of each column without a value."""
     found = {str(name): frame[name].isna().to_numpy() for name in frame.columns}
     return {name: missing for name, missing in found.items() if missing.any()}
 
 
-def fill(frame: "pd.DataFrame", gaps: dict[str, NDArray[np.bool_]], reference: dict[str, Any]) -> "pd.DataFrame":
-    """The frame with these values in its gaps."""
-    if not gaps:
+def fill(frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], reference: dict[str, Any]) -> "pd.DataFrame":
+    """The frame with these values for what is missing."""
+    if not masks:
         return frame
-    filled = {name: frame[name].where(~missing, reference[name]) for name, missing in gaps.items()}
+    filled = {name: frame[name].where(~missing, reference[name]) for name, missing in masks.items()}
     numeric = {name: column.astype(np.float64) for name, column in filled.items() if type(reference[name]) is float}
     return frame.assign(**{**filled, **numeric})
 
@@ -169,7 +169,7 @@ def learn_linear(
     frame: "pd.DataFrame",
     factors_of: list[tuple[str, ...]],
     categorical: set[str],
-    gaps: dict[str, NDArray[np.bool_]],
+    masks: dict[str, NDArray[np.bool_]],
 ) -> tuple[Linear, list[str]]:
     """Find the factors that may miss values, and those that need a column of their own for that."""
     names, expressions = list(frame.columns), list(dict.fromkeys(one for factors in factors_of for one in factors))
@@ -186,7 +186,7 @@ def learn_linear(
             continue  # a missing category is written out by level
         reason = _why_not(expression, columns, uses, len(places))
         if reason is None and not places:
-            if gaps.keys() & set(columns):
+            if masks.keys() & set(columns):
                 places = [len(factors_of) + len(alone)]
                 alone.append(expression)
             else:

@@ -15,7 +15,7 @@ from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.missing_categories import Categories
-from vbsvm.design.formula.missing_inputs import Linear, columns_in, fill, gaps_of, learn_linear, reference_of
+from vbsvm.design.formula.missing_inputs import Linear, columns_in, fill, learn_linear, missing_masks, reference_of
 from vbsvm.design.formula.syntax import GroupTerm, Parts, SplineTerm
 from vbsvm.design.levels import Levels, group_labels
 from vbsvm.design.scaling import Recipe, column_ranges, learn_recipe
@@ -102,8 +102,8 @@ class Reader:
 
     def _encode(self, frame: "pd.DataFrame", levels: tuple[NDArray[np.intp], ...], origin: NDArray[np.intp]) -> Encoded:
         """Encode a frame that misses no categories; ``origin`` numbers its rows in what is said of them."""
-        gaps = gaps_of(frame)
-        frame = self.linear.fill(frame, gaps, origin)
+        masks = missing_masks(frame)
+        frame = self.linear.fill(frame, masks, origin)
         fixed = self.fixed.encode(frame, origin)[:, int(self.fixed.has_intercept) :]
         values = [curve.values.encode(frame, origin) for curve in self.curves]
         matrices = {k: self.effects[k].matrix.encode(frame, origin) for k, _ in self.carried}
@@ -111,13 +111,13 @@ class Reader:
         hidden = [matrix.encode(frame, origin) for matrix in self.hidden]
         table = _table([fixed, *_lines(self.curves, values), *_bends(self.curves, values), *carried, *hidden])
         _require_finite(table, self.plan.names, origin)
-        return Encoded(table, levels, self.linear.open(table, gaps, origin))
+        return Encoded(table, levels, self.linear.open(table, masks, origin))
 
 
 def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
     """Learn how the formula's columns are encoded, and encode the data; the frame's index numbers rows in errors."""
-    given, gaps = frame, gaps_of(frame)
-    frame = fill(frame, gaps, {name: reference_of(frame[name], name) for name in gaps})
+    given, masks = frame, missing_masks(frame)
+    frame = fill(frame, masks, {name: reference_of(frame[name], name) for name in masks})
     fixed, F = Matrix.learn(parts.fixed, frame)
     if not fixed.names and not parts.splines and not parts.groups:
         raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")
@@ -161,7 +161,7 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
         *(effects[i].matrix.factors[j] for i, j in carried.values()),
     ]
     categorical = {one for matrix in (fixed, *(of_term.matrix for of_term in effects)) for one in matrix.categorical}
-    linear, alone = learn_linear(parts, frame, factors_of, categorical, gaps)
+    linear, alone = learn_linear(parts, frame, factors_of, categorical, masks)
     categories, uncertain = _learn_categories(given, categorical, factors_of, linear, weights)
     own = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame) for expression in alone]
     names = tuple(names + [name for (name, _), _ in carried] + alone)
@@ -186,7 +186,7 @@ def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool
         plan,
         kinds,
     )
-    if gaps:
+    if masks:
         del table
         encoded = reader.encode(given)
     else:

@@ -1,8 +1,8 @@
 """The arrow layout: a dense core, and one grouping factor whose effects meet each other only through the core.
 
 Row i of group g has the score c_iᵀx + z_iᵀu_g. The core x holds the dense columns and all other grouping factors. The
-precision of (x, u_1, …, u_m) is an arrow: D_g on the tail's diagonal, B_g beside it. With E_g = D_g⁻¹B_g the core's law
-is dense with precision A − Σ B_gᵀE_g, and u_g given x has the variance D_g⁻¹. Nothing of m × m is formed.
+precision of (x, u_1, …, u_m) is an arrow: D_g on the tail's diagonal, B_g beside it. With E_g = D_g⁻¹B_g the core's
+distribution is dense with precision A − Σ B_gᵀE_g, and u_g given x has the variance D_g⁻¹. Nothing of m × m is formed.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.model.gates import Gates, GateScan
-from vbsvm.model.interfaces import PointLaw, Precision
+from vbsvm.model.interfaces import PointDistribution, Precision
 from vbsvm.model.layouts.arrow_message import ArrowMessage, FactorMessage
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows, upper_triangle
 from vbsvm.model.layouts.grouping import ByGroup, Factor
@@ -191,14 +191,14 @@ class ArrowGram:
             self.core.gated(gates, own.core), ByGroup(((0, border),), m), ByGroup(((0, self.corner),), m), self.shapes
         )
 
-    def scan(self, cross: Array, law: Any, gates: Gates, prior_log_odds: Array) -> GateScan:
+    def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> GateScan:
         """Full conditionals of the gates; what they meet among the groups' effects counts with the linear part."""
         A = self.core.matrix
-        linear = (cross * law.mean)[: len(A)] - law.meeting(_flat(self.border))
-        return GateScan(gates, A * law.outer(len(A)), linear, prior_log_odds)
+        linear = (cross * distribution.mean)[: len(A)] - distribution.meeting(_flat(self.border))
+        return GateScan(gates, A * distribution.outer(len(A)), linear, prior_log_odds)
 
     def conditional(self, cross: Array, precision: Precision) -> "ArrowGaussian":
-        """The law of [x; u]: D_g is eliminated first, then the core is dense (Algorithm 2, lines 2 and 3)."""
+        """The distribution of [x; u]: D_g is eliminated first, then the core is dense (Algorithm 2, lines 2 and 3)."""
         own, root, half = self._eliminate(precision)
         r_x, reduced = self._reduce(cross, root, half)
         core = self._without_groups(half).conditional(r_x, own)
@@ -253,7 +253,7 @@ class ArrowGram:
 @final
 @dataclass(frozen=True, eq=False)
 class ArrowGaussian:
-    """The law of the core, and u_g | x ~ N(effects_g − link_g (x − E x), root_g root_gᵀ)."""
+    """The distribution of the core, and u_g | x ~ N(effects_g − link_g (x − E x), root_g root_gᵀ)."""
 
     core: DenseGaussian
     effects: Array
@@ -289,7 +289,7 @@ class ArrowGaussian:
         return self.core.covariances(n)
 
     def fixed(self, n: int) -> DenseGaussian:
-        """Law of the first n coefficients of the core."""
+        """Distribution of the first n coefficients of the core."""
         return self.core.marginal(n)
 
     def products(self, left: slice, right: slice) -> float:
@@ -332,7 +332,10 @@ class ArrowGaussian:
             pairs[len(places), k] = with_core[:, :, here].reshape(*self.effects.shape, m, q)
         factors.append(FactorMessage(self.effects, with_core[:, :, dense], self.effect_covariances))
         if gates is not None:
-            factors = [replace(law, with_dense=law.with_dense * gates.open[:n_dense]) for law in factors]
+            factors = [
+                replace(distribution, with_dense=distribution.with_dense * gates.open[:n_dense])
+                for distribution in factors
+            ]
         return ArrowMessage(self.core.marginal(n_dense).message(gates), tuple(factors), pairs)
 
     def quadratic(self, gram: ArrowGram) -> float:
@@ -351,14 +354,14 @@ class ArrowGaussian:
         core = DenseGram(self.core.precision.matrix + _flat(self.link).T @ _flat(border))
         return ArrowGram(core, ByGroup(((0, border),), m), ByGroup(((0, corner),), m), self.shapes)
 
-    def draw(self, rng: np.random.Generator) -> PointLaw:
+    def draw(self, rng: np.random.Generator) -> PointDistribution:
         """Draw the core, then each group given the core."""
         x = self.core.draw(rng).mean
         noise = np.einsum("gqr,gr->gq", self.root, rng.standard_normal(self.effects.shape))
-        return PointLaw(np.concatenate([x, (self.effects - self.link @ (x - self.core.mean) + noise).ravel()]))
+        return PointDistribution(np.concatenate([x, (self.effects - self.link @ (x - self.core.mean) + noise).ravel()]))
 
     def at(self, mean: Array) -> "ArrowGaussian":
-        """Move the law to another mean."""
+        """Move the distribution to another mean."""
         n_core = len(self.core.mean)
         effects = mean[n_core:].reshape(self.effects.shape)
         return ArrowGaussian(self.core.at(mean[:n_core]), effects, self.root, self.link, self.shapes)
@@ -378,7 +381,7 @@ class ArrowGaussian:
         return np.concatenate([self.core.pack(), self.effects.ravel(), triangles.ravel(), self.link.ravel()])
 
     def unpack(self, numbers: Array) -> "ArrowGaussian":
-        """Make the law that packs to these numbers."""
+        """Make the distribution that packs to these numbers."""
         m, q = self.effects.shape
         flat, diagonal = upper_triangle(q)
         at_effects = self.core.packed_size

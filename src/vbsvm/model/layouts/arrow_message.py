@@ -29,7 +29,7 @@ class FactorMessage:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ArrowMessage:
-    """Law of the dense columns' coefficients, of each factor's effects, and covariances of pairs of factors."""
+    """Distribution of the dense columns' coefficients and each factor's effects; covariances of pairs of factors."""
 
     dense: DenseGaussian | GatedMessage
     factors: tuple[FactorMessage, ...]
@@ -41,13 +41,13 @@ class ArrowMessage:
         factors = (*rows.factors, rows.tail)
         for whole, of_all in zip(factors, self.factors, strict=True):
             first, factor = whole.window
-            law = of_all.window(first, factor.n_levels)
-            f += factor.scores(law.effects)
-            with_dense, own = 2 * law.with_dense, factor.within(law.with_dense.shape[2])
+            distribution = of_all.window(first, factor.n_levels)
+            f += factor.scores(distribution.effects)
+            with_dense, own = 2 * distribution.with_dense, factor.within(distribution.with_dense.shape[2])
             if own is None:
-                v += factor.scores_of_rows(_each_times(factor.of_rows(law.variances), factor.z))
+                v += factor.scores_of_rows(_each_times(factor.of_rows(distribution.variances), factor.z))
             else:  # z is one of the dense columns, so that zᵀVz is another product with them
-                with_dense[:, :, own] += law.variances
+                with_dense[:, :, own] += distribution.variances
             v += factor.scores_of_rows(_each_times(factor.of_rows(with_dense), rows.written))
         for (k, j), covariances in self.pairs.items():
             one, other = factors[k], factors[j]
@@ -56,24 +56,26 @@ class ArrowMessage:
         return f, np.maximum(v, 0.0, out=v)
 
     def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
-        """Law of what multiplies these columns: coefficients, and effects of each row's levels."""
+        """Distribution of what multiplies these columns: coefficients, and effects of each row's levels."""
         dense = self.dense.effects(rows.dense, columns)
         factors = (*rows.factors, rows.tail)
         with_score = dense.with_score
-        for factor, law in zip(factors, self.factors, strict=True):
-            with_score = with_score + factor.scores_by_column(factor.of_rows(_of_columns(law.with_dense, columns)))
+        for factor, distribution in zip(factors, self.factors, strict=True):
+            with_score = with_score + factor.scores_by_column(
+                factor.of_rows(_of_columns(distribution.with_dense, columns))
+            )
         found = Effects(dense.mean, with_score, dense.covariance)
-        for k, (factor, law) in enumerate(zip(factors, self.factors, strict=True)):
+        for k, (factor, distribution) in enumerate(zip(factors, self.factors, strict=True)):
             places = factor.places(columns)
             if places.any():
                 met = self._with_score(rows, k)
-                crossing = factor.of_rows(_of_columns(law.with_dense, columns))
+                crossing = factor.of_rows(_of_columns(distribution.with_dense, columns))
                 for j in range(k):
                     crossing = crossing + self._between(factors, k, j) @ factors[j].places(columns)
                 once = places.T @ crossing
-                own = places.T @ factor.of_rows(law.variances) @ places
+                own = places.T @ factor.of_rows(distribution.variances) @ places
                 found = Effects(
-                    found.mean + factor.of_rows(law.effects) @ places,
+                    found.mean + factor.of_rows(distribution.effects) @ places,
                     found.with_score + met @ places,
                     found.covariance + once + once.transpose(0, 2, 1) + own,
                 )
@@ -82,9 +84,9 @@ class ArrowMessage:
     def _with_score(self, rows: Any, k: int) -> Array:
         """Covariance of the effects of each row's level in the k-th factor with the row's score."""
         factors = (*rows.factors, rows.tail)
-        factor, law = factors[k], self.factors[k]
-        met = _each_times(factor.of_rows(law.with_dense), rows.written)
-        met = met + _each_times(factor.of_rows(law.variances), factor.z)
+        factor, distribution = factors[k], self.factors[k]
+        met = _each_times(factor.of_rows(distribution.with_dense), rows.written)
+        met = met + _each_times(factor.of_rows(distribution.variances), factor.z)
         for j, other in enumerate(factors):
             if j != k:
                 met = met + _each_times(self._between(factors, k, j), other.z)

@@ -1,4 +1,4 @@
-"""The dense layout: one Gaussian law over all coefficients, held by its mean and a triangular root of its covariance.
+"""The dense layout: one Gaussian over all coefficients, held by its mean and a triangular root of its covariance.
 
 Σ = U Uᵀ with U upper triangular, the inverse transpose of the precision's Cholesky factor. One matrix then serves
 every need: row variances ‖Uᵀc‖² (never negative), second moments, log-determinant, draws and packing.
@@ -15,7 +15,7 @@ from scipy.linalg import get_lapack_funcs
 
 from vbsvm.base.arrays import Array
 from vbsvm.model.gates import Gates, GateScan
-from vbsvm.model.interfaces import CoefficientLaw, Effects, PointLaw, Precision
+from vbsvm.model.interfaces import CoefficientDistribution, Effects, PointDistribution, Precision
 from vbsvm.model.matrices import DenseMatrix, DesignMatrix
 
 LOG_2PI = math.log(2 * math.pi)
@@ -88,9 +88,13 @@ class DenseGram:
         """G ∘ E[γ̃γ̃ᵀ] (Algorithm 3, line 2)."""
         return self if gates is None else DenseGram(gates.applied_to(self.matrix, own.matrix))
 
-    def scan(self, cross: Array, law: CoefficientLaw, gates: Gates, prior_log_odds: Array) -> GateScan:
+    def scan(
+        self, cross: Array, distribution: CoefficientDistribution, gates: Gates, prior_log_odds: Array
+    ) -> GateScan:
         """Full conditionals of the gates, one after another (Algorithm 3, lines 6 and 7)."""
-        return GateScan(gates, self.matrix * law.outer(len(self.matrix)), cross * law.mean, prior_log_odds)
+        return GateScan(
+            gates, self.matrix * distribution.outer(len(self.matrix)), cross * distribution.mean, prior_log_odds
+        )
 
     def conditional(self, cross: Array, precision: Precision) -> "DenseGaussian":
         """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
@@ -137,7 +141,7 @@ class DenseGaussian:
         return self.root @ self.root.T
 
     def marginal(self, n: int) -> "DenseGaussian":
-        """Law of the first n coefficients."""
+        """Distribution of the first n coefficients."""
         if n == len(self.mean):
             return self
         # A triangular root of Σ's corner: R from QR of the reversed rows, reversed back to be upper triangular.
@@ -145,7 +149,7 @@ class DenseGaussian:
         return DenseGaussian(self.mean[:n], R.T[::-1, ::-1])
 
     def fixed(self, n: int) -> "DenseGaussian":
-        """Law of the first n coefficients."""
+        """Distribution of the first n coefficients."""
         return self.marginal(n)
 
     def products(self, left: slice, right: slice) -> float:
@@ -157,7 +161,7 @@ class DenseGaussian:
         return self.covariance[:n, :n] + np.outer(self.mean[:n], self.mean[:n])
 
     def message(self, gates: Gates | None) -> "DenseGaussian | GatedMessage":
-        """Itself, as rows need the mean and the root; or the law of the effective coefficients."""
+        """Itself, as rows need the mean and the root; or the distribution of the effective coefficients."""
         if gates is None:
             return self
         opened, n = gates.open[: len(self.mean)], len(self.mean)
@@ -182,7 +186,7 @@ class DenseGaussian:
         return rows.matrix.matvec(self.mean), variance
 
     def effects(self, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
-        """Law of the coefficients of these columns, the same in all rows."""
+        """Distribution of the coefficients of these columns, the same in all rows."""
         root = _padded(self.root, len(self.mean), columns)
         mean = _padded(self.mean, len(self.mean), columns)
         return Effects(mean[None], rows.matrix.matmat(self.root) @ root.T, (root @ root.T)[None])
@@ -199,16 +203,16 @@ class DenseGaussian:
         inverse, _ = _trtri(self.root, lower=0)
         return DenseGram(inverse.T @ inverse)
 
-    def draw(self, rng: np.random.Generator) -> PointLaw:
+    def draw(self, rng: np.random.Generator) -> PointDistribution:
         """Draw μ + U z."""
-        return PointLaw(self.mean + self.root @ rng.standard_normal(len(self.mean)))
+        return PointDistribution(self.mean + self.root @ rng.standard_normal(len(self.mean)))
 
     def at(self, mean: Array) -> "DenseGaussian":
-        """Move the law to another mean."""
+        """Move the distribution to another mean."""
         return DenseGaussian(mean, self.root)
 
     def pack(self) -> Array:
-        """Mean and the upper triangle of the root, its diagonal as logs: every vector is a valid law."""
+        """Mean and the upper triangle of the root, its diagonal as logs: every vector is a valid distribution."""
         flat, diagonal = upper_triangle(len(self.mean))
         triangle = self.root.ravel()[flat]
         triangle[diagonal] = np.log(triangle[diagonal])
@@ -221,7 +225,7 @@ class DenseGaussian:
         return size + size * (size + 1) // 2
 
     def unpack(self, numbers: Array) -> "DenseGaussian":
-        """Make the law that packs to these numbers."""
+        """Make the distribution that packs to these numbers."""
         size = len(self.mean)
         flat, diagonal = upper_triangle(size)
         triangle = numbers[size:].copy()
@@ -234,19 +238,19 @@ class DenseGaussian:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class GatedMessage:
-    """Law of γ̃∘v with the gates at their means, and what the gates' own variance adds to a row's.
+    """Distribution of γ̃∘v with the gates at their means, and what the gates' own variance adds to a row's.
 
     ``extra`` is Var γ_k E v_k² of each coefficient with a gate of its own; ``shared`` has Var γ E[vvᵀ] of the
     coefficients that share a gate.
     """
 
-    law: DenseGaussian
+    distribution: DenseGaussian
     extra: Array
     shared: list[tuple[NDArray[np.intp], Array]]
 
     def row_moments(self, rows: DenseRows) -> tuple[Array, Array]:
         """Give f = Cm and v = dg(C Var(γ∘v) Cᵀ) (Algorithm 3, line 10)."""
-        f, v = self.law.row_moments(rows)
+        f, v = self.distribution.row_moments(rows)
         v += rows.matrix.row_squares(self.extra)
         for columns, outer in self.shared:
             of_gate = rows.columns(columns)
@@ -254,11 +258,11 @@ class GatedMessage:
         return f, v
 
     def effects(self, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
-        """Law of the effective coefficients of these columns."""
+        """Distribution of the effective coefficients of these columns."""
         spread = np.diag(self.extra)
         for members, outer in self.shared:
             spread[np.ix_(members, members)] += outer
-        return with_spread(self.law.effects(rows, columns), spread, rows, columns)
+        return with_spread(self.distribution.effects(rows, columns), spread, rows, columns)
 
 
 def with_spread(effects: Effects, spread: Array, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:

@@ -17,7 +17,7 @@ from scipy.linalg import solve_triangular
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.model.gates import DrawnGates, Gates, GateScan
-from vbsvm.model.interfaces import CoefficientLaw, PointLaw, Precision
+from vbsvm.model.interfaces import CoefficientDistribution, PointDistribution, Precision
 from vbsvm.model.layouts.dense import LOG_2PI
 
 # Coefficients with a smaller prior precision than this are free.
@@ -98,12 +98,12 @@ class DualGram:
             return self
         return DualGram(self.design, self.w, gates.spread * own.diagonal, gates.open)
 
-    def scan(self, cross: Array, law: Any, gates: Gates, prior_log_odds: Array) -> "DualScan":
+    def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> "DualScan":
         """Full conditionals of the gates."""
-        return DualScan(self, cross, law, gates, prior_log_odds)
+        return DualScan(self, cross, distribution, gates, prior_log_odds)
 
     def conditional(self, cross: Array, precision: Precision) -> "DualGaussian":
-        """The law of the coefficients (Algorithms 2 and 3, lines 2 and 3)."""
+        """The distribution of the coefficients (Algorithms 2 and 3, lines 2 and 3)."""
         parts = DualParts(self.design, self.w, self.extra + precision.diagonal, self.opened)
         return DualGaussian(parts.times(cross), parts)
 
@@ -262,16 +262,16 @@ class DualGaussian:
         """Σ⁻¹ = ΓCᵀWCΓ + diag λ."""
         return DualGram(self.parts.design, self.parts.w, self.parts.lam, self.parts.opened)
 
-    def draw(self, rng: np.random.Generator) -> PointLaw:
+    def draw(self, rng: np.random.Generator) -> PointDistribution:
         """Draw the free ones, then the others given them (Bhattacharya, Chakraborty & Mallick 2016)."""
         parts = self.parts
         u = np.sqrt(parts.diagonal) * rng.standard_normal(len(parts.diagonal))
         of_rows = parts.weighted @ u + rng.standard_normal(len(parts.w))
         noise = u - parts.left.T @ solve_triangular(parts.factor, of_rows, lower=True, check_finite=False)
-        return PointLaw(self.mean + noise + parts.right @ rng.standard_normal(parts.right.shape[1]))
+        return PointDistribution(self.mean + noise + parts.right @ rng.standard_normal(parts.right.shape[1]))
 
     def at(self, mean: Array) -> "DualGaussian":
-        """Move the law to another mean."""
+        """Move the distribution to another mean."""
         return DualGaussian(mean, self.parts)
 
     @property
@@ -284,7 +284,7 @@ class DualGaussian:
         return np.concatenate([self.mean, np.log(self.parts.lam), np.log(self.parts.w), self.parts.opened])
 
     def unpack(self, numbers: Array) -> "DualGaussian":
-        """Make the law that packs to these numbers, kept within what floating point holds."""
+        """Make the distribution that packs to these numbers, kept within what floating point holds."""
         size, n = len(self.mean), len(self.parts.w)
         mean, lam, w, opened = np.split(numbers, np.cumsum([size, size, n]))
         lam, w = (np.exp(np.clip(x, -100.0, 100.0)) for x in (lam, w))
@@ -319,12 +319,12 @@ class DualScan:
 
     gram: DualGram
     cross: Array
-    law: CoefficientLaw | DualGaussian
+    distribution: CoefficientDistribution | DualGaussian
     gates: Gates
     prior_log_odds: Array
 
     def _scan(self, rng: np.random.Generator | None = None) -> Gates:
-        C, w, mean = self.gram.design, self.gram.w, self.law.mean
+        C, w, mean = self.gram.design, self.gram.w, self.distribution.mean
         D, U, V = self._parts()
         opened, log_odds = self.gates.open.copy(), self.gates.log_odds.copy()
         gated, gate_of = np.flatnonzero(self.gates.map.gated), self.gates.map.gate_of
@@ -354,14 +354,14 @@ class DualScan:
         return self.gates.at(log_odds)
 
     def _parts(self) -> tuple[Array, Array, Array]:
-        if isinstance(self.law, DualGaussian):
-            return self.law.parts.diagonal, self.law.parts.left, self.law.parts.right
-        size = len(self.law.mean)
+        if isinstance(self.distribution, DualGaussian):
+            return self.distribution.parts.diagonal, self.distribution.parts.left, self.distribution.parts.right
+        size = len(self.distribution.mean)
         return np.zeros(size), np.zeros((1, size)), np.zeros((size, 1))
 
     @cached_property
     def result(self) -> Gates:
-        """Each gate's law in turn, given the laws of the others."""
+        """Each gate's distribution in turn, given the distributions of the others."""
         return self._scan()
 
     def draw(self, rng: np.random.Generator) -> DrawnGates:

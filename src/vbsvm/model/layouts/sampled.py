@@ -1,4 +1,4 @@
-"""A law of the coefficients by draws from it, in any layout: what a sampler leaves behind."""
+"""A distribution of the coefficients by draws from it, in any layout: what a sampler leaves behind."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import Effects, PointLaw
+from vbsvm.model.interfaces import Effects, PointDistribution
 
 # Moments of scores are taken over this many draws, spread evenly over all of them.
 MOST_DRAWS = 1000
@@ -17,7 +17,7 @@ MOST_DRAWS = 1000
 
 @final
 @dataclass(frozen=True, eq=False)
-class DrawnLaw:
+class SampledCoefficients:
     """Draws of the effective coefficients, draws × coefficients."""
 
     draws: Array
@@ -37,7 +37,7 @@ class DrawnLaw:
         centred = self.draws[:, :n] - self.mean[:n]
         return centred.T @ centred / len(centred)
 
-    def message(self, gates: Gates | None) -> "DrawnLaw":
+    def message(self, gates: Gates | None) -> "SampledCoefficients":
         """Itself: the draws are those of the effective coefficients."""
         return self
 
@@ -56,10 +56,10 @@ class DrawnLaw:
 
     def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
         """Moments of what multiplies these columns, over draws."""
-        law = PointLaw(self.mean).effects(rows, columns)
-        score, with_score, covariance = rows.scores(self.mean), law.with_score, law.covariance
+        distribution = PointDistribution(self.mean).effects(rows, columns)
+        score, with_score, covariance = rows.scores(self.mean), distribution.with_score, distribution.covariance
         for theta in self._chosen:
-            apart = rows.multiplying(theta, columns) - law.mean
+            apart = rows.multiplying(theta, columns) - distribution.mean
             with_score = with_score + apart * (rows.scores(theta) - score)[:, None]
             covariance = covariance + apart[:, :, None] * apart[:, None, :]
-        return Effects(law.mean, with_score / len(self._chosen), covariance / len(self._chosen))
+        return Effects(distribution.mean, with_score / len(self._chosen), covariance / len(self._chosen))

@@ -1,7 +1,8 @@
-"""The law of gates and coefficients together: each input is out, or in with a normal coefficient.
+"""The distribution of gates and coefficients together: each input is out, or in with a normal coefficient.
 
 q(v_k, γ_k) is joint for every gated input, and inputs are independent of each other (Carbonetto & Stephens 2012), where
-the paper has one Gaussian for all v and independent gates. Coefficients without gates keep a joint Gaussian law.
+the paper has one Gaussian for all v and independent gates. Coefficients without gates keep a joint Gaussian
+distribution.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from scipy.special import expit
 
 from vbsvm.base.arrays import Array
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import CoefficientLaw, Effects, PointLaw, Precision
+from vbsvm.model.interfaces import CoefficientDistribution, Effects, PointDistribution, Precision
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGram, DenseRows, with_spread
 
 # Coordinate updates on the sums of one pass: they need no data, so that many are cheap beside a pass.
@@ -24,7 +25,7 @@ STILL = 1e-4
 
 @final
 @dataclass(frozen=True, eq=False)
-class SpikeLaw:
+class SpikeSlab:
     """v_k is N(mean, slab) when its gate is open, and N(0, spike), its prior, when it is not.
 
     ``mean`` covers all coefficients; ``root`` is that of the covariance of those without gates, at ``free``.
@@ -96,12 +97,12 @@ class SpikeLaw:
         spread[self.gated] = self.inclusion * of_gated
         return SpikeMessage(effective, spread, self.free, self.root)
 
-    def draw(self, rng: np.random.Generator) -> PointLaw:
-        """A sampler draws from the full conditionals, of which this law is none."""
+    def draw(self, rng: np.random.Generator) -> PointDistribution:
+        """A sampler draws from the full conditionals, of which this distribution is none."""
         raise NotImplementedError
 
     def at(self, mean: Array) -> Self:
-        """Move the law to another mean."""
+        """Move the distribution to another mean."""
         return type(self)(mean, self.free, self.root, self.gated, self.slab, self.spike, self.log_odds)
 
     @property
@@ -113,13 +114,13 @@ class SpikeLaw:
         """Means, the root of the free coefficients, logs of the variances, and log odds of the gates."""
         return np.concatenate([self.mean, self.root.ravel(), np.log(self.slab), np.log(self.spike), self.log_odds])
 
-    def unpack(self, numbers: Array) -> "SpikeLaw":
-        """Make the law that packs to these numbers."""
+    def unpack(self, numbers: Array) -> "SpikeSlab":
+        """Make the distribution that packs to these numbers."""
         n, m, size = len(self.mean), len(self.gated), self.root.size
         mean, root, slab, spike, odds = np.split(numbers, np.cumsum([n, size, m, m]))
         root = root.reshape(self.root.shape)
         slab, spike = (np.exp(np.clip(x, -300.0, 300.0)) for x in (slab, spike))
-        return SpikeLaw(mean, self.free, root, self.gated, slab, spike, odds)
+        return SpikeSlab(mean, self.free, root, self.gated, slab, spike, odds)
 
 
 @final
@@ -139,7 +140,7 @@ class SpikeMessage:
         return rows.matrix.matvec(self.mean), v
 
     def effects(self, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
-        """Law of the effective coefficients of these columns."""
+        """Distribution of the effective coefficients of these columns."""
         spread = np.diag(self.spread)
         spread[np.ix_(self.free, self.free)] += self.root @ self.root.T
         mean = rows.multiplying(self.mean, columns)
@@ -148,15 +149,20 @@ class SpikeMessage:
 
 
 def update_jointly(
-    gram: DenseGram, cross: Array, precision: Precision, law: CoefficientLaw, gates: Gates, prior_log_odds: Array
-) -> tuple[SpikeLaw, Gates]:
+    gram: DenseGram,
+    cross: Array,
+    precision: Precision,
+    distribution: CoefficientDistribution,
+    gates: Gates,
+    prior_log_odds: Array,
+) -> tuple[SpikeSlab, Gates]:
     """Update q(free coefficients) and each q(v_k, γ_k) in turn, until they stand still on the sums of this pass."""
     G, prior = gram.matrix, precision.diagonal
     gated, free = np.flatnonzero(gates.map.gated), np.flatnonzero(~gates.map.gated)
     order = gates.map.gate_of[gated]
     slab, spike = 1.0 / (G.diagonal()[gated] + prior[gated]), 1.0 / prior[gated]
     offset = prior_log_odds[order] + 0.5 * np.log(slab / spike)
-    mean, inclusion = law.mean.copy(), gates.inclusion[order].copy()
+    mean, inclusion = distribution.mean.copy(), gates.inclusion[order].copy()
     effective = mean.copy()
     effective[gated] *= inclusion
     of_free = DenseGram(G[np.ix_(free, free)])
@@ -181,4 +187,4 @@ def update_jointly(
             break
     by_gate = np.empty_like(gates.log_odds)
     by_gate[order] = log_odds
-    return SpikeLaw(mean, free, root, gated, slab, spike, log_odds), gates.at(by_gate)
+    return SpikeSlab(mean, free, root, gated, slab, spike, log_odds), gates.at(by_gate)

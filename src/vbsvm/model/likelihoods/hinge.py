@@ -15,7 +15,7 @@ from vbsvm.base.distributions import Latent
 from vbsvm.base.reading import Reading
 from vbsvm.model.likelihoods.base import RowTerms
 
-# Beyond it a score says nothing; and a law without a mean has an infinite one.
+# Beyond it a score says nothing; and a distribution without a mean has an infinite one.
 LARGEST_VARIANCE = 1e20
 # Beyond it log odds, or their differences, overflow.
 LARGEST_SCORE = 4e307

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.distributions import ScaleLaw
+from vbsvm.base.distributions import ScaleDistribution
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import Parameters
 from vbsvm.model.interfaces import Moments
@@ -21,7 +21,7 @@ from vbsvm.model.interfaces import Moments
 
 @dataclass(frozen=True)
 class Prior(Parameters, ABC):
-    """A Gaussian prior of one block of coefficients, given a scale that has a law of its own.
+    """A Gaussian prior of one block of coefficients, given a scale that has a distribution of its own.
 
     The scale is a variance σ² that the block's coefficients share, or the covariance matrix of q effects that each
     group has; ``width`` is this q, and 1 elsewhere.
@@ -34,16 +34,16 @@ class Prior(Parameters, ABC):
     """How often a Newton step updates coefficients and scale against each other before the next pass over the rows."""
 
     @abstractmethod
-    def start(self, width: int, size: int) -> ScaleLaw:
-        """Law of the scale before the first sweep, for ``size`` coefficients in groups of ``width``."""
+    def start(self, width: int, size: int) -> ScaleDistribution:
+        """Distribution of the scale before the first sweep, for ``size`` coefficients in groups of ``width``."""
 
     @abstractmethod
-    def update(self, scale: Any, moments: Moments, resolve: Reading) -> ScaleLaw:
+    def update(self, scale: Any, moments: Moments, resolve: Reading) -> ScaleDistribution:
         """Resolve the full conditional of the scale, given the second moments of the block's coefficients."""
 
     @abstractmethod
     def bound(self, scale: Any, moments: Moments) -> float:
-        """E log p(coefficients, scale) − E log q(scale), all constants included, at any law of it that can occur."""
+        """E log p(coefficients, scale) − E log q(scale), all constants included, at any distribution that can occur."""
 
     def gate_of(self, names: Sequence[str], terms: Sequence[int] | None = None) -> NDArray[np.intp] | None:
         """Which gate each of the block's columns has; None in a prior without gates.
@@ -52,7 +52,7 @@ class Prior(Parameters, ABC):
         """
         return None
 
-    def leap(self, scale: Any, moments: Moments) -> ScaleLaw | None:
+    def leap(self, scale: Any, moments: Moments) -> ScaleDistribution | None:
         """A bold guess at where the scale is going, for blocks that the data say little about; else None.
 
         Where most coefficients follow their prior, they and their scale hold each other in place, and updates creep.
@@ -61,7 +61,7 @@ class Prior(Parameters, ABC):
 
     @property
     def joint(self) -> bool:
-        """Whether gates and coefficients have a joint law in variational Bayes."""
+        """Whether gates and coefficients have a joint distribution in variational Bayes."""
         return False
 
     def starts(self) -> list[float]:
@@ -73,7 +73,7 @@ class Prior(Parameters, ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def stretch(self, scale: Any, moments: Moments, g: float) -> tuple[ScaleLaw, float]:
+    def stretch(self, scale: Any, moments: Moments, g: float) -> tuple[ScaleDistribution, float]:
         """The scale of coefficients that a sampler multiplies by g, and the block's part of the move's log ratio.
 
         That ratio is of the densities of coefficients and scale after and before, with the Jacobian of the move.

@@ -83,8 +83,8 @@ class InverseWishart(Prior):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class HuangWandLaw:
-    """Law of the covariance, and of the auxiliary scale of each effect."""
+class HuangWandDistribution:
+    """Distribution of the covariance, and of the auxiliary scale of each effect."""
 
     covariance: distributions.InverseWishart | MatrixPoint
     auxiliary: tuple[InverseGamma | Point, ...]
@@ -101,13 +101,13 @@ class HuangWandLaw:
 
     def pack(self) -> list[float]:
         """Give the numbers of the covariance, then those of the auxiliary scales."""
-        return [*self.covariance.pack(), *(x for law in self.auxiliary for x in law.pack())]
+        return [*self.covariance.pack(), *(x for distribution in self.auxiliary for x in distribution.pack())]
 
     def unpack(self, numbers: Array) -> Self:
-        """Make the law that has these numbers."""
+        """Make the distribution that has these numbers."""
         q = len(self.auxiliary)
         matrix, rest = numbers[:-q], numbers[-q:]
-        auxiliary = tuple(law.unpack(rest[j : j + 1]) for j, law in enumerate(self.auxiliary))
+        auxiliary = tuple(distribution.unpack(rest[j : j + 1]) for j, distribution in enumerate(self.auxiliary))
         return type(self)(self.covariance.unpack(matrix), auxiliary)
 
 
@@ -138,32 +138,34 @@ class Covariance(Prior):
         require_positive("Covariance", 1e-10, 1e10, scale=self.scale)
         require_positive("Covariance", 1e-6, 1e6, degrees=self.degrees)
 
-    def start(self, width: int, size: int) -> HuangWandLaw:
+    def start(self, width: int, size: int) -> HuangWandDistribution:
         """E[Σ⁻¹] = I and E[1/a] = 1."""
-        return HuangWandLaw(MatrixPoint(np.eye(width)), (Point(1.0),) * width)
+        return HuangWandDistribution(MatrixPoint(np.eye(width)), (Point(1.0),) * width)
 
-    def update(self, scale: HuangWandLaw, moments: Moments, resolve: Reading) -> HuangWandLaw:
+    def update(self, scale: HuangWandDistribution, moments: Moments, resolve: Reading) -> HuangWandDistribution:
         """q(Σ) given the auxiliary scales, then these given Σ; or draws from them."""
         q = len(scale.auxiliary)
-        law = distributions.InverseWishart(self._psi(scale) + moments.outer, self.degrees + q - 1 + moments.n_groups)
-        covariance = resolve(law, "covariance")
+        distribution = distributions.InverseWishart(
+            self._psi(scale) + moments.outer, self.degrees + q - 1 + moments.n_groups
+        )
+        covariance = resolve(distribution, "covariance")
         shape, inverse = 0.5 * (self.degrees + q), covariance.inverse_mean
         auxiliary = (
             resolve(InverseGamma(shape, self.degrees * inverse[j, j] + self.scale**-2), "auxiliary", j)
             for j in range(q)
         )
-        return HuangWandLaw(covariance, tuple(auxiliary))
+        return HuangWandDistribution(covariance, tuple(auxiliary))
 
-    def _psi(self, scale: HuangWandLaw) -> Array:
-        return 2 * self.degrees * np.diag([law.inverse_mean for law in scale.auxiliary])
+    def _psi(self, scale: HuangWandDistribution) -> Array:
+        return 2 * self.degrees * np.diag([distribution.inverse_mean for distribution in scale.auxiliary])
 
-    def stretch(self, scale: HuangWandLaw, moments: Moments, g: float) -> tuple[HuangWandLaw, float]:
+    def stretch(self, scale: HuangWandDistribution, moments: Moments, g: float) -> tuple[HuangWandDistribution, float]:
         """Σ → g²Σ given the auxiliary scales, which stay."""
         nu = self.degrees + len(scale.auxiliary) - 1
         covariance, ratio = _stretched(scale.covariance, nu, self._psi(scale), g)
-        return HuangWandLaw(covariance, scale.auxiliary), ratio
+        return HuangWandDistribution(covariance, scale.auxiliary), ratio
 
-    def bound(self, scale: HuangWandLaw, moments: Moments) -> float:
+    def bound(self, scale: HuangWandDistribution, moments: Moments) -> float:
         """As for ``InverseWishart``, and E log p(a) − E log q(a); each E log a cancels."""
         if not isinstance(scale.covariance, distributions.InverseWishart):
             return -math.inf
@@ -172,10 +174,12 @@ class Covariance(Prior):
         total = _matrix_terms(scale.covariance, nu, self._psi(scale), moments) + 0.5 * nu * q * math.log(
             2 * self.degrees
         )
-        for law in scale.auxiliary:
-            assert isinstance(law, InverseGamma)
-            total += math.lgamma(law.shape) - law.shape * math.log(law.rate) + law.shape
-            total -= law.inverse_mean / self.scale**2 + math.log(self.scale) + 0.5 * math.log(math.pi)
+        for distribution in scale.auxiliary:
+            assert isinstance(distribution, InverseGamma)
+            total += (
+                math.lgamma(distribution.shape) - distribution.shape * math.log(distribution.rate) + distribution.shape
+            )
+            total -= distribution.inverse_mean / self.scale**2 + math.log(self.scale) + 0.5 * math.log(math.pi)
         return total
 
 
@@ -188,11 +192,11 @@ def _stretched(
     return MatrixPoint(g * g * scale.value), ratio
 
 
-def _matrix_terms(law: distributions.InverseWishart, nu: float, psi: Array, moments: Moments) -> float:
+def _matrix_terms(distribution: distributions.InverseWishart, nu: float, psi: Array, moments: Moments) -> float:
     """What both priors have in common: all but ½ν log|Ψ|."""
-    q, N = len(law.scale), law.degrees
-    _, log_det = np.linalg.slogdet(law.scale)
-    pull: Any = np.vdot(law.inverse_mean, psi + moments.outer)
+    q, N = len(distribution.scale), distribution.degrees
+    _, log_det = np.linalg.slogdet(distribution.scale)
+    pull: Any = np.vdot(distribution.inverse_mean, psi + moments.outer)
     return float(
         -0.5 * moments.n_groups * q * math.log(math.pi)
         + sum(math.lgamma(0.5 * (N - j)) - math.lgamma(0.5 * (nu - j)) for j in range(q))

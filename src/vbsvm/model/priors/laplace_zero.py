@@ -45,7 +45,7 @@ class Beta(Parameters):
 @final
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Law of ρ: Beta(a, b)."""
+    """Distribution of ρ: Beta(a, b)."""
 
     a: float
     b: float
@@ -80,8 +80,8 @@ class SharePoint:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class LaplaceZeroLaw:
-    """Laws of σ², of each coefficient's b, and of ρ where it is inferred."""
+class LaplaceZeroDistribution:
+    """Distributions of σ², of each coefficient's b, and of ρ where it is inferred."""
 
     variance: InverseGamma | Point
     slab: Latent | LatentPoint
@@ -98,13 +98,13 @@ class LaplaceZeroLaw:
         return self.variance.mean
 
     def pack(self) -> list[float]:
-        """Give log rates of σ², logs of E b, and logs of the Beta law's counts."""
+        """Give log rates of σ², logs of E b, and logs of the Beta distribution's counts."""
         assert isinstance(self.slab, Latent)
         share = [] if not isinstance(self.share, Share) else [math.log(self.share.a), math.log(self.share.b)]
         return [*self.variance.pack(), *np.log(self.slab.root), *share]
 
     def unpack(self, numbers: Array) -> Self:
-        """Make the law that has these numbers."""
+        """Make the distribution that has these numbers."""
         assert isinstance(self.slab, Latent)
         at, m = len(self.variance.pack()), len(self.slab.root)
         root = np.exp(np.clip(numbers[at : at + m], -300.0, 300.0))
@@ -205,31 +205,31 @@ class LaplaceZero(Prior):
 
     @property
     def joint(self) -> bool:
-        """Whether gates and coefficients have a joint law."""
+        """Whether gates and coefficients have a joint distribution."""
         return isinstance(self.gates, Joint)
 
     def starts(self) -> list[float]:
         """Gates at ½, 0.01, 0.001, …"""
         return [0.5, *(10.0 ** -(k + 2) for k in range(self.restarts))][: self.restarts]
 
-    def start(self, width: int, size: int) -> LaplaceZeroLaw:
+    def start(self, width: int, size: int) -> LaplaceZeroDistribution:
         """E[σ⁻²] = 1 and E b = 1, the paper's start."""
         share = Share(self.rho.a, self.rho.b) if isinstance(self.rho, Beta) and self.expected_size is None else None
-        return LaplaceZeroLaw(Point(1.0), Latent(np.ones(size), np.ones(size)), share)
+        return LaplaceZeroDistribution(Point(1.0), Latent(np.ones(size), np.ones(size)), share)
 
     def _log_odds(self, n_gates: int) -> Array:
         rho = self.rho if self.expected_size is None else self.expected_size / n_gates
         return np.broadcast_to(logit(np.asarray(rho, dtype=np.float64)), n_gates)
 
-    def gate_log_odds(self, scale: LaplaceZeroLaw, n_gates: int) -> Array:
+    def gate_log_odds(self, scale: LaplaceZeroDistribution, n_gates: int) -> Array:
         """E logit ρ of each gate."""
         return self._log_odds(n_gates) if scale.share is None else np.full(n_gates, scale.share.log_odds)
 
-    def precision(self, scale: LaplaceZeroLaw) -> Array:
+    def precision(self, scale: LaplaceZeroDistribution) -> Array:
         """E[σ⁻²] E b of each coefficient."""
         return scale.inverse_mean * scale.slab.weight
 
-    def update(self, scale: LaplaceZeroLaw, moments: Moments, resolve: Reading) -> LaplaceZeroLaw:
+    def update(self, scale: LaplaceZeroDistribution, moments: Moments, resolve: Reading) -> LaplaceZeroDistribution:
         """q(b_k), then q(σ²), then q(ρ); or draws (Algorithm 3, lines 5 and 11; Appendix B)."""
         squares = moments.squares
         slab = resolve(Latent(np.ones(len(squares)), np.sqrt(scale.inverse_mean * squares)), "slab")
@@ -241,9 +241,9 @@ class LaplaceZero(Prior):
             assert moments.inclusion is not None
             inside = float(moments.inclusion.sum())
             share = resolve(Share(self.rho.a + inside, self.rho.b + len(moments.inclusion) - inside), "share")
-        return LaplaceZeroLaw(variance, slab, share)
+        return LaplaceZeroDistribution(variance, slab, share)
 
-    def leap(self, scale: LaplaceZeroLaw, moments: Moments) -> LaplaceZeroLaw | None:
+    def leap(self, scale: LaplaceZeroDistribution, moments: Moments) -> LaplaceZeroDistribution | None:
         """As for ``Ridge``, with the slab's weights."""
         weight, variances = scale.slab.weight, moments.variances
         spread = float(weight @ variances)
@@ -253,26 +253,28 @@ class LaplaceZero(Prior):
         rest = float(weight @ moments.squares) - spread
         guess = (self.shape + 0.5 * determined) / (self.rate + 0.5 * rest)
         shape = self.shape + 0.5 * moments.size
-        return LaplaceZeroLaw(InverseGamma(shape, shape / guess), scale.slab, scale.share)
+        return LaplaceZeroDistribution(InverseGamma(shape, shape / guess), scale.slab, scale.share)
 
-    def stretch(self, scale: LaplaceZeroLaw, moments: Moments, g: float) -> tuple[LaplaceZeroLaw, float]:
+    def stretch(
+        self, scale: LaplaceZeroDistribution, moments: Moments, g: float
+    ) -> tuple[LaplaceZeroDistribution, float]:
         """σ² → g²σ², also where a gate is closed; b and ρ stay: −2A log g − (B/σ²)(g⁻² − 1)."""
         assert isinstance(scale.variance, Point)
         ratio = -2 * self.shape * math.log(g) - self.rate / scale.variance.value * (g**-2 - 1)
         return replace(scale, variance=Point(g * g * scale.variance.value)), ratio
 
-    def bound(self, scale: LaplaceZeroLaw, moments: Moments) -> float:
+    def bound(self, scale: LaplaceZeroDistribution, moments: Moments) -> float:
         """E log p(v, b, σ², γ, ρ) − E log q(b, σ², ρ); the gates' entropy is a term of its own."""
-        law, squares = scale.variance, moments.squares
-        if not isinstance(law, InverseGamma):
+        distribution, squares = scale.variance, moments.squares
+        if not isinstance(distribution, InverseGamma):
             return -math.inf
-        a, b, weight = law.shape, law.rate, scale.slab.weight
-        surplus = a - law.inverse_mean * (self.rate + 0.5 * float(weight @ squares))
+        a, b, weight = distribution.shape, distribution.rate, scale.slab.weight
+        surplus = a - distribution.inverse_mean * (self.rate + 0.5 * float(weight @ squares))
         prior = self.shape * math.log(self.rate) - math.lgamma(self.shape)
         slab = -len(squares) * math.log(2) - 0.5 * float((1.0 / weight).sum())
         return prior + math.lgamma(a) - a * math.log(b) + surplus + slab + self._gate_terms(scale, moments)
 
-    def _gate_terms(self, scale: LaplaceZeroLaw, moments: Moments) -> float:
+    def _gate_terms(self, scale: LaplaceZeroDistribution, moments: Moments) -> float:
         """Σ {E γ logit ρ + log(1 − ρ)}, and with an inferred ρ E log p(ρ) − E log q(ρ)."""
         inclusion = moments.inclusion
         assert inclusion is not None

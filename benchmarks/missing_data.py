@@ -1,4 +1,4 @@
-"""Data with holes: the cardiac catheterisation data, and simulated inputs with cells missing in three ways."""
+"""Data with missing values: the cardiac catheterisation data, and simulated inputs with cells missing in three ways."""
 
 import os
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ TRAIN_ROWS, TEST_ROWS = 400, 2000
 CORRELATION = 0.6
 COEFFICIENTS = np.array([1.5, -1.0, 1.0, 0.5, -0.5])
 INTERCEPT = 0.5
-INCOMPLETE, DRIVER = (0, 1, 2), 3  # columns with holes, and the complete one that they depend on under MAR
-SLOPE = 2.0  # a value that is higher by one standard deviation has e² times the odds to cause a hole
+INCOMPLETE, DRIVER = (0, 1, 2), 3  # columns with missing values, and the complete one that they depend on under MAR
+SLOPE = 2.0  # a value that is higher by one standard deviation has e² times the odds to be missing
 MECHANISMS = ("MCAR", "MAR", "MNAR")
 PERCENTS = (10, 30, 50)
 
@@ -40,10 +40,10 @@ def cardiac() -> tuple[Array, Labels] | None:
 @final
 @dataclass(frozen=True)
 class Rows:
-    """Inputs as they are, the same with holes, and labels."""
+    """Inputs as they are, the same with missing values, and labels."""
 
     whole: Array
-    holed: Array
+    incomplete: Array
     y: Labels
 
 
@@ -55,27 +55,27 @@ def simulate(mechanism: str, percent: int, seed: int) -> tuple[Rows, Rows]:
     def rows(n: int) -> Rows:
         X = rng.standard_normal((n, len(root))) @ root.T
         y = (rng.random(n) < expit(INTERCEPT + X @ COEFFICIENTS)).astype(np.int64)
-        return Rows(X, make_holes(X, mechanism, percent / 100, rng), y)
+        return Rows(X, make_missing(X, mechanism, percent / 100, rng), y)
 
     return rows(TRAIN_ROWS), rows(TEST_ROWS)
 
 
-def make_holes(X: Array, mechanism: str, share: float, rng: np.random.Generator) -> Array:
+def make_missing(X: Array, mechanism: str, share: float, rng: np.random.Generator) -> Array:
     """Take that share of the cells out of three columns, by chance, by a complete column, or by their own values."""
     causes = {"MCAR": np.zeros((len(X), 1)), "MAR": X[:, [DRIVER]], "MNAR": X[:, INCOMPLETE]}[mechanism]
     chance = expit(_level(share, 0.0 if mechanism == "MCAR" else SLOPE) + SLOPE * causes)
-    holed, columns = X.copy(), holed_columns()
-    holed[:, columns] = np.where(rng.random((len(X), len(INCOMPLETE))) < chance, np.nan, X[:, columns])
-    return holed
+    incomplete, columns = X.copy(), incomplete_columns()
+    incomplete[:, columns] = np.where(rng.random((len(X), len(INCOMPLETE))) < chance, np.nan, X[:, columns])
+    return incomplete
 
 
-def holed_columns() -> NDArray[np.bool_]:
-    """Which columns have holes."""
+def incomplete_columns() -> NDArray[np.bool_]:
+    """Which columns have incomplete."""
     return np.isin(np.arange(len(COEFFICIENTS)), INCOMPLETE)
 
 
 def _level(share: float, slope: float) -> float:
-    """The log odds of a hole at the mean of a standard normal cause, such that this share is missing overall."""
+    """The log odds of being missing at the mean of a standard normal cause, such that this share is missing overall."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     weights = weights / weights.sum()
     return float(brentq(lambda level: weights @ expit(level + slope * nodes) - share, -20, 20))

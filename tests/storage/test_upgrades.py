@@ -1,0 +1,46 @@
+"""Files of older versions: their trees, rewritten as they were, still make the models."""
+
+import numpy as np
+import pytest
+from saved_models import fitted
+
+import vbsvm
+from vbsvm.storage import saving, upgrades
+
+
+def _older(tree):
+    """The tree as it was before missing values had a slot of their own and patterns their name."""
+    if isinstance(tree, list):
+        return [_older(one) for one in tree]
+    if not isinstance(tree, dict):
+        return tree
+    tree = {key: _older(one) for key, one in tree.items()}
+    fields = tree.get("fields")
+    if tree.get("object") in ("Spec", "State"):
+        slot = fields.pop("missing", None)
+        fields.update(slot["fields"] if slot else {"inputs": None, "levels": None})
+    if "dict" in tree:
+        tree["dict"] = [["gaps" if key == "missing_patterns" else key, one] for key, one in tree["dict"]]
+    return tree
+
+
+@pytest.mark.parametrize("name", ["weights", "missing", "missing categories", "draws of what is missing"])
+def test_older_files_are_read(name, tmp_path, monkeypatch):
+    model, data = fitted(name)
+    encode, trees = saving.REGISTRY.encode, []
+
+    def older(content, kind):
+        tree, arrays = encode(content, kind)
+        trees.append((tree, _older(tree)))
+        return trees[-1][1], arrays
+
+    monkeypatch.setattr(saving.REGISTRY, "encode", older)
+    model.save(tmp_path / "old.vbsvm")
+    assert trees[0][0] != trees[0][1]
+    np.testing.assert_array_equal(
+        vbsvm.load(tmp_path / "old.vbsvm").decision_function(data), model.decision_function(data)
+    )
+    monkeypatch.setattr(saving, "upgraded", lambda tree: tree)
+    with pytest.raises(vbsvm.ModelFileError):
+        vbsvm.load(tmp_path / "old.vbsvm")
+    assert upgrades.upgraded(trees[0][0]) == trees[0][0]
