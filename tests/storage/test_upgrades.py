@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from saved_models import fitted
 
 import vbsvm
+from saved_models import made
 from vbsvm.storage import saving, upgrades
 
 
@@ -26,7 +26,7 @@ def _older(tree):
 
 @pytest.mark.parametrize("name", ["weights", "missing", "missing categories", "draws of what is missing"])
 def test_older_files_are_read(name, tmp_path, monkeypatch):
-    model, data = fitted(name)
+    model, data = made(name)
     encode, trees = saving.REGISTRY.encode, []
 
     def older(content, kind):
