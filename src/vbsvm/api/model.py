@@ -371,7 +371,7 @@ class _Given:
                 raise ValueError(f"priors: there is no term {key!r}; there are {', '.join(map(repr, keys))}.")
 
 
-def _complete_counts(parts: syntax.Parts, data: Any, weights: str | ArrayLike | None) -> tuple[Array, int]:
+def _complete_counts(parts: syntax.FormulaParts, data: Any, weights: str | ArrayLike | None) -> tuple[Array, int]:
     """Weights of the rows, 0 for those that miss something; and how many these are that would have counted."""
     masks = frames.missing_rows(data, parts.columns)
     given: Any = weights

@@ -72,7 +72,7 @@ MODELS = CHAINS | {
     "Recipe": "vbsvm.design.scaling:Recipe",
     "Levels": "vbsvm.design.levels:Levels",
     "Spline": "vbsvm.design.splines:Spline",
-    "Parts": "vbsvm.design.formula.syntax:Parts",
+    "Parts": "vbsvm.design.formula.syntax:FormulaParts",
     "SplineTerm": "vbsvm.design.formula.syntax:SplineTerm",
     "GroupTerm": "vbsvm.design.formula.syntax:GroupTerm",
     "Linear": "vbsvm.design.formula.missing_inputs:Linear",

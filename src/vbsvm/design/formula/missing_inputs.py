@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design.formula.guard import columns_of
-from vbsvm.design.formula.syntax import Parts
+from vbsvm.design.formula.syntax import FormulaParts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -165,7 +165,7 @@ def _any(masks: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | None:
 
 
 def learn_linear(
-    parts: Parts,
+    parts: FormulaParts,
     frame: "pd.DataFrame",
     factors_of: list[tuple[str, ...]],
     categorical: set[str],

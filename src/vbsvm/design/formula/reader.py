@@ -16,7 +16,7 @@ from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.missing_categories import Categories
 from vbsvm.design.formula.missing_inputs import Linear, columns_in, fill, learn_linear, missing_masks, reference_of
-from vbsvm.design.formula.syntax import GroupTerm, Parts, SplineTerm
+from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
 from vbsvm.design.levels import Levels, group_labels
 from vbsvm.design.scaling import Recipe, column_ranges, learn_recipe
 from vbsvm.design.splines import Spline
@@ -55,7 +55,7 @@ class Effects:
 class Reader:
     """How new data become the table and the levels that the model knows."""
 
-    parts: Parts
+    parts: FormulaParts
     fixed: Matrix
     curves: tuple[Curve, ...]
     effects: tuple[Effects, ...]
@@ -114,7 +114,7 @@ class Reader:
         return Encoded(table, levels, self.linear.open(table, masks, origin))
 
 
-def learn(parts: Parts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
+def learn(parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
     """Learn how the formula's columns are encoded, and encode the data; the frame's index numbers rows in errors."""
     given, masks = frame, missing_masks(frame)
     frame = fill(frame, masks, {name: reference_of(frame[name], name) for name in masks})

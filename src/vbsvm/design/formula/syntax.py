@@ -52,7 +52,7 @@ class SplineTerm:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Parts:
+class FormulaParts:
     """A formula, read."""
 
     text: str
@@ -69,7 +69,7 @@ class Parts:
         return frozenset(self.columns) - groups - {self.outcome}
 
 
-def read(formula: str, data_columns: list[str], weights: str | None = None) -> Parts:
+def read(formula: str, data_columns: list[str], weights: str | None = None) -> FormulaParts:
     """Split a formula into its parts and check every one of them against the columns and the list.
 
     ``weights`` is a column that ``.`` does not stand for.
@@ -82,7 +82,7 @@ def read(formula: str, data_columns: list[str], weights: str | None = None) -> P
         raise FormulaError("The formula is nested too deeply.") from None
 
 
-def _read(formula: str, data_columns: list[str], weights: str | None) -> Parts:
+def _read(formula: str, data_columns: list[str], weights: str | None) -> FormulaParts:
     """The same, where brackets may turn out to be nested too deeply."""
     if len(formula) > LONGEST:
         raise FormulaError(f"The formula has {len(formula)} characters; up to {LONGEST} are read.")
@@ -113,7 +113,7 @@ def _read(formula: str, data_columns: list[str], weights: str | None) -> Parts:
     for name in names_in(fixed_text):
         column_of(name, data_columns, f"each name in {clipped(fixed_text)}")
     used = _used(outcome, fixed_text, splines, groups, data_columns)
-    return Parts(" ".join(formula.split()), outcome, fixed_text, tuple(splines), tuple(groups), used)
+    return FormulaParts(" ".join(formula.split()), outcome, fixed_text, tuple(splines), tuple(groups), used)
 
 
 def _sides(formula: str) -> tuple[str, str]:
@@ -161,7 +161,7 @@ def _used(
     return tuple(dict.fromkeys(used))
 
 
-def require_safe(parts: Parts) -> None:
+def require_safe(parts: FormulaParts) -> None:
     """Refuse parts that no formula gives: what comes from a file goes through here before it is evaluated."""
     columns = list(parts.columns)
     for text in (parts.fixed, *(group.effects for group in parts.groups), *(one.expression for one in parts.splines)):
