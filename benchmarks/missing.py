@@ -44,7 +44,8 @@ from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import VBSVC, GaussianImputation
 from vbsvm.base.reading import expect
 from vbsvm.model.sweep import pass_rows
-from vbsvm.sources.memory import Memory, MissingInputs
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.row_builder import MissingInputs
 
 RESULTS = Path(__file__).parent / "results"
 SPLITS, SIMULATION = RESULTS / "missing_splits.csv", RESULTS / "missing_simulation.csv"

@@ -21,7 +21,8 @@ from vbsvm.missing.model import MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import sweep
-from vbsvm.sources.memory import Grouping, Memory, MissingInputs
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.row_builder import Grouping, MissingInputs
 
 # Scales are small enough that the tilt matters, and large enough that rejection ends.
 N_ROWS, DRAWS, TUNE, THIN = 8, 19, 25, 6

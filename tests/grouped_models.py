@@ -7,7 +7,8 @@ from models import spec_of
 from vbsvm.design.scaling import Recipe
 from vbsvm.model.priors import Covariance, InverseWishart, Normal, Ridge
 from vbsvm.model.spec import Block, Spec
-from vbsvm.sources.memory import Grouping, Memory
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.row_builder import Grouping
 
 
 def dense_twin(memory):

@@ -36,7 +36,8 @@ from vbsvm.missing.model import MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.model import bound, sweep
 from vbsvm.model.spec import Block, Spec
-from vbsvm.sources.memory import Grouping, Memory, MissingInputs
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.row_builder import Grouping, MissingInputs
 
 TIGHT = Variational(tol=1e-11)
 

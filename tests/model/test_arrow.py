@@ -14,7 +14,8 @@ from vbsvm.design.scaling import Recipe
 from vbsvm.inference.proposals import newton_step
 from vbsvm.model import bound, sweep
 from vbsvm.model.spec import Block, Spec
-from vbsvm.sources.memory import Grouping, Memory
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.row_builder import Grouping
 
 
 @settings(max_examples=80, deadline=None)

@@ -17,7 +17,8 @@ from vbsvm.model.interfaces import Precision
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import pass_rows
-from vbsvm.sources.memory import Grouping, Memory
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.row_builder import Grouping
 
 EXACT = Variational(bound="exact")
 TIGHT = Variational(bound="exact", tol=1e-11, max_iter=20_000)

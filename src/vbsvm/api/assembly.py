@@ -18,7 +18,8 @@ from vbsvm.missing.model import MissingModel
 from vbsvm.model.priors import Normal, Prior, Ridge
 from vbsvm.model.spec import Block, Spec
 from vbsvm.results.fit import INPUTS
-from vbsvm.sources.memory import Grouping, Memory
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.row_builder import Grouping
 
 INTERCEPT_PRIOR = Normal(1e8)
 

@@ -17,7 +17,8 @@ from vbsvm.missing.missingness import NotAtRandom
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population, all_moments
 from vbsvm.missing.rows import Inputs
-from vbsvm.sources.memory import Memory, MissingInputs
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.row_builder import MissingInputs
 
 
 @final

@@ -31,7 +31,8 @@ from vbsvm.model.spec import Block, Spec
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.display import Outline
 from vbsvm.results.fit import Fit
-from vbsvm.sources.memory import Grouping, Memory, MissingInputs
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.row_builder import Grouping, MissingInputs
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,17 +9,13 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import block_rows, single_threaded_blas
-from vbsvm.design.columns import Encoded, FactorPlan, Plan
-from vbsvm.design.levels import UNSEEN
+from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing.population import Population
 from vbsvm.missing.row_updates import conditional_means, left_over
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.model.interfaces import Message, PointDistribution
-from vbsvm.model.layouts.arrow import ArrowRows
-from vbsvm.model.layouts.dense import DenseRows
-from vbsvm.model.layouts.grouping import Factor
-from vbsvm.model.matrices import DenseMatrix
 from vbsvm.model.spec import Spec, State
+from vbsvm.sources.row_builder import Grouping, MissingInputs, RowBuilder
 
 
 @final
@@ -50,15 +46,16 @@ def _scores(
     of_new = [prior_covariance(plan, spec, state, k) for k in range(len(plan.factors))]
     found = Scores(*(np.zeros(len(encoded.table)) for _ in range(3)))
     for block in _blocks(plan, encoded, population):
-        at, rows = block.where, block.rows
+        at, rows, design = block.where, block.rows, block.design
         if isinstance(rows, IncompleteRows):
             assert population is not None
-            rows = rows.filled(conditional_means(rows, population.distribution))
+            filled = rows.filled(conditional_means(rows, population.distribution))
+            found.from_unknown[at] = left_over(rows, filled, message, population.distribution)
+            rows, design = filled, rows.design
         found.mean[at], found.variance[at] = message.row_moments(rows)
-        if isinstance(block.rows, IncompleteRows) and population is not None:
-            found.from_unknown[at] = left_over(block.rows, rows, message, population.distribution)
-        for covariance, z in zip(of_new, block.unseen, strict=True):
-            found.from_unknown[at] += _quadratic(z, covariance)
+        for covariance, grouping in zip(of_new, block.groupings, strict=True):
+            if grouping.has_unseen:
+                found.from_unknown[at] += _quadratic(grouping.unseen_effects(design), covariance)
         found.variance[at] += found.from_unknown[at]
     return found
 
@@ -111,62 +108,43 @@ def prior_covariance(plan: Plan, spec: Spec, state: State, k: int) -> Array:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Block:
-    """Rows as in fitting, or with missing values; where they stand; for each factor z of its new levels, else zero."""
+    """Rows as in fitting, or with missing values; where they stand, their design, and their groups."""
 
     where: NDArray[np.intp]
     rows: Any
-    unseen: list[Array]
+    design: Array
+    groupings: tuple[Grouping, ...]
 
 
 def _blocks(plan: Plan, encoded: Encoded, population: Population | None) -> Iterator[_Block]:
     n_rows, size = len(encoded.table), block_rows(plan.recipe.n_columns)
-    design = plan.recipe.work_space(min(size, n_rows))
+    work_space, scratch = (plan.recipe.work_space(min(size, n_rows)) for _ in range(2))
+    groupings = [Grouping.of(factor, levels) for factor, levels in zip(plan.factors, encoded.levels, strict=True)]
+    missing_inputs = None if population is None else _missing_inputs(encoded, population)
     with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():  # the caller looks at the scores
         for index, begin in enumerate(range(0, n_rows, size)):
-            where = np.arange(begin, min(begin + size, n_rows))
-            filled = plan.recipe.encode(encoded.table[begin : where[-1] + 1], design)
-            if population is None or not np.isnan(filled.sum()):
-                yield _block(plan, encoded, where, filled)
+            here = slice(begin, min(begin + size, n_rows))
+            nothing = np.broadcast_to(0.0, here.stop - begin)  # neither labels nor weights have a say in scores
+            builder = RowBuilder(
+                index,
+                plan.recipe.encode(encoded.table[here], work_space),
+                nothing,
+                nothing,
+                plan.recipe,
+                plan.n_carried,
+                tuple(grouping.take(here) for grouping in groupings),
+                None if missing_inputs is None else missing_inputs.take(here),
+            )
+            where = np.arange(here.start, here.stop)
+            if missing_inputs is None or not np.isnan(builder.design.sum()):
+                yield _Block(where, builder.whole(scratch), builder.design, builder.groupings)
                 continue
-            incomplete = np.isnan(filled[:, population.inputs.variables]).any(axis=1)
-            if not incomplete.all():
-                yield _block(plan, encoded, where[~incomplete], filled[~incomplete])
-            if incomplete.any():
-                yield _incomplete(plan, encoded, where[incomplete], filled[incomplete], population, index)
+            for which, rows in builder.parts(builder.patterns()):
+                taken = tuple(grouping.take(which) for grouping in builder.groupings)
+                yield _Block(where[which], rows, builder.design[which], taken)
 
 
-def _block(plan: Plan, encoded: Encoded, where: NDArray[np.intp], design: Array) -> _Block:
-    nothing, fixed = np.zeros(len(where)), design[:, : plan.n_fixed]
-    rows: Any = DenseRows(0, DenseMatrix(fixed, np.empty_like(fixed)), nothing, nothing)
-    pairs = [
-        _seen_and_new(factor, levels[where], design)
-        for factor, levels in zip(plan.factors, encoded.levels, strict=True)
-    ]
-    if pairs:
-        *factors, tail = (seen for seen, _ in pairs)
-        rows = ArrowRows(rows, tuple(factors), tail)
-    return _Block(where, rows, [new for _, new in pairs])
-
-
-def _incomplete(
-    plan: Plan, encoded: Encoded, where: NDArray[np.intp], design: Array, population: Population, index: int
-) -> _Block:
-    inputs = population.inputs
-    multipliers = np.empty((len(where), 0)) if encoded.multipliers is None else encoded.multipliers[where]
-    derived = plan.recipe.derived(multipliers, inputs.derived, inputs.variables[inputs.feeds])
-    nothing = np.zeros(len(where))
-
-    def make(filled: Array, part: Any) -> Any:
-        return _block(plan, encoded, where[part], filled).rows
-
-    rows = IncompleteRows.of(index, design, nothing, nothing, inputs, derived, make)
-    unseen = _block(plan, encoded, where, rows.design).unseen
-    return _Block(where, rows, unseen)
-
-
-def _seen_and_new(plan: FactorPlan, levels: Any, design: Array) -> tuple[Factor, Array]:
-    """The factor with z = 0 in rows of new levels, so that they add nothing; and z of those rows alone."""
-    z, new = design[:, plan.slopes], levels == UNSEEN
-    if not new.any():
-        return Factor(levels, len(plan.levels), z, plan.slopes), np.zeros_like(z)
-    return Factor(np.where(new, 0, levels), len(plan.levels), z * ~new[:, None], plan.slopes), z * new[:, None]
+def _missing_inputs(encoded: Encoded, population: Population) -> MissingInputs:
+    """Any input of a new row may be missing; none is shifted."""
+    multipliers = np.empty((len(encoded.table), 0)) if encoded.multipliers is None else encoded.multipliers
+    return MissingInputs(population.inputs, multipliers, np.zeros(len(population.inputs.variables)))

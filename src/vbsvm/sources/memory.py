@@ -14,56 +14,13 @@ from vbsvm.design.scaling import Recipe, weighted_rows
 from vbsvm.missing.candidates import LevelCounts, Options
 from vbsvm.missing.input_distributions import InputSums, Regressors
 from vbsvm.missing.row_updates import CandidatePart, IncompletePart
-from vbsvm.missing.rows import IncompleteRows, Inputs, PatternGroup, pattern_groups
-from vbsvm.model.layouts.arrow import ArrowRows
-from vbsvm.model.layouts.dense import DenseRows
-from vbsvm.model.layouts.dual import DualRows
-from vbsvm.model.layouts.grouping import Factor
-from vbsvm.model.matrices import DenseMatrix
+from vbsvm.missing.rows import IncompleteRows
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.block_source import BlockSource
+from vbsvm.sources.row_builder import Grouping, MissingInputs, Patterns, RowBuilder
 
 # Numbers that rows may take when they are written out as often as their weights say: a gigabyte.
 MOST_REPEATED = 2**27
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Grouping:
-    """The group of each row, by number, and which design columns multiply the groups' effects."""
-
-    index: NDArray[np.intp]
-    n_groups: int
-    slopes: tuple[int, ...]
-
-    @property
-    def size(self) -> int:
-        """Number of effects."""
-        return self.n_groups * len(self.slopes)
-
-    @cached_property
-    def is_sorted(self) -> bool:
-        """Whether the rows lie in the order of their groups, so that a block of them knows a few groups only."""
-        return not (self.index[1:] < self.index[:-1]).any()
-
-    def factor(self, levels: NDArray[np.intp], design: Array) -> Factor:
-        """The factor in rows of these levels."""
-        return Factor(levels, self.n_groups, design[:, self.slopes], self.slopes)
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class MissingInputs:
-    """Which columns may miss values, what a unit of a missing one adds to columns derived from it, and its shift.
-
-    ``multipliers`` (rows × derived) are on the scale of the raw columns; ``labels`` says whether labels have a
-    say in their missing values.
-    """
-
-    inputs: Inputs
-    multipliers: Array
-    shift: Array
-    labels: bool = True
 
 
 @final
@@ -155,16 +112,23 @@ class Memory(BlockSource):
         def block_of(index: int, where: slice) -> _Block:
             raw, weights, kept = weighted_rows(self.X, self.weights, where)
             encoded = self.recipe.encode(raw, design)
-            levels = tuple(grouping.index[where][kept] for grouping in self.groupings)
-            multipliers = None if self.missing_inputs is None else self.missing_inputs.multipliers[where][kept]
-            options = None if self.options is None else self.options.take(where).take(kept)
-            index += self.first_block
-            return _Block(self, index, encoded, self.signs[where][kept], weights, levels, scratch, multipliers, options)
+            rows = RowBuilder(
+                self.first_block + index,
+                encoded,
+                self.signs[where][kept],
+                weights,
+                self.recipe,
+                self.n_carried,
+                tuple(grouping.take(where).take(kept) for grouping in self.groupings),
+                None if self.missing_inputs is None else self.missing_inputs.take(where).take(kept),
+                self.wide,
+            )
+            return _Block(self, rows, scratch, None if self.options is None else self.options.take(where).take(kept))
 
         return block_of
 
     @cached_property
-    def pattern_groups(self) -> dict[int, tuple[NDArray[np.bool_], tuple[PatternGroup, ...]]]:
+    def patterns(self) -> dict[int, Patterns]:
         """Which rows of each block are incomplete, and their patterns; found in the first pass."""
         return {}
 
@@ -206,20 +170,13 @@ class Memory(BlockSource):
             pairs = np.stack([self.options.origin[which], copy], axis=1)
             _, origin = np.unique(pairs, axis=0, return_inverse=True)
             options = replace(self.options.take(which), origin=origin)
-        groupings = tuple(replace(grouping, index=grouping.index[which]) for grouping in self.groupings)
-        missing_inputs = (
-            None
-            if self.missing_inputs is None
-            else replace(self.missing_inputs, multipliers=self.missing_inputs.multipliers[which])
-        )
-        ones = np.broadcast_to(1.0, len(which))
         return replace(
             self,
             X=self.X[which],
             signs=self.signs[which],
-            weights=ones,
-            groupings=groupings,
-            missing_inputs=missing_inputs,
+            weights=np.broadcast_to(1.0, len(which)),
+            groupings=tuple(grouping.take(which) for grouping in self.groupings),
+            missing_inputs=None if self.missing_inputs is None else self.missing_inputs.take(which),
             options=options,
         )
 
@@ -234,34 +191,24 @@ class Memory(BlockSource):
         signs = self.signs[kept]
         if signs.min() == signs.max():
             return None
-        missing_inputs = (
-            None
-            if self.missing_inputs is None
-            else replace(self.missing_inputs, multipliers=self.missing_inputs.multipliers[kept])
-        )
         return Memory(
             self.X[kept],
             signs,
             self.weights[kept],
             self.recipe,
             n_carried=self.n_carried,
-            missing_inputs=missing_inputs,
+            missing_inputs=None if self.missing_inputs is None else self.missing_inputs.take(kept),
         )
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """A block of encoded rows, and how it becomes rows of the layout at hand."""
+    """A block of encoded rows, as complete rows and rows with missing values."""
 
     source: Memory
-    index: int
-    design: Array
-    signs: Array
-    weights: Array
-    levels: tuple[NDArray[np.intp], ...]
+    rows: RowBuilder
     scratch: Array
-    multipliers: Array | None
     options: Options | None
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
@@ -272,82 +219,36 @@ class _Block:
     @cached_property
     def _parts(self) -> tuple[Any, ...]:
         if self.source.missing_inputs is None:
-            rows = self._rows(self.design, slice(None), self.scratch)
-            return (self._optional(CompleteRows(rows), slice(None)),)
-        incomplete, groups = self._incomplete
-        parts: list[Any] = []
-        if not incomplete.all():
-            which = np.flatnonzero(~incomplete)
-            parts.append(self._optional(CompleteRows(self._make(self.design.T[:, which].T, which)), which))
-        if incomplete.any():
-            which = np.flatnonzero(incomplete)
-            rows = self._incomplete_rows(self.source.missing_inputs, which, groups)
-            parts.append(self._optional(IncompletePart(rows), which))
-        return tuple(parts)
+            return (self._part(slice(None), self.rows.whole(self.scratch)),)
+        return tuple(self._part(which, rows) for which, rows in self.rows.parts(self._patterns))
 
-    def _optional(self, part: Any, which: Any) -> Any:
+    def _part(self, which: Any, rows: Any) -> Any:
+        """Rows as a pass sees them."""
+        part = IncompletePart(rows) if isinstance(rows, IncompleteRows) else CompleteRows(rows)
         return part if self.options is None else CandidatePart(part, self.options.take(which))
 
     @property
-    def _incomplete(self) -> tuple[NDArray[np.bool_], tuple[PatternGroup, ...]]:
+    def _patterns(self) -> Patterns:
         """Which rows miss values, and their patterns."""
-        assert self.source.missing_inputs is not None
-        known = self.source.pattern_groups
-        if self.index not in known:
-            missing = np.isnan(self.design[:, self.source.missing_inputs.inputs.variables])
-            incomplete = np.asarray(missing.any(axis=1))
-            known[self.index] = incomplete, pattern_groups(missing[incomplete])
-        return known[self.index]
-
-    def _make(self, design: Array, which: Any) -> Any:
-        return self._rows(design, which, self.source.recipe.work_space(len(design)))
-
-    def _rows(self, design: Array, which: Any, scratch: Array) -> Any:
-        """Rows of the layout with any design, and with the groups of these rows of the block."""
-        source, n_fixed = self.source, self.source.recipe.n_columns - self.source.n_carried
-        signs, weights = self.signs[which], self.weights[which]
-        if source.wide:
-            return DualRows(self.index, design[:, :n_fixed], signs, weights)
-        matrix = DenseMatrix(design[:, :n_fixed], scratch[: len(design), :n_fixed])
-        rows = DenseRows(self.index, matrix, signs, weights)
-        if not self.levels:
-            return rows
-        groupings = zip(source.groupings, self.levels, strict=True)
-        *factors, tail = (grouping.factor(levels[which], design) for grouping, levels in groupings)
-        return ArrowRows(rows, tuple(factors), tail)
-
-    def _incomplete_rows(
-        self, missing_inputs: MissingInputs, which: NDArray[np.intp], groups: tuple[PatternGroup, ...]
-    ) -> IncompleteRows:
-        assert self.multipliers is not None
-        inputs = missing_inputs.inputs
-        derived = self.source.recipe.derived(self.multipliers[which], inputs.derived, inputs.variables[inputs.feeds])
-        return IncompleteRows.of(
-            self.index,
-            self.design.T[:, which].T,
-            self.signs[which],
-            self.weights[which],
-            inputs,
-            derived,
-            lambda design, part: self._make(design, which[part]),
-            groups,
-            missing_inputs.shift,
-            missing_inputs.labels,
-        )
+        known = self.source.patterns
+        if self.rows.index not in known:
+            known[self.rows.index] = self.rows.patterns()
+        return known[self.rows.index]
 
     def second_moments(self) -> Array:
         """Σ s [1; c][1; c]ᵀ, the design's own intercept left out."""
-        x = np.column_stack([np.ones(len(self.design)), self.design[:, int(self.source.recipe.intercept) :]])
+        design = self.rows.design
+        x = np.column_stack([np.ones(len(design)), design[:, int(self.source.recipe.intercept) :]])
         shares = 1.0 if self.options is None else self.options.softmax(np.zeros(len(x)))
-        return x.T @ ((shares * self.weights)[:, None] * x)
+        return x.T @ ((shares * self.rows.weights)[:, None] * x)
 
     def known_sums(self) -> InputSums:
         """Σ s x̃x̃ᵀ over all rows; Σ s x̃dᵀ and Σ s ddᵀ over the complete ones."""
         assert self.source.missing_inputs is not None
-        inputs, (incomplete, _) = self.source.missing_inputs.inputs, self._incomplete
-        x, complete, weights = inputs.regressors(self.design), ~incomplete, self.weights
+        inputs, design, weights = self.source.missing_inputs.inputs, self.rows.design, self.rows.weights
+        x, complete = inputs.regressors(design), ~self._patterns.incomplete
         if self.options is not None:  # alternatives have these columns in common
             weights = weights * self.options.softmax(np.zeros(len(weights)))
-        d, s = self.design[complete][:, inputs.variables], weights[complete, None]
+        d, s = design[complete][:, inputs.variables], weights[complete, None]
         gram = x.T @ (weights[:, None] * x)
         return InputSums(x[complete].T @ (s * d), d.T @ (s * d), float(weights.sum()), Regressors(gram))
