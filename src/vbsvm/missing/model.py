@@ -8,9 +8,9 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
-from vbsvm.missing.candidates import LevelCounts, LevelDistributions, LevelModel
 from vbsvm.missing.input_distributions import InputDistribution, InputSums, Selective
 from vbsvm.missing.input_model import InputModel
+from vbsvm.missing.level_model import LevelCounts, LevelDistributions, LevelModel
 from vbsvm.model.interfaces import Rows
 from vbsvm.model.stats import added
 
