@@ -22,11 +22,10 @@ from vbsvm.design.formula import reader as formulas
 from vbsvm.design.formula import syntax
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.input_model import GaussianImputation
 from vbsvm.missing.level_model import LevelCounts, LevelModel
-from vbsvm.missing.missingness import NotAtRandom
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.patterns import MissingPatterns
+from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
 from vbsvm.model.spec import Block, Spec
 from vbsvm.results.data_summary import Facts

@@ -14,9 +14,9 @@ from vbsvm.design.candidates import KNOWN
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.variational import Ending, Outcome, Variational
-from vbsvm.missing.missingness import Shift
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.population import Population
+from vbsvm.missing.settings import Shift
 from vbsvm.model.layouts.dual import FREE
 from vbsvm.model.spec import Spec, State
 from vbsvm.results.data_summary import Facts

@@ -1,7 +1,6 @@
 """The distribution of the inputs, by which missing ones are inferred with the coefficients (paper, Section 3.3)."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast, final
 
@@ -13,7 +12,6 @@ from scipy.special import digamma, gammaln
 from vbsvm.base import distributions
 from vbsvm.base.arrays import Array, inverse
 from vbsvm.base.reading import Reading
-from vbsvm.base.settings import Parameters, require_flag, require_positive
 from vbsvm.missing.input_distributions import (
     InputDistribution,
     InputSums,
@@ -24,60 +22,9 @@ from vbsvm.missing.input_distributions import (
     Regression,
     Selective,
 )
-from vbsvm.missing.missingness import NotAtRandom, ProbitDistribution, Shift
+from vbsvm.missing.missingness import ProbitDistribution
 from vbsvm.missing.rows import Inputs
-
-
-@final
-@dataclass(frozen=True)
-class GaussianImputation(Parameters):
-    """Inputs are jointly normal; missing values are inferred with the coefficients (Algorithm 5).
-
-    Parameters
-    ----------
-    psi : float, default 0.01
-        Diagonal of the inverse-Wishart scale matrix of the inputs' covariance, for standardised inputs; the paper's Ψ.
-    nu : float, default None
-        Its degrees of freedom. None means d + 1 for d inputs. With d − 1 or fewer, as in the paper's own example, the
-        prior is improper: the fit is valid, but its bound lacks a constant that depends on ν and d.
-    variance : float, default 1e8
-        Prior variance of the inputs' means, σμ²; only used with ``joint=True``.
-    joint : bool, default False
-        False models the inputs that have missing values given all others: complete inputs may then be dummies, skewed,
-        or many. True models all inputs jointly, as in the paper. Coefficients are the same to six digits.
-    labels : bool, default True
-        Whether missing values are inferred from the labels, too. True is the paper's model. It overrates columns with
-        many missing values, because these adapt to the labels. False learns the distribution of the inputs from the
-        inputs alone, and then the coefficients; it underrates such columns.
-    mechanism : NotAtRandom or Shift, default None
-        Why values are missing. None means at random. With ``NotAtRandom`` the chance of being observed depends on the
-        value; ``Shift`` moves missing values away from the values that the other inputs predict.
-    """
-
-    psi: float = 0.01
-    nu: float | None = None
-    variance: float = 1e8
-    joint: bool = False
-    labels: bool = True
-    mechanism: NotAtRandom | Shift | None = None
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_positive("GaussianImputation", psi=self.psi, variance=self.variance)
-        require_flag("GaussianImputation", joint=self.joint, labels=self.labels)
-        if self.nu is not None:
-            require_positive("GaussianImputation", nu=self.nu)
-        if self.mechanism is not None and not isinstance(self.mechanism, NotAtRandom | Shift):
-            raise TypeError(
-                f"GaussianImputation: mechanism must be NotAtRandom(…), Shift(…) or None; got {self.mechanism!r}."
-            )
-
-        if isinstance(self.mechanism, NotAtRandom) and not self.labels:
-            raise ValueError("GaussianImputation: NotAtRandom needs labels=True.")
-
-    def shift_of(self, names: Sequence[str]) -> Array:
-        """Shift of the missing values of each of these columns, in standard deviations."""
-        return self.mechanism.of(names) if isinstance(self.mechanism, Shift) else np.zeros(len(names))
+from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 
 
 @final
