@@ -7,11 +7,9 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, Which
 
 KNOWN = -1
-
-Which = slice | NDArray[np.intp] | NDArray[np.bool_]
 
 
 @final

@@ -11,9 +11,9 @@ from typing import final
 import numpy as np
 from scipy.special import xlogy
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, Which
 from vbsvm.base.reading import Reading
-from vbsvm.design.candidates import Candidates, Which
+from vbsvm.design.candidates import Candidates
 from vbsvm.missing.level_model import LevelCounts, LevelDistributions
 from vbsvm.missing.model import MissingSums
 

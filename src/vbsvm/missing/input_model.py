@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 @final
 @dataclass(frozen=True, eq=False)
 class InputModel:
-    """The distribution of the inputs as a part of the model: settings, columns, and the number of all inputs."""
+    """The model of the inputs: settings, columns, and the number of all inputs."""
 
     settings: GaussianImputation
     inputs: Inputs
@@ -51,30 +51,29 @@ class InputModel:
         """Independent standardised inputs."""
         n_variables = len(self.inputs.variables)
         start = KnownInputs(np.zeros((1 + len(self.inputs.given), n_variables)), np.eye(n_variables))
-        return (
-            start
-            if self.probit_of is None
-            else Selective(start, ProbitDistribution.start(self.probit_of, self.inputs.variables[self.probit_of]))
-        )
+        if self.probit_of is None:
+            return start
+        return Selective(start, ProbitDistribution.start(self.probit_of, self.inputs.variables[self.probit_of]))
 
-    def update(self, distribution: Any, sums: InputSums, resolve: Reading) -> InputDistribution:
+    def update(self, distribution: InputDistribution, sums: InputSums, resolve: Reading) -> InputDistribution:
         """q(μ), q(Σ) or their regression form, or draws (Algorithm 5, lines 13 and 14; Appendix C).
 
-        Where labels have no say, what was learned before stays as it is.
+        A distribution that was learned without the labels stays as it is.
         """
         if isinstance(distribution, Learned):
             return distribution
-        if isinstance(distribution, Selective):
-            assert isinstance(self.settings.mechanism, NotAtRandom)
-            assert sums.probit is not None
-            probit = distribution.probit.updated(sums.probit, self.settings.mechanism.variance)
-            return Selective(self._update(distribution.inputs, sums, resolve), resolve(probit, "inputs", "observed"))
-        return self._update(distribution, sums, resolve)
+        joint = self.settings.joint
+        inputs = self._update_joint(distribution, sums, resolve) if joint else self._update_regression(sums, resolve)
+        if distribution.probit is None:
+            return inputs
+        assert sums.probit is not None
+        probit = distribution.probit.updated(sums.probit, self._probit_variance)
+        return Selective(inputs, resolve(probit, "inputs", "observed"))
 
-    def _update(self, distribution: Any, sums: InputSums, resolve: Reading) -> InputDistribution:
-        if self.settings.joint:
-            return cast(InputDistribution, self._update_joint(distribution, sums, resolve))
-        return self._update_regression(sums, resolve)
+    @property
+    def _probit_variance(self) -> float:
+        assert isinstance(self.settings.mechanism, NotAtRandom)
+        return self.settings.mechanism.variance
 
     def _update_regression(self, sums: InputSums, resolve: Reading) -> InputDistribution:
         assert sums.regressors is not None
@@ -85,33 +84,31 @@ class InputModel:
         scale = 0.5 * (scale + scale.T)
         return resolve(Regression(A, distributions.InverseWishart(scale, self.nu + sums.total - 1), root), "inputs")
 
-    def _update_joint(self, distribution: InputDistribution, sums: InputSums, resolve: Reading) -> "JointInputs":
+    def _update_joint(self, distribution: InputDistribution, sums: InputSums, resolve: Reading) -> InputDistribution:
         psi, d, T, n = self.settings.psi, len(self.inputs.variables), distribution.precision, sums.total
         spread = inverse(np.eye(d) / self.settings.variance + n * T)
         mean = resolve(MeanDistribution(spread @ (T @ sums.linear[0]), spread), "inputs", "mean")
         scale = psi * np.eye(d) + _about(mean, sums)
-        return JointInputs(
-            mean.mean, mean.spread, resolve(distributions.InverseWishart(scale, self.nu + n), "inputs", "covariance")
-        )
+        covariance = resolve(distributions.InverseWishart(scale, self.nu + n), "inputs", "covariance")
+        return cast(InputDistribution, JointInputs(mean.mean, mean.spread, covariance))
 
-    def bound(self, distribution: Any, sums: InputSums) -> float:
+    def bound(self, distribution: InputDistribution, sums: InputSums) -> float:
         """E log p(inputs, their parameters) − E log q(parameters), without the entropy of missing values.
 
         In the regression form this is the distribution of the variables given the other inputs, with a flat intercept.
         """
-        if isinstance(distribution, Learned):
-            return self.bound(distribution.inputs, sums)
-        if isinstance(distribution, Selective):
-            assert isinstance(self.settings.mechanism, NotAtRandom)
-            assert sums.probit is not None
-            return self.bound(distribution.inputs, sums) + distribution.probit.bound(
-                sums.probit, self.settings.mechanism.variance
-            )
-        if isinstance(distribution, Regression):
-            return self._bound_regression(distribution, sums)
-        if isinstance(distribution, JointInputs) and isinstance(distribution.covariance, distributions.InverseWishart):
-            return self._bound_joint(distribution, sums)
-        return -math.inf
+        match distribution:
+            case Learned(inputs):
+                return self.bound(inputs, sums)
+            case Selective(inputs, probit):
+                assert sums.probit is not None
+                return self.bound(inputs, sums) + probit.bound(sums.probit, self._probit_variance)
+            case Regression():
+                return self._bound_regression(distribution, sums)
+            case JointInputs(covariance=distributions.InverseWishart() as covariance):
+                return self._bound_joint(distribution, covariance, sums)
+            case _:  # a start or a draw, which has no spread
+                return -math.inf
 
     def _bound_regression(self, distribution: Regression, sums: InputSums) -> float:
         assert sums.regressors is not None
@@ -123,12 +120,13 @@ class InputModel:
         constant = 0.5 * e * (len(self.inputs.given) * math.log(psi) - log_K)
         return constant + self._wishart_terms(distribution.covariance, about, sums.total - 1)
 
-    def _bound_joint(self, distribution: JointInputs, sums: InputSums) -> float:
+    def _bound_joint(
+        self, distribution: JointInputs, covariance: distributions.InverseWishart, sums: InputSums
+    ) -> float:
         d, variance = len(distribution.mean), self.settings.variance
-        assert isinstance(distribution.covariance, distributions.InverseWishart)
         own = 0.5 * d + 0.5 * float(np.linalg.slogdet(distribution.spread)[1]) - 0.5 * d * math.log(variance)
         own -= (float(distribution.mean @ distribution.mean) + float(distribution.spread.trace())) / (2 * variance)
-        return own + self._wishart_terms(distribution.covariance, _about(distribution, sums), sums.total)
+        return own + self._wishart_terms(covariance, _about(distribution, sums), sums.total)
 
     def _wishart_terms(self, q: distributions.InverseWishart, about: Array, n: float) -> float:
         """E log p of n vectors with second moment ``about`` and of their covariance, less E log q of the latter."""

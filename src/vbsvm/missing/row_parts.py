@@ -1,20 +1,20 @@
 """Rows of a block that miss something, as a pass sees them: the sums that they add, and their scores at a point."""
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.candidates import WeighedCandidates
-from vbsvm.missing.input_distributions import InputSums, Selective
+from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.model import MissingState, MissingSums
 from vbsvm.missing.row_updates import Resolved, RowDistributions
 from vbsvm.missing.rows import IncompleteRows
-from vbsvm.model.interfaces import MissingDistributions, PointDistribution
+from vbsvm.model.interfaces import MissingDistributions, PointDistribution, Rows
 from vbsvm.model.likelihoods import hinge
-from vbsvm.model.row_pass import RowPass
+from vbsvm.model.row_pass import CompleteRows, RowPass
 from vbsvm.model.stats import Stats
 
 # What stands for a missing value where data are told apart by a few sums.
@@ -51,15 +51,13 @@ class IncompletePart:
         for spread in found.spread:
             gram = gram + rows.directions(spread.which, spread.vectors).gram(spread.of_rows)
             squares += spread.vectors.T @ (spread.of_inputs[:, None] * spread.vectors)
-        curvature: Any = None
+        curvature = None
         if row_pass.with_curvature and not isinstance(message, PointDistribution):
-            # With the distribution of d held, √χ is a norm of (h, Cov(d)^½b, …), and this is its second derivative in E
-            # b.
+            # With the distribution of d held, √χ is a norm of (h, Cov(d)^½b, …); this is its second derivative in E[b].
             leaning = rows.leaning(found.values, -y * found.h, found.lean)
             curvature = gram - leaning.gram(w / np.square(found.root))
-        probit = None
-        if isinstance(state.inputs, Selective):
-            distribution = state.inputs.probit
+        probit, distribution = None, state.inputs.probit
+        if distribution is not None:
             j = distribution.variables
             probit = distribution.sums(inputs[:, j], found.variances[:, j], ~rows.missing[:, j], s, found.latent)
         row_bound, u = float(s @ hinge.value(found.h, found.root)) + entropy, hinge.pull(y, s, w)
@@ -86,18 +84,18 @@ class IncompletePart:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidatePart:
-    """Rows that miss a category, each there once for every level that it may have; ``part`` knows of their inputs."""
+    """Candidates of rows that miss a category; ``part`` knows of their inputs."""
 
-    part: Any
+    part: CompleteRows | IncompletePart
     candidates: Candidates
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> Rows | IncompleteRows:
         """The rows themselves."""
         return self.part.rows
 
     def stats(self, row_pass: RowPass) -> Stats:
-        """Sums in which every row counts by its share."""
+        """Sums in which each candidate counts by its share."""
         assert isinstance(row_pass.missing, MissingState)
         assert row_pass.missing.levels is not None
         return self.part.stats(row_pass, WeighedCandidates(self.candidates, row_pass.missing.levels, row_pass.resolve))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.distributions import Latent
 from vbsvm.missing.candidates import WeighedCandidates
-from vbsvm.missing.input_distributions import InputDistribution, Selective
+from vbsvm.missing.input_distributions import InputDistribution
 from vbsvm.missing.missingness import ProbitPull, with_probit
 from vbsvm.missing.rows import IncompleteRows, PatternGroup
 from vbsvm.model.interfaces import Effects, Message, Rows
@@ -166,7 +166,7 @@ class RowDistributions:
         shares = np.ones(len(y)) if self.candidates is None else self.candidates.shares(-2 * np.maximum(at_start, 0.0))
         root = np.abs(at_start)
         w = Latent(s, root).draw(rng).weight
-        probit = self.distribution.probit if isinstance(self.distribution, Selective) else None
+        probit = self.distribution.probit
         T, latent, pull = self.distribution.precision, None, np.zeros_like(expected)
         if probit is not None:  # a* first, like a: then values given both
             j, T = probit.variables, with_probit(T, probit)
@@ -202,7 +202,7 @@ class RowDistributions:
         effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
         h, v = 1.0 - y * f, np.broadcast_to(v, len(y)).copy()
         spread, entropy, lean = [], 0.0, np.zeros_like(values)
-        probit = self.distribution.probit if isinstance(self.distribution, Selective) else None
+        probit = self.distribution.probit
         T = self.distribution.precision if probit is None else with_probit(self.distribution.precision, probit)
         variances, shares = np.zeros_like(values), np.ones(len(y))
         for group in rows.groups:

@@ -13,7 +13,7 @@ from vbsvm.design.columns import Encoded, FactorPlan, Plan
 from vbsvm.design.levels import UNSEEN
 from vbsvm.missing.population import Population
 from vbsvm.missing.row_updates import conditional_means, left_over
-from vbsvm.missing.rows import IncompleteRows
+from vbsvm.missing.rows import IncompleteRows, RowMaker
 from vbsvm.model.interfaces import Message, PointDistribution
 from vbsvm.model.layouts.arrow import ArrowRows
 from vbsvm.model.layouts.dense import DenseRows
@@ -159,7 +159,7 @@ def _incomplete(
     def make(filled: Array, part: Any) -> Any:
         return _block(plan, encoded, where[part], filled).rows
 
-    rows = IncompleteRows.of(index, design, nothing, nothing, inputs, derived, make)
+    rows = IncompleteRows.of(RowMaker(index, nothing, nothing, make), design, inputs, derived)
     unseen = _block(plan, encoded, where, rows.design).unseen
     return _Block(where, rows, unseen)
 

@@ -15,7 +15,7 @@ from vbsvm.design.scaling import Recipe, weighted_rows
 from vbsvm.missing.input_distributions import InputSums, Regressors
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.missing.row_parts import CandidatePart, IncompletePart
-from vbsvm.missing.rows import IncompleteRows, Inputs, PatternGroup, pattern_groups
+from vbsvm.missing.rows import IncompleteRows, Inputs, PatternGroup, RowMaker, pattern_groups
 from vbsvm.model.layouts.arrow import ArrowRows
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.dual import DualRows
@@ -325,18 +325,14 @@ class _Block:
         assert self.multipliers is not None
         inputs = missing_inputs.inputs
         derived = self.source.recipe.derived(self.multipliers[which], inputs.derived, inputs.variables[inputs.feeds])
-        return IncompleteRows.of(
+        maker = RowMaker(
             self.index,
-            self.design.T[:, which].T,
             self.signs[which],
             self.weights[which],
-            inputs,
-            derived,
             lambda design, part: self._make(design, which[part]),
-            groups,
-            missing_inputs.shift,
-            missing_inputs.labels,
         )
+        design = self.design.T[:, which].T
+        return IncompleteRows.of(maker, design, inputs, derived, groups, missing_inputs.shift, missing_inputs.labels)
 
     def second_moments(self) -> Array:
         """Σ s [1; c][1; c]ᵀ, the design's own intercept left out."""
