@@ -13,10 +13,11 @@ from scipy import special, stats
 
 from vbsvm import GaussianImputation, LaplaceZero, Normal, NotAtRandom, Ridge
 from vbsvm.base.reading import Draw, OverRelaxed
+from vbsvm.design.candidates import KNOWN, Candidates
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.scale_move import stretch
-from vbsvm.missing.candidates import KNOWN, LevelCounts, LevelModel, Options
 from vbsvm.missing.input_model import InputModel
+from vbsvm.missing.level_model import LevelCounts, LevelModel
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.model.spec import Block, Spec
@@ -125,13 +126,13 @@ def build(model, truth):
 def build_categorical(truth, incomplete):
     """A row whose category is missing stands there once for each level; the other input may be missing too."""
     lost = truth.levels == MISSING
-    origin = np.repeat(np.arange(N_ROWS), np.where(lost, 2, 1))
-    turn = np.r_[0, (origin[1:] == origin[:-1]).astype(int)]
-    X, codes = truth.X[origin], np.where(lost[origin], turn, KNOWN)
-    X[:, 1] = np.where(lost[origin], turn, X[:, 1])
+    row = np.repeat(np.arange(N_ROWS), np.where(lost, 2, 1))
+    turn = np.r_[0, (row[1:] == row[:-1]).astype(int)]
+    X, codes = truth.X[row], np.where(lost[row], turn, KNOWN)
+    X[:, 1] = np.where(lost[row], turn, X[:, 1])
     counts = LevelCounts((np.bincount(truth.levels[~lost], minlength=2).astype(float),))
-    recipe, options = Recipe(np.zeros(2), np.ones(2), True), Options(origin, codes[:, None])
-    source = Memory(X, truth.y[origin], np.ones(len(X)), recipe, options=options, known_levels=counts)
+    recipe, candidates = Recipe(np.zeros(2), np.ones(2), True), Candidates(row, codes[:, None])
+    source = Memory(X, truth.y[row], np.ones(len(X)), recipe, candidates=candidates, known_levels=counts)
     intercept = Block("intercept", (slice(0, 1),), Normal(VARIANCE))
     missing = MissingModel(levels=LevelModel((2,)))
     if incomplete:

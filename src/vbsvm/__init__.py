@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from vbsvm.api.sklearn_export import to_sklearn
     from vbsvm.inference.gibbs import Gibbs
     from vbsvm.inference.variational import Variational
-    from vbsvm.missing.input_model import GaussianImputation
-    from vbsvm.missing.missingness import NotAtRandom, Shift
+    from vbsvm.missing.settings import GaussianImputation, NotAtRandom, Shift
     from vbsvm.model.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
     from vbsvm.results.comparison import compare
     from vbsvm.storage.archive import ModelFileError
@@ -51,7 +50,7 @@ _HOMES = {
     "Beta": "vbsvm.model.priors",
     "Covariance": "vbsvm.model.priors",
     "Factorised": "vbsvm.model.priors",
-    "GaussianImputation": "vbsvm.missing.input_model",
+    "GaussianImputation": "vbsvm.missing.settings",
     "Gibbs": "vbsvm.inference.gibbs",
     "InverseWishart": "vbsvm.model.priors",
     "Joint": "vbsvm.model.priors",
@@ -59,10 +58,10 @@ _HOMES = {
     "Model": "vbsvm.api.model",
     "ModelFileError": "vbsvm.storage.archive",
     "Normal": "vbsvm.model.priors",
-    "NotAtRandom": "vbsvm.missing.missingness",
+    "NotAtRandom": "vbsvm.missing.settings",
     "OneClassWarning": "vbsvm.api.one_class",
     "Ridge": "vbsvm.model.priors",
-    "Shift": "vbsvm.missing.missingness",
+    "Shift": "vbsvm.missing.settings",
     "Variational": "vbsvm.inference.variational",
 }
 

@@ -35,7 +35,7 @@ from vbsvm.base.reading import Draw, OverRelaxed
 from vbsvm.inference import gibbs
 from vbsvm.inference.checkpoint import CheckpointError
 from vbsvm.inference.scale_move import _change, stretch
-from vbsvm.missing.candidates import LevelDistributions
+from vbsvm.missing.level_model import LevelDistributions
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.model.gates import Gates
 from vbsvm.model.interfaces import Moments, PointDistribution
@@ -217,16 +217,16 @@ class TestStretch:
         levels = LevelDistributions.of((np.array([3.0, 1.0]),)).draw(rng)
         state = replace(state, missing=replace(state.missing, levels=levels))
         values = rng.normal(size=len(truth.y))
-        origins = source.options.origin
+        rows = source.candidates.row
         of_rows = {}
         source.total(lambda part: of_rows.update({type(part.rows): part}) or 0.0)
         if incomplete:
             part = of_rows[IncompleteRows]
-            drawn = {0: values[part.options.origin][:, None] * part.rows.missing}
+            drawn = {0: values[part.candidates.row][:, None] * part.rows.missing}
             state = replace(state, missing=replace(state.missing, values=drawn))
         filled = np.where(np.isnan(truth.X[:, 0]), values, truth.X[:, 0])
         lost = np.flatnonzero(truth.levels == -1)
-        assert len(lost) < len(truth.y) < len(origins)
+        assert len(lost) < len(truth.y) < len(rows)
 
         def losses(scale, levels):
             theta = scale * state.coefficients.mean

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, NotAtRandom, Variational
-from vbsvm.missing.candidates import LevelCounts
+from vbsvm.missing.level_model import LevelCounts
 from vbsvm.sources import memory
 from vbsvm.sources.parts import Parts
 
@@ -70,7 +70,7 @@ def cut(source):
                 missing_inputs=None
                 if incomplete is None
                 else replace(incomplete, multipliers=incomplete.multipliers[where]),
-                options=None if source.options is None else source.options.take(where),
+                candidates=None if source.candidates is None else source.candidates.take(where),
                 known_levels=_levels(source, first=k == 0),
             )
         )

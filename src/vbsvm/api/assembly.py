@@ -13,8 +13,9 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, FactorPlan, Plan
 from vbsvm.design.levels import Levels
 from vbsvm.design.scaling import column_ranges, learn_recipe
-from vbsvm.missing.input_model import GaussianImputation, InputModel
+from vbsvm.missing.input_model import InputModel
 from vbsvm.missing.model import MissingModel
+from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Normal, Prior, Ridge
 from vbsvm.model.spec import Block, Spec
 from vbsvm.results.fit import INPUTS

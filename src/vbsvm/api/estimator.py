@@ -28,7 +28,7 @@ from vbsvm.design.columns import Encoded
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing import patterns
-from vbsvm.missing.input_model import GaussianImputation
+from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.priors import Prior, Ridge
 from vbsvm.results.fit import Fit

@@ -12,11 +12,11 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Plan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Outcome
-from vbsvm.missing.input_model import GaussianImputation, InputModel
-from vbsvm.missing.missingness import NotAtRandom
+from vbsvm.missing.input_model import InputModel
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population, all_moments
 from vbsvm.missing.rows import Inputs
+from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import MissingInputs
 

@@ -16,16 +16,16 @@ from vbsvm.api.problem import Task, read_inference, require_variational, warning
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_flag
 from vbsvm.design import frames
+from vbsvm.design.candidates import KNOWN
 from vbsvm.design.columns import INTERCEPT, Encoded, Plan
 from vbsvm.design.formula import reader as formulas
 from vbsvm.design.formula import syntax
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.candidates import KNOWN, LevelCounts, LevelModel, Options
-from vbsvm.missing.input_model import GaussianImputation
-from vbsvm.missing.missingness import NotAtRandom
+from vbsvm.missing.level_model import LevelCounts, LevelModel
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.patterns import MissingPatterns
+from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
 from vbsvm.model.spec import Block, Spec
 from vbsvm.results.data_summary import Facts
@@ -119,8 +119,8 @@ class Model:
         self._reader, encoded = formulas.learn(parts, frame, counts, bool(standardize))
         plan = self._reader.plan
         known_levels = None
-        if encoded.origin is not None:
-            signs, counts = signs[encoded.origin], counts[encoded.origin]
+        if encoded.candidates is not None:
+            signs, counts = signs[encoded.candidates.row], counts[encoded.candidates.row]
             known_levels = LevelCounts(self._reader.categories.counts)
         completion = _completion(self._reader, encoded, counts, imputation)
         levels = None if known_levels is None else LevelModel(tuple(len(one) for one in known_levels.counts))
@@ -193,7 +193,7 @@ def _completion(
     missing = np.isnan(encoded.table.sum(axis=0))
     linear = reader.linear
     links = [(column, linear.variables[k].place) for column, k in linear.links]
-    if encoded.origin is not None and isinstance(settings.mechanism, NotAtRandom):
+    if encoded.candidates is not None and isinstance(settings.mechanism, NotAtRandom):
         raise ValueError("NotAtRandom does not support missing categories: make missing a category of its own.")
     found = Completion.of(
         settings,
@@ -208,17 +208,16 @@ def _completion(
     )
     return (
         found
-        if encoded.origin is None
+        if encoded.candidates is None
         else replace(found, missing_patterns=_missing_patterns(reader, encoded, found.missing_patterns.names))
     )
 
 
 def _missing_patterns(reader: formulas.Reader, encoded: Encoded, names: tuple[str, ...]) -> MissingPatterns:
-    """Patterns of missing inputs and categories; alternatives count as the one row that they are."""
-    assert encoded.origin is not None
-    assert encoded.codes is not None
-    _, first = np.unique(encoded.origin, return_index=True)
-    lost = encoded.codes[first] != KNOWN
+    """Patterns of missing inputs and categories; candidates count as the one row that they stand for."""
+    assert encoded.candidates is not None
+    first = encoded.candidates.firsts
+    lost = encoded.candidates.levels[first] != KNOWN
     chosen = lost.any(axis=0)
     columns = [reader.plan.names.index(name) for name in names]
     missing = np.column_stack([np.isnan(encoded.table[first][:, columns]), lost[:, chosen]])
@@ -229,23 +228,28 @@ def _missing_patterns(reader: formulas.Reader, encoded: Encoded, names: tuple[st
 
 def _source(plan: Plan, encoded: Encoded, signs: Array, counts: Array, missing_inputs: MissingInputs | None) -> Memory:
     """Rows in the order of the largest factor's levels, so that a pass finds what it looks up side by side."""
-    table, all_levels, options = encoded.table, encoded.levels, None
-    if encoded.origin is not None and encoded.codes is not None:
-        options = Options(encoded.origin, encoded.codes)
+    table, all_levels, candidates = encoded.table, encoded.levels, encoded.candidates
     if all_levels and (all_levels[-1][1:] < all_levels[-1][:-1]).any():
         order = np.argsort(all_levels[-1], kind="stable")
         table, signs, counts = table.T[:, order].T, signs[order], counts[order]
         missing_inputs = (
             None if missing_inputs is None else replace(missing_inputs, multipliers=missing_inputs.multipliers[order])
         )
-        options = None if options is None else options.take(order)
+        candidates = None if candidates is None else candidates.take(order)
         all_levels = tuple(levels[order] for levels in all_levels)
     groupings = tuple(
         Grouping(levels, len(factor.levels), factor.slopes)
         for factor, levels in zip(plan.factors, all_levels, strict=True)
     )
     return Memory(
-        table, signs, counts, plan.recipe, groupings, plan.n_carried, missing_inputs=missing_inputs, options=options
+        table,
+        signs,
+        counts,
+        plan.recipe,
+        groupings,
+        plan.n_carried,
+        missing_inputs=missing_inputs,
+        candidates=candidates,
     )
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from vbsvm.api.problem import Task
 from vbsvm.base.arrays import Array
+from vbsvm.design.candidates import Candidates
 from vbsvm.results.fit import Fit
 
 # Rows that are scored first; twice as many next, until every class has been assigned.
@@ -55,11 +56,11 @@ def _share(tasks: Sequence[Task], code: int) -> float:
 def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> NDArray[np.intp]:
     """Numbers of the classes that no row of positive weight is assigned to; rows are scored until there are none."""
     source, seen = tasks[0].source, np.zeros(n_classes, dtype=bool)
-    begin, size = 0, FIRST_ROWS if source.options is None else len(source.X)
+    begin, size = 0, FIRST_ROWS if source.candidates is None else len(source.X)
     while begin < len(source.X) and not seen.all():
         where = slice(begin, begin + size)
         scores = np.stack([fit._mean_scores(tasks[0].encoded(where)).mean for fit in fits], axis=1)
-        counted = _counted(source.weights[where], None if source.options is None else source.options.origin)
+        counted = _counted(source.weights[where], source.candidates)
         seen[_assigned(scores)[counted]] = True
         begin, size = begin + size, 2 * size
     return np.flatnonzero(~seen)
@@ -70,6 +71,6 @@ def _assigned(scores: Array) -> NDArray[np.intp]:
     return scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.intp)
 
 
-def _counted(weights: Array, origin: NDArray[np.intp] | None) -> NDArray[np.bool_]:
+def _counted(weights: Array, candidates: Candidates | None) -> NDArray[np.bool_]:
     """Which rows have a weight; candidates of one row count as that row."""
-    return weights > 0 if origin is None else np.bincount(origin, weights) > 0
+    return weights > 0 if candidates is None else np.bincount(candidates.row, weights) > 0

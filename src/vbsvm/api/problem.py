@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from vbsvm.api import validation
 from vbsvm.api.missing_values import Completion
 from vbsvm.base.arrays import Array
+from vbsvm.design.candidates import KNOWN
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.variational import Ending, Outcome, Variational
-from vbsvm.missing.candidates import KNOWN
-from vbsvm.missing.missingness import Shift
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.population import Population
+from vbsvm.missing.settings import Shift
 from vbsvm.model.layouts.dual import FREE
 from vbsvm.model.spec import Spec, State
 from vbsvm.results.data_summary import Facts
@@ -70,7 +70,7 @@ class Task:
         Each of them has missing values of its own.
         """
         validation.require_sampleable(self.spec, self.source.missing_inputs)
-        if self.source.missing_inputs is None and self.source.options is None:
+        if self.source.missing_inputs is None and self.source.candidates is None:
             return self.spec, self.source
         return self.spec, self.source.repeated()
 
@@ -92,9 +92,8 @@ class Task:
         """Rows of the fit as predictions take them; ``where`` may not part the candidates of a row."""
         source = self.source
         levels = tuple(grouping.index[where] for grouping in source.groupings)
-        options = None if source.options is None else source.options.take(where)
-        origin, codes = (None, None) if options is None else (options.origin, options.levels)
-        return Encoded(source.X[where], levels, self._multipliers(where), origin, codes)
+        candidates = None if source.candidates is None else source.candidates.take(where)
+        return Encoded(source.X[where], levels, self._multipliers(where), candidates)
 
     def _multipliers(self, where: slice) -> Array | None:
         """What a unit of a missing input adds to each derived column; 0 for inputs that are never missing here."""
@@ -108,8 +107,8 @@ class Task:
     def complete_rows(self) -> Encoded:
         """The rows that miss nothing."""
         complete = ~np.isnan(self.source.X).any(axis=1)
-        if self.source.options is not None:
-            complete &= (self.source.options.levels == KNOWN).all(axis=1)
+        if self.source.candidates is not None:
+            complete &= (self.source.candidates.levels == KNOWN).all(axis=1)
         levels = tuple(grouping.index[complete] for grouping in self.source.groupings)
         return Encoded(self.source.X[complete], levels)
 
@@ -117,7 +116,7 @@ class Task:
 def with_layout(spec: Spec, source: Memory) -> Memory:
     """Rows in the layout that suits the model: dual where columns far outnumber rows and priors hold nearly all."""
     gates = spec.gate_map
-    if source.groupings or source.n_carried or source.missing_inputs is not None or source.options is not None:
+    if source.groupings or source.n_carried or source.missing_inputs is not None or source.candidates is not None:
         return source
     if spec.joint_gates or (gates is not None and gates.shared) or not validation.is_wide(source.X):
         return source

@@ -14,8 +14,8 @@ from vbsvm.api.problem import Task, warnings_of
 from vbsvm.base.settings import is_number, lies_within
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.missingness import Shift, require_known
 from vbsvm.missing.patterns import CHANGED
+from vbsvm.missing.settings import Shift, require_known
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design import values
 from vbsvm.design.columns import Plan
 from vbsvm.design.scaling import Range, Recipe
-from vbsvm.missing.input_model import GaussianImputation
+from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.spec import Spec
 
 # Beyond these sizes a square, a count, or the square of a coefficient leaves the range of floating point.

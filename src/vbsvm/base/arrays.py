@@ -1,9 +1,10 @@
-"""The one array type of the algebra."""
+"""The one array type of the algebra, and ways to choose rows of an array."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Which = slice | NDArray[np.intp] | NDArray[np.bool_]
 
 
 def inverse(matrices: Array) -> Array:

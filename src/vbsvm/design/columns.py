@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.design.candidates import Candidates
 from vbsvm.design.levels import UNSEEN, Levels
 from vbsvm.design.scaling import Recipe
 
@@ -78,20 +79,18 @@ class Encoded:
     """A table of numbers, and the level of each row in each factor (``UNSEEN`` where it was not there in fit).
 
     Where the table holds NaN, ``multipliers`` (rows × links) say what a unit of a missing input adds to other columns.
-    Where categories are missing, a row stands here once for each level: ``origin`` is the row, ``codes`` (rows ×
-    categories) are the levels that were filled in.
+    Where categories are missing, the table's rows are ``candidates``.
     """
 
     table: NDArray[np.floating]
     levels: tuple[NDArray[np.intp], ...] = ()
     multipliers: Array | None = None
-    origin: NDArray[np.intp] | None = None
-    codes: NDArray[np.intp] | None = None
+    candidates: Candidates | None = None
 
     def first_unseen(self) -> tuple[int, int] | None:
         """Factor and row of the first level that was not seen in fit."""
         for factor, levels in enumerate(self.levels):
             rows = np.flatnonzero(levels == UNSEEN)
             if len(rows):
-                return factor, int(rows[0] if self.origin is None else self.origin[rows[0]])
+                return factor, int(rows[0] if self.candidates is None else self.candidates.row[rows[0]])
         return None

@@ -21,8 +21,8 @@ from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_whole
 from vbsvm.inference import checkpoint
 from vbsvm.inference.scale_move import stretch
-from vbsvm.missing.candidates import LevelCounts, LevelDistributions
 from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.level_model import LevelCounts, LevelDistributions
 from vbsvm.missing.model import MissingState, MissingSums, input_model
 from vbsvm.model.interfaces import Source
 from vbsvm.model.layouts.sampled import SampledCoefficients

@@ -14,7 +14,7 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
 from vbsvm.missing.model import MissingState
-from vbsvm.missing.row_updates import CandidatePart
+from vbsvm.missing.row_parts import CandidatePart
 from vbsvm.model.interfaces import PointDistribution, Source
 from vbsvm.model.spec import Spec, State
 
@@ -56,6 +56,6 @@ def _change(part: Any, state: State, theta: Array, g: float) -> float:
         return float(s @ (after - before))
     assert isinstance(state.missing, MissingState)
     assert state.missing.levels is not None
-    options, chances = part.options, part.options.log_chances(state.missing.levels)
-    ratios = options.log_sums(chances - 2 * after) - options.log_sums(chances - 2 * before)
-    return -0.5 * float(s[options.firsts] @ ratios)
+    candidates, chances = part.candidates, part.candidates.log_chances(state.missing.levels.logs)
+    ratios = candidates.log_sums(chances - 2 * after) - candidates.log_sums(chances - 2 * before)
+    return -0.5 * float(s[candidates.firsts] @ ratios)

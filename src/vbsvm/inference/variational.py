@@ -254,14 +254,16 @@ def learn_inputs(spec: Spec, source: Source, max_passes: int) -> tuple[Learned, 
     """
     model = spec.missing
     assert isinstance(model, MissingModel)
-    state, missing = spec.start(), model.start()
+    state, missing, converged = spec.start(), model.start(), False
     for _ in range(max_passes):
         before, stats = missing, pass_rows(spec, replace(state, missing=missing), source, expect)
         missing = model.update_inputs(before, stats.missing, expect)
         new, old = np.array(replace(missing, levels=None).pack()), np.array(replace(before, levels=None).pack())
         if len(new) == len(old) and np.abs(new - old).max(initial=0.0) < INPUTS_REST:
-            return Learned(missing.inputs), True
-    return Learned(missing.inputs), False
+            converged = True
+            break
+    assert missing.inputs is not None
+    return Learned(missing.inputs), converged
 
 
 def _separates(source: Source, state: State) -> bool:

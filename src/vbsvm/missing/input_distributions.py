@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, Self, final
+from typing import Protocol, Self, final
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -10,6 +10,7 @@ from scipy.linalg import solve_triangular
 from vbsvm.base import distributions
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.missing.missingness import ProbitDistribution, ProbitSums
+from vbsvm.model.stats import added
 
 
 @final
@@ -54,7 +55,7 @@ class InputSums:
             self.squares + other.squares,
             self.total + other.total,
             _both(self.regressors, other.regressors),
-            _sum(self.probit, other.probit),
+            added(self.probit, other.probit),
         )
 
     def divided(self, n: float) -> "InputSums":
@@ -62,12 +63,6 @@ class InputSums:
         assert self.regressors is not None
         matrix = Regressors(self.regressors.matrix / n)
         return InputSums(self.linear / n, self.squares / n, self.total / n, matrix)
-
-
-def _sum(one: ProbitSums | None, other: ProbitSums | None) -> ProbitSums | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return one + other
 
 
 def _both(one: Regressors | None, other: Regressors | None) -> Regressors | None:
@@ -90,6 +85,11 @@ class InputDistribution(Protocol):
         """T = E Σ⁻¹, variables × variables."""
         ...
 
+    @property
+    def probit(self) -> ProbitDistribution | None:
+        """The distribution of being observed; None where values are missing at random."""
+        ...
+
     def pack(self) -> list[float]:
         """Give unconstrained numbers that determine the distribution."""
         ...
@@ -104,7 +104,7 @@ class InputDistribution(Protocol):
 class Selective:
     """A distribution of the inputs, and that of being observed."""
 
-    inputs: Any
+    inputs: InputDistribution
     probit: ProbitDistribution
 
     @property
@@ -127,7 +127,16 @@ class Selective:
         return Selective(self.inputs.unpack(numbers[:at]), self.probit.unpack(numbers[at:]))
 
 
-class _Still:
+class _AtRandom:
+    """A distribution of inputs that are missing at random."""
+
+    @property
+    def probit(self) -> None:
+        """Being observed tells nothing."""
+        return
+
+
+class _Still(_AtRandom):
     """A distribution that an extrapolation leaves as it is."""
 
     def pack(self) -> list[float]:
@@ -144,7 +153,7 @@ class _Still:
 class Learned(_Still):
     """A distribution of the inputs that was learned from them alone, and is held while coefficients are fitted."""
 
-    inputs: Any
+    inputs: InputDistribution
 
     @property
     def coefficients(self) -> Array:
@@ -168,7 +177,7 @@ class KnownInputs(_Still):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Regression:
+class Regression(_AtRandom):
     """q(A, Σ) of the variables given the other inputs: A | Σ ~ MN(coefficients, K⁻¹, Σ), Σ ~ IW."""
 
     coefficients: Array
@@ -199,7 +208,7 @@ class Regression:
 
 @final
 @dataclass(frozen=True, eq=False)
-class JointInputs:
+class JointInputs(_AtRandom):
     """q(μ) q(Σ) of all inputs: the paper's distribution. The mean's own covariance is ``spread``."""
 
     mean: Array

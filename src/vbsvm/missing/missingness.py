@@ -1,13 +1,12 @@
-"""Why values are missing: a probit model of being observed, or a shift of what is missing.
+"""Values that are missing not at random: a probit model of being observed, after Faes, Ormerod & Wand (2011).
 
-Missing not at random, after Faes, Ormerod & Wand (2011): an input d of a row is observed with probability
-Φ(φ₀ + φ₁d). With a latent a* ~ N(φ₀ + φ₁d, 1), positive where d is observed, every conditional is of a known form.
+An input d of a row is observed with probability Φ(φ₀ + φ₁d). With a latent a* ~ N(φ₀ + φ₁d, 1), positive where d is
+observed, every conditional is of a known form.
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, final
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,84 +14,9 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from vbsvm.base import distributions
 from vbsvm.base.arrays import Array, cholesky, inverse
-from vbsvm.base.settings import Parameters, lies_within, require_positive
 from vbsvm.missing.rows import PatternGroup
 
 LOG_2PI = math.log(2 * math.pi)
-
-
-@final
-@dataclass(frozen=True)
-class Shift(Parameters):
-    """Missing values are higher (or lower) than the known inputs of their rows predict, by a given amount.
-
-    This applies to the rows of the fit; in new rows inputs are assumed to be missing at random.
-
-    Parameters
-    ----------
-    by : float or dict
-        The shift of missing values, in standard deviations of the column; a dictionary gives one for each column.
-    """
-
-    by: Any
-
-    def __post_init__(self) -> None:
-        """Refuse what is not a number."""
-        values = self.by.values() if isinstance(self.by, Mapping) else [self.by]
-        for value in values:
-            if not lies_within(value, -1e6, 1e6):
-                raise ValueError(f"Shift: by must be a number, or numbers by column; got {self.by!r}.")
-
-    def of(self, names: Sequence[str]) -> Array:
-        """The shift of each of these columns."""
-        if not isinstance(self.by, Mapping):
-            return np.full(len(names), float(self.by))
-        require_known("Shift", list(self.by), names)
-        return np.array([float(self.by.get(name, 0.0)) for name in names])
-
-
-@final
-@dataclass(frozen=True)
-class NotAtRandom(Parameters):
-    """Whether a value is observed depends on the value itself: P(observed) = Φ(φ₀ + φ₁ value).
-
-    Little but the assumed normality of the inputs identifies φ₁: combine it with a sensitivity analysis. This applies
-    to the rows of the fit; in new rows inputs are assumed to be missing at random.
-
-    Parameters
-    ----------
-    columns : list of str, default None
-        Columns whose values are missing in this way; None means all columns with missing values.
-    variance : float, default 100
-        Prior variance of φ₀ and φ₁, for standardised columns.
-    """
-
-    columns: Any = None
-    variance: float = 100.0
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        require_positive("NotAtRandom", variance=self.variance)
-        if self.columns is None:
-            return
-        if not isinstance(self.columns, Sequence) or isinstance(self.columns, str) or len(self.columns) == 0:
-            raise ValueError(f"NotAtRandom: columns must be a list of column names; got {self.columns!r}.")
-        if any(name in self.columns[:k] for k, name in enumerate(self.columns)):
-            raise ValueError(f"NotAtRandom: columns names a column twice; got {self.columns!r}.")
-
-    def of(self, names: Sequence[str]) -> NDArray[np.intp]:
-        """Numbers of the columns among these."""
-        if self.columns is None:
-            return np.arange(len(names))
-        require_known("NotAtRandom", self.columns, names)
-        return np.array([list(names).index(name) for name in self.columns], dtype=np.intp)
-
-
-def require_known(owner: str, given: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse columns without missing values."""
-    unknown = [name for name in given if name not in names]
-    if unknown:
-        raise ValueError(f"{owner}: {unknown[0]!r} is not a column with missing values; there are {list(names)}.")
 
 
 @final

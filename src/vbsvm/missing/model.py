@@ -2,20 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, final
+from typing import Self, TypeVar, final
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
-from vbsvm.missing.candidates import LevelCounts, LevelDistributions, LevelModel
-from vbsvm.missing.input_distributions import InputDistribution, InputSums, Selective
+from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.input_model import InputModel
+from vbsvm.missing.level_model import LevelCounts, LevelDistributions, LevelModel
 from vbsvm.model.interfaces import Rows
 from vbsvm.model.stats import added
 
 INPUTS = "distribution of the inputs"
 LEVELS = "distribution of the levels"
+
+Found = TypeVar("Found")
 
 
 @final
@@ -53,8 +55,8 @@ class MissingState:
         return MissingState(None if self.inputs is None else self.inputs.unpack(numbers[at:]), levels)
 
     def with_complete_rows(self, sums: MissingSums | None, rows: Rows, resolve: Reading) -> MissingSums | None:
-        """Add what complete rows say about being observed, where values are missing for a reason of their own."""
-        if not isinstance(self.inputs, Selective):
+        """Add what complete rows say about being observed, where values are missing not at random."""
+        if self.inputs is None or self.inputs.probit is None:
             return sums
         probit = self.inputs.probit
         values = rows.columns(probit.columns)
@@ -95,24 +97,24 @@ class MissingModel:
         """The distribution of the inputs alone."""
         if self.inputs is None:
             return state
-        return replace(state, inputs=self.inputs.update(state.inputs, _there(sums.inputs), resolve))
+        return replace(state, inputs=self.inputs.update(_there(state.inputs), _there(sums.inputs), resolve))
 
     def bound(self, state: MissingState, sums: MissingSums) -> dict[str, float]:
         """Terms of both distributions."""
         named = {}
         if self.inputs is not None:
-            named[INPUTS] = self.inputs.bound(state.inputs, _there(sums.inputs))
-        if self.levels is not None and state.levels is not None:
-            named[LEVELS] = self.levels.bound(state.levels, _there(sums.levels))
+            named[INPUTS] = self.inputs.bound(_there(state.inputs), _there(sums.inputs))
+        if self.levels is not None:
+            named[LEVELS] = self.levels.bound(_there(state.levels), _there(sums.levels))
         return named
 
 
-def input_model(missing: Any) -> InputModel | None:
+def input_model(missing: object) -> InputModel | None:
     """The model of inputs that may be missing, of what a ``Spec`` has in its slot for missing values."""
     return missing.inputs if isinstance(missing, MissingModel) else None
 
 
-def _there(sums: Any) -> Any:
-    """Sums that every pass makes where something is missing."""
-    assert sums is not None
-    return sums
+def _there(one: Found | None) -> Found:
+    """What every state or pass has where something is missing."""
+    assert one is not None
+    return one

@@ -65,8 +65,8 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
     first = int(plan.recipe.intercept)
     columns = population.inputs.variables - first
     centre, scale = plan.recipe.centre[columns], plan.recipe.scale[columns]
-    # A row that misses a category stands there once for each level; numeric inputs are the same in all of these.
-    rows = slice(None) if encoded.origin is None else np.unique(encoded.origin, return_index=True)[1]
+    # The candidates of a row have the same numeric inputs.
+    rows = slice(None) if encoded.candidates is None else encoded.candidates.firsts
     values = np.array(encoded.table[rows][:, columns], dtype=np.float64)
     missing = np.isnan(values)
     deviations = np.zeros_like(values)

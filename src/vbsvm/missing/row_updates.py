@@ -7,25 +7,19 @@ w = χ(w)^(−½) has one solution: in variational Bayes a row needs no memory o
 """
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.distributions import Latent
-from vbsvm.base.reading import Reading
-from vbsvm.missing.candidates import LevelDistributions, Options, Shares
-from vbsvm.missing.input_distributions import InputDistribution, InputSums, Selective
+from vbsvm.missing.candidates import WeighedCandidates
+from vbsvm.missing.input_distributions import InputDistribution
 from vbsvm.missing.missingness import ProbitPull, with_probit
-from vbsvm.missing.model import MissingState, MissingSums
 from vbsvm.missing.rows import IncompleteRows, PatternGroup
-from vbsvm.model.interfaces import Effects, Message, MissingDistributions, PointDistribution, Rows
+from vbsvm.model.interfaces import Effects, Message, Rows
 from vbsvm.model.layouts.dense import LOG_2PI
-from vbsvm.model.likelihoods import hinge
-from vbsvm.model.row_pass import RowPass
-from vbsvm.model.stats import Stats
 
 # Newton steps for log w: four or so are enough, and bounded ones can't leave the range of floats. After a step as small
 # as the last figure the error is its square.
@@ -35,8 +29,6 @@ SMALLEST_STEP = 1e-6
 MOST_ROUNDS = 500
 SAME = 1e-11
 TINY = float(np.finfo(np.float64).tiny)
-# What stands for a missing value where data are told apart by a few sums.
-STANDING_IN = 0.7
 
 
 @final
@@ -159,7 +151,7 @@ class RowDistributions:
     rows: IncompleteRows
     message: Message
     distribution: InputDistribution
-    options: "Alternatives | None" = None
+    candidates: WeighedCandidates | None = None
     values: Array | None = None
 
     def draw(self, rng: np.random.Generator) -> "DrawnRows":
@@ -171,10 +163,10 @@ class RowDistributions:
         expected = conditional_means(rows, self.distribution)
         before = expected if self.values is None else self.values
         at_start = 1.0 - y * self.message.row_moments(rows.filled(before))[0]
-        shares = np.ones(len(y)) if self.options is None else self.options.shares(-2 * np.maximum(at_start, 0.0))
+        shares = np.ones(len(y)) if self.candidates is None else self.candidates.shares(-2 * np.maximum(at_start, 0.0))
         root = np.abs(at_start)
         w = Latent(s, root).draw(rng).weight
-        probit = self.distribution.probit if isinstance(self.distribution, Selective) else None
+        probit = self.distribution.probit
         T, latent, pull = self.distribution.precision, None, np.zeros_like(expected)
         if probit is not None:  # a* first, like a: then values given both
             j, T = probit.variables, with_probit(T, probit)
@@ -195,8 +187,8 @@ class RowDistributions:
             moved = (moved + np.einsum("rk,rkj->rj", pull[group.cells], axes)) * shrunk
             moved += np.sqrt(shrunk) * rng.standard_normal(shrunk.shape)
             values[group.cells] += np.einsum("rkj,rj->rk", axes, moved)
-        if self.options is not None:
-            values = self.options.chosen(values, shares)
+        if self.candidates is not None:
+            values = self.candidates.candidates.chosen(values, shares)
         nothing = np.zeros_like(values)
         return DrawnRows(Resolved(at_start, root, shares * w, shares, values, nothing, nothing, (), 0.0, latent))
 
@@ -210,7 +202,7 @@ class RowDistributions:
         effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
         h, v = 1.0 - y * f, np.broadcast_to(v, len(y)).copy()
         spread, entropy, lean = [], 0.0, np.zeros_like(values)
-        probit = self.distribution.probit if isinstance(self.distribution, Selective) else None
+        probit = self.distribution.probit
         T = self.distribution.precision if probit is None else with_probit(self.distribution.precision, probit)
         variances, shares = np.zeros_like(values), np.ones(len(y))
         for group in rows.groups:
@@ -234,11 +226,11 @@ class RowDistributions:
             v[at] = np.maximum(variance, 0.0) + (curvature * shrunk).sum(axis=1)
             log_det = np.log(shrunk).sum(axis=1) - found.log_det[cells.of_row]
             left = 0.5 * (log_det + curvature.shape[1] * (1 + LOG_2PI))
-            if self.options is not None:
+            if self.candidates is not None:
                 rest = rows.known[at] + values[at] - rows.regressors[at] @ self.distribution.coefficients
                 fit = np.einsum("re,ef,rf->r", rest, self.distribution.precision, rest) + shrunk.sum(axis=1)
                 objective = left - 0.5 * fit - h[at] - np.sqrt(h[at] ** 2 + v[at])
-                shares[at] = self.options.shares(objective, at)
+                shares[at] = self.candidates.shares(objective, at)
             counted = s[at] * shares[at]
             entropy += float(counted @ left)
             w = counted / np.sqrt(h[at] ** 2 + v[at])
@@ -304,117 +296,3 @@ def solve_weights(curvature: Array, p: Array, q: Array, slack: Array) -> Array:
         if np.abs(step).max(initial=0.0) < SMALLEST_STEP:
             break
     return w
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class IncompletePart:
-    """Rows of a block that miss inputs, as a pass sees them."""
-
-    rows: IncompleteRows
-
-    def stats(self, row_pass: RowPass, candidates: "Alternatives | None" = None) -> Stats:
-        """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs."""
-        with np.errstate(all="ignore"):
-            return self._stats(row_pass, candidates)
-
-    def _stats(self, row_pass: RowPass, candidates: "Alternatives | None") -> Stats:
-        rows, message, state = self.rows, row_pass.message, row_pass.missing
-        assert isinstance(state, MissingState)
-        assert state.inputs is not None
-        before = None if state.values is None else state.values.get(rows.index)
-        distributions = RowDistributions(rows, message, state.inputs, candidates, before)
-        found: Resolved = row_pass.resolve(distributions, "incomplete rows", rows.index).result
-        y, s = rows.signs, found.shares * rows.weights
-        entropy, levels = found.entropy, None
-        if candidates is not None:
-            entropy, levels = entropy + candidates.entropy(found.shares, rows.weights), candidates.sums(s).levels
-        w, filled = found.w, rows.filled(found.values)
-        gram = filled.gram(w)
-        inputs = rows.known + found.values
-        squares = inputs.T @ (s[:, None] * inputs)
-        for spread in found.spread:
-            gram = gram + rows.directions(spread.which, spread.vectors).gram(spread.of_rows)
-            squares += spread.vectors.T @ (spread.of_inputs[:, None] * spread.vectors)
-        curvature: Any = None
-        if row_pass.with_curvature and not isinstance(message, PointDistribution):
-            # With the distribution of d held, √χ is a norm of (h, Cov(d)^½b, …), and this is its second derivative in E
-            # b.
-            leaning = rows.leaning(found.values, -y * found.h, found.lean)
-            curvature = gram - leaning.gram(w / np.square(found.root))
-        probit = None
-        if isinstance(state.inputs, Selective):
-            distribution = state.inputs.probit
-            j = distribution.variables
-            probit = distribution.sums(inputs[:, j], found.variances[:, j], ~rows.missing[:, j], s, found.latent)
-        row_bound, u = float(s @ hinge.value(found.h, found.root)) + entropy, hinge.pull(y, s, w)
-        # f² + E v = 1 − 2h + χ, as y f = 1 − h.
-        constant = float(u @ (y * (1.0 - found.h))) - 0.5 * float(w @ (1.0 - 2.0 * found.h + np.square(found.root)))
-        sums = InputSums(rows.regressors.T @ (s[:, None] * inputs), squares, probit=probit)
-        values = {} if found.spread else {rows.index: found.values}
-        return Stats(
-            gram=gram,
-            cross_sums=filled.cross(u),
-            row_bound=row_bound,
-            constant=constant - row_bound,
-            curvature=curvature,
-            missing=MissingSums(sums, levels, values),
-        )
-
-    def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
-        """Scores at a point, with a sampler's last draws of the missing values; without any, at a fixed value."""
-        if isinstance(missing, MissingState) and missing.values is not None:
-            return self.rows.filled(missing.values[self.rows.index]).scores(theta)
-        return self.rows.filled(np.where(self.rows.missing, STANDING_IN, 0.0)).scores(theta)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class CandidatePart:
-    """Rows that miss a category, each there once for every level that it may have; ``part`` knows of their inputs."""
-
-    part: Any
-    options: Options
-
-    @property
-    def rows(self) -> Any:
-        """The rows themselves."""
-        return self.part.rows
-
-    def stats(self, row_pass: RowPass) -> Stats:
-        """Sums in which every row counts by its share."""
-        assert isinstance(row_pass.missing, MissingState)
-        assert row_pass.missing.levels is not None
-        return self.part.stats(row_pass, Alternatives(self.options, row_pass.missing.levels, row_pass.resolve))
-
-    def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
-        """Scores at a point."""
-        return self.part.scores(theta, missing)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Alternatives:
-    """Rows of a block that stand for the levels of a missing category: their shares, what these add to the bound."""
-
-    options: Options
-    distributions: LevelDistributions
-    resolve: Reading
-
-    def shares(self, objective: Array, which: Any = slice(None)) -> Array:
-        """Share of each row among the alternatives, from what each adds to the bound."""
-        options = self.options.take(which)
-        values = objective + options.log_chances(self.distributions)
-        return self.resolve(Shares(options, values), "levels of rows", int(options.origin[0])).result
-
-    def chosen(self, values: Array, shares: Array) -> Array:
-        """Give all alternatives of a row the values of the one that was drawn."""
-        return self.options.chosen(values, shares)
-
-    def entropy(self, shares: Array, s: Array) -> float:
-        """Σ s × the entropy of the shares."""
-        return -float(s @ xlogy(shares, shares))
-
-    def sums(self, weights: Array) -> MissingSums:
-        """Expected counts of the missing levels."""
-        return MissingSums(levels=self.options.counts(weights, tuple(len(one) for one in self.distributions.logs)))

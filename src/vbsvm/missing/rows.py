@@ -7,12 +7,12 @@ they feed. An input feeds its own column; in a formula it may feed others too, s
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, Which
 from vbsvm.model.interfaces import Effects, Rows
 
 
@@ -31,7 +31,7 @@ class Inputs:
     feeds: NDArray[np.intp]
 
     @staticmethod
-    def of(variables: Any, given: Any, derived: Any = (), feeds: Any = ()) -> "Inputs":
+    def of(variables: ArrayLike, given: ArrayLike, derived: ArrayLike = (), feeds: ArrayLike = ()) -> "Inputs":
         """Make it from lists of numbers."""
         return Inputs(*(np.asarray(columns, dtype=np.intp) for columns in (variables, given, derived, feeds)))
 
@@ -65,7 +65,7 @@ class PatternGroup:
         return self.rows[:, None], self.patterns[self.pattern_of]
 
 
-def pattern_keys(missing: NDArray[np.bool_]) -> NDArray[Any]:
+def pattern_keys(missing: NDArray[np.bool_]) -> NDArray[np.void]:
     """One value for each row, equal where patterns are."""
     keys = np.ascontiguousarray(np.packbits(missing, axis=1))
     return keys.view(np.dtype((np.void, keys.shape[1])))[:, 0]
@@ -83,35 +83,43 @@ def pattern_groups(missing: NDArray[np.bool_]) -> tuple[PatternGroup, ...]:
 
 
 @final
+@dataclass(frozen=True, slots=True, eq=False)
+class RowMaker:
+    """What rows of a block have beside their design: the block's number, labels and weights.
+
+    ``make`` gives rows of the layout with any design; the second argument says which of the rows they are.
+    """
+
+    index: int
+    signs: Array
+    weights: Array
+    make: Callable[[Array, Which], Rows]
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class IncompleteRows:
-    """A block of rows that miss inputs: the design with zeros for missing values, and a maker of the layout's rows.
+    """Rows of a block that miss inputs: the design with zeros for missing values, and a maker of the layout's rows.
 
     ``multipliers`` (rows × derived) is how much a unit of its variable adds to each derived column. ``shift`` is added
     to every missing value of a variable before it enters the score, and not known to the distribution of the inputs.
     ``labels`` says whether labels have a say in missing values.
     """
 
-    index: int
+    maker: RowMaker
     design: Array
-    signs: Array
-    weights: Array
     groups: tuple[PatternGroup, ...]
     inputs: Inputs
     multipliers: Array
     shift: Array
     labels: bool
-    make: Callable[[Array, Any], Rows]
 
     @staticmethod
     def of(
-        index: int,
+        maker: RowMaker,
         design: Array,
-        signs: Array,
-        weights: Array,
         inputs: Inputs,
         multipliers: Array,
-        make: Callable[[Array, Any], Rows],
         groups: tuple[PatternGroup, ...] | None = None,
         shift: Array | None = None,
         labels: bool = True,
@@ -129,7 +137,22 @@ class IncompleteRows:
         slopes = np.where(missing[:, inputs.feeds], multipliers[:, :, 1], 0.0)
         groups = pattern_groups(missing) if groups is None else groups
         shift = np.zeros(len(inputs.variables)) if shift is None else shift
-        return IncompleteRows(index, design, signs, weights, groups, inputs, slopes, shift, labels, make)
+        return IncompleteRows(maker, design, groups, inputs, slopes, shift, labels)
+
+    @property
+    def index(self) -> int:
+        """Number of the block."""
+        return self.maker.index
+
+    @property
+    def signs(self) -> Array:
+        """Labels ±1."""
+        return self.maker.signs
+
+    @property
+    def weights(self) -> Array:
+        """Weights of the rows."""
+        return self.maker.weights
 
     @cached_property
     def missing(self) -> NDArray[np.bool_]:
@@ -151,30 +174,30 @@ class IncompleteRows:
 
     def filled(self, values: Array) -> Rows:
         """Rows with these missing values (rows × variables, zero where there is none), shifted."""
-        return self.make(self._filled(values), slice(None))
+        return self.maker.make(self._filled(values), slice(None))
 
     def leaning(self, values: Array, factors: Array, change: Array) -> Rows:
         """The filled rows times a factor each, and L times a change of the variables added."""
         design = self._filled(values)
         design *= factors[:, None]
         self._feed(design, change, slice(None))
-        return self.make(design, slice(None))
+        return self.maker.make(design, slice(None))
 
     def _filled(self, values: Array) -> Array:
         design = self.design.copy(order="K")
         self._feed(design, values + self.missing * self.shift, slice(None))
         return design
 
-    def directions(self, which: Any, values: Array) -> Rows:
+    def directions(self, which: Which, values: Array) -> Rows:
         """L times some vectors of the variables: rows of the layout whose gram is that of the missing values' spread.
 
         ``which`` are the rows whose groups and multipliers they have.
         """
         design = np.zeros((self.design.shape[1], len(values))).T
         self._feed(design, values, which)
-        return self.make(design, which)
+        return self.maker.make(design, which)
 
-    def _feed(self, design: Array, values: Array, which: Any) -> None:
+    def _feed(self, design: Array, values: Array, which: Which) -> None:
         design[:, self.inputs.variables] += values
         for j, (column, variable) in enumerate(zip(self.inputs.derived, self.inputs.feeds, strict=True)):
             design[:, column] += self.multipliers[which, j] * values[:, variable]

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from vbsvm.inference.gibbs import Sample
-from vbsvm.missing.missingness import NotAtRandom, Shift
 from vbsvm.missing.model import input_model
+from vbsvm.missing.settings import NotAtRandom, Shift
 from vbsvm.report.blocks import Caveat
 
 

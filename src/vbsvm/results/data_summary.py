@@ -26,10 +26,10 @@ class Facts:
 
     @staticmethod
     def of(source: Memory, n_dropped: int = 0) -> "Facts":
-        """Count the rows of positive weight; alternatives of a row count as the one row that they are."""
+        """Count the rows of positive weight; candidates count as the one row that they stand for."""
         chosen: Any = slice(None)
-        if source.options is not None:
-            chosen = np.unique(source.options.origin, return_index=True)[1]
+        if source.candidates is not None:
+            chosen = np.unique(source.candidates.row, return_index=True)[1]
         weights, signs = source.weights[chosen], source.signs[chosen]
         counted = slice(None) if weights.all() else weights > 0
         weights, signs = weights[counted], signs[counted]

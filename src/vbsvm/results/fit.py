@@ -16,7 +16,7 @@ from vbsvm.design.columns import INTERCEPT, Encoded, Plan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Ending, Outcome
 from vbsvm.missing import patterns
-from vbsvm.missing.candidates import LevelDistributions, Options
+from vbsvm.missing.level_model import LevelDistributions
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.model.likelihoods import hinge
@@ -338,15 +338,13 @@ class Fit:
         """Average over the levels of missing categories; an estimator looks at its scores itself."""
         if self.reader is None:
             return found
-        if encoded.origin is None or encoded.codes is None:
+        candidates = encoded.candidates
+        if candidates is None:
             return prediction.require_finite(found, encoded, self.population)
-        options = Options(encoded.origin, encoded.codes)
         learned = getattr(self.outcome.state.missing, "levels", None)
         distributions = learned or LevelDistributions.of(tuple(1.0 + one for one in self.reader.categories.counts))
-        means = LevelDistributions(
-            distributions.concentrations, tuple(np.log(one / one.sum()) for one in distributions.concentrations)
-        )
-        found = prediction.averaged(found, encoded.origin, np.exp(options.log_chances(means)))
+        logs = tuple(np.log(one / one.sum()) for one in distributions.concentrations)
+        found = prediction.averaged(found, candidates.row, np.exp(candidates.log_chances(logs)))
         return prediction.require_finite(found, encoded, self.population)
 
     def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":

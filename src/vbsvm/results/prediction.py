@@ -72,7 +72,7 @@ def require_finite(scores: Scores, encoded: Encoded, population: Population | No
     bad = ~(np.isfinite(scores.mean) & ~np.isnan(scores.from_unknown))
     if bad.any():
         row = int(np.argmax(bad))
-        at = row if encoded.origin is None else int(np.argmax(encoded.origin == row))
+        at = row if encoded.candidates is None else int(np.argmax(encoded.candidates.row == row))
         if population is None and np.isnan(encoded.table[at]).any():
             why = "it has missing inputs, and they are not inferred for so many columns: impute them first"
         else:
@@ -81,12 +81,12 @@ def require_finite(scores: Scores, encoded: Encoded, population: Population | No
     return scores
 
 
-def averaged(scores: Scores, origin: NDArray[np.intp], chances: Array) -> Scores:
-    """Scores of rows that were written out by level: moments of the mixture of their alternatives."""
-    total = np.bincount(origin, chances)
+def averaged(scores: Scores, rows: NDArray[np.intp], chances: Array) -> Scores:
+    """Moments of the mixture of each row's candidates; ``rows`` are those that they stand for."""
+    total = np.bincount(rows, chances)
 
     def mean(values: Array) -> Array:
-        return np.bincount(origin, chances * values) / total
+        return np.bincount(rows, chances * values) / total
 
     centre = mean(scores.mean)
     between = np.maximum(mean(np.square(scores.mean)) - np.square(centre), 0.0)

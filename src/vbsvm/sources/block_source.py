@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import fold_blocks
-from vbsvm.missing.candidates import LevelCounts
 from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.level_model import LevelCounts
 from vbsvm.missing.model import MissingSums
 from vbsvm.model.row_pass import RowPass
 from vbsvm.model.stats import Stats, added

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import block_rows
+from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe, weighted_rows
-from vbsvm.missing.candidates import LevelCounts, Options
 from vbsvm.missing.input_distributions import InputSums, Regressors
-from vbsvm.missing.row_updates import CandidatePart, IncompletePart
+from vbsvm.missing.level_model import LevelCounts
+from vbsvm.missing.row_parts import CandidatePart, IncompletePart
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.block_source import BlockSource
@@ -31,7 +32,7 @@ class Memory(BlockSource):
     The last of the groupings is the arrow's tail. The last ``n_carried`` columns of the design have no coefficients of
     their own: only groups' effects multiply them. A ``wide`` table has many more columns than rows: the dual layout.
     Where the array holds NaN, ``missing_inputs`` says what is known of these columns. Where categories are missing,
-    ``options`` says which rows are alternatives, and ``known_levels`` counts the levels that are known.
+    rows are ``candidates``, and ``known_levels`` counts the levels that are known.
     """
 
     X: NDArray[np.floating]
@@ -42,7 +43,7 @@ class Memory(BlockSource):
     n_carried: int = 0
     wide: bool = False
     missing_inputs: MissingInputs | None = None
-    options: Options | None = None
+    candidates: Candidates | None = None
     known_levels: LevelCounts | None = None
     first_block: int = 0  # where these are a part of the rows: how many blocks come before
 
@@ -56,8 +57,8 @@ class Memory(BlockSource):
     def n_rows(self) -> int:
         """Number of rows that count."""
         counted = self.weights > 0
-        if self.options is not None:
-            return len(np.unique(self.options.origin[counted]))
+        if self.candidates is not None:
+            return len(np.unique(self.candidates.row[counted]))
         return int(np.count_nonzero(counted))
 
     @property
@@ -80,21 +81,21 @@ class Memory(BlockSource):
         if self.n_blocks == 1:
             return lambda index: self._only_block
         size, n_rows = self._block_rows(), len(self.X)
-        block_of = self._encoder(size + self._most_options)
+        block_of = self._encoder(size + self._most_candidates)
         return lambda index: block_of(index, self._aligned(slice(index * size, min((index + 1) * size, n_rows))))
 
     @cached_property
-    def _most_options(self) -> int:
-        return 0 if self.options is None else int(np.bincount(self.options.origin).max())
+    def _most_candidates(self) -> int:
+        return 0 if self.candidates is None else int(np.bincount(self.candidates.row).max())
 
     def _aligned(self, where: slice) -> slice:
-        """The block moved so that it begins and ends with an origin: alternatives stay together."""
-        if self.options is None:
+        """The block moved so that it parts the candidates of no row."""
+        if self.candidates is None:
             return where
-        origin = self.options.origin
+        rows = self.candidates.row
 
         def first(row: int) -> int:
-            while 0 < row < len(origin) and origin[row] == origin[row - 1]:
+            while 0 < row < len(rows) and rows[row] == rows[row - 1]:
                 row -= 1
             return row
 
@@ -123,7 +124,9 @@ class Memory(BlockSource):
                 None if self.missing_inputs is None else self.missing_inputs.take(where).take(kept),
                 self.wide,
             )
-            return _Block(self, rows, scratch, None if self.options is None else self.options.take(where).take(kept))
+            return _Block(
+                self, rows, scratch, None if self.candidates is None else self.candidates.take(where).take(kept)
+            )
 
         return block_of
 
@@ -162,14 +165,14 @@ class Memory(BlockSource):
         if (counts == 1).all():
             return self
         which = np.repeat(np.arange(len(counts)), counts)
-        options = None
-        if self.options is not None:  # the copies of a row are origins of their own, alternatives side by side
+        candidates = None
+        if self.candidates is not None:  # each copy of a row has candidates of its own, side by side
             copy = np.concatenate([np.arange(count) for count in counts])
-            order = np.lexsort((which, copy, self.options.origin[which]))
+            order = np.lexsort((which, copy, self.candidates.row[which]))
             which, copy = which[order], copy[order]
-            pairs = np.stack([self.options.origin[which], copy], axis=1)
-            _, origin = np.unique(pairs, axis=0, return_inverse=True)
-            options = replace(self.options.take(which), origin=origin)
+            pairs = np.stack([self.candidates.row[which], copy], axis=1)
+            _, row = np.unique(pairs, axis=0, return_inverse=True)
+            candidates = replace(self.candidates.take(which), row=row)
         return replace(
             self,
             X=self.X[which],
@@ -177,7 +180,7 @@ class Memory(BlockSource):
             weights=np.broadcast_to(1.0, len(which)),
             groupings=tuple(grouping.take(which) for grouping in self.groupings),
             missing_inputs=None if self.missing_inputs is None else self.missing_inputs.take(which),
-            options=options,
+            candidates=candidates,
         )
 
     def thin(self, step: int) -> "Memory | None":
@@ -185,7 +188,7 @@ class Memory(BlockSource):
 
         Views of the same arrays where all rows count.
         """
-        if self.groupings or self.options is not None:
+        if self.groupings or self.candidates is not None:
             return None
         kept = slice(None, None, step) if self.weights.all() else np.flatnonzero(self.weights)[::step]
         signs = self.signs[kept]
@@ -209,7 +212,7 @@ class _Block:
     source: Memory
     rows: RowBuilder
     scratch: Array
-    options: Options | None
+    candidates: Candidates | None
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
         """Sum the kernel over complete rows and rows with missing values."""
@@ -225,7 +228,7 @@ class _Block:
     def _part(self, which: Any, rows: Any) -> Any:
         """Rows as a pass sees them."""
         part = IncompletePart(rows) if isinstance(rows, IncompleteRows) else CompleteRows(rows)
-        return part if self.options is None else CandidatePart(part, self.options.take(which))
+        return part if self.candidates is None else CandidatePart(part, self.candidates.take(which))
 
     @property
     def _patterns(self) -> Patterns:
@@ -239,7 +242,7 @@ class _Block:
         """Σ s [1; c][1; c]ᵀ, the design's own intercept left out."""
         design = self.rows.design
         x = np.column_stack([np.ones(len(design)), design[:, int(self.source.recipe.intercept) :]])
-        shares = 1.0 if self.options is None else self.options.softmax(np.zeros(len(x)))
+        shares = 1.0 if self.candidates is None else self.candidates.softmax(np.zeros(len(x)))
         return x.T @ ((shares * self.rows.weights)[:, None] * x)
 
     def known_sums(self) -> InputSums:
@@ -247,8 +250,8 @@ class _Block:
         assert self.source.missing_inputs is not None
         inputs, design, weights = self.source.missing_inputs.inputs, self.rows.design, self.rows.weights
         x, complete = inputs.regressors(design), ~self._patterns.incomplete
-        if self.options is not None:  # alternatives have these columns in common
-            weights = weights * self.options.softmax(np.zeros(len(weights)))
+        if self.candidates is not None:  # candidates of a row have these columns in common
+            weights = weights * self.candidates.softmax(np.zeros(len(weights)))
         d, s = design[complete][:, inputs.variables], weights[complete, None]
         gram = x.T @ (weights[:, None] * x)
         return InputSums(x[complete].T @ (s * d), d.T @ (s * d), float(weights.sum()), Regressors(gram))

@@ -12,7 +12,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import FactorPlan
 from vbsvm.design.levels import UNSEEN
 from vbsvm.design.scaling import Recipe
-from vbsvm.missing.rows import IncompleteRows, Inputs, PatternGroup, pattern_groups
+from vbsvm.missing.rows import IncompleteRows, Inputs, PatternGroup, RowMaker, pattern_groups
 from vbsvm.model.layouts.arrow import ArrowRows
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.dual import DualRows
@@ -156,15 +156,11 @@ class RowBuilder:
         missing_inputs, inputs = self.missing_inputs, self.missing_inputs.inputs
         multipliers = missing_inputs.multipliers[which]
         derived = self.recipe.derived(multipliers, inputs.derived, inputs.variables[inputs.feeds])
-        return IncompleteRows.of(
+        maker = RowMaker(
             self.index,
-            self._taken(which),
             self.signs[which],
             self.weights[which],
-            inputs,
-            derived,
             lambda design, part: self._make(design, which[part]),
-            groups,
-            missing_inputs.shift,
-            missing_inputs.labels,
         )
+        design = self._taken(which)
+        return IncompleteRows.of(maker, design, inputs, derived, groups, missing_inputs.shift, missing_inputs.labels)

@@ -10,8 +10,8 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import block_rows
 from vbsvm.design.scaling import Recipe
-from vbsvm.missing.candidates import LevelCounts
 from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.level_model import LevelCounts
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.matrices import SparseMatrix
 from vbsvm.model.row_pass import CompleteRows

@@ -88,11 +88,11 @@ class Matrix:
             raise FormulaError(f"What was learned of {formula!r} does not belong to it.")
         return found
 
-    def encode(self, frame: "pd.DataFrame", origin: NDArray[np.intp]) -> Array:
-        """Apply what was learned; ``origin`` numbers the rows in what is said of them."""
+    def encode(self, frame: "pd.DataFrame", rows: NDArray[np.intp]) -> Array:
+        """Apply what was learned; ``rows`` numbers the rows in what is said of them."""
         for _, name, row, known in self._unknown(frame):
             raise ValueError(
-                f"Column {name!r} holds {shown(frame[name].iloc[row])} in row {origin[row]}, a category that was not "
+                f"Column {name!r} holds {shown(frame[name].iloc[row])} in row {rows[row]}, a category that was not "
                 f"seen in fit; there were {known}. A random effect, (1 | {name}), accepts new levels."
             )
         # formulaic writes into the state that it is given, also when it fails.

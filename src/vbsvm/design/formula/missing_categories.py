@@ -1,4 +1,4 @@
-"""Missing categories in a frame: a row becomes one row for each level that it may have."""
+"""Missing categories in a frame: a row that misses one is written out as its candidates."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from vbsvm.design.candidates import KNOWN, Candidates
+
 if TYPE_CHECKING:
     import pandas as pd
 
-KNOWN = -1
-# Several missing categories in a row multiply.
-MOST_OPTIONS = 256
+# Of one row; the numbers of levels of several missing categories multiply.
+MOST_CANDIDATES = 256
 
 
 @final
@@ -34,47 +35,31 @@ class Categories:
             counts.append(np.bincount(codes, weights[known], minlength=len(values)).astype(np.float64))
         return Categories(tuple(names), tuple(levels), tuple(counts))
 
-    def expand(self, frame: "pd.DataFrame") -> "Expansion":
-        """Write out every level that a missing category may have."""
-        origin = np.arange(len(frame))
-        codes = np.full((len(frame), len(self.names)), KNOWN, dtype=np.intp)
-        filled: dict[str, Any] = {}
+    def write_out(self, frame: "pd.DataFrame") -> "tuple[pd.DataFrame, Candidates]":
+        """The frame with a row for each candidate: every level that a missing category may have is filled in."""
         missing = np.stack([frame[name].isna().to_numpy() for name in self.names], axis=1)
-        sizes = np.array([len(levels) for levels in self.levels])
-        n_options = np.where(missing, sizes, 1).prod(axis=1)
-        if n_options.max() > MOST_OPTIONS:
-            row = int(n_options.argmax())
+        n_candidates = self._n_candidates(frame, missing)
+        row = np.repeat(np.arange(len(frame)), n_candidates)
+        turn = np.arange(len(row)) - np.repeat(np.cumsum(n_candidates) - n_candidates, n_candidates)
+        codes = np.full((len(row), len(self.names)), KNOWN, dtype=np.intp)
+        written = frame.take(row).reset_index(drop=True)
+        for k, (name, levels) in enumerate(zip(self.names, self.levels, strict=True)):
+            lost, column = missing[row, k], frame[name]
+            codes[lost, k] = turn[lost] % len(levels)
+            turn[lost] //= len(levels)
+            values = (column.to_numpy() if column.dtype.kind in "biuf" else np.asarray(column, dtype=object))[row]
+            values[lost] = levels[codes[lost, k]]
+            written[name] = values
+        return written, Candidates(row, codes)
+
+    def _n_candidates(self, frame: "pd.DataFrame", missing: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Number of candidates of each row; too many are refused."""
+        found = np.where(missing, [len(levels) for levels in self.levels], 1).prod(axis=1)
+        if found.max() > MOST_CANDIDATES:
+            row = int(found.argmax())
             lost = [name for name, gone in zip(self.names, missing[row], strict=True) if gone]
             raise ValueError(
-                f"Row {frame.index[row]} has missing values in {', '.join(lost)}, which have {n_options[row]} "
-                f"combinations; up to {MOST_OPTIONS} are supported. Leave such rows out."
+                f"Row {frame.index[row]} has missing values in {', '.join(lost)}, which have {found[row]} "
+                f"combinations; up to {MOST_CANDIDATES} are supported. Leave such rows out."
             )
-        origin = np.repeat(origin, n_options)
-        turn = np.arange(len(origin)) - np.repeat(np.cumsum(n_options) - n_options, n_options)
-        codes = codes[origin]
-        for k, (name, levels) in enumerate(zip(self.names, self.levels, strict=True)):
-            gone = missing[origin, k]
-            codes[gone, k] = turn[gone] % len(levels)
-            turn[gone] //= len(levels)
-            values = np.asarray(frame[name], dtype=object)[origin]
-            values[gone] = levels[codes[gone, k]]
-            filled[name] = values
-        expanded = frame.take(origin).reset_index(drop=True)
-        for name, values in filled.items():
-            dtype = self._plain_dtype(frame[name])
-            expanded[name] = values if dtype is None else values.astype(dtype)
-        return Expansion(expanded, origin, codes)
-
-    @staticmethod
-    def _plain_dtype(column: Any) -> Any:
-        return column.dtype if column.dtype.kind in "biuf" else None
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Expansion:
-    """The frame written out, the row that each of its rows comes from, and the levels that were filled in."""
-
-    frame: "pd.DataFrame"
-    origin: NDArray[np.intp]
-    codes: NDArray[np.intp]
+        return found

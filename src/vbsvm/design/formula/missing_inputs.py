@@ -71,18 +71,18 @@ class Linear:
         return replace(self, reference=reference, reasons=reasons)
 
     def fill(
-        self, frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], origin: NDArray[np.intp]
+        self, frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], rows: NDArray[np.intp]
     ) -> "pd.DataFrame":
         """The frame with reference values for its missing values; refuse them in columns that do not enter linearly.
 
-        Where a variable misses one of its columns, the others get their reference too. ``origin`` numbers the rows.
+        Where a variable misses one of its columns, the others get their reference too. ``rows`` numbers them in errors.
         """
         for name, missing in masks.items():
             if name in self.reasons:
-                rows = np.unique(origin[missing])
-                others = _and_others(len(rows), len(np.unique(origin)))
+                lost = np.unique(rows[missing])
+                others = _and_others(len(lost), len(np.unique(rows)))
                 raise ValueError(
-                    f"Column {name!r} has no value in row {rows[0]}{others}, and {self.reasons[name]} Fill in the "
+                    f"Column {name!r} has no value in row {lost[0]}{others}, and {self.reasons[name]} Fill in the "
                     "values, or leave such rows out, as Model(…, missing='drop') does."
                 )
         of_all = dict(masks)
@@ -93,7 +93,7 @@ class Linear:
     def _missing(self, masks: dict[str, NDArray[np.bool_]]) -> list[NDArray[np.bool_] | None]:
         return [_any([masks.get(name) for name in variable.columns]) for variable in self.variables]
 
-    def open(self, table: Array, masks: dict[str, NDArray[np.bool_]], origin: NDArray[np.intp]) -> Array | None:
+    def open(self, table: Array, masks: dict[str, NDArray[np.bool_]], rows: NDArray[np.intp]) -> Array | None:
         """Write NaN into the table wherever a variable is missing; give the multipliers, rows × links.
 
         None where nothing is missing. The table was encoded with reference values for missing values.
@@ -106,10 +106,10 @@ class Linear:
         for j, (column, k) in enumerate(self.links):
             if (here := missing[k]) is not None:
                 if column in opened and (both := opened[column] & here).any():
-                    rows = np.unique(origin[both])
-                    others = _and_others(len(rows), len(np.unique(origin)))
+                    lost = np.unique(rows[both])
+                    others = _and_others(len(lost), len(np.unique(rows)))
                     raise ValueError(
-                        f"Row {rows[0]}{others} has missing values in both factors of an interaction with "
+                        f"Row {lost[0]}{others} has missing values in both factors of an interaction with "
                         f"{self.variables[k].expression}: their product is not normal. Leave such rows out, as "
                         "Model(…, missing='drop') does."
                     )

@@ -90,28 +90,27 @@ class Reader:
         return self.encode(frame)
 
     def encode(self, frame: "pd.DataFrame") -> Encoded:
-        """Encode a frame with the columns that are used; a row that misses categories is written out by level."""
+        """Encode a frame with the columns that are used; a row that misses categories becomes its candidates."""
         rows = frame.index.to_numpy()
         levels = tuple(factor.encode(_labels(frame, factor.columns)) for factor in self.plan.factors)
         if any(frame[name].isna().any() for name in self.categories.names):
-            written = self.categories.expand(frame)
-            levels = tuple(of_rows[written.origin] for of_rows in levels)
-            encoded = self._encode(written.frame, levels, rows[written.origin])
-            return replace(encoded, origin=written.origin, codes=written.codes)
+            frame, candidates = self.categories.write_out(frame)
+            levels = tuple(of_rows[candidates.row] for of_rows in levels)
+            return replace(self._encode(frame, levels, rows[candidates.row]), candidates=candidates)
         return self._encode(frame, levels, rows)
 
-    def _encode(self, frame: "pd.DataFrame", levels: tuple[NDArray[np.intp], ...], origin: NDArray[np.intp]) -> Encoded:
-        """Encode a frame that misses no categories; ``origin`` numbers its rows in what is said of them."""
+    def _encode(self, frame: "pd.DataFrame", levels: tuple[NDArray[np.intp], ...], rows: NDArray[np.intp]) -> Encoded:
+        """Encode a frame that misses no categories; ``rows`` numbers its rows in what is said of them."""
         masks = missing_masks(frame)
-        frame = self.linear.fill(frame, masks, origin)
-        fixed = self.fixed.encode(frame, origin)[:, int(self.fixed.has_intercept) :]
-        values = [curve.values.encode(frame, origin) for curve in self.curves]
-        matrices = {k: self.effects[k].matrix.encode(frame, origin) for k, _ in self.carried}
+        frame = self.linear.fill(frame, masks, rows)
+        fixed = self.fixed.encode(frame, rows)[:, int(self.fixed.has_intercept) :]
+        values = [curve.values.encode(frame, rows) for curve in self.curves]
+        matrices = {k: self.effects[k].matrix.encode(frame, rows) for k, _ in self.carried}
         carried = [matrices[k][:, [j]] for k, j in self.carried]
-        hidden = [matrix.encode(frame, origin) for matrix in self.hidden]
+        hidden = [matrix.encode(frame, rows) for matrix in self.hidden]
         table = _table([fixed, *_lines(self.curves, values), *_bends(self.curves, values), *carried, *hidden])
-        _require_finite(table, self.plan.names, origin)
-        return Encoded(table, levels, self.linear.open(table, masks, origin))
+        _require_finite(table, self.plan.names, rows)
+        return Encoded(table, levels, self.linear.open(table, masks, rows))
 
 
 def learn(parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
@@ -192,9 +191,10 @@ def learn(parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardiz
     else:
         _require_finite(table, names, frame.index)
         encoded = Encoded(table, tuple(levels))
-    table, origin = encoded.table, encoded.origin
-    if origin is not None:
-        weights = (weights / np.bincount(origin))[origin]
+    table = encoded.table
+    if encoded.candidates is not None:
+        row = encoded.candidates.row
+        weights = (weights / np.bincount(row))[row]
 
     centred = np.array([intercept] * n_fixed + [key[1] for key in carried] + [True] * len(alone), dtype=bool)
     recipe = learn_recipe(table, weights, column_ranges(table, weights), intercept, standardize, centred)

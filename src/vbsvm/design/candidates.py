@@ -1,0 +1,72 @@
+"""Candidates: the rows that a row with a missing category is written out as, one for each level that it may have."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array, Which
+
+KNOWN = -1
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """The row that each candidate stands for, and the levels that were filled in; a row's candidates are neighbours.
+
+    A row that misses no category is its own only candidate. ``levels`` (candidates × categorical inputs) is ``KNOWN``
+    where a level is not missing.
+    """
+
+    row: NDArray[np.intp]
+    levels: NDArray[np.intp]
+
+    def take(self, which: Which) -> "Candidates":
+        """Some of the candidates."""
+        return Candidates(self.row[which], self.levels[which])
+
+    @cached_property
+    def firsts(self) -> NDArray[np.intp]:
+        """The first candidate of each row."""
+        return np.flatnonzero(np.r_[True, self.row[1:] != self.row[:-1]])
+
+    @cached_property
+    def _place(self) -> NDArray[np.intp]:
+        """The row of each candidate, counted from 0 in their order."""
+        return np.repeat(np.arange(len(self.firsts)), np.diff(np.r_[self.firsts, len(self.row)]))
+
+    def log_chances(self, logs: tuple[Array, ...]) -> Array:
+        """Log probability of the levels that were filled in, from that of each level of each categorical input."""
+        total = np.zeros(len(self.row))
+        for of_levels, levels in zip(logs, self.levels.T, strict=True):
+            total += np.where(levels == KNOWN, 0.0, of_levels[levels])
+        return total
+
+    def largest(self, values: Array) -> Array:
+        """The largest value among the candidates of a row, for each of them."""
+        return np.maximum.reduceat(values, self.firsts)[self._place]
+
+    def softmax(self, values: Array) -> Array:
+        """Shares, which add to 1 over the candidates of a row."""
+        shares = np.exp(values - self.largest(values))
+        return shares / np.add.reduceat(shares, self.firsts)[self._place]
+
+    def log_sums(self, values: Array) -> Array:
+        """Logarithm of the summed exponentials over the candidates of each row."""
+        top = np.maximum.reduceat(values, self.firsts)
+        return top + np.log(np.add.reduceat(np.exp(values - top[self._place]), self.firsts))
+
+    def chosen(self, values: Array, shares: Array) -> Array:
+        """Values of the candidate with the share 1, for all candidates of its row."""
+        return values[np.flatnonzero(shares)][self._place]
+
+    def counts(self, weights: Array, sizes: tuple[int, ...]) -> tuple[Array, ...]:
+        """Sums of weights by the level that was filled in, for each categorical input."""
+        found = []
+        for size, levels in zip(sizes, self.levels.T, strict=True):
+            missing = levels != KNOWN
+            found.append(np.bincount(levels[missing], weights[missing], minlength=size).astype(np.float64))
+        return tuple(found)

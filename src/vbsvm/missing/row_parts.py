@@ -1,0 +1,105 @@
+"""Rows of a block that miss something, as a pass sees them: the sums that they add, and their scores at a point."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+from vbsvm.design.candidates import Candidates
+from vbsvm.missing.candidates import WeighedCandidates
+from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.model import MissingState, MissingSums
+from vbsvm.missing.row_updates import Resolved, RowDistributions
+from vbsvm.missing.rows import IncompleteRows
+from vbsvm.model.interfaces import MissingDistributions, PointDistribution, Rows
+from vbsvm.model.likelihoods import hinge
+from vbsvm.model.row_pass import CompleteRows, RowPass
+from vbsvm.model.stats import Stats
+
+# What stands for a missing value where data are told apart by a few sums.
+STANDING_IN = 0.7
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class IncompletePart:
+    """Rows of a block that miss inputs, as a pass sees them."""
+
+    rows: IncompleteRows
+
+    def stats(self, row_pass: RowPass, candidates: WeighedCandidates | None = None) -> Stats:
+        """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs."""
+        with np.errstate(all="ignore"):
+            return self._stats(row_pass, candidates)
+
+    def _stats(self, row_pass: RowPass, candidates: WeighedCandidates | None) -> Stats:
+        rows, message, state = self.rows, row_pass.message, row_pass.missing
+        assert isinstance(state, MissingState)
+        assert state.inputs is not None
+        before = None if state.values is None else state.values.get(rows.index)
+        distributions = RowDistributions(rows, message, state.inputs, candidates, before)
+        found: Resolved = row_pass.resolve(distributions, "incomplete rows", rows.index).result
+        y, s = rows.signs, found.shares * rows.weights
+        entropy, levels = found.entropy, None
+        if candidates is not None:
+            entropy, levels = entropy + candidates.entropy(found.shares, rows.weights), candidates.sums(s).levels
+        w, filled = found.w, rows.filled(found.values)
+        gram = filled.gram(w)
+        inputs = rows.known + found.values
+        squares = inputs.T @ (s[:, None] * inputs)
+        for spread in found.spread:
+            gram = gram + rows.directions(spread.which, spread.vectors).gram(spread.of_rows)
+            squares += spread.vectors.T @ (spread.of_inputs[:, None] * spread.vectors)
+        curvature = None
+        if row_pass.with_curvature and not isinstance(message, PointDistribution):
+            # With the distribution of d held, √χ is a norm of (h, Cov(d)^½b, …); this is its second derivative in E[b].
+            leaning = rows.leaning(found.values, -y * found.h, found.lean)
+            curvature = gram - leaning.gram(w / np.square(found.root))
+        probit, distribution = None, state.inputs.probit
+        if distribution is not None:
+            j = distribution.variables
+            probit = distribution.sums(inputs[:, j], found.variances[:, j], ~rows.missing[:, j], s, found.latent)
+        row_bound, u = float(s @ hinge.value(found.h, found.root)) + entropy, hinge.pull(y, s, w)
+        # f² + E v = 1 − 2h + χ, as y f = 1 − h.
+        constant = float(u @ (y * (1.0 - found.h))) - 0.5 * float(w @ (1.0 - 2.0 * found.h + np.square(found.root)))
+        sums = InputSums(rows.regressors.T @ (s[:, None] * inputs), squares, probit=probit)
+        values = {} if found.spread else {rows.index: found.values}
+        return Stats(
+            gram=gram,
+            cross_sums=filled.cross(u),
+            row_bound=row_bound,
+            constant=constant - row_bound,
+            curvature=curvature,
+            missing=MissingSums(sums, levels, values),
+        )
+
+    def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
+        """Scores at a point, with a sampler's last draws of the missing values; without any, at a fixed value."""
+        if isinstance(missing, MissingState) and missing.values is not None:
+            return self.rows.filled(missing.values[self.rows.index]).scores(theta)
+        return self.rows.filled(np.where(self.rows.missing, STANDING_IN, 0.0)).scores(theta)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidatePart:
+    """Candidates of rows that miss a category; ``part`` knows of their inputs."""
+
+    part: CompleteRows | IncompletePart
+    candidates: Candidates
+
+    @property
+    def rows(self) -> Rows | IncompleteRows:
+        """The rows themselves."""
+        return self.part.rows
+
+    def stats(self, row_pass: RowPass) -> Stats:
+        """Sums in which each candidate counts by its share."""
+        assert isinstance(row_pass.missing, MissingState)
+        assert row_pass.missing.levels is not None
+        return self.part.stats(row_pass, WeighedCandidates(self.candidates, row_pass.missing.levels, row_pass.resolve))
+
+    def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
+        """Scores at a point."""
+        return self.part.scores(theta, missing)

@@ -1,0 +1,136 @@
+"""What users set about missing inputs: the prior of the inputs' distribution, and why values are missing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.settings import Parameters, lies_within, require_flag, require_positive
+
+
+@final
+@dataclass(frozen=True)
+class Shift(Parameters):
+    """Missing values are higher (or lower) than the known inputs of their rows predict, by a given amount.
+
+    This applies to the rows of the fit; in new rows inputs are assumed to be missing at random.
+
+    Parameters
+    ----------
+    by : float or dict
+        The shift of missing values, in standard deviations of the column; a dictionary gives one for each column.
+    """
+
+    by: float | Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        """Refuse what is not a number."""
+        values = self.by.values() if isinstance(self.by, Mapping) else [self.by]
+        for value in values:
+            if not lies_within(value, -1e6, 1e6):
+                raise ValueError(f"Shift: by must be a number, or numbers by column; got {self.by!r}.")
+
+    def of(self, names: Sequence[str]) -> Array:
+        """The shift of each of these columns."""
+        if not isinstance(self.by, Mapping):
+            return np.full(len(names), float(self.by))
+        require_known("Shift", list(self.by), names)
+        return np.array([float(self.by.get(name, 0.0)) for name in names])
+
+
+@final
+@dataclass(frozen=True)
+class NotAtRandom(Parameters):
+    """Whether a value is observed depends on the value itself: P(observed) = Φ(φ₀ + φ₁ value).
+
+    Little but the assumed normality of the inputs identifies φ₁: combine it with a sensitivity analysis. This applies
+    to the rows of the fit; in new rows inputs are assumed to be missing at random.
+
+    Parameters
+    ----------
+    columns : list of str, default None
+        Columns whose values are missing in this way; None means all columns with missing values.
+    variance : float, default 100
+        Prior variance of φ₀ and φ₁, for standardised columns.
+    """
+
+    columns: Sequence[str] | None = None
+    variance: float = 100.0
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        require_positive("NotAtRandom", variance=self.variance)
+        if self.columns is None:
+            return
+        if not isinstance(self.columns, Sequence) or isinstance(self.columns, str) or len(self.columns) == 0:
+            raise ValueError(f"NotAtRandom: columns must be a list of column names; got {self.columns!r}.")
+        if any(name in self.columns[:k] for k, name in enumerate(self.columns)):
+            raise ValueError(f"NotAtRandom: columns names a column twice; got {self.columns!r}.")
+
+    def of(self, names: Sequence[str]) -> NDArray[np.intp]:
+        """Numbers of the columns among these."""
+        if self.columns is None:
+            return np.arange(len(names))
+        require_known("NotAtRandom", self.columns, names)
+        return np.array([list(names).index(name) for name in self.columns], dtype=np.intp)
+
+
+@final
+@dataclass(frozen=True)
+class GaussianImputation(Parameters):
+    """Inputs are jointly normal; missing values are inferred with the coefficients (Algorithm 5).
+
+    Parameters
+    ----------
+    psi : float, default 0.01
+        Diagonal of the inverse-Wishart scale matrix of the inputs' covariance, for standardised inputs; the paper's Ψ.
+    nu : float, default None
+        Its degrees of freedom. None means d + 1 for d inputs. With d − 1 or fewer, as in the paper's own example, the
+        prior is improper: the fit is valid, but its bound lacks a constant that depends on ν and d.
+    variance : float, default 1e8
+        Prior variance of the inputs' means, σμ²; only used with ``joint=True``.
+    joint : bool, default False
+        False models the inputs that have missing values given all others: complete inputs may then be dummies, skewed,
+        or many. True models all inputs jointly, as in the paper. Coefficients are the same to six digits.
+    labels : bool, default True
+        Whether missing values are inferred from the labels, too. True is the paper's model. It overrates columns with
+        many missing values, because these adapt to the labels. False learns the distribution of the inputs from the
+        inputs alone, and then the coefficients; it underrates such columns.
+    mechanism : NotAtRandom or Shift, default None
+        Why values are missing. None means at random. With ``NotAtRandom`` the chance of being observed depends on the
+        value; ``Shift`` moves missing values away from the values that the other inputs predict.
+    """
+
+    psi: float = 0.01
+    nu: float | None = None
+    variance: float = 1e8
+    joint: bool = False
+    labels: bool = True
+    mechanism: NotAtRandom | Shift | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        require_positive("GaussianImputation", psi=self.psi, variance=self.variance)
+        require_flag("GaussianImputation", joint=self.joint, labels=self.labels)
+        if self.nu is not None:
+            require_positive("GaussianImputation", nu=self.nu)
+        if self.mechanism is not None and not isinstance(self.mechanism, NotAtRandom | Shift):
+            raise TypeError(
+                f"GaussianImputation: mechanism must be NotAtRandom(…), Shift(…) or None; got {self.mechanism!r}."
+            )
+        if isinstance(self.mechanism, NotAtRandom) and not self.labels:
+            raise ValueError("GaussianImputation: NotAtRandom needs labels=True.")
+
+    def shift_of(self, names: Sequence[str]) -> Array:
+        """Shift of the missing values of each of these columns, in standard deviations."""
+        return self.mechanism.of(names) if isinstance(self.mechanism, Shift) else np.zeros(len(names))
+
+
+def require_known(owner: str, given: Sequence[str], names: Sequence[str]) -> None:
+    """Refuse columns without missing values."""
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise ValueError(f"{owner}: {unknown[0]!r} is not a column with missing values; there are {list(names)}.")
