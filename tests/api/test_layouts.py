@@ -30,13 +30,13 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_takes_the_dual_layout_where_columns_outnumber_rows(name):
     formula, priors, dual = MODELS[name]
-    assert Model(formula, wide(), priors)._source.wide is dual
+    assert Model(formula, wide(), priors)._task.source.wide is dual
 
 
 def test_a_model_with_missing_values_does_not():
     data = wide()
     data.loc[0, "x1"] = np.nan
-    assert not Model("y ~ . - g", data, {"fixed": Ridge()})._source.wide
+    assert not Model("y ~ . - g", data, {"fixed": Ridge()})._task.source.wide
 
 
 @pytest.mark.parametrize("prior", [Ridge(), Normal(0.5), LaplaceZero(rho=0.1)])

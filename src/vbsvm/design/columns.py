@@ -88,6 +88,16 @@ class Encoded:
     origin: NDArray[np.intp] | None = None
     codes: NDArray[np.intp] | None = None
 
+    def take(self, which: NDArray[np.intp]) -> "Encoded":
+        """Some rows, or all in another order; the table lies column by column."""
+        return Encoded(
+            self.table.T[:, which].T,
+            tuple(levels[which] for levels in self.levels),
+            None if self.multipliers is None else self.multipliers[which],
+            None if self.origin is None else self.origin[which],
+            None if self.codes is None else self.codes[which],
+        )
+
     def first_unseen(self) -> tuple[int, int] | None:
         """Factor and row of the first level that was not seen in fit."""
         for factor, levels in enumerate(self.levels):
