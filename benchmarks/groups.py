@@ -133,7 +133,7 @@ def growth(rounds: int, n: int = 500_000, m: int = 50_000) -> None:
     passes, steps = {}, {}
     for factor in (1, 2):
         model = Model("y ~ x + z + (1 | g)", simulate(factor * n, factor * m))
-        spec, source = model.spec, model._source
+        spec, source = model.spec, model._task.source
         state, _ = sweep.sweep(spec, spec.start(), source, expect)
         passes[factor] = lambda state=state, source=source: sweep.pass_rows(state, source, expect, with_curvature=True)
         stats = passes[factor]()

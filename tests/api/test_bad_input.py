@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from reference import simulate
 from vbsvm import VBSVC, Model, Normal, Ridge, Variational
-from vbsvm.api import validation
+from vbsvm.api import assembly, validation
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts.dense import DenseGram
 from vbsvm.model.priors import Prior
@@ -290,6 +290,43 @@ def test_tables_that_would_take_gigabytes_are_refused(monkeypatch):
         VBSVC().fit(X, np.arange(20) % 2)
     with pytest.raises(ValueError, match="9 rows and 40 columns"):
         VBSVC().fit(np.ones((9, 40)), np.arange(9) % 2)
+
+
+def test_models_that_would_take_gigabytes_are_refused_by_either_way_in(monkeypatch):
+    monkeypatch.setattr(validation, "MOST_COLUMNS", 5)
+    monkeypatch.setattr(validation, "MOST_CELLS", 100)
+    monkeypatch.setattr(assembly, "MOST_FREE", 3)
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(60, 2)), columns=["a", "b"]).assign(g=np.arange(60))
+    y = np.arange(60) % 2
+    for fit in (lambda: VBSVC(group="g").fit(X, y), lambda: Model("y ~ a + b + (1 | g)", X.assign(y=y))):
+        with pytest.raises(ValueError, match=r"2 columns and effects of groups \(g 60\): matrices of 2 by 62"):
+            fit()
+    wide = pd.DataFrame(np.random.default_rng(0).normal(size=(6, 14))).add_prefix("x")
+    VBSVC().fit(wide, y[:6])
+    Model("y ~ .", wide.assign(y=y[:6]), {"fixed": Ridge()})
+    flat, lost = Normal(1e8), wide.mask(wide > 1)
+    for fit in (
+        lambda: VBSVC(prior=flat).fit(wide, y[:6]),
+        lambda: Model("y ~ .", wide.assign(y=y[:6])),
+        lambda: VBSVC().fit(lost, y[:6]),
+        lambda: Model("y ~ .", lost.assign(y=y[:6]), {"fixed": Ridge()}),
+    ):
+        with pytest.raises(ValueError, match="6 rows and 14 columns; up to 5 columns"):
+            fit()
+
+
+@pytest.mark.parametrize(
+    ("size", "standardize", "why"),
+    [(1e130, False, "'a' reaches .*: its squares overflow"), (1e-160, True, "'a' has a standard deviation of .*e-16")],
+)
+def test_columns_beyond_floating_point_are_refused_by_either_way_in(size, standardize, why):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": size * rng.normal(size=30), "b": rng.normal(size=30)})
+    y = np.arange(30) % 2
+    with pytest.raises(ValueError, match=why):
+        VBSVC(standardize=standardize).fit(X, y)
+    with pytest.raises(ValueError, match=why):
+        Model("y ~ a + b", X.assign(y=y), standardize=standardize)
 
 
 def test_largest_and_smallest_floats(data):

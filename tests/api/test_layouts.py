@@ -6,7 +6,7 @@ import pytest
 from joblib import Parallel, delayed
 
 from vbsvm import VBSVC, LaplaceZero, Model, Normal, Ridge, Variational
-from vbsvm.api import problem
+from vbsvm.api import assembly
 from vbsvm.base.reading import Draw, expect
 from vbsvm.model.row_pass import RowPass
 
@@ -30,20 +30,20 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_takes_the_dual_layout_where_columns_outnumber_rows(name):
     formula, priors, dual = MODELS[name]
-    assert Model(formula, wide(), priors)._source.wide is dual
+    assert Model(formula, wide(), priors)._task.source.wide is dual
 
 
 def test_a_model_with_missing_values_does_not():
     data = wide()
     data.loc[0, "x1"] = np.nan
-    assert not Model("y ~ . - g", data, {"fixed": Ridge()})._source.wide
+    assert not Model("y ~ . - g", data, {"fixed": Ridge()})._task.source.wide
 
 
 @pytest.mark.parametrize("prior", [Ridge(), Normal(0.5), LaplaceZero(rho=0.1)])
 def test_the_dual_layout_gives_the_dense_fit(prior, monkeypatch):
     data = wide()
     dual = Model("y ~ . - g", data, {"fixed": prior}).fit(TIGHT)
-    monkeypatch.setattr(problem, "MOST_FREE", -1)
+    monkeypatch.setattr(assembly, "MOST_FREE", -1)
     dense = Model("y ~ . - g", data, {"fixed": prior}).fit(TIGHT)
     assert dual.elbo == pytest.approx(dense.elbo, rel=1e-8)
     # The bound is flat at its optimum: within 1e-11 of it coefficients are known to some 1e-6 of their size.

@@ -873,17 +873,17 @@ class TestCategories:
 
     def test_every_single_update_raises_the_bound(self, arms):
         model = Model(self.FORMULA, arms, {"fixed": Ridge()})
-        rises = rises_of_single_updates(model.spec, model._source, n_sweeps=10)
+        rises = rises_of_single_updates(model.spec, model._task.source, n_sweeps=10)
         assert rises.min() > -1e-10
-        assert model._source.n_rows == 300
+        assert model._task.source.n_rows == 300
 
     def test_the_rows_are_the_mixture_over_levels(self, arms):
         """Row term and sums of one row against the alternatives written out by hand."""
         model = Model("y ~ arm + sex", arms.assign(x=0.0), {"fixed": Ridge()})
         fit = model.fit()
         state, spec = fit.outcome.state, model.spec
-        stats = sweep.pass_rows(spec, state, model._source, expect)
-        distribution, levels, categories = state.coefficients, state.missing.levels, model._reader.categories
+        stats = sweep.pass_rows(spec, state, model._task.source, expect)
+        distribution, levels, categories = state.coefficients, state.missing.levels, model._task.reader.categories
         total, counts = 0.0, np.zeros(3)
         recipe = fit.plan.recipe
         for _, row in arms.iterrows():

@@ -1,81 +1,96 @@
-"""From a table of numbers, labels and weights to the models that are fitted: one for two classes, else one a class."""
+"""From a problem, whether it came as a table or as a formula, to the models that are fitted."""
 
-from dataclasses import dataclass
-from typing import Any, final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.api import validation
-from vbsvm.api.missing_values import Completion
-from vbsvm.api.problem import Task, with_layout
+from vbsvm.api.missing_values import Completion, InputTerms
+from vbsvm.api.problem import Task
 from vbsvm.base.arrays import Array
-from vbsvm.design.columns import INTERCEPT, FactorPlan, Plan
-from vbsvm.design.levels import Levels
-from vbsvm.design.scaling import column_ranges, learn_recipe
-from vbsvm.missing.input_model import InputModel
+from vbsvm.design.columns import Encoded, Plan
+from vbsvm.design.scaling import Range
+from vbsvm.missing.level_model import LevelCounts, LevelModel
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.settings import GaussianImputation
-from vbsvm.model.priors import Normal, Prior, Ridge
+from vbsvm.model.layouts.dual import FREE
 from vbsvm.model.spec import Block, Spec
-from vbsvm.results.fit import INPUTS
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping
 
-INTERCEPT_PRIOR = Normal(1e8)
+if TYPE_CHECKING:
+    from vbsvm.design.formula.reader import Reader
+
+# The dual layout keeps a matrix of the coefficients that no prior holds.
+MOST_FREE = 50
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Table:
-    """Named columns, and of each row the class by number, the weight, and the group where there is one."""
+class TwoClasses:
+    """The labels of a model's negative and positive class, and ±1 for each row."""
 
-    X: NDArray[np.floating]
-    names: tuple[str, ...]
-    classes: NDArray[Any]
-    codes: NDArray[np.intp]
+    labels: NDArray[Any]
+    signs: Array
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is to be fitted: columns and factors, rows and weights, priors by block, and how inputs may be missing.
+
+    There is a model for each of ``outcomes``; all of them have the rest in common. ``ranges`` are those of the table's
+    columns. Where categories are missing, ``known_levels`` counts the levels that are known.
+    """
+
+    plan: Plan
+    rows: Encoded
     weights: Array
-    members: NDArray[Any] | None
-    group: str
+    ranges: Range
+    outcomes: tuple[TwoClasses, ...]
+    blocks: tuple[Block, ...]
+    imputation: GaussianImputation
+    terms: InputTerms
+    known_levels: LevelCounts | None = None
+    reader: "Reader | None" = None
+    n_dropped: int = 0
 
-    def tasks(
-        self, prior: Prior, settings: GaussianImputation, class_weight: Any, *, intercept: bool, standardize: bool
-    ) -> list[Task]:
-        """One model for two classes, else one for each class against the rest."""
-        ranges = column_ranges(self.X, self.weights)
-        validation.require_usable(self.X, self.weights, ranges, self.names)
-        recipe = learn_recipe(self.X, self.weights, ranges, intercept, standardize)
-        validation.require_representable(ranges, recipe, self.names)
-
-        weights = validation.with_class_weights(self.weights, class_weight, self.classes, self.codes)
-        factors, groupings = (), ()
-        if self.members is not None:
-            levels, _ = Levels.learn([self.members[weights > 0]])
-            factors = (FactorPlan((self.group,), levels, (INTERCEPT,), slopes=(0,)),)
-            groupings = (Grouping(levels.encode([self.members]), len(levels), slopes=(0,)),)
-        plan = Plan(recipe, self.names, len(self.names), factors)
-        missing = ranges.incomplete
-        completion = Completion.of(settings, plan, self.X, weights, missing)
-        spec = _spec(prior, plan, completion.distribution)
+    def tasks(self) -> list[Task]:
+        """Decide how missing values are treated and how rows lie in memory; refuse what can't be fitted."""
+        plan, rows = self.plan, self.rows
+        validation.require_representable(self.ranges, plan.recipe, plan.names)
+        validation.require_mechanism(self.imputation, rows)
+        completion = Completion.of(self.imputation, plan, rows, self.weights, self.ranges.incomplete, self.terms)
+        levels = None if self.known_levels is None else LevelModel(tuple(map(len, self.known_levels.counts)))
+        spec = Spec(self.blocks, MissingModel.of(completion.distribution, levels))
         validation.require_gates_that_fit(spec, plan)
-        tasks = []
-        for positive in range(1, 2) if len(self.classes) == 2 else range(len(self.classes)):
-            signs = np.where(self.codes == positive, 1.0, -1.0)
-            source = Memory(self.X, signs, weights, recipe, groupings, missing_inputs=completion.missing_inputs)
-            tasks.append(Task(spec, plan, completion, with_layout(spec, source), self._of_two(positive)))
-        return tasks
+        groupings = tuple(map(Grouping.of, plan.factors, rows.levels))
+        source = Memory(
+            rows.table,
+            self.outcomes[0].signs,
+            self.weights,
+            plan.recipe,
+            groupings,
+            plan.n_carried,
+            missing_inputs=completion.missing_inputs,
+            candidates=rows.candidates,
+            known_levels=self.known_levels,
+        )
+        source = replace(source, wide=_suits_dual(spec, source))
+        validation.require_moderate_size(plan, source)
+        return [
+            Task(spec, plan, completion, replace(source, signs=one.signs), one.labels, self.reader, self.n_dropped)
+            for one in self.outcomes
+        ]
 
-    def _of_two(self, positive: int) -> NDArray[Any]:
-        """Labels of a model's two classes; None stands for the rest."""
-        return self.classes if len(self.classes) == 2 else np.array([None, self.classes[positive]], dtype=object)
 
-
-def _spec(prior: Prior, plan: Plan, inputs: InputModel | None) -> Spec:
-    """Examples 1 and 2 of the paper: an intercept that is not penalised, inputs, and random intercepts of groups."""
-    intercept = int(plan.recipe.intercept)
-    blocks = [Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR)] if intercept else []
-    columns = slice(intercept, plan.n_fixed)
-    blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.names)))
-    for begin, factor in zip(plan.first_effects(), plan.factors, strict=True):
-        blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), Ridge()))
-    return Spec(tuple(blocks), MissingModel.of(inputs))
+def _suits_dual(spec: Spec, source: Memory) -> bool:
+    """Whether the dual layout suits the model: columns far outnumber rows, and priors hold nearly all of them."""
+    gates = spec.gate_map
+    if source.groupings or source.n_carried or source.missing_inputs is not None or source.candidates is not None:
+        return False
+    if spec.joint_gates or (gates is not None and gates.shared) or not validation.is_wide(source.X):
+        return False
+    return bool(np.count_nonzero(spec.precision(spec.start()).diagonal < FREE) <= MOST_FREE)

@@ -17,10 +17,10 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 from vbsvm.api import inputs, sensitivity, validation
-from vbsvm.api.assembly import Table
 from vbsvm.api.fitted_attributes import FittedAttributes
+from vbsvm.api.from_table import Table
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
-from vbsvm.api.problem import Task, fit_all, read_inference, require_variational, warnings_of
+from vbsvm.api.problem import Task, fit_all, read_imputation, read_inference, require_variational, warnings_of
 from vbsvm.api.sklearn_export import linear_svc
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_flag
@@ -212,17 +212,11 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         if self.group is not None and not self.fit_intercept:
             raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         table, labels, members = inputs.read_data(self, X, y, self.group)
-        validation.require_moderate_width(table)
         weights = validation.read_weights(sample_weight, len(table))
         self.classes_, codes = validation.read_labels(labels, weights)
         data = Table(table, validation.column_names(self), self.classes_, codes, weights, members, str(self.group))
-        return data.tasks(
-            prior,
-            settings,
-            self.class_weight,
-            intercept=bool(self.fit_intercept),
-            standardize=bool(self.standardize),
-        )
+        intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
+        return data.problem(prior, settings, self.class_weight, intercept=intercept, standardize=standardize).tasks()
 
     def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
         """Prior, inference and distribution of the inputs, defaults filled in; refuse parameters of other types."""
@@ -241,10 +235,7 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         return read_inference(self.inference)
 
     def _imputation(self) -> GaussianImputation:
-        settings = GaussianImputation() if self.imputation is None else self.imputation
-        if not isinstance(settings, GaussianImputation):
-            raise TypeError(f"imputation must be an object such as GaussianImputation(), or None; got {settings!r}.")
-        return settings
+        return read_imputation(self.imputation)
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Mean score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from vbsvm.api import validation
 from vbsvm.base.arrays import Array
-from vbsvm.design.columns import Plan
+from vbsvm.design.candidates import KNOWN
+from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Outcome
 from vbsvm.missing.input_model import InputModel
@@ -19,6 +20,22 @@ from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import MissingInputs
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class InputTerms:
+    """Which columns of a table are inputs that may be missing, and what depends on them.
+
+    ``mains`` are the columns that are inputs themselves; ``links`` (column, input) are products of one of these inputs
+    and known things. ``uncertain`` columns depend on categories that are missing in some rows, and tell nothing about
+    the other inputs; ``categories`` are the names of all that may be missing.
+    """
+
+    mains: Sequence[int]
+    links: Sequence[tuple[int, int]] = ()
+    uncertain: Sequence[int] = ()
+    categories: tuple[str, ...] = ()
 
 
 @final
@@ -36,57 +53,43 @@ class Completion:
     def of(
         settings: GaussianImputation,
         plan: Plan,
-        table: NDArray[np.floating],
+        rows: Encoded,
         weights: Array,
         missing: NDArray[np.bool_],
-        mains: Sequence[int] | None = None,
-        links: Sequence[tuple[int, int]] = (),
-        multipliers: Array | None = None,
-        uncertain: Sequence[int] = (),
+        terms: InputTerms,
     ) -> "Completion":
-        """Decide from the columns of the table that have missing_inputs.
-
-        ``mains`` are the columns that are inputs themselves, by default all; ``links`` (column, input) are products of
-        one of these inputs and known things, with their ``multipliers`` (rows × links). ``uncertain`` columns depend on
-        categories that are missing in some rows, and tell nothing about the other inputs.
-        """
-        first, n_table = int(plan.recipe.intercept), len(plan.names)
-        inputs = np.arange(n_table) if mains is None else np.asarray(mains, dtype=np.intp)
-        place = {int(column): k for k, column in enumerate(inputs)}
-        columns = np.array([column for column, _ in links], dtype=np.intp)
-        feeds = np.array([place[of] for _, of in links], dtype=np.intp)
-        everything = Inputs(inputs + first, np.empty(0, dtype=np.intp), columns + first, feeds)
-        chosen = inputs if settings.joint else inputs[missing[inputs]]
-        given = np.flatnonzero(~missing[: n_table - plan.n_carried])
-        given = given[~np.isin(given, uncertain)]
-        of_chosen = [j for j, (_, of) in enumerate(links) if missing[of]]
-        number = {int(column): k for k, column in enumerate(chosen)}
-        distribution = Inputs(
-            chosen + first,
-            np.empty(0, dtype=np.intp) if settings.joint else given + first,
-            columns[of_chosen] + first,
-            np.array([number[links[j][1]] for j in of_chosen], dtype=np.intp),
-        )
+        """Decide from the columns of the table that have missing values."""
+        first, nothing = int(plan.recipe.intercept), np.empty(0, dtype=np.intp)
+        inputs = np.asarray(terms.mains, dtype=np.intp)
+        incomplete = inputs[missing[inputs]]
+        names = tuple(plan.names[k] for k in incomplete)
+        chosen = inputs if settings.joint else incomplete
+        given = np.flatnonzero(~missing[: len(plan.names) - plan.n_carried])
+        given = nothing if settings.joint else given[~np.isin(given, terms.uncertain)]
+        of_chosen = [j for j, (_, of) in enumerate(terms.links) if missing[of]]
+        distribution = _inputs(chosen, given, [terms.links[j] for j in of_chosen], first)
+        places = np.flatnonzero(np.isin(chosen, incomplete))
         probit_of = None
         if isinstance(settings.mechanism, NotAtRandom) and missing.any():
-            found = settings.mechanism.of([plan.names[k] for k in inputs[missing[inputs]]])
-            if (inputs[missing[inputs]][found] >= n_table - plan.n_carried).any():
+            found = settings.mechanism.of(names)
+            if (incomplete[found] >= len(plan.names) - plan.n_carried).any():
                 raise ValueError("NotAtRandom: a column that only enters in products needs a term of its own.")
-            probit_of = np.array([number[int(k)] for k in inputs[missing[inputs]][found]], dtype=np.intp)
-        model, missing_inputs = InputModel(settings, distribution, len(inputs), probit_of), None
-        names, units = tuple(plan.names[k] for k in inputs[missing[inputs]]), np.empty(0)
+            probit_of = places[found]
+        missing_inputs, units = None, np.empty(0)
         if missing.any():
-            units = _units(plan.recipe.scale[chosen], table[:, chosen], weights)
-            validation.require_moderate_holes(settings, len(inputs), len(names))
-            adding = np.empty((len(table), 0)) if multipliers is None else multipliers[:, of_chosen]
+            validation.require_moderate_missing(settings, len(inputs), len(names))
+            units = _units(plan.recipe.scale[chosen], rows.table[:, chosen], weights)
+            adding = np.empty((len(rows.table), 0)) if rows.multipliers is None else rows.multipliers[:, of_chosen]
             shift = np.zeros(len(chosen))
-            shift[[number[int(k)] for k in inputs[missing[inputs]]]] = settings.shift_of(names)
+            shift[places] = settings.shift_of(names)
             missing_inputs = MissingInputs(distribution, adding, units * shift, settings.labels)
-        counted = weights > 0
-        is_missing = (
-            np.isnan(table[counted][:, inputs[missing[inputs]]]) if names else np.zeros((int(counted.sum()), 0), bool)
+        return Completion(
+            InputModel(settings, distribution, len(inputs), probit_of),
+            _inputs(inputs, nothing, terms.links, first),
+            missing_inputs,
+            _patterns(rows, weights, incomplete, names, terms.categories),
+            units,
         )
-        return Completion(model, everything, missing_inputs, MissingPatterns.of(is_missing, names), units)
 
     @property
     def distribution(self) -> InputModel | None:
@@ -104,6 +107,27 @@ class Completion:
             chosen = np.concatenate([[0], columns - int(source.recipe.intercept) + 1])
             moments = source.second_moments()[np.ix_(chosen, chosen)]
         return Population.of(moments, self.everything, self.model)
+
+
+def _inputs(columns: NDArray[np.intp], given: NDArray[np.intp], links: Sequence[tuple[int, int]], first: int) -> Inputs:
+    """Columns of a table, and products of them, as columns of the design, which begin at ``first``."""
+    place = {int(column): k for k, column in enumerate(columns)}
+    return Inputs.of(columns + first, given + first, [k + first for k, _ in links], [place[of] for _, of in links])
+
+
+def _patterns(
+    rows: Encoded, weights: Array, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
+) -> MissingPatterns:
+    """Patterns of missing inputs and categories; candidates count as the one row that they stand for."""
+    if rows.candidates is None:
+        counted = weights > 0
+        missing = np.isnan(rows.table[counted][:, columns]) if names else np.zeros((int(counted.sum()), 0), bool)
+        return MissingPatterns.of(missing, names)
+    first = rows.candidates.firsts
+    lost = rows.candidates.levels[first] != KNOWN
+    chosen = np.flatnonzero(lost.any(axis=0))
+    missing = np.column_stack([np.isnan(rows.table[first][:, columns]), lost[:, chosen]])
+    return MissingPatterns.of(missing, (*names, *(categories[k] for k in chosen)))
 
 
 def _units(scale: Array, columns: NDArray[np.floating], weights: Array) -> Array:

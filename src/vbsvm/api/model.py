@@ -2,43 +2,30 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from vbsvm.api import sensitivity, validation
-from vbsvm.api.missing_values import Completion
+from vbsvm.api.formula_priors import keys
+from vbsvm.api.from_formula import KeptRows
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
-from vbsvm.api.problem import Task, read_inference, require_variational, warnings_of, with_layout
-from vbsvm.base.arrays import Array
+from vbsvm.api.problem import read_imputation, read_inference, require_variational, warnings_of
 from vbsvm.base.settings import require_flag
 from vbsvm.design import frames
-from vbsvm.design.candidates import KNOWN
-from vbsvm.design.columns import INTERCEPT, Encoded, Plan
-from vbsvm.design.formula import reader as formulas
 from vbsvm.design.formula import syntax
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.level_model import LevelCounts, LevelModel
-from vbsvm.missing.model import MissingModel
-from vbsvm.missing.patterns import MissingPatterns
-from vbsvm.missing.settings import GaussianImputation, NotAtRandom
-from vbsvm.model.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
-from vbsvm.model.spec import Block, Spec
+from vbsvm.missing.settings import GaussianImputation
+from vbsvm.model.priors import Prior
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.display import Outline
 from vbsvm.results.fit import Fit
-from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import Grouping, MissingInputs
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FIXED = "fixed"
-FIXED_PRIOR = Normal(1e8)
 # Scores matter up to ±1: standardised columns with coefficients of this size separate the classes.
 LARGEST_EFFECT = 300.0
 
@@ -103,34 +90,14 @@ class Model:
         missing: str = "infer",
     ) -> None:
         require_flag("Model", standardize=standardize)
-        if missing not in ("infer", "drop"):
-            raise ValueError(f"missing must be 'infer' or 'drop'; got {missing!r}.")
         parts = syntax.read(formula, frames.names_of(data), weights if isinstance(weights, str) else None)
-        if missing == "drop":
-            counts, self.n_dropped = _complete_counts(parts, data, weights)
-        else:
-            counts, self.n_dropped = _read_weights(weights, data, parts.outcome), 0
-        kept = None if counts is None or counts.all() else np.flatnonzero(counts)
-        frame = frames.take(data, parts.columns, kept, may_miss=parts.inputs)
-        counts = np.broadcast_to(1.0, len(frame)) if counts is None else counts if kept is None else counts[kept]
-        self.formula = parts.text
-        self.classes, signs = validation.read_outcome(parts.outcome, frame[parts.outcome], positive)
-        validation.require_both_signs(signs, parts.outcome)
-        self._reader, encoded = formulas.learn(parts, frame, counts, bool(standardize))
-        plan = self._reader.plan
-        known_levels = None
-        if encoded.candidates is not None:
-            signs, counts = signs[encoded.candidates.row], counts[encoded.candidates.row]
-            known_levels = LevelCounts(self._reader.categories.counts)
-        completion = _completion(self._reader, encoded, counts, imputation)
-        levels = None if known_levels is None else LevelModel(tuple(len(one) for one in known_levels.counts))
-        blocks = tuple(_blocks(self._reader, {} if priors is None else priors))
-        self.spec = Spec(blocks, MissingModel.of(completion.distribution, levels))
-        validation.require_moderate_core(plan)
-        validation.require_gates_that_fit(self.spec, plan)
-        source = replace(_source(plan, encoded, signs, counts, completion.missing_inputs), known_levels=known_levels)
-        self._source = with_layout(self.spec, source)
-        self._task = Task(self.spec, plan, completion, self._source, self.classes, self._reader, self.n_dropped)
+        rows = KeptRows.of(parts, data, weights, missing)
+        outcome = rows.outcome(parts, positive)
+        settings = read_imputation(imputation)
+        priors = {} if priors is None else priors
+        (self._task,) = rows.problem(parts, outcome, priors, settings, standardize=bool(standardize)).tasks()
+        self.formula, self.classes, self.n_dropped = parts.text, outcome.labels, rows.n_dropped
+        self.spec = self._task.spec
 
     def fit(self, inference: Variational | Gibbs | None = None, *, random_state: Any = None) -> Fit:
         """Fit the model by ``inference``, ``Variational()`` by default; ``random_state`` is the seed of ``Gibbs()``."""
@@ -166,7 +133,7 @@ class Model:
 
     def __repr__(self) -> str:
         """The formula and the number of rows."""
-        facts = Facts.of(self._source, self.n_dropped)
+        facts = Facts.of(self._task.source, self.n_dropped)
         left_out = f", {facts.left_out}" if facts.left_out else ""
         return f"<Model {self.formula}: {facts.n_rows} rows{left_out}>"
 
@@ -180,226 +147,7 @@ class Model:
 
     @property
     def _outline(self) -> Outline:
-        facts, plan = Facts.of(self._source, self.n_dropped), self._reader.plan
-        return Outline(self.formula, facts, self.classes, self.spec, plan, _keys(self._reader))
-
-
-def _completion(
-    reader: formulas.Reader, encoded: Encoded, counts: Array, imputation: GaussianImputation | None
-) -> Completion:
-    settings = GaussianImputation() if imputation is None else imputation
-    if not isinstance(settings, GaussianImputation):
-        raise TypeError(f"imputation must be an object such as GaussianImputation(), or None; got {settings!r}.")
-    missing = np.isnan(encoded.table.sum(axis=0))
-    linear = reader.linear
-    links = [(column, linear.variables[k].place) for column, k in linear.links]
-    if encoded.candidates is not None and isinstance(settings.mechanism, NotAtRandom):
-        raise ValueError("NotAtRandom does not support missing categories: make missing a category of its own.")
-    found = Completion.of(
-        settings,
-        reader.plan,
-        encoded.table,
-        counts,
-        missing,
-        reader.mains,
-        links,
-        encoded.multipliers,
-        reader.uncertain,
-    )
-    return (
-        found
-        if encoded.candidates is None
-        else replace(found, missing_patterns=_missing_patterns(reader, encoded, found.missing_patterns.names))
-    )
-
-
-def _missing_patterns(reader: formulas.Reader, encoded: Encoded, names: tuple[str, ...]) -> MissingPatterns:
-    """Patterns of missing inputs and categories; candidates count as the one row that they stand for."""
-    assert encoded.candidates is not None
-    first = encoded.candidates.firsts
-    lost = encoded.candidates.levels[first] != KNOWN
-    chosen = lost.any(axis=0)
-    columns = [reader.plan.names.index(name) for name in names]
-    missing = np.column_stack([np.isnan(encoded.table[first][:, columns]), lost[:, chosen]])
-    return MissingPatterns.of(
-        missing, (*names, *(name for name, one in zip(reader.categories.names, chosen, strict=True) if one))
-    )
-
-
-def _source(plan: Plan, encoded: Encoded, signs: Array, counts: Array, missing_inputs: MissingInputs | None) -> Memory:
-    """Rows in the order of the largest factor's levels, so that a pass finds what it looks up side by side."""
-    table, all_levels, candidates = encoded.table, encoded.levels, encoded.candidates
-    if all_levels and (all_levels[-1][1:] < all_levels[-1][:-1]).any():
-        order = np.argsort(all_levels[-1], kind="stable")
-        table, signs, counts = table.T[:, order].T, signs[order], counts[order]
-        missing_inputs = (
-            None if missing_inputs is None else replace(missing_inputs, multipliers=missing_inputs.multipliers[order])
-        )
-        candidates = None if candidates is None else candidates.take(order)
-        all_levels = tuple(levels[order] for levels in all_levels)
-    groupings = tuple(
-        Grouping(levels, len(factor.levels), factor.slopes)
-        for factor, levels in zip(plan.factors, all_levels, strict=True)
-    )
-    return Memory(
-        table,
-        signs,
-        counts,
-        plan.recipe,
-        groupings,
-        plan.n_carried,
-        missing_inputs=missing_inputs,
-        candidates=candidates,
-    )
-
-
-def _fixed_terms(reader: formulas.Reader) -> dict[str, slice]:
-    """Design columns of the intercept, of each fixed term, and of each spline's line."""
-    terms = {INTERCEPT: slice(0, 1)} if reader.fixed.has_intercept else {}
-    terms |= reader.fixed.terms
-    begin = len(reader.fixed.names)
-    for curve in reader.curves:
-        if curve.with_line:
-            terms[f"{curve.term} line"] = slice(begin, begin + 1)
-            begin += 1
-    return terms
-
-
-def _keys(reader: formulas.Reader) -> list[str]:
-    """What ``priors`` may name."""
-    groups = [str(effects.term) for effects in reader.effects]
-    return [FIXED, *_fixed_terms(reader), *(str(curve.term) for curve in reader.curves), *groups]
-
-
-def _blocks(reader: formulas.Reader, priors: Mapping[str, Prior]) -> list[Block]:
-    """One block for each term with a prior of its own, and one for all other fixed effects (Example 2)."""
-    given = _Given(priors)
-    fixed, bends, groups = _fixed_blocks(reader, given), _spline_blocks(reader, given), _group_blocks(reader, given)
-    for block in (*fixed, *bends):
-        if block.prior.of_groups:
-            raise ValueError(f"priors: {type(block.prior).__name__} is for effects of groups, not for {block.name!r}.")
-    for block in (*bends, *groups):
-        if isinstance(block.prior, LaplaceZero):
-            raise ValueError(f"priors: LaplaceZero is for fixed effects, not for {block.name!r}.")
-    blocks = [*fixed, *bends, *groups]
-    given.require_all_taken(_keys(reader))
-    return blocks
-
-
-def _fixed_blocks(reader: formulas.Reader, given: "_Given") -> list[Block]:
-    own, flat, shared = [], [], []
-    of_all = given.take(FIXED)
-    for name, columns in _fixed_terms(reader).items():
-        prior = given.take(name)
-        if prior is not None:
-            own.append(_block(reader, name, [columns], prior))
-        else:
-            (flat if of_all is None or name == INTERCEPT else shared).append(columns)
-    if of_all is not None:
-        if not shared:
-            raise ValueError("priors: 'fixed' is given, but no fixed effect is left for it: remove 'fixed'.")
-        own.insert(0, _block(reader, FIXED, shared, of_all))
-    return [Block("fixed effects", _joined(flat), FIXED_PRIOR), *own] if flat else own
-
-
-def _block(reader: formulas.Reader, name: str, terms: list[slice], prior: Prior) -> Block:
-    """Columns of one or several terms; where the prior has gates, the columns of a term share one."""
-    columns = _joined(terms)
-    of_terms = sorted((k, term) for term, one in enumerate(terms) for k in range(one.start, one.stop))
-    names = [reader.plan.names[k - int(reader.plan.recipe.intercept)] for k, _ in of_terms]
-    gate_of = prior.gate_of(names, [term for _, term in of_terms])
-    if gate_of is not None and len(columns) > 1:
-        raise ValueError(f"priors: {type(prior).__name__} for {name!r} needs adjacent terms: {names}.")
-    return Block(name, columns, prior, gate_of)
-
-
-def _spline_blocks(reader: formulas.Reader, given: "_Given") -> list[Block]:
-    blocks, begin = [], reader.plan.n_shown + int(reader.plan.recipe.intercept)
-    for curve in reader.curves:
-        end = begin + curve.spline.n_columns
-        blocks.append(Block(str(curve.term), (slice(begin, end),), given.take(str(curve.term)) or Ridge()))
-        begin = end
-    return blocks
-
-
-def _group_blocks(reader: formulas.Reader, given: "_Given") -> list[Block]:
-    blocks = []
-    for effects in reader.effects:
-        first, factor = reader.plan.first_effects()[effects.factor], reader.plan.factors[effects.factor]
-        stop, q = first + factor.size, len(factor.slopes)
-        columns = tuple(slice(first + place, stop, q) for place in effects.places)
-        prior = given.take(str(effects.term), effects.term.written)
-        default = Ridge() if len(columns) == 1 else Covariance()
-        blocks.append(Block(str(effects.term), columns, default if prior is None else prior))
-    return blocks
-
-
-def _joined(columns: list[slice]) -> tuple[slice, ...]:
-    """Neighbouring slices made one."""
-    joined: list[slice] = []
-    for one in sorted(columns, key=lambda one: one.start):
-        if joined and joined[-1].stop == one.start:
-            joined[-1] = slice(joined[-1].start, one.stop)
-        else:
-            joined.append(one)
-    return tuple(joined)
-
-
-@final
-class _Given:
-    """The user's priors by term, in any way of writing it; knows which have been taken."""
-
-    def __init__(self, priors: Mapping[str, Prior]) -> None:
-        self._priors, self._taken = {}, set()
-        if not isinstance(priors, Mapping) or not all(isinstance(key, str) for key in priors):
-            raise TypeError(f"priors must be a dictionary such as {{'x': Ridge()}}; got {priors!r}.")
-        for key, prior in priors.items():
-            if syntax.normal_form(key) in self._priors:
-                raise ValueError(f"priors: {key!r} is given twice.")
-            if not isinstance(prior, Prior):
-                raise TypeError(f"priors: {key!r} must be an object such as Ridge() or Normal(1.0); got {prior!r}.")
-            self._priors[syntax.normal_form(key)] = (key, prior)
-
-    def take(self, *names: str) -> Prior | None:
-        """The prior that was given for a term by one of its names."""
-        for name in names:
-            found = self._priors.get(syntax.normal_form(name))
-            if found is not None:
-                self._taken.add(found[0])
-                return found[1]
-        return None
-
-    def require_all_taken(self, keys: list[str]) -> None:
-        """Refuse a prior for a term that is not there."""
-        for key, _ in self._priors.values():
-            if key not in self._taken:
-                raise ValueError(f"priors: there is no term {key!r}; there are {', '.join(map(repr, keys))}.")
-
-
-def _complete_counts(parts: syntax.FormulaParts, data: Any, weights: str | ArrayLike | None) -> tuple[Array, int]:
-    """Weights of the rows, 0 for those that miss something; and how many these are that would have counted."""
-    masks = frames.missing_rows(data, parts.columns)
-    given: Any = weights
-    if isinstance(weights, str):
-        given = frames.take(data, [weights], may_miss=[weights])[weights].to_numpy()
-    unknown = np.zeros(len(masks[parts.outcome]), dtype=bool)
-    if np.shape(given) == unknown.shape:
-        unknown = frames.missing_rows({"weights": given}, ["weights"])["weights"]
-        given = np.where(unknown, 0.0, given)
-    counts = validation.read_weights(given, len(unknown), "weights")
-    complete = ~np.logical_or.reduce([*masks.values()])
-    if not (counts[complete] > 0).any():
-        worst = max(masks, key=lambda name: int(masks[name].sum()))
-        raise ValueError(
-            f"missing='drop' leaves no row: each has a missing value; column {worst!r} is missing in "
-            f"{masks[worst].sum()} of {len(complete)} rows."
-        )
-    return np.where(complete, counts, 0.0), int(((counts > 0) & ~complete | unknown).sum())
-
-
-def _read_weights(weights: str | ArrayLike | None, data: Any, outcome: str) -> Array | None:
-    if weights is None:
-        return None
-    if isinstance(weights, str):
-        weights = frames.take(data, [weights])[weights].to_numpy()
-    return validation.read_weights(weights, len(frames.column(data, outcome)), "weights")
+        task, reader = self._task, self._task.reader
+        assert reader is not None
+        facts = Facts.of(task.source, self.n_dropped)
+        return Outline(self.formula, facts, self.classes, self.spec, task.plan, keys(reader))

@@ -16,8 +16,7 @@ from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.variational import Ending, Outcome, Variational
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.population import Population
-from vbsvm.missing.settings import Shift
-from vbsvm.model.layouts.dual import FREE
+from vbsvm.missing.settings import GaussianImputation, Shift
 from vbsvm.model.spec import Spec, State
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
@@ -26,9 +25,6 @@ from vbsvm.sources.memory import Memory
 
 if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
-
-# The dual layout keeps a matrix of the coefficients that no prior holds.
-MOST_FREE = 50
 
 
 @final
@@ -113,17 +109,6 @@ class Task:
         return Encoded(self.source.X[complete], levels)
 
 
-def with_layout(spec: Spec, source: Memory) -> Memory:
-    """Rows in the layout that suits the model: dual where columns far outnumber rows and priors hold nearly all."""
-    gates = spec.gate_map
-    if source.groupings or source.n_carried or source.missing_inputs is not None or source.candidates is not None:
-        return source
-    if spec.joint_gates or (gates is not None and gates.shared) or not validation.is_wide(source.X):
-        return source
-    free = np.count_nonzero(spec.precision(spec.start()).diagonal < FREE)
-    return replace(source, wide=bool(free <= MOST_FREE))
-
-
 def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) -> list[Fit]:
     """Fit one model for each class; a population that the first one has learned may serve all.
 
@@ -148,6 +133,14 @@ def read_inference(given: Any) -> Variational | Gibbs:
     if not isinstance(inference, Variational | Gibbs):
         raise TypeError(f"inference must be an object such as Variational() or Gibbs(), or None; got {inference!r}.")
     return inference
+
+
+def read_imputation(given: Any) -> GaussianImputation:
+    """The distribution of the inputs that was asked for; the default unless it is said."""
+    settings = GaussianImputation() if given is None else given
+    if not isinstance(settings, GaussianImputation):
+        raise TypeError(f"imputation must be an object such as GaussianImputation(), or None; got {settings!r}.")
+    return settings
 
 
 def require_variational(what: str, inference: Variational | Gibbs) -> Variational:

@@ -15,10 +15,11 @@ from sklearn.utils.validation import column_or_1d
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import values
-from vbsvm.design.columns import Plan
+from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.scaling import Range, Recipe
-from vbsvm.missing.settings import GaussianImputation
+from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.spec import Spec
+from vbsvm.sources.memory import Memory
 
 # Beyond these sizes a square, a count, or the square of a coefficient leaves the range of floating point.
 LARGEST_INPUT = 1e120
@@ -34,16 +35,6 @@ MOST_JOINT = 3000
 def is_wide(X: NDArray[np.floating]) -> bool:
     """Whether there are so many more columns than rows that matrices of rows × rows are the smaller ones."""
     return X.shape[1] > 2 * X.shape[0]
-
-
-def require_moderate_width(X: NDArray[np.floating]) -> None:
-    """Refuse tables so wide that a fit would take hours and gigabytes."""
-    if X.shape[1] > MOST_COLUMNS and not (is_wide(X) and X.size <= MOST_CELLS):
-        raise ValueError(
-            f"X has {X.shape[0]} rows and {X.shape[1]} columns; up to {MOST_COLUMNS} columns are supported, or more "
-            "if there are more than twice as many columns as rows. Reduce them first, for example with "
-            "sklearn.feature_selection.SelectKBest in a Pipeline."
-        )
 
 
 def plain_labels(y: Any) -> Any:
@@ -186,26 +177,49 @@ def require_both_signs(signs: Array, outcome: str) -> None:
         raise ValueError(f"The outcome {outcome!r} has only one class in the rows of positive weight; two are needed.")
 
 
-def require_moderate_core(plan: Plan) -> None:
-    """Refuse a model whose matrices would take many gigabytes."""
-    n_core = plan.n_fixed + sum(factor.size for factor in plan.factors[:-1])
+def require_moderate_size(plan: Plan, source: Memory) -> None:
+    """Refuse a model that would take hours and many gigabytes: its matrices are columns × columns, or rows × columns.
+
+    Effects of all factors but the last count as columns.
+    """
+    n_rows, n_columns = source.X.shape
+    n_columns -= plan.n_carried
+    n_core = n_columns + sum(factor.size for factor in plan.factors[:-1])
     tail = plan.factors[-1].size if plan.factors else 0
-    if n_core > MOST_COLUMNS or n_core * (n_core + tail) > MOST_CELLS:
-        sizes = ", ".join(f"{factor.name} {factor.size}" for factor in plan.factors)
+    if source.wide:
+        too_large = n_columns > MOST_COLUMNS and source.X.size > MOST_CELLS
+    else:
+        too_large = n_core > MOST_COLUMNS or n_core * (n_core + tail) > MOST_CELLS
+    if not too_large:
+        return
+    if n_columns > MOST_COLUMNS or not plan.factors:
         raise ValueError(
-            f"The model has {plan.n_fixed} columns and effects of groups ({sizes}): matrices of {n_core} by "
-            f"{n_core + tail} would be needed, which is too large. Only the largest factor may have many levels: "
-            "drop a smaller one, or merge its levels."
+            f"The model has {n_rows} rows and {n_columns} columns; up to {MOST_COLUMNS} columns are supported, or more "
+            f"(up to {MOST_CELLS:.0e} numbers in all) if there are more than twice as many columns as rows, a prior "
+            "holds them, and there are neither groups nor missing values. Reduce them first, for example with "
+            "sklearn.feature_selection.SelectKBest."
         )
+    sizes = ", ".join(f"{factor.name} {factor.size}" for factor in plan.factors)
+    several = "Only the largest factor may have many levels: drop a smaller one, or merge its levels."
+    raise ValueError(
+        f"The model has {n_columns} columns and effects of groups ({sizes}): matrices of {n_core} by {n_core + tail} "
+        f"would be needed, which is too large. {several if len(plan.factors) > 1 else 'Drop columns, or merge levels.'}"
+    )
 
 
-def require_moderate_holes(settings: GaussianImputation, n_inputs: int, n_holes: int) -> None:
+def require_mechanism(settings: GaussianImputation, rows: Encoded) -> None:
+    """Refuse values that are missing not at random beside missing categories."""
+    if rows.candidates is not None and isinstance(settings.mechanism, NotAtRandom):
+        raise ValueError("NotAtRandom does not support missing categories: make missing a category of its own.")
+
+
+def require_moderate_missing(settings: GaussianImputation, n_inputs: int, n_missing: int) -> None:
     """Refuse distributions of missing inputs whose matrices would take hours."""
-    n_variables = n_inputs if settings.joint else n_holes
+    n_variables = n_inputs if settings.joint else n_missing
     if n_variables > MOST_JOINT:
         raise ValueError(
-            f"{n_holes} of {n_inputs} columns have missing values, and the joint distribution of {n_variables} columns "
-            f"would have to be learned; up to {MOST_JOINT} are supported. Drop columns, or impute them first."
+            f"{n_missing} of {n_inputs} columns have missing values, and the joint distribution of {n_variables} "
+            f"columns would have to be learned; up to {MOST_JOINT} are supported. Drop columns, or impute them first."
         )
 
 
@@ -280,7 +294,7 @@ def require_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...])
     if len(large):
         raise ValueError(
             f"Column {names[large[0]]!r} reaches {ranges.size[large[0]]:.3g}: its squares overflow. Rescale it, or let "
-            "standardize=True and fit_intercept=True centre and scale it."
+            "standardize=True centre and scale it, beside an intercept."
         )
     small = np.flatnonzero(recipe.scale < SMALLEST_SCALE)
     if len(small):

@@ -87,6 +87,15 @@ class Encoded:
     multipliers: Array | None = None
     candidates: Candidates | None = None
 
+    def take(self, which: NDArray[np.intp]) -> "Encoded":
+        """Some rows, or all in another order; the table lies column by column."""
+        return Encoded(
+            self.table.T[:, which].T,
+            tuple(levels[which] for levels in self.levels),
+            None if self.multipliers is None else self.multipliers[which],
+            None if self.candidates is None else self.candidates.take(which),
+        )
+
     def first_unseen(self) -> tuple[int, int] | None:
         """Factor and row of the first level that was not seen in fit."""
         for factor, levels in enumerate(self.levels):

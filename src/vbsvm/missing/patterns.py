@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array, inverse
+from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
+from vbsvm.missing import conditional
 from vbsvm.missing.population import Population
 from vbsvm.missing.rows import pattern_groups, pattern_keys
 
@@ -74,25 +75,14 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
     if incomplete.any():
         with np.errstate(invalid="ignore"):
             known = np.where(np.isfinite(scale), (values[incomplete] - centre) / scale, 0.0)
-        found, spread = _conditional(known, missing[incomplete], population)
+        known, groups = np.where(missing[incomplete], 0.0, known), pattern_groups(missing[incomplete])
+        found = conditional.means(known, population.mean, population.distribution.precision, groups)
+        spread = conditional.deviations(known, population.distribution.precision, groups)
         varies = np.where(np.isfinite(scale), scale, 0.0)
         values[incomplete] = np.where(missing[incomplete], centre + varies * found, values[incomplete])
         deviations[incomplete] = np.where(missing[incomplete], varies * spread, 0.0)
     names = pd.Index([plan.names[k] for k in columns])
     return pd.DataFrame(values, columns=names), pd.DataFrame(deviations, columns=names)
-
-
-def _conditional(known: Array, missing: NDArray[np.bool_], population: Population) -> tuple[Array, Array]:
-    """Conditional means and standard deviations, pattern by pattern."""
-    T = population.distribution.precision
-    pull = (population.mean - np.where(missing, 0.0, known)) @ T
-    values, spread = np.zeros_like(known), np.zeros_like(known)
-    for group in pattern_groups(missing):
-        M = group.patterns
-        covariance = inverse(T[M[:, :, None], M[:, None, :]])
-        values[group.cells] = np.einsum("rkj,rj->rk", covariance[group.pattern_of], pull[group.cells])
-        spread[group.cells] = np.sqrt(np.einsum("pkk->pk", covariance))[group.pattern_of]
-    return values, spread
 
 
 def indexed(tables: "tuple[pd.DataFrame, pd.DataFrame]", data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":

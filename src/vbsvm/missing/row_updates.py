@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.distributions import Latent
+from vbsvm.missing import conditional
 from vbsvm.missing.candidates import WeighedCandidates
 from vbsvm.missing.input_distributions import InputDistribution
 from vbsvm.missing.missingness import ProbitPull, with_probit
@@ -257,14 +258,8 @@ def _resolve(
 
 def conditional_means(rows: IncompleteRows, distribution: InputDistribution) -> Array:
     """Means of the missing variables given the known inputs of their rows; zero where nothing is missing."""
-    values = np.zeros_like(rows.known)
-    pull = (rows.regressors @ distribution.coefficients - rows.known) @ distribution.precision
-    T = distribution.precision
-    for group in rows.groups:
-        M = group.patterns
-        covariance = inverse(T[M[:, :, None], M[:, None, :]])
-        values[group.cells] = np.einsum("rkj,rj->rk", covariance[group.pattern_of], pull[group.cells])
-    return values
+    expected = rows.regressors @ distribution.coefficients
+    return conditional.means(rows.known, expected, distribution.precision, rows.groups)
 
 
 def left_over(rows: IncompleteRows, filled: Rows, message: Message, distribution: InputDistribution) -> Array:

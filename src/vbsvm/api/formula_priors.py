@@ -1,0 +1,135 @@
+"""Priors of a formula's terms: which columns make a block, and what the user may call it."""
+
+from collections.abc import Mapping
+from typing import final
+
+from vbsvm.design.columns import INTERCEPT
+from vbsvm.design.formula import syntax
+from vbsvm.design.formula.reader import Reader
+from vbsvm.model.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
+from vbsvm.model.spec import Block
+
+FIXED = "fixed"
+FIXED_PRIOR = Normal(1e8)
+
+
+def _fixed_terms(reader: Reader) -> dict[str, slice]:
+    """Design columns of the intercept, of each fixed term, and of each spline's line."""
+    terms = {INTERCEPT: slice(0, 1)} if reader.fixed.has_intercept else {}
+    terms |= reader.fixed.terms
+    begin = len(reader.fixed.names)
+    for curve in reader.curves:
+        if curve.with_line:
+            terms[f"{curve.term} line"] = slice(begin, begin + 1)
+            begin += 1
+    return terms
+
+
+def keys(reader: Reader) -> list[str]:
+    """What ``priors`` may name."""
+    groups = [str(effects.term) for effects in reader.effects]
+    return [FIXED, *_fixed_terms(reader), *(str(curve.term) for curve in reader.curves), *groups]
+
+
+def blocks_of(reader: Reader, priors: Mapping[str, Prior]) -> tuple[Block, ...]:
+    """One block for each term with a prior of its own, and one for all other fixed effects (Example 2)."""
+    given = _Given(priors)
+    fixed, bends, groups = _fixed_blocks(reader, given), _spline_blocks(reader, given), _group_blocks(reader, given)
+    for block in (*fixed, *bends):
+        if block.prior.of_groups:
+            raise ValueError(f"priors: {type(block.prior).__name__} is for effects of groups, not for {block.name!r}.")
+    for block in (*bends, *groups):
+        if isinstance(block.prior, LaplaceZero):
+            raise ValueError(f"priors: LaplaceZero is for fixed effects, not for {block.name!r}.")
+    given.require_all_taken(keys(reader))
+    return (*fixed, *bends, *groups)
+
+
+def _fixed_blocks(reader: Reader, given: "_Given") -> list[Block]:
+    own, flat, shared = [], [], []
+    of_all = given.take(FIXED)
+    for name, columns in _fixed_terms(reader).items():
+        prior = given.take(name)
+        if prior is not None:
+            own.append(_block(reader, name, [columns], prior))
+        else:
+            (flat if of_all is None or name == INTERCEPT else shared).append(columns)
+    if of_all is not None:
+        if not shared:
+            raise ValueError("priors: 'fixed' is given, but no fixed effect is left for it: remove 'fixed'.")
+        own.insert(0, _block(reader, FIXED, shared, of_all))
+    return [Block("fixed effects", _joined(flat), FIXED_PRIOR), *own] if flat else own
+
+
+def _block(reader: Reader, name: str, terms: list[slice], prior: Prior) -> Block:
+    """Columns of one or several terms; where the prior has gates, the columns of a term share one."""
+    columns = _joined(terms)
+    of_terms = sorted((k, term) for term, one in enumerate(terms) for k in range(one.start, one.stop))
+    names = [reader.plan.names[k - int(reader.plan.recipe.intercept)] for k, _ in of_terms]
+    gate_of = prior.gate_of(names, [term for _, term in of_terms])
+    if gate_of is not None and len(columns) > 1:
+        raise ValueError(f"priors: {type(prior).__name__} for {name!r} needs adjacent terms: {names}.")
+    return Block(name, columns, prior, gate_of)
+
+
+def _spline_blocks(reader: Reader, given: "_Given") -> list[Block]:
+    blocks, begin = [], reader.plan.n_shown + int(reader.plan.recipe.intercept)
+    for curve in reader.curves:
+        end = begin + curve.spline.n_columns
+        blocks.append(Block(str(curve.term), (slice(begin, end),), given.take(str(curve.term)) or Ridge()))
+        begin = end
+    return blocks
+
+
+def _group_blocks(reader: Reader, given: "_Given") -> list[Block]:
+    blocks = []
+    for effects in reader.effects:
+        first, factor = reader.plan.first_effects()[effects.factor], reader.plan.factors[effects.factor]
+        stop, q = first + factor.size, len(factor.slopes)
+        columns = tuple(slice(first + place, stop, q) for place in effects.places)
+        prior = given.take(str(effects.term), effects.term.written)
+        default = Ridge() if len(columns) == 1 else Covariance()
+        blocks.append(Block(str(effects.term), columns, default if prior is None else prior))
+    return blocks
+
+
+def _joined(columns: list[slice]) -> tuple[slice, ...]:
+    """Neighbouring slices made one."""
+    joined: list[slice] = []
+    for one in sorted(columns, key=lambda one: one.start):
+        if joined and joined[-1].stop == one.start:
+            joined[-1] = slice(joined[-1].start, one.stop)
+        else:
+            joined.append(one)
+    return tuple(joined)
+
+
+@final
+class _Given:
+    """The user's priors by term, in any way of writing it; knows which have been taken."""
+
+    def __init__(self, priors: Mapping[str, Prior]) -> None:
+        self._priors, self._taken = {}, set()
+        if not isinstance(priors, Mapping) or not all(isinstance(key, str) for key in priors):
+            raise TypeError(f"priors must be a dictionary such as {{'x': Ridge()}}; got {priors!r}.")
+        for key, prior in priors.items():
+            if syntax.normal_form(key) in self._priors:
+                raise ValueError(f"priors: {key!r} is given twice.")
+            if not isinstance(prior, Prior):
+                raise TypeError(f"priors: {key!r} must be an object such as Ridge() or Normal(1.0); got {prior!r}.")
+            self._priors[syntax.normal_form(key)] = (key, prior)
+
+    def take(self, *names: str) -> Prior | None:
+        """The prior that was given for a term by one of its names."""
+        for name in names:
+            found = self._priors.get(syntax.normal_form(name))
+            if found is not None:
+                self._taken.add(found[0])
+                return found[1]
+        return None
+
+    def require_all_taken(self, keys: list[str]) -> None:
+        """Refuse a prior for a term that is not there."""
+        for key, _ in self._priors.values():
+            if key not in self._taken:
+                raise ValueError(f"priors: there is no term {key!r}; there are {', '.join(map(repr, keys))}.")

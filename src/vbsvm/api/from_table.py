@@ -1,0 +1,74 @@
+"""The problem of an estimator: a table of numbers, labels and weights, and the group of each row where there is one."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.api import validation
+from vbsvm.api.assembly import Problem, TwoClasses
+from vbsvm.api.missing_values import InputTerms
+from vbsvm.base.arrays import Array
+from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
+from vbsvm.design.levels import Levels
+from vbsvm.design.scaling import column_ranges, learn_recipe
+from vbsvm.missing.settings import GaussianImputation
+from vbsvm.model.priors import Normal, Prior, Ridge
+from vbsvm.model.spec import Block
+from vbsvm.results.fit import INPUTS
+
+INTERCEPT_PRIOR = Normal(1e8)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Named columns, and of each row the class by number, the weight, and the group where there is one."""
+
+    X: NDArray[np.floating]
+    names: tuple[str, ...]
+    classes: NDArray[Any]
+    codes: NDArray[np.intp]
+    weights: Array
+    members: NDArray[Any] | None
+    group: str
+
+    def problem(
+        self, prior: Prior, imputation: GaussianImputation, class_weight: Any, *, intercept: bool, standardize: bool
+    ) -> Problem:
+        """Columns are scaled by the rows' own weights; in the loss these are multiplied by those of the classes."""
+        ranges = column_ranges(self.X, self.weights)
+        validation.require_usable(self.X, self.weights, ranges, self.names)
+        recipe = learn_recipe(self.X, self.weights, ranges, intercept, standardize)
+        weights = validation.with_class_weights(self.weights, class_weight, self.classes, self.codes)
+        factors, rows = (), Encoded(self.X)
+        if self.members is not None:
+            levels, _ = Levels.learn([self.members[weights > 0]])
+            factors = (FactorPlan((self.group,), levels, (INTERCEPT,), slopes=(0,)),)
+            rows = Encoded(self.X, (levels.encode([self.members]),))
+        plan = Plan(recipe, self.names, len(self.names), factors)
+        terms = InputTerms(range(len(self.names)))
+        return Problem(plan, rows, weights, ranges, self._outcomes(), _blocks(prior, plan), imputation, terms)
+
+    def _outcomes(self) -> tuple[TwoClasses, ...]:
+        """One model for two classes, else one for each class against the rest, which None stands for."""
+        if len(self.classes) == 2:
+            return (TwoClasses(self.classes, self._signs(1)),)
+        return tuple(
+            TwoClasses(np.array([None, label], dtype=object), self._signs(k)) for k, label in enumerate(self.classes)
+        )
+
+    def _signs(self, positive: int) -> Array:
+        return np.where(self.codes == positive, 1.0, -1.0)
+
+
+def _blocks(prior: Prior, plan: Plan) -> tuple[Block, ...]:
+    """Examples 1 and 2 of the paper: an intercept that is not penalised, inputs, and random intercepts of groups."""
+    intercept = int(plan.recipe.intercept)
+    blocks = [Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR)] if intercept else []
+    columns = slice(intercept, plan.n_fixed)
+    blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.names)))
+    for begin, factor in zip(plan.first_effects(), plan.factors, strict=True):
+        blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), Ridge()))
+    return tuple(blocks)
