@@ -100,7 +100,7 @@ class Reader:
         return self._encode(frame, levels, rows)
 
     def _encode(self, frame: "pd.DataFrame", levels: tuple[NDArray[np.intp], ...], rows: NDArray[np.intp]) -> Encoded:
-        """Encode a frame that misses no categories; ``rows`` numbers its rows in what is said of them."""
+        """Encode a frame that misses no categories; ``rows`` numbers its rows in errors."""
         masks = missing_masks(frame)
         frame = self.linear.fill(frame, masks, rows)
         fixed = self.fixed.encode(frame, rows)[:, int(self.fixed.has_intercept) :]
@@ -364,8 +364,8 @@ def _labels(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any
     return [group_labels(frame[name].to_numpy(), name, frame.index) for name in columns]
 
 
-def _require_finite(table: Array, names: tuple[str, ...], rows: Any) -> None:
-    """Refuse a transform that gives no finite number, such as the log of zero; ``rows`` numbers the rows."""
+def _require_finite(table: Array, names: tuple[str, ...], rows: "pd.Index | NDArray[np.intp]") -> None:
+    """Refuse a transform that gives no finite number, such as the log of zero; ``rows`` numbers the rows in errors."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = table.sum(axis=0)
     for k in np.flatnonzero(~np.isfinite(sums)):
