@@ -1,4 +1,4 @@
-"""Frames of any kind become pandas frames with the columns that are used; what is missing is said with its rows."""
+"""Frames of any kind become pandas frames with the columns that are used; errors name the rows of missing values."""
 
 import numbers
 from collections.abc import Callable, Container, Iterable, Sequence, Sized
@@ -105,7 +105,7 @@ def _require_equal_lengths(lengths: dict[str, int]) -> None:
 
 
 def _read(column: Any, may_miss: bool) -> Any:
-    """A column of one kind, in a type that formulaic knows; its index numbers the rows in what is said of them."""
+    """A column of one kind, in a type that formulaic knows; its index numbers the rows in errors."""
     name, rows = column.name, column.index
     missing = column.isna().to_numpy()
     known = column[~missing].unique() if hasattr(column.dtype, "categories") else column[~missing]
@@ -202,12 +202,12 @@ def _numbers(column: Any, known: Any, is_input: bool) -> Any:
         raise ValueError(f"Column {column.name!r} holds a number beyond 1e308 in row {large}: rescale it.") from None
 
 
-def _is_label(value: Any) -> bool:
+def _is_label(value: object) -> bool:
     """Whether a label is one that files know."""
     return isinstance(value, str | numbers.Real | np.bool_)
 
 
-def column(data: Any, name: str) -> Any:
+def column(data: Any, name: str) -> "pd.Series":
     """A column of the data as a pandas series with rows 0, 1, …, masked values missing."""
     import pandas as pd
 

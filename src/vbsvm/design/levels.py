@@ -4,20 +4,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.design.values import NUMBER, TRUTH, beyond_64_bits, kind_of, shown
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 UNSEEN = -1
 
 
-def group_labels(labels: NDArray[Any], column: str | int, rows: Any = None) -> NDArray[Any]:
-    """Labels that may name groups: text, numbers or dates, all of one kind; of anything else it is said where it is.
+def group_labels(
+    labels: NDArray[Any], column: str | int, rows: "Sequence[int] | pd.Index | None" = None
+) -> NDArray[Any]:
+    """Labels that may name groups: text, numbers or dates, all of one kind; an error names the row of anything else.
 
-    ``rows`` numbers the labels in what is said of them; 0, 1, … by default.
+    ``rows`` numbers the labels in errors; 0, 1, … by default.
     """
     rows = range(len(labels)) if rows is None else rows
     if labels.dtype.kind in "biuUM" or (labels.dtype.kind == "f" and np.isfinite(labels).all()):

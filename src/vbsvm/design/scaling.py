@@ -52,10 +52,10 @@ class Moments:
     def __add__(self, other: Self) -> "Moments":
         """Join the moments of two sets of rows without cancellation (Chan, Golub & LeVeque 1983)."""
         weight = self.weight + other.weight
-        gap = other.mean - self.mean
+        change = other.mean - self.mean
         share = np.divide(other.weight, weight, out=np.zeros_like(weight), where=weight > 0)
         return Moments(
-            weight, self.mean + share * gap, self.squares + other.squares + (self.weight * share) * np.square(gap)
+            weight, self.mean + share * change, self.squares + other.squares + (self.weight * share) * np.square(change)
         )
 
 
@@ -139,10 +139,10 @@ def learn_recipe(
 ) -> Recipe:
     """Learn centre and scale: weighted mean and standard deviation of known values (total weight in the denominator).
 
-    ``centred`` says which columns are; all or none by default, as there is an intercept or not.
-    Without an intercept nothing is centred, so that the hyperplane goes through the user's origin; a constant column is
-    then left as it is. Beside an intercept, a column that is constant up to rounding has nothing to tell: its scale is
-    infinite, its design column 0, and so are its coefficient and what it adds to any score.
+    ``centred`` says which columns are; by default all where there is an intercept, and none without one, so that the
+    hyperplane goes through the user's origin. A constant column that is not centred is left as it is. One that is, and
+    is constant up to rounding, has nothing to tell: its scale is infinite, its design column 0, and so are its
+    coefficient and what it adds to any score.
     """
     n_inputs = X.shape[1]
     centre, scale = np.zeros(n_inputs), np.ones(n_inputs)

@@ -172,12 +172,12 @@ def _refuse(kind: str, of_type: type, place_holds: str, row: int, needed: str) -
     raise TypeError(f"{place_holds} {named(of_type)} in row {row}: {needed}.")
 
 
-def beyond_64_bits(value: Any) -> bool:
+def beyond_64_bits(value: object) -> bool:
     """Whether a value is a whole number that no integer type of NumPy holds."""
     return isinstance(value, int) and not -(2**63) <= value < 2**64
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value in an error: in one line, and cut where it is long."""
     if isinstance(value, np.datetime64 | np.timedelta64):
         return str(value)

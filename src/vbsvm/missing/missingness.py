@@ -154,7 +154,7 @@ class ProbitDistribution:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class ProbitPull:
-    """How being missing pulls at the missing values of a group of rows: η = offset + slope d, and E φ₁², E φ₀φ₁.
+    """What being missing says about the values of a group of rows: η = offset + slope d, and E φ₁², E φ₀φ₁.
 
     All are rows × k, and zero for variables that are missing at random.
     """
@@ -186,7 +186,7 @@ class ProbitPull:
 
 
 def with_probit(T: Array, distribution: ProbitDistribution) -> Array:
-    """T + diag E φ₁²: what missing values are held by, beside the labels."""
+    """T + diag E φ₁²: the precision of missing values before the labels are used."""
     held = T.copy()
     held[distribution.variables, distribution.variables] += distribution.outer[:, 1, 1]
     return held

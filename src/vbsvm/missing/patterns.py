@@ -1,7 +1,7 @@
 """Missing inputs as users see them: which were missing together, and what they are expected to be."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,7 +85,7 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
     return pd.DataFrame(values, columns=names), pd.DataFrame(deviations, columns=names)
 
 
-def indexed(tables: "tuple[pd.DataFrame, pd.DataFrame]", data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
+def indexed(tables: "tuple[pd.DataFrame, pd.DataFrame]", data: object) -> "tuple[pd.DataFrame, pd.DataFrame]":
     """The tables with the index of the frame that was given, if it has one."""
     index = getattr(data, "index", None)
     if index is None or callable(index) or len(index) != len(tables[0]):

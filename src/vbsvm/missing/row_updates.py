@@ -35,7 +35,7 @@ TINY = float(np.finfo(np.float64).tiny)
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """What rows of a group have in common: their pattern, where all rows have the same effects; else nothing.
+    """Rows of a group that are resolved alike: by pattern where all rows have the same effects, else one by one.
 
     The cell of each row; of each cell its missing variables (cells × k) and one of its rows; the distribution of the
     effects.
@@ -217,7 +217,7 @@ class RowDistributions:
             q = (y * h)[at, None] * along - np.einsum("rk,rkj->rj", met, axes)
             pull = None if probit is None else ProbitPull.of(probit, group, values)
             say = 1.0 if rows.labels else 0.0
-            _, change, shrunk = _resolve(axes, say * curvature, say * p, say * q, h[at] ** 2 + v[at], pull)
+            change, shrunk = _resolve(axes, say * curvature, say * p, say * q, h[at] ** 2 + v[at], pull)
             variances[group.cells] = np.einsum("rkj,rj->rk", np.square(axes), shrunk)
             values[group.cells] += change
             lean[group.cells] = np.einsum("rkj,rj->rk", axes, along * shrunk)
@@ -242,9 +242,9 @@ class RowDistributions:
 
 def _resolve(
     axes: Array, curvature: Array, p: Array, q: Array, slack: Array, pull: ProbitPull | None
-) -> tuple[Array, Array, Array]:
-    """Weights, changes of the missing values, and shrinkage 1/(1 + wλ); with a pull, in turn with the latent a*."""
-    change = w = shrunk = np.zeros(axes.shape[:2])
+) -> tuple[Array, Array]:
+    """Changes of the missing values, and shrinkage 1/(1 + wλ); with a pull, in turn with the latent a*."""
+    change = shrunk = np.zeros(axes.shape[:2])
     for _ in range(1 if pull is None else MOST_ROUNDS):
         before = change
         pulled = p if pull is None else p + np.einsum("rk,rkj->rj", pull.at(change), axes)
@@ -253,7 +253,7 @@ def _resolve(
         change = np.einsum("rkj,rj->rk", axes, (pulled + w[:, None] * q) * shrunk)
         if np.abs(change - before).max(initial=0.0) < SAME:
             break
-    return w, change, shrunk
+    return change, shrunk
 
 
 def conditional_means(rows: IncompleteRows, distribution: InputDistribution) -> Array:

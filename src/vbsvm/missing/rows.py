@@ -103,7 +103,7 @@ class IncompleteRows:
 
     ``multipliers`` (rows × derived) is how much a unit of its variable adds to each derived column. ``shift`` is added
     to every missing value of a variable before it enters the score, and not known to the distribution of the inputs.
-    ``labels`` says whether labels have a say in missing values.
+    ``labels`` says whether missing values are inferred from the labels, too.
     """
 
     maker: RowMaker

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sized
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, final
@@ -89,7 +89,7 @@ class Matrix:
         return found
 
     def encode(self, frame: "pd.DataFrame", rows: NDArray[np.intp]) -> Array:
-        """Apply what was learned; ``rows`` numbers the rows in what is said of them."""
+        """Apply what was learned; ``rows`` numbers the rows in errors."""
         for _, name, row, known in self._unknown(frame):
             raise ValueError(
                 f"Column {name!r} holds {shown(frame[name].iloc[row])} in row {rows[row]}, a category that was not "
@@ -165,7 +165,7 @@ def _calculable(formula: str, frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame.astype(dict.fromkeys(narrow, np.float64)) if narrow else frame
 
 
-def _require_moderate(formula: str, frame: "pd.DataFrame", categories: Mapping[str, Any]) -> None:
+def _require_moderate(formula: str, frame: "pd.DataFrame", categories: Mapping[str, Sized]) -> None:
     """Refuse a formula that would have too many columns, before any of them is formed.
 
     ``categories`` are levels that were learned; those of other expressions are counted in the frame.
@@ -186,7 +186,7 @@ def _require_moderate(formula: str, frame: "pd.DataFrame", categories: Mapping[s
             )
 
 
-def _width(expression: str, frame: "pd.DataFrame", categories: Mapping[str, Any]) -> int:
+def _width(expression: str, frame: "pd.DataFrame", categories: Mapping[str, Sized]) -> int:
     """How many columns an expression makes at most."""
     is_column = expression in frame.columns
     if expression in categories:

@@ -183,7 +183,7 @@ def learn_linear(
         columns = tuple(dict.fromkeys(columns_in(expression, names)))
         places = [k for k, factors in enumerate(factors_of) if factors == (expression,)]
         if expression in categorical:
-            continue  # a missing category is written out by level
+            continue  # a row that misses it is written out as candidates
         reason = _why_not(expression, columns, uses, len(places))
         if reason is None and not places:
             if masks.keys() & set(columns):

@@ -100,7 +100,7 @@ class Reader:
         return self._encode(frame, levels, rows)
 
     def _encode(self, frame: "pd.DataFrame", levels: tuple[NDArray[np.intp], ...], rows: NDArray[np.intp]) -> Encoded:
-        """Encode a frame that misses no categories; ``rows`` numbers its rows in what is said of them."""
+        """Encode a frame that misses no categories; ``rows`` numbers its rows in errors."""
         masks = missing_masks(frame)
         frame = self.linear.fill(frame, masks, rows)
         fixed = self.fixed.encode(frame, rows)[:, int(self.fixed.has_intercept) :]
@@ -117,89 +117,134 @@ def learn(parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardiz
     """Learn how the formula's columns are encoded, and encode the data; the frame's index numbers rows in errors."""
     given, masks = frame, missing_masks(frame)
     frame = fill(frame, masks, {name: reference_of(frame[name], name) for name in masks})
-    fixed, F = Matrix.learn(parts.fixed, frame)
-    if not fixed.names and not parts.splines and not parts.groups:
-        raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")
-    intercept = fixed.has_intercept
-    names, pieces = fixed.names[int(intercept) :], [F[:, int(intercept) :]]
-    keys = _keys(fixed)[int(intercept) :]
-    pairs = [_learn_curve(term, frame, keys) for term in parts.splines]
-    _require_different([curve for curve, _ in pairs])
-    curves, values = tuple(curve for curve, _ in pairs), [of_curve for _, of_curve in pairs]
-    names = names + [f"{curve.term} line" for curve in curves if curve.with_line]
-    n_shown = len(names)
-    pieces += [*_lines(curves, values), *_bends(curves, values)]
-    names = names + [f"{curve.term} bend {j + 1}" for curve in curves for j in range(curve.spline.n_columns)]
-    n_fixed = len(names)
-    for name in names:
-        if names.count(name) > 1:
-            raise FormulaError(f"Two fixed effects are called {name}: rename the column of that name.")
+    fixed = _learn_fixed(parts, frame)
+    groups = _learn_groups(parts.groups, frame)
+    plans, carried = _plan_factors(fixed, groups, standardize)
 
-    factors, effects, levels, learned = _learn_factors(parts.groups, frame)
-    shared = {key: j + int(intercept) for j, key in enumerate(keys)}
-    carried: dict[tuple[_Key, bool], tuple[int, int]] = {}
-    planned = []
-    for k, (columns, labels, effect_names) in enumerate(factors):
-        centred = standardize and INTERCEPT in effect_names
-        slopes = []
-        for place, name in enumerate(effect_names):
-            of_effect, column = _where(effects, k, place)
-            key = _keys(effects[of_effect].matrix)[column]
-            if name == INTERCEPT and intercept:
-                slopes.append(0)
-            elif key in shared and centred == (standardize and intercept):
-                slopes.append(shared[key])
-            else:
-                key = (key, centred and name != INTERCEPT)
-                carried.setdefault(key, (of_effect, column))
-                slopes.append(n_fixed + int(intercept) + list(carried).index(key))
-        planned.append(FactorPlan(columns, labels, tuple(effect_names), tuple(slopes)))
-    factors_of = [
-        *fixed.factors[int(intercept) :],
-        *(() for _ in range(n_fixed - len(fixed.names) + int(intercept))),
-        *(effects[i].matrix.factors[j] for i, j in carried.values()),
-    ]
-    categorical = {one for matrix in (fixed, *(of_term.matrix for of_term in effects)) for one in matrix.categorical}
+    n_fixed, n_splines = len(fixed.names), len(fixed.names) - len(fixed.keys)
+    carried_factors = [groups.effects[i].matrix.factors[j] for i, j in carried.values()]
+    factors_of = [*(factors for _, factors in fixed.keys), *[()] * n_splines, *carried_factors]
+    matrices = (fixed.matrix, *(of_term.matrix for of_term in groups.effects))
+    categorical = {one for matrix in matrices for one in matrix.categorical}
     linear, alone = learn_linear(parts, frame, factors_of, categorical, masks)
     categories, uncertain = _learn_categories(given, categorical, factors_of, linear, weights)
-    own = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame) for expression in alone]
-    names = tuple(names + [name for (name, _), _ in carried] + alone)
+    hidden = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame) for expression in alone]
     mains = [k for k, factors in enumerate(factors_of[:n_fixed]) if len(factors) == 1 and k not in uncertain]
     mains += [variable.place for variable in linear.variables if variable.place >= n_fixed]
-    unscaled = Recipe(np.zeros(len(names)), np.ones(len(names)), intercept)
-    plan = Plan(unscaled, names, n_shown, tuple(planned), len(carried) + len(alone))
-    kinds = {str(name): str(frame[name].dtype.kind) for name in frame.columns}
-    columns_of_groups = (learned[i][:, [j]] for i, j in carried.values())
-    table = _table([*pieces, *columns_of_groups, *(of_matrix for _, of_matrix in own)])
+
+    names = (*fixed.names, *(name for (name, _), _ in carried), *alone)
+    unscaled = Recipe(np.zeros(len(names)), np.ones(len(names)), fixed.intercept)
+    table = _table(
+        [*fixed.pieces, *(groups.values[i][:, [j]] for i, j in carried.values()), *(own for _, own in hidden)]
+    )
     reader = Reader(
-        parts,
-        fixed,
-        curves,
-        tuple(effects),
-        tuple(carried.values()),
-        tuple(matrix for matrix, _ in own),
-        linear.referring(frame, [table[:, variable.place] for variable in linear.variables]),
-        categories,
-        tuple(mains),
-        uncertain,
-        plan,
-        kinds,
+        parts=parts,
+        fixed=fixed.matrix,
+        curves=fixed.curves,
+        effects=tuple(groups.effects),
+        carried=tuple(carried.values()),
+        hidden=tuple(matrix for matrix, _ in hidden),
+        linear=linear.referring(frame, [table[:, variable.place] for variable in linear.variables]),
+        categories=categories,
+        mains=tuple(mains),
+        uncertain=uncertain,
+        plan=Plan(unscaled, names, fixed.n_shown, plans, len(carried) + len(alone)),
+        kinds={str(name): str(frame[name].dtype.kind) for name in frame.columns},
     )
     if masks:
         del table
         encoded = reader.encode(given)
     else:
         _require_finite(table, names, frame.index)
-        encoded = Encoded(table, tuple(levels))
-    table = encoded.table
+        encoded = Encoded(table, groups.levels)
+    centred = [fixed.intercept] * n_fixed + [of_column for _, of_column in carried] + [True] * len(alone)
+    return _scaled(reader, encoded, weights, standardize, np.array(centred, dtype=bool)), encoded
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fixed:
+    """What is learned of fixed effects and splines: names and pieces of the table's columns, without the intercept.
+
+    The first ``n_shown`` are the fixed effects that users see; then come the splines' columns.
+    """
+
+    matrix: Matrix
+    curves: tuple[Curve, ...]
+    names: list[str]
+    n_shown: int
+    pieces: list[Array]
+
+    @property
+    def intercept(self) -> bool:
+        """Whether the formula has an intercept."""
+        return self.matrix.has_intercept
+
+    @property
+    def keys(self) -> list[_Key]:
+        """What each column of the matrix is."""
+        return _keys(self.matrix)[int(self.intercept) :]
+
+
+def _learn_fixed(parts: Parts, frame: "pd.DataFrame") -> _Fixed:
+    matrix, F = Matrix.learn(parts.fixed, frame)
+    if not matrix.names and not parts.splines and not parts.groups:
+        raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")
+    first = int(matrix.has_intercept)
+    pairs = [_learn_curve(term, frame, _keys(matrix)[first:]) for term in parts.splines]
+    curves, values = tuple(curve for curve, _ in pairs), [of_curve for _, of_curve in pairs]
+    _require_different(curves)
+    shown = [*matrix.names[first:], *(f"{curve.term} line" for curve in curves if curve.with_line)]
+    names = shown + [f"{curve.term} bend {j + 1}" for curve in curves for j in range(curve.spline.n_columns)]
+    for name in names:
+        if names.count(name) > 1:
+            raise FormulaError(f"Two fixed effects are called {name}: rename the column of that name.")
+    return _Fixed(matrix, curves, names, len(shown), [F[:, first:], *_lines(curves, values), *_bends(curves, values)])
+
+
+# A column that only groups' effects multiply: what it is, and whether it is centred.
+_Carried = tuple[_Key, bool]
+
+
+def _plan_factors(
+    fixed: _Fixed, groups: "_Groups", standardize: bool
+) -> tuple[tuple[FactorPlan, ...], dict[_Carried, tuple[int, int]]]:
+    """Which design columns multiply the effects of each factor; and those that no fixed effect has.
+
+    Of each of the latter the place: whose effects, and which column of their matrix.
+    """
+    first = int(fixed.intercept)
+    shared = {key: j + first for j, key in enumerate(fixed.keys)}
+    carried: dict[_Carried, tuple[int, int]] = {}
+    planned = []
+    for k, (columns, labels, effect_names) in enumerate(groups.factors):
+        centred = standardize and INTERCEPT in effect_names
+        slopes = []
+        for place, name in enumerate(effect_names):
+            of_effect, column = _where(groups.effects, k, place)
+            key = _keys(groups.effects[of_effect].matrix)[column]
+            if name == INTERCEPT and fixed.intercept:
+                slopes.append(0)
+            elif key in shared and centred == (standardize and fixed.intercept):
+                slopes.append(shared[key])
+            else:
+                key = (key, centred and name != INTERCEPT)
+                carried.setdefault(key, (of_effect, column))
+                slopes.append(len(fixed.names) + first + list(carried).index(key))
+        planned.append(FactorPlan(columns, labels, tuple(effect_names), tuple(slopes)))
+    return tuple(planned), carried
+
+
+def _scaled(reader: Reader, encoded: Encoded, weights: Array, standardize: bool, centred: NDArray[np.bool_]) -> Reader:
+    """The reader with the scaling of its columns; the candidates of a row share its weight."""
+    plan = reader.plan
     if encoded.candidates is not None:
         row = encoded.candidates.row
         weights = (weights / np.bincount(row))[row]
-
-    centred = np.array([intercept] * n_fixed + [key[1] for key in carried] + [True] * len(alone), dtype=bool)
-    recipe = learn_recipe(table, weights, column_ranges(table, weights), intercept, standardize, centred)
-    recipe.scale[n_shown:n_fixed] = 1.0  # a spline has a scale of its own
-    return replace(reader, plan=replace(plan, recipe=recipe)), encoded
+    ranges = column_ranges(encoded.table, weights)
+    recipe = learn_recipe(encoded.table, weights, ranges, plan.recipe.intercept, standardize, centred)
+    recipe.scale[plan.n_shown : len(plan.names) - plan.n_carried] = 1.0  # a spline has a scale of its own
+    return replace(reader, plan=replace(plan, recipe=recipe))
 
 
 def _learn_categories(
@@ -230,7 +275,7 @@ def _quoted(expression: str, frame: "pd.DataFrame") -> str:
     return f"`{expression}`" if expression in frame.columns and not expression.isidentifier() else expression
 
 
-def _require_different(curves: list[Curve]) -> None:
+def _require_different(curves: tuple[Curve, ...]) -> None:
     for i, curve in enumerate(curves):
         for other in curves[:i]:
             if _keys(curve.values) == _keys(other.values):
@@ -249,9 +294,21 @@ def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", lines: list[_Key]) -> 
     return Curve(term, matrix, spline, _keys(matrix)[0] not in lines), values
 
 
-def _learn_factors(
-    groups: tuple[GroupTerm, ...], frame: "pd.DataFrame"
-) -> tuple[list[tuple[tuple[str, ...], Levels, list[str]]], list[Effects], list[NDArray[np.intp]], list[Array]]:
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Groups:
+    """What is learned of the group terms: columns, levels and effects' names of each factor, and each row's level.
+
+    ``effects`` are those of each term, ``values`` the columns that multiply them.
+    """
+
+    factors: list[tuple[tuple[str, ...], Levels, list[str]]]
+    levels: tuple[NDArray[np.intp], ...]
+    effects: list[Effects]
+    values: list[Array]
+
+
+def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame") -> _Groups:
     """Terms of the same groups make one factor; the factor with the most effects comes last."""
     by_columns: dict[frozenset[str], list[GroupTerm]] = {}
     for term in groups:
@@ -277,7 +334,7 @@ def _learn_factors(
         for term, matrix, values, places in members:
             effects.append(Effects(term, matrix, k, places))
             learned.append(values)
-    return [factor[:3] for factor in found], effects, [factor[3] for factor in found], learned
+    return _Groups([factor[:3] for factor in found], tuple(factor[3] for factor in found), effects, learned)
 
 
 def _where(effects: list[Effects], factor: int, place: int) -> tuple[int, int]:
@@ -307,8 +364,8 @@ def _labels(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDArray[Any
     return [group_labels(frame[name].to_numpy(), name, frame.index) for name in columns]
 
 
-def _require_finite(table: Array, names: tuple[str, ...], rows: Any) -> None:
-    """Refuse a transform that gives no finite number, such as the log of zero; ``rows`` numbers the rows."""
+def _require_finite(table: Array, names: tuple[str, ...], rows: "pd.Index | NDArray[np.intp]") -> None:
+    """Refuse a transform that gives no finite number, such as the log of zero; ``rows`` numbers the rows in errors."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = table.sum(axis=0)
     for k in np.flatnonzero(~np.isfinite(sums)):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from math import comb, inf
-from typing import Any
+from typing import Any, TypeVar
 
 from formulaic.errors import FormulaicError
 from formulaic.parser import DefaultFormulaParser
@@ -19,6 +19,8 @@ MOST_PRODUCTS = 30_000
 LARGEST_POWER = 5
 # A plain sum may have a term for each column of a wide table.
 LONGEST_SUM = 20_000
+
+Found = TypeVar("Found")
 
 # What formulaic says, and what is said here.
 _SAID = {
@@ -57,12 +59,12 @@ def _parsed(text: str) -> tuple[tuple[Term, ...], frozenset[str]]:
     return tuple(sorted(found, key=lambda term: term.degree)), names
 
 
-def _is_name(arg: Any) -> bool:
+def _is_name(arg: object) -> bool:
     """Whether a part of the tree is a column's name."""
     return isinstance(arg, Token) and arg.kind is Token.Kind.NAME
 
 
-def _attempt(call: Callable[[], Any], text: str) -> Any:
+def _attempt(call: Callable[[], Found], text: str) -> Found:
     """Call formulaic's parser; what it can't read is said in words."""
     try:
         return call()
@@ -106,12 +108,12 @@ def _require_moderate(nodes: Sequence[ASTNode[Any]], text: str) -> None:
         sizes[id(node)] = count, leaves
 
 
-def _of_token(token: Any) -> tuple[float, frozenset[str]]:
+def _of_token(token: Token) -> tuple[float, frozenset[str]]:
     """A token is one term."""
     return 1.0, frozenset((str(token.token),))
 
 
-def _power(arg: Any) -> int:
+def _power(arg: object) -> int:
     """The power, or 1 where it is none: formulaic refuses that later."""
     digits = arg.token if isinstance(arg, Token) else ""
     if digits.isdecimal() and (len(digits) > 3 or not 1 <= int(digits) <= LARGEST_POWER):
