@@ -21,10 +21,11 @@ from vbsvm.missing.input_distributions import InputDistribution, InputSums, Sele
 from vbsvm.missing.missingness import ProbitPull, with_probit
 from vbsvm.missing.model import MissingState, MissingSums
 from vbsvm.missing.rows import IncompleteRows, PatternGroup
-from vbsvm.model.interfaces import Effects, Message, MissingDistributions, PointDistribution, Rows
+from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.interfaces import Effects, LabelledRows, Message, MissingDistributions, Rows
 from vbsvm.model.layouts.dense import LOG_2PI
 from vbsvm.model.likelihoods import hinge
-from vbsvm.model.row_pass import RowPass
+from vbsvm.model.row_pass import CompleteRows, RowPass
 from vbsvm.model.stats import Stats
 
 # Newton steps for log w: four or so are enough, and bounded ones can't leave the range of floats. After a step as small
@@ -336,7 +337,7 @@ class IncompletePart:
         for spread in found.spread:
             gram = gram + rows.directions(spread.which, spread.vectors).gram(spread.of_rows)
             squares += spread.vectors.T @ (spread.of_inputs[:, None] * spread.vectors)
-        curvature: Any = None
+        curvature = None
         if row_pass.with_curvature and not isinstance(message, PointDistribution):
             # With the distribution of d held, √χ is a norm of (h, Cov(d)^½b, …), and this is its second derivative in E
             # b.
@@ -367,17 +368,21 @@ class IncompletePart:
             return self.rows.filled(missing.values[self.rows.index]).scores(theta)
         return self.rows.filled(np.where(self.rows.missing, STANDING_IN, 0.0)).scores(theta)
 
+    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
+        """Σ s (after − before)."""
+        return float(self.rows.weights @ (after - before))
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidatePart:
     """Rows that miss a category, each there once for every level that it may have; ``part`` knows of their inputs."""
 
-    part: Any
+    part: CompleteRows | IncompletePart
     options: Options
 
     @property
-    def rows(self) -> Any:
+    def rows(self) -> LabelledRows:
         """The rows themselves."""
         return self.part.rows
 
@@ -390,6 +395,14 @@ class CandidatePart:
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
         """Scores at a point."""
         return self.part.scores(theta, missing)
+
+    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
+        """Change of the losses −½ log Σ π e^(−2h₊), each over the levels that a row may have."""
+        assert isinstance(missing, MissingState)
+        assert missing.levels is not None
+        options, chances = self.options, self.options.log_chances(missing.levels)
+        ratios = options.log_sums(chances - 2 * after) - options.log_sums(chances - 2 * before)
+        return -0.5 * float(self.rows.weights[options.firsts] @ ratios)
 
 
 @final

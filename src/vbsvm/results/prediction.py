@@ -14,8 +14,9 @@ from vbsvm.design.levels import UNSEEN
 from vbsvm.missing.population import Population
 from vbsvm.missing.row_updates import conditional_means, left_over
 from vbsvm.missing.rows import IncompleteRows
-from vbsvm.model.interfaces import Message, PointDistribution
-from vbsvm.model.layouts.arrow import ArrowRows
+from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.interfaces import Message
+from vbsvm.model.layouts.arrow_rows import ArrowRows
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.grouping import Factor
 from vbsvm.model.matrices import DenseMatrix

@@ -15,7 +15,7 @@ from vbsvm.missing.candidates import LevelCounts, Options
 from vbsvm.missing.input_distributions import InputSums, Regressors
 from vbsvm.missing.row_updates import CandidatePart, IncompletePart
 from vbsvm.missing.rows import IncompleteRows, Inputs, PatternGroup, pattern_groups
-from vbsvm.model.layouts.arrow import ArrowRows
+from vbsvm.model.layouts.arrow_rows import ArrowRows
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.dual import DualRows
 from vbsvm.model.layouts.grouping import Factor

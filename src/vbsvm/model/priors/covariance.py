@@ -11,7 +11,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, MatrixPoint, Point
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import require_positive
-from vbsvm.model.interfaces import Moments
+from vbsvm.model.coefficients import Moments
 from vbsvm.model.priors.base import Prior
 
 # Effects and their covariance hold each other back: on toenail with correlated slopes this makes 38 passes of 89.
@@ -20,7 +20,7 @@ ROUNDS = 5
 
 @final
 @dataclass(frozen=True)
-class InverseWishart(Prior):
+class InverseWishart(Prior[distributions.InverseWishart | MatrixPoint]):
     """The covariance of a group's effects is inverse Wishart, IW(psi I, nu).
 
     Parameters
@@ -113,7 +113,7 @@ class HuangWandDistribution:
 
 @final
 @dataclass(frozen=True)
-class Covariance(Prior):
+class Covariance(Prior[HuangWandDistribution]):
     """Standard deviations of a group's effects are half t, and with degrees = 2 each correlation is uniform.
 
     The prior of Huang & Wand (2013): Σ given a is IW(2 degrees diag(1/a), degrees + q − 1), and each a_j is

@@ -14,7 +14,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, Latent, LatentPoint, Point
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import Parameters, is_number, require_positive, require_whole
-from vbsvm.model.interfaces import Moments
+from vbsvm.model.coefficients import Moments
 from vbsvm.model.priors.base import Prior
 from vbsvm.model.priors.ridge import LEAP_BELOW
 
@@ -129,7 +129,7 @@ class Joint(Parameters):
 
 @final
 @dataclass(frozen=True)
-class LaplaceZero(Prior):
+class LaplaceZero(Prior[LaplaceZeroDistribution]):
     """A coefficient is γ v: γ is 1 with probability ρ, otherwise 0; v has a Laplace distribution of inferred scale.
 
     Algorithm 3 of the paper. ``inclusion_probability_`` is E γ of each input.
