@@ -31,7 +31,7 @@ class Chain(Protocol):
         ...
 
     @property
-    def content(self) -> tuple[Any, ...]:
+    def content(self) -> tuple[object, ...]:
         """What a checkpoint keeps."""
         ...
 
@@ -59,7 +59,7 @@ class Run(Generic[C]):
     chains: list[C]
     sweeps: int
     path: str | os.PathLike[str] | None
-    about: dict[str, Any]
+    about: dict[str, object]
     n_jobs: int = 0
 
     @property

@@ -214,7 +214,7 @@ class _Chain:
         return _Chain(seed, number, spec.start(opened), FIRST_STEP, 0, (), (0, 0, 0), None)
 
     @property
-    def content(self) -> tuple[Any, ...]:
+    def content(self) -> tuple[object, ...]:
         """What a checkpoint keeps: all of it."""
         return tuple(getattr(self, one.name) for one in fields(self))
 
@@ -238,7 +238,7 @@ def _start(settings: Gibbs, spec: Spec, source: Source, seed: int) -> Run[_Chain
     return Run(partial(_advance, spec, source, settings), chains, settings.sweeps, settings.checkpoint, about)
 
 
-def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, Any]:
+def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, object]:
     """What a checkpoint must agree on: settings, model, and a few sums that tell data apart."""
     if settings.checkpoint is None:
         return {}

@@ -19,7 +19,7 @@ from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.gates import DrawnGates, Gates, GateScan
 from vbsvm.model.interfaces import Effects, Precision
-from vbsvm.model.layouts.dense import LOG_2PI
+from vbsvm.model.layouts.dense import LOG_2PI, DenseRows
 
 # Coefficients with a smaller prior precision than this are free.
 FREE = 1e-4
@@ -36,6 +36,11 @@ class DualRows:
     design: Array
     signs: Array
     weights: Array
+
+    @property
+    def written(self) -> Array:
+        """The rows as an array."""
+        return self.design
 
     def scores(self, theta: Array) -> Array:
         """Cθ."""
@@ -300,21 +305,24 @@ class DualGaussian:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class DualMessage:
-    """Mean, and the parts of the covariance diag(D) − UᵀU + V Vᵀ of the effective coefficients."""
+    """Mean, and the parts of the covariance diag(D) − UᵀU + V Vᵀ of the effective coefficients.
+
+    Predictions ask with dense rows.
+    """
 
     mean: Array
     D: Array
     U: Array
     V: Array
 
-    def row_moments(self, rows: DualRows) -> tuple[Array, Array]:
+    def row_moments(self, rows: DualRows | DenseRows) -> tuple[Array, Array]:
         """Mean and variance of each row's score."""
-        return rows.scores(self.mean), self.variances(rows.design)
+        return rows.scores(self.mean), self.variances(rows.written)
 
-    def effects(self, rows: DualRows, columns: NDArray[np.intp]) -> Effects:
+    def effects(self, rows: DualRows | DenseRows, columns: NDArray[np.intp]) -> Effects:
         """Distribution of the coefficients of these columns, the same in all rows."""
         D, U, V = self.D[columns], self.U[:, columns], self.V[columns]
-        with_score = rows.columns(columns) * D - (rows.design @ self.U.T) @ U + (rows.design @ self.V) @ V.T
+        with_score = rows.columns(columns) * D - (rows.written @ self.U.T) @ U + (rows.written @ self.V) @ V.T
         return Effects(self.mean[columns][None], with_score, (np.diag(D) - U.T @ U + V @ V.T)[None])
 
     def variances(self, design: Array) -> Array:

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 
@@ -196,7 +196,7 @@ def _matrix_terms(distribution: distributions.InverseWishart, nu: float, psi: Ar
     """What both priors have in common: all but ½ν log|Ψ|."""
     q, N = len(distribution.scale), distribution.degrees
     _, log_det = np.linalg.slogdet(distribution.scale)
-    pull: Any = np.vdot(distribution.inverse_mean, psi + moments.outer)
+    pull = float(np.vdot(distribution.inverse_mean, psi + moments.outer))
     return float(
         -0.5 * moments.n_groups * q * math.log(math.pi)
         + sum(math.lgamma(0.5 * (N - j)) - math.lgamma(0.5 * (nu - j)) for j in range(q))

@@ -4,7 +4,7 @@ import math
 import numbers
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, final
+from typing import Self, TypeGuard, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -289,7 +289,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         return surplus + float(betaln(q.a, q.b) - betaln(self.rho.a, self.rho.b))
 
 
-def _require_groups(groups: Any) -> None:
+def _require_groups(groups: object) -> None:
     """Refuse what is not a list of lists; a text would be taken for a list of its letters."""
     if not _is_list(groups) or not all(_is_list(group) for group in groups):
         raise ValueError(
@@ -297,7 +297,7 @@ def _require_groups(groups: Any) -> None:
         )
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> TypeGuard[Collection[object]]:
     """Whether a value is a list, or an array or set that can stand for one."""
     scalar = isinstance(value, str | bytes | Mapping) or getattr(value, "ndim", 1) == 0
     return isinstance(value, Collection) and not scalar
