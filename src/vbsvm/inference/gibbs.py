@@ -91,11 +91,9 @@ class Sample:
         return State(SampledCoefficients(self.flat), tuple(scales), None, missing)
 
     def without_values(self) -> "Sample":
-        """The same without the last draws of the missing values of rows, which are as many as the data."""
+        """The same without the last draws of missing values, which are as many as the data."""
         missing = self.last.missing
-        if not isinstance(missing, MissingState):
-            return self
-        return replace(self, last=replace(self.last, missing=replace(missing, values=None)))
+        return self if missing is None else replace(self, last=replace(self.last, missing=missing.without_values()))
 
 
 @final

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Self, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,10 +63,6 @@ class PointDistribution:
     def quadratic(self, gram: Gram) -> float:
         """θᵀ gram θ."""
         return float(self.mean @ gram.times(self.mean))
-
-    def draw(self, rng: np.random.Generator) -> Self:
-        """Return itself."""
-        return self
 
     def at(self, mean: Array) -> "PointDistribution":
         """Another point."""

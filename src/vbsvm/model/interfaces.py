@@ -282,6 +282,10 @@ class MissingDistributions(Protocol):
         """Make those that pack to these numbers."""
         ...
 
+    def without_values(self) -> Self:
+        """The same without a sampler's draws of missing values, which are as many as the data."""
+        ...
+
     def with_complete_rows(self, sums: Any, rows: Rows, resolve: Reading) -> Any:
         """Add what complete rows say about why others are missing, if anything; ``sums`` may be None."""
         ...
