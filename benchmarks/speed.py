@@ -12,7 +12,8 @@ from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import VBSVC
 from vbsvm.base.reading import expect
 from vbsvm.design.scaling import column_ranges, learn_recipe
-from vbsvm.model.interfaces import PointDistribution, Precision
+from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts import dense
 from vbsvm.model.spec import State
 from vbsvm.model.sweep import pass_rows

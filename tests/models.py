@@ -7,7 +7,7 @@ from vbsvm.base.reading import expect
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.proposals import Visited
 from vbsvm.model import bound, sweep
-from vbsvm.model.interfaces import Moments, PointDistribution
+from vbsvm.model.coefficients import Moments, PointDistribution
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.priors import Normal, Ridge
 from vbsvm.model.spec import Block, Spec, State

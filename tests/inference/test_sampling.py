@@ -32,13 +32,13 @@ from vbsvm.api.problem import warnings_of
 from vbsvm.base import diagnostics
 from vbsvm.base.distributions import LatentPoint, MatrixPoint, Point
 from vbsvm.base.reading import Draw, OverRelaxed
-from vbsvm.inference import gibbs
+from vbsvm.inference import chains, gibbs
 from vbsvm.inference.checkpoint import CheckpointError
 from vbsvm.inference.scale_move import _change, stretch
 from vbsvm.missing.level_model import LevelDistributions
 from vbsvm.missing.rows import IncompleteRows
+from vbsvm.model.coefficients import Moments, PointDistribution
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import Moments, PointDistribution
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.priors.covariance import HuangWandDistribution
 from vbsvm.model.priors.laplace_zero import LaplaceZeroDistribution
@@ -50,7 +50,7 @@ FEW = Gibbs(draws=400, tune=200, chains=2)
 @pytest.fixture(autouse=True)
 def one_process(monkeypatch):
     """Other processes would not know what a test has changed."""
-    monkeypatch.setattr(gibbs, "WORTH_A_PROCESS", np.inf)
+    monkeypatch.setattr(chains, "WORTH_A_PROCESS", np.inf)
 
 
 @pytest.fixture(scope="module")
@@ -325,7 +325,7 @@ class TestChains:
     def test_the_same_seed_gives_the_same_draws_in_any_number_of_processes(self, overlapping, monkeypatch):
         X, y = overlapping
         one = quiet(lambda: VBSVC(inference=FEW, random_state=5).fit(X, y))
-        monkeypatch.setattr(gibbs, "WORTH_A_PROCESS", 0.0)
+        monkeypatch.setattr(chains, "WORTH_A_PROCESS", 0.0)
         two = quiet(lambda: VBSVC(inference=FEW, random_state=5).fit(X, y))
         np.testing.assert_array_equal(one.fit_[0].outcome.coefficients, two.fit_[0].outcome.coefficients)
         other = quiet(lambda: VBSVC(inference=FEW, random_state=6).fit(X, y))
@@ -336,7 +336,7 @@ class TestChains:
         spec, source = spec_of(3), source_of(X, np.where(y == 1, 1.0, -1.0))
         found = []
         for rounds in (40, 3):
-            monkeypatch.setattr(gibbs, "ROUNDS", rounds)
+            monkeypatch.setattr(chains, "ROUNDS", rounds)
             found.append(Gibbs(draws=60, tune=31, chains=2, thin=3).run(spec, source, 0).coefficients)
         assert found[0].shape == (2, 20, 4)
         np.testing.assert_array_equal(*found)
@@ -378,8 +378,8 @@ class TestChains:
     def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(self, overlapping, tmp_path, monkeypatch):
         X, y = overlapping
         path = tmp_path / "run.chains"
-        monkeypatch.setattr(gibbs, "SECONDS_BETWEEN", -1.0)
-        monkeypatch.setattr(gibbs.Path, "unlink", lambda self, missing_ok=False: None)
+        monkeypatch.setattr(chains, "SECONDS_BETWEEN", -1.0)
+        monkeypatch.setattr(chains.Path, "unlink", lambda self, missing_ok=False: None)
         settings = Gibbs(draws=20, tune=5, chains=1, checkpoint=str(path))
         whole = quiet(lambda: VBSVC(inference=settings, random_state=0).fit(X, y)).coef_
         before = path.read_bytes()
@@ -410,8 +410,8 @@ class TestChains:
         X, y = (one.copy() for one in overlapping)
         X[::5, 1] = np.nan
         settings = Gibbs(draws=np.int64(20), tune=5, chains=1, checkpoint=tmp_path / "run.chains")
-        monkeypatch.setattr(gibbs, "SECONDS_BETWEEN", -1.0)
-        monkeypatch.setattr(gibbs.Path, "unlink", lambda self, missing_ok=False: None)
+        monkeypatch.setattr(chains, "SECONDS_BETWEEN", -1.0)
+        monkeypatch.setattr(chains.Path, "unlink", lambda self, missing_ok=False: None)
         quiet(lambda: VBSVC(inference=settings, random_state=0).fit(X, y))
         with pytest.raises(CheckpointError, match="another run"):
             VBSVC(inference=settings, random_state=0, imputation=GaussianImputation(psi=5.0)).fit(X, y)
@@ -423,7 +423,7 @@ class TestChains:
         y = np.where(X[:, 2] > 1, 2, y)
         settings = Gibbs(draws=20, tune=5, chains=1, checkpoint=tmp_path / "run.chains")
         whole = quiet(lambda: VBSVC(inference=replace(settings, checkpoint=None), random_state=0).fit(X, y))
-        monkeypatch.setattr(gibbs, "SECONDS_BETWEEN", -1.0)
+        monkeypatch.setattr(chains, "SECONDS_BETWEEN", -1.0)
         interrupt(monkeypatch, after=39, by=RuntimeError)
         with pytest.raises(RuntimeError):
             VBSVC(inference=settings, random_state=0).fit(X, y)

@@ -13,7 +13,7 @@ from vbsvm import Covariance, InverseWishart
 from vbsvm.base import distributions
 from vbsvm.base.reading import Draw, expect
 from vbsvm.model import sweep
-from vbsvm.model.interfaces import Moments, PointDistribution
+from vbsvm.model.coefficients import Moments, PointDistribution
 from vbsvm.model.priors.covariance import HuangWandDistribution
 
 

@@ -45,7 +45,6 @@ def test_every_verb_is_that_of_the_array(kind, intercept):
     np.testing.assert_allclose(matrix.rmatvec(u), C.T @ u, **close)
     np.testing.assert_allclose(matrix.matmat(other), C @ other, **close)
     np.testing.assert_allclose(matrix.sandwich(w), C.T @ (w[:, None] * C), **close)
-    np.testing.assert_allclose(matrix.signed_sandwich(u), C.T @ (u[:, None] * C), **close)
     np.testing.assert_allclose(matrix.row_quadratic(root), np.square(C @ root).sum(axis=1), **close)
     np.testing.assert_allclose(matrix.row_squares(theta), np.square(C) @ theta, **close)
     np.testing.assert_allclose(matrix.columns(np.array([0, 3, 7])), C[:, [0, 3, 7]], **close)

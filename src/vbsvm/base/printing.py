@@ -4,7 +4,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -133,7 +133,7 @@ def _levels(frame: "pd.DataFrame") -> list[list[str]]:
     return found
 
 
-def _plain(labels: Sequence[Any]) -> list[str]:
+def _plain(labels: Sequence[object]) -> list[str]:
     """Labels in one line each."""
     return ["".join(char if char.isprintable() else " " for char in str(label)) for label in labels]
 
@@ -172,7 +172,7 @@ def wrapped(text: str, width: int = WIDTH) -> str:
     return "\n".join("\n".join(line) for line in lines)
 
 
-def listed(names: Sequence[Any], most: int = 20) -> str:
+def listed(names: Sequence[object], most: int = 20) -> str:
     """Names in a sentence; of very many the first ones."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{list(names[:most])}{more}"
@@ -188,7 +188,9 @@ def html_frame(caption: str, frame: "pd.DataFrame", most: int) -> str:
     return html_table(caption, heads, names, cells(shown))
 
 
-def html_table(caption: str, heads: Sequence[Any], names: Sequence[Sequence[Any]], texts: Sequence[list[str]]) -> str:
+def html_table(
+    caption: str, heads: Sequence[object], names: Sequence[Sequence[object]], texts: Sequence[list[str]]
+) -> str:
     """A table as plain HTML with all texts escaped: names of rows at the left, and then their texts."""
     head = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in heads)
     rows = []

@@ -12,6 +12,8 @@ from typing import Any, Protocol, final
 
 import numpy as np
 
+from vbsvm.base.arrays import Array
+
 MASK = 2**64 - 1
 
 
@@ -75,7 +77,7 @@ class OverRelaxed:
     """
 
     draw: Draw
-    before: Any
+    before: Array
     rho: float = 0.9
 
     def __call__(self, distribution: Any, *site: str | int) -> Any:

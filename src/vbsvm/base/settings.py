@@ -2,7 +2,7 @@
 
 import numbers
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, TypeGuard
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,12 @@ class Parameters:
         return f"{type(self).__name__}({', '.join(settings)})"
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value is a real number; True and False are none."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def lies_within(value: Any, least: float, most: float) -> bool:
+def lies_within(value: object, least: float, most: float) -> bool:
     """Whether a value is a real number within these limits, which its own type may be too small to hold."""
     try:
         return is_number(value) and least <= float(value) <= most

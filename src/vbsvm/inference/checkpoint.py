@@ -16,13 +16,13 @@ class CheckpointError(ValueError):
     """A checkpoint that is damaged, or of another run."""
 
 
-def write(path: str | os.PathLike[str], about: dict[str, Any], content: Any) -> None:
+def write(path: str | os.PathLike[str], about: dict[str, object], content: object) -> None:
     """Write what the run is about, and its chains."""
     archive.write(path, FORMAT, SCHEMA, archive.Archive({"about": about}, *_REGISTRY.encode(content, "a chain")))
 
 
-def read(path: str | os.PathLike[str], about: dict[str, Any]) -> Any | None:
-    """Chains of an earlier run of the same; None where there is no file. Anything else is an error that says so."""
+def read(path: str | os.PathLike[str], about: dict[str, object]) -> list[Any] | None:
+    """Chains of an earlier run of the same; None where there is no file. A file of another run is refused."""
     if not Path(path).exists():
         return None
     try:

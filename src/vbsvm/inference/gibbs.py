@@ -2,17 +2,13 @@
 
 import math
 import os
-import sys
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
-from joblib import Parallel, delayed, parallel_config
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import MatrixPoint, Point
@@ -20,14 +16,13 @@ from vbsvm.base.reading import Draw, OverRelaxed
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_whole
 from vbsvm.inference import checkpoint
+from vbsvm.inference.chains import Run, run_rounds
 from vbsvm.inference.scale_move import stretch
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.level_model import LevelCounts, LevelDistributions
 from vbsvm.missing.model import MissingState, MissingSums, input_model
-from vbsvm.model.interfaces import Source
 from vbsvm.model.layouts.sampled import SampledCoefficients
-from vbsvm.model.priors.covariance import HuangWandDistribution
-from vbsvm.model.priors.laplace_zero import LaplaceZeroDistribution
+from vbsvm.model.row_pass import Part, Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import added
 from vbsvm.model.sweep import sweep
@@ -38,11 +33,11 @@ MOST_CHAINS = 10_000
 FIRST_STEP = 0.2
 # A step is adapted while tuning, towards the best acceptance rate of moves along one direction.
 ACCEPTANCE = 0.44
-ROUNDS = 40
-# Below this many seconds of work it is not worth it to start processes.
-WORTH_A_PROCESS = 8.0
+# Where more draws than this share separate the classes, the posterior is hardly one.
 ZERO_LOSS = 0.5
-SECONDS_BETWEEN = 10.0
+
+# Coefficients, gates, and the scale of each block; of one draw, or of many.
+Drawn = tuple[Array, Array | None, tuple[Array, ...]]
 
 
 @final
@@ -89,19 +84,16 @@ class Sample:
             mean = values.reshape(-1, values.shape[2]).mean(axis=0)
             q = math.isqrt(len(mean))
             scales.append(Point(float(mean[0])) if q == 1 else MatrixPoint(mean.reshape(q, q)))
-        distribution: Any = SampledCoefficients(self.flat)
         levels = None if self.levels is None else LevelDistributions.of(tuple(1.0 + one for one in self.levels.counts))
         missing = self.last.missing
         if isinstance(missing, MissingState):
             missing = replace(missing, levels=levels, values=None)
-        return State(distribution, tuple(scales), None, missing)
+        return State(SampledCoefficients(self.flat), tuple(scales), None, missing)
 
     def without_values(self) -> "Sample":
-        """The same without the last draws of the missing values of rows, which are as many as the data."""
+        """The same without the last draws of missing values, which are as many as the data."""
         missing = self.last.missing
-        if not isinstance(missing, MissingState):
-            return self
-        return replace(self, last=replace(self.last, missing=replace(missing, values=None)))
+        return self if missing is None else replace(self, last=replace(self.last, missing=missing.without_values()))
 
 
 @final
@@ -166,28 +158,12 @@ class Gibbs(Parameters):
         """Draw for several models, all of them round by round, so that Ctrl-C finds draws of each."""
         self.require_room(models)
         runs = [
-            _Run.start(self.for_class(k) if len(models) > 1 else self, spec, source, seed + k)
+            _start(self.for_class(k) if len(models) > 1 else self, spec, source, seed + k)
             for k, (spec, source) in enumerate(models)
         ]
-        total, interrupted, written = self.sweeps, False, time.perf_counter()
-        with _progress(total * len(runs)) as report:
-            try:
-                for end in dict.fromkeys(math.ceil(end) for end in np.linspace(0, total, ROUNDS + 1)[1:]):
-                    for k, run in enumerate(runs):
-                        runs[k] = run.advanced(end)
-                        report(sum(run.done for run in runs))
-                    if time.perf_counter() - written > SECONDS_BETWEEN:
-                        _write_all(runs)
-                        written = time.perf_counter()
-            except KeyboardInterrupt:
-                interrupted = True
-        if interrupted:
-            _write_all(runs)
-            if not all(run.chains[0].drawn for run in runs):
-                raise KeyboardInterrupt
-        else:
-            for run in runs:
-                run.remove_checkpoint()
+        runs, interrupted = run_rounds(runs, self.sweeps)
+        if not all(run.chains[0].drawn for run in runs):
+            raise KeyboardInterrupt
         return [_sample(run.chains, run.done, interrupted) for run in runs]
 
     def require_room(self, models: Sequence[tuple[Spec, Source]]) -> None:
@@ -225,7 +201,7 @@ class _Chain:
     state: State
     step: float
     done: int
-    drawn: tuple[tuple[Array, Array | None, tuple[Array, ...]], ...]
+    drawn: tuple[Drawn, ...]
     losses: tuple[int, int, int]  # draws, draws without loss, moves taken
     missing: MissingSums | None
 
@@ -234,6 +210,11 @@ class _Chain:
         """The paper's start; with gates, every other chain starts with all of them closed."""
         opened = 1.0 if number % 2 == 0 else 0.0
         return _Chain(seed, number, spec.start(opened), FIRST_STEP, 0, (), (0, 0, 0), None)
+
+    @property
+    def content(self) -> tuple[object, ...]:
+        """What a checkpoint keeps: all of it."""
+        return tuple(getattr(self, one.name) for one in fields(self))
 
     def fresh(self) -> "_Chain":
         """The chain without its draws: what another process needs of it."""
@@ -246,70 +227,16 @@ class _Chain:
         return replace(part, drawn=(*self.drawn, *part.drawn), losses=losses, missing=missing)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """A model on its way: its chains, and in how many processes they go on (0 before that is known)."""
-
-    settings: Gibbs
-    spec: Spec
-    source: Source
-    about: dict[str, Any]
-    chains: list[_Chain]
-    n_jobs: int = 0
-
-    @staticmethod
-    def start(settings: Gibbs, spec: Spec, source: Source, seed: int) -> "_Run":
-        """From the beginning, or from the checkpoint."""
-        about = _about(settings, spec, source, seed)
-        chains = [_Chain.start(spec, seed, k) for k in range(settings.chains)]
-        if settings.checkpoint is not None and (found := checkpoint.read(settings.checkpoint, about)) is not None:
-            chains = [_Chain(*one) for one in found]
-        return _Run(settings, spec, source, about, chains)
-
-    @property
-    def done(self) -> int:
-        """Sweeps of each chain so far."""
-        return self.chains[0].done
-
-    def advanced(self, end: int) -> "_Run":
-        """Sweep on to the end of the round; the first one shows whether processes are worth it."""
-        if self.done >= end:
-            return self
-        begin, settings = time.perf_counter(), self.settings
-        chains = self._swept(end)
-        if self.n_jobs:
-            return replace(self, chains=chains)
-        left = (time.perf_counter() - begin) * (settings.sweeps - end) / (end - self.done)
-        return replace(self, chains=chains, n_jobs=-1 if settings.chains > 1 and left > WORTH_A_PROCESS else 1)
-
-    def _swept(self, end: int) -> list[_Chain]:
-        settings = self.settings
-        if self.n_jobs >= 0:
-            return [_advance(self.spec, self.source, chain, end, settings) for chain in self.chains]
-        work = (delayed(_advance)(self.spec, self.source, chain.fresh(), end, settings) for chain in self.chains)
-        with parallel_config(backend="loky", inner_max_num_threads=1):
-            moved: Any = Parallel(n_jobs=self.n_jobs)(work)
-        return [one.after(two) for one, two in zip(self.chains, moved, strict=True)]
-
-    def write_checkpoint(self) -> None:
-        """Write the chains, where there is a place for them."""
-        if self.settings.checkpoint is not None:
-            content = [tuple(getattr(chain, one.name) for one in fields(chain)) for chain in self.chains]
-            checkpoint.write(self.settings.checkpoint, self.about, content)
-
-    def remove_checkpoint(self) -> None:
-        """A finished run needs none."""
-        if self.settings.checkpoint is not None:
-            Path(self.settings.checkpoint).unlink(missing_ok=True)
+def _start(settings: Gibbs, spec: Spec, source: Source, seed: int) -> Run[_Chain]:
+    """A run from the beginning, or from its checkpoint."""
+    about = _about(settings, spec, source, seed)
+    chains = [_Chain.start(spec, seed, k) for k in range(settings.chains)]
+    if settings.checkpoint is not None and (found := checkpoint.read(settings.checkpoint, about)) is not None:
+        chains = [_Chain(*one) for one in found]
+    return Run(partial(_advance, spec, source, settings), chains, settings.sweeps, settings.checkpoint, about)
 
 
-def _write_all(runs: list[_Run]) -> None:
-    for run in runs:
-        run.write_checkpoint()
-
-
-def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, Any]:
+def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, object]:
     """What a checkpoint must agree on: settings, model, and a few sums that tell data apart."""
     if settings.checkpoint is None:
         return {}
@@ -324,12 +251,12 @@ def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, 
     return {"settings": numbers, "seed": seed, "model": blocks, "data": [float(f"{one:.9e}") for one in sums]}
 
 
-def _fingerprint(part: Any, theta: Array) -> Array:
+def _fingerprint(part: Part, theta: Array) -> Array:
     scores, signs, s = part.scores(theta, None), part.rows.signs, part.rows.weights
     return np.array([s.sum(), s @ signs, s @ scores, s @ np.square(scores), (s * signs) @ scores])
 
 
-def _advance(spec: Spec, source: Source, chain: _Chain, end: int, settings: Gibbs) -> _Chain:
+def _advance(spec: Spec, source: Source, settings: Gibbs, chain: _Chain, end: int) -> _Chain:
     """Sweep on to the end of the round."""
     state, step, kept, tune, moves = chain.state, chain.step, [], settings.tune, settings.accelerate
     n, zero, taken = chain.losses
@@ -359,25 +286,18 @@ def _advance(spec: Spec, source: Source, chain: _Chain, end: int, settings: Gibb
     return replace(chain, state=state, step=step, done=end, drawn=drawn, losses=losses, missing=missing)
 
 
-def _numbers(state: State) -> tuple[Array, Array | None, tuple[Array, ...]]:
-    """Effective coefficients, gates, and scales of a draw."""
+def _numbers(state: State) -> Drawn:
+    """Effective coefficients, gates, and of each block the variance or covariance matrix, flat."""
     theta, gates = state.coefficients.mean, None
     if state.gates is not None:
         theta, gates = state.gates.open * theta, state.gates.inclusion
-    return theta, gates, tuple(variance_of(scale) for scale in state.scales)
-
-
-def variance_of(scale: Any) -> Array:
-    """The variance of a block at a draw, or the covariance matrix of its effects, flat."""
-    distribution: Any = scale.covariance if isinstance(scale, HuangWandDistribution) else scale
-    drawn: Any = distribution.variance if isinstance(distribution, LaplaceZeroDistribution) else distribution
-    return np.ravel(drawn.value)
+    return theta, gates, tuple(np.ravel(scale.mean) for scale in state.scales)
 
 
 def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
     length = min(sum(len(piece[0]) for piece in chain.drawn) for chain in chains)
 
-    def joined(pick: Any) -> Array:
+    def joined(pick: Callable[[Drawn], Any]) -> Array:
         return np.stack([np.concatenate([pick(piece) for piece in chain.drawn])[:length] for chain in chains])
 
     gates = None if chains[0].drawn[0][1] is None else joined(lambda piece: piece[1])
@@ -396,21 +316,3 @@ def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
         None if missing.levels is None else missing.levels.divided(draws),
         chains[0].state,
     )
-
-
-@contextmanager
-def _progress(total: int) -> Iterator[Any]:
-    """A bar on a terminal, where rich is installed; nothing else."""
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    except ImportError:
-        yield lambda done: None
-        return
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    columns = (TextColumn("sweeps"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("sweeps", total=total)
-        yield lambda done: bar.update(task, completed=done)

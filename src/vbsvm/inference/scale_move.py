@@ -7,15 +7,14 @@ in the next one. Missing inputs stay where they are.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
-from vbsvm.missing.model import MissingState
-from vbsvm.missing.row_parts import CandidatePart
-from vbsvm.model.interfaces import PointDistribution, Source
+from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.row_pass import Part, Source
 from vbsvm.model.spec import Spec, State
 
 
@@ -48,14 +47,7 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
     return replace(state, coefficients=PointDistribution(g * theta), scales=tuple(scales)), True
 
 
-def _change(part: Any, state: State, theta: Array, g: float) -> float:
-    """Change of the loss: that of a row is h₊, and −½ log Σ π e^(−2h₊) over the levels of a missing category."""
-    margin, s = part.rows.signs * part.scores(theta, state.missing), part.rows.weights
-    before, after = np.maximum(1.0 - margin, 0.0), np.maximum(1.0 - g * margin, 0.0)
-    if not isinstance(part, CandidatePart):
-        return float(s @ (after - before))
-    assert isinstance(state.missing, MissingState)
-    assert state.missing.levels is not None
-    candidates, chances = part.candidates, part.candidates.log_chances(state.missing.levels.logs)
-    ratios = candidates.log_sums(chances - 2 * after) - candidates.log_sums(chances - 2 * before)
-    return -0.5 * float(s[candidates.firsts] @ ratios)
+def _change(part: Part, state: State, theta: Array, g: float) -> float:
+    """Change of the loss, which is h₊ in each row."""
+    margin = part.rows.signs * part.scores(theta, state.missing)
+    return part.loss_change(np.maximum(1.0 - margin, 0.0), np.maximum(1.0 - g * margin, 0.0), state.missing)

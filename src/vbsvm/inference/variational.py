@@ -17,10 +17,10 @@ from vbsvm.inference.proposals import Accelerated, Damped, Plain, Strategy, Visi
 from vbsvm.missing.input_distributions import InputSums, Learned
 from vbsvm.missing.model import MissingModel, MissingState, input_model
 from vbsvm.model import bound
-from vbsvm.model.interfaces import Source
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import pass_rows
 

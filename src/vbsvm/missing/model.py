@@ -54,6 +54,10 @@ class MissingState:
         levels = None if self.levels is None else self.levels.unpack(numbers[:at])
         return MissingState(None if self.inputs is None else self.inputs.unpack(numbers[at:]), levels)
 
+    def without_values(self) -> "MissingState":
+        """The same without a sampler's draws."""
+        return replace(self, values=None)
+
     def with_complete_rows(self, sums: MissingSums | None, rows: Rows, resolve: Reading) -> MissingSums | None:
         """Add what complete rows say about being observed, where values are missing not at random."""
         if self.inputs is None or self.inputs.probit is None:

@@ -12,7 +12,8 @@ from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.model import MissingState, MissingSums
 from vbsvm.missing.row_updates import Resolved, RowDistributions
 from vbsvm.missing.rows import IncompleteRows
-from vbsvm.model.interfaces import MissingDistributions, PointDistribution, Rows
+from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.interfaces import MissingDistributions
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.row_pass import CompleteRows, RowPass
 from vbsvm.model.stats import Stats
@@ -80,6 +81,10 @@ class IncompletePart:
             return self.rows.filled(missing.values[self.rows.index]).scores(theta)
         return self.rows.filled(np.where(self.rows.missing, STANDING_IN, 0.0)).scores(theta)
 
+    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
+        """Σ s (after − before)."""
+        return float(self.rows.weights @ (after - before))
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +95,7 @@ class CandidatePart:
     candidates: Candidates
 
     @property
-    def rows(self) -> Rows | IncompleteRows:
+    def rows(self) -> Rows | IncompleteLabelledRows:
         """The rows themselves."""
         return self.part.rows
 
@@ -103,3 +108,11 @@ class CandidatePart:
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
         """Scores at a point."""
         return self.part.scores(theta, missing)
+
+    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
+        """Change of the losses −½ log Σ π e^(−2h₊), each over the candidates of a row."""
+        assert isinstance(missing, MissingState)
+        assert missing.levels is not None
+        candidates, chances = self.candidates, self.candidates.log_chances(missing.levels.logs)
+        ratios = candidates.log_sums(chances - 2 * after) - candidates.log_sums(chances - 2 * before)
+        return -0.5 * float(self.rows.weights[candidates.firsts] @ ratios)

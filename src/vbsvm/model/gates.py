@@ -5,7 +5,6 @@ The effective coefficients are γ∘v. A gate may be shared by several coefficie
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self, final
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 
 # A gate that moves by less moves no other.
 NO_CHANGE = 1e-15

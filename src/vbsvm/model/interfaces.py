@@ -5,8 +5,6 @@ and hands out the next distribution. The two sides meet in nothing else, so that
 (a grouping factor, say) is a sibling with the same verbs, and its results equal the dense ones.
 """
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, Self, final
 
@@ -15,11 +13,10 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
-from vbsvm.model.gates import Gates
-from vbsvm.model.stats import Stats
+from vbsvm.model.gates import DrawnGates, Gates
 
 
-class Rows(Protocol):
+class LabelledRows(Protocol):
     """A block of rows: its place in the data, labels ±1 and weights > 0."""
 
     @property
@@ -37,6 +34,10 @@ class Rows(Protocol):
         """Sample weights, above 0."""
         ...
 
+
+class Rows(LabelledRows, Protocol):
+    """Rows whose inputs are all there."""
+
     def scores(self, theta: Array) -> Array:
         """Cθ."""
         ...
@@ -45,8 +46,8 @@ class Rows(Protocol):
         """CᵀWC."""
         ...
 
-    def cross(self, u: Array) -> Any:
-        """Cᵀu, as an array or as sums that add and have a ``total``."""
+    def cross(self, u: Array) -> "Array | CrossSums":
+        """Cᵀu, as an array or as sums in a form of the layout's own."""
         ...
 
     def columns(self, which: NDArray[np.intp]) -> Array:
@@ -55,6 +56,31 @@ class Rows(Protocol):
 
     def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
         """What multiplies these columns of the design, for each row or in one row for all."""
+        ...
+
+
+class CrossSums(Protocol):
+    """Cᵀu over any set of rows, where a layout does not collect it in an array."""
+
+    def __add__(self, other: Self, /) -> Self:
+        """Add the sums of two sets of rows."""
+        ...
+
+    def total(self) -> Array:
+        """The sums as one array."""
+        ...
+
+
+class Scan(Protocol):
+    """Full conditionals of the gates, one after another."""
+
+    @property
+    def result(self) -> Gates:
+        """Each gate's distribution in turn, given the distributions of the others."""
+        ...
+
+    def draw(self, rng: np.random.Generator) -> DrawnGates:
+        """Each gate drawn in turn, given the others."""
         ...
 
 
@@ -81,11 +107,11 @@ class Gram(Protocol):
         """G ∘ E[γ̃γ̃ᵀ]; the part where a gate meets itself is taken from ``own``."""
         ...
 
-    def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> Any:
-        """Full conditionals of the gates, one after another."""
+    def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> Scan:
+        """Full conditionals of the gates, given a distribution or a point of the coefficients in this layout."""
         ...
 
-    def conditional(self, cross: Array, precision: "Precision") -> "GaussianDistribution":
+    def conditional(self, cross: Array, precision: "Precision") -> "Conditional":
         """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
         ...
 
@@ -152,7 +178,7 @@ class Effects:
 
 
 class Message(Protocol):
-    """What rows ask of the distribution of the coefficients."""
+    """What rows ask of the distribution of the coefficients; the rows are those of its layout."""
 
     def row_moments(self, rows: Any) -> tuple[Array, Array | float]:
         """Mean and variance of each row's score cᵀθ."""
@@ -169,6 +195,11 @@ class CoefficientDistribution(Protocol):
     @property
     def mean(self) -> Array:
         """E[θ]."""
+        ...
+
+    @property
+    def variances(self) -> Array:
+        """Var(θ), elementwise."""
         ...
 
     @property
@@ -194,32 +225,23 @@ class CoefficientDistribution(Protocol):
         ...
 
     def quadratic(self, gram: Any) -> float:
-        """E[θᵀ gram θ]."""
-        ...
-
-    def draw(self, rng: np.random.Generator) -> "PointDistribution":
-        """Replace the distribution by a point drawn from it."""
+        """E[θᵀ gram θ], for a gram of the layout."""
         ...
 
 
 class GaussianDistribution(CoefficientDistribution, Protocol):
     """A distribution with spread: what the variational climb needs beyond the sweep."""
 
-    @property
-    def variances(self) -> Array:
-        """Var(θ), elementwise."""
-        ...
-
     def covariances(self, n: int) -> Array:
         """Covariance of the first n coefficients."""
         ...
 
     @property
-    def precision(self) -> Any:
+    def precision(self) -> Gram:
         """Σ⁻¹, as a gram."""
         ...
 
-    def fixed(self, n: int) -> "CoefficientDistribution":
+    def fixed(self, n: int) -> CoefficientDistribution:
         """Distribution of the first n coefficients, those of dense columns."""
         ...
 
@@ -241,111 +263,12 @@ class GaussianDistribution(CoefficientDistribution, Protocol):
         ...
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class PointDistribution:
-    """Coefficients without spread, in any layout: the start of variational Bayes, and every state of Gibbs."""
+class Conditional(GaussianDistribution, Protocol):
+    """A full conditional of the coefficients, which a sampler draws from."""
 
-    mean: Array
-
-    @property
-    def squares(self) -> Array:
-        """θ²."""
-        return np.square(self.mean)
-
-    @property
-    def entropy(self) -> float:
-        """Minus infinity, so that the bound of a start is below every other."""
-        return -math.inf
-
-    def products(self, left: slice, right: slice) -> float:
-        """Σ θ_j θ_k."""
-        return float(self.mean[left] @ self.mean[right])
-
-    def outer(self, n: int) -> Array:
-        """θθᵀ."""
-        return np.outer(self.mean[:n], self.mean[:n])
-
-    def meeting(self, border: Array) -> Array:
-        """Σ B E[u x_k] over the coefficients u beyond the core, for each coefficient x_k of the core."""
-        n_core = border.shape[1]
-        return (self.mean[n_core:] @ border) * self.mean[:n_core]
-
-    def message(self, gates: Gates | None) -> "PointDistribution":
-        """The effective coefficients."""
-        return self if gates is None else PointDistribution(gates.open * self.mean)
-
-    def row_moments(self, rows: Rows) -> tuple[Array, float]:
-        """A point's scores have no variance: the quadratic form is skipped."""
-        return rows.scores(self.mean), 0.0
-
-    def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
-        """The coefficients of these columns, without spread."""
-        mean = rows.multiplying(self.mean, columns)
-        return Effects(mean, np.zeros((len(rows.signs), len(columns))), np.zeros((len(mean), *[len(columns)] * 2)))
-
-    def quadratic(self, gram: Gram) -> float:
-        """θᵀ gram θ."""
-        return float(self.mean @ gram.times(self.mean))
-
-    def draw(self, rng: np.random.Generator) -> Self:
-        """Return itself."""
-        return self
-
-    def at(self, mean: Array) -> "PointDistribution":
-        """Another point."""
-        return PointDistribution(mean)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Moments:
-    """Second moments of one block's coefficients: all that a prior may know of the data.
-
-    ``columns`` is one stride for each effect of a group, and a single one where coefficients stand for themselves.
-    """
-
-    distribution: CoefficientDistribution
-    columns: tuple[slice, ...]
-    inclusion: Array | None = None  # of the block's gates
-
-    @property
-    def squares(self) -> Array:
-        """E[θ²], elementwise."""
-        return np.concatenate([self.distribution.squares[columns] for columns in self.columns])
-
-    @property
-    def variances(self) -> Array:
-        """Var θ, elementwise; zero for a point."""
-        spread = getattr(self.distribution, "variances", np.zeros_like(self.distribution.mean))
-        return np.concatenate([spread[columns] for columns in self.columns])
-
-    @property
-    def total(self) -> float:
-        """E‖θ‖²."""
-        squares = self.distribution.squares
-        return float(sum(squares[columns].sum() for columns in self.columns))
-
-    @property
-    def n_groups(self) -> int:
-        """Number of coefficients of each effect."""
-        first = self.columns[0]
-        return len(range(first.start, first.stop, first.step or 1))
-
-    @property
-    def size(self) -> int:
-        """Number of coefficients."""
-        return sum(len(range(columns.start, columns.stop, columns.step or 1)) for columns in self.columns)
-
-    @property
-    def outer(self) -> Array:
-        """Σ_g E[u_g u_gᵀ], the summed second moments of the groups' effects."""
-        q = len(self.columns)
-        outer = np.empty((q, q))
-        for j in range(q):
-            for k in range(j + 1):
-                outer[j, k] = outer[k, j] = self.distribution.products(self.columns[j], self.columns[k])
-        return outer
+    def draw(self, rng: np.random.Generator) -> CoefficientDistribution:
+        """Replace the distribution by a point drawn from it."""
+        ...
 
 
 class MissingDistributions(Protocol):
@@ -357,6 +280,10 @@ class MissingDistributions(Protocol):
 
     def unpack(self, numbers: Array) -> Self:
         """Make those that pack to these numbers."""
+        ...
+
+    def without_values(self) -> Self:
+        """The same without a sampler's draws of missing values, which are as many as the data."""
         ...
 
     def with_complete_rows(self, sums: Any, rows: Rows, resolve: Reading) -> Any:
@@ -377,25 +304,4 @@ class MissingModel(Protocol):
 
     def bound(self, state: Any, sums: Any) -> dict[str, float]:
         """Named terms of the bound; the entropy of missing values belongs to the rows."""
-        ...
-
-
-class Source(Protocol):
-    """Where rows come from: memory now; files and other machines answer the same calls."""
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows that count."""
-        ...
-
-    def fold(self, row_pass: Any) -> Stats:
-        """Sum ``part.stats(row_pass)`` over the parts of all row blocks: the only pass over the data in a sweep."""
-        ...
-
-    def total(self, kernel: Callable[[Any], Any]) -> Any:
-        """Sum anything that adds over the parts of all row blocks."""
-        ...
-
-    def thin(self, step: int) -> Self | None:
-        """Every ``step``-th row, or None where that is too little to learn from."""
         ...

@@ -38,10 +38,6 @@ class DesignMatrix(Protocol):
         """CᵀWC, for weights ≥ 0."""
         ...
 
-    def signed_sandwich(self, w: Array) -> Array:
-        """CᵀWC, for weights of any sign."""
-        ...
-
     def row_quadratic(self, root: Array) -> Array:
         """‖Uᵀc‖² of each row c, for an upper triangular U."""
         ...
@@ -84,11 +80,6 @@ class DenseMatrix:
         """CᵀWC as AᵀA with A = W^½C: NumPy then does half the multiplications, and the result is symmetric."""
         np.multiply(self.values, np.sqrt(w)[:, None], out=self.scratch)
         return self.scratch.T @ self.scratch
-
-    def signed_sandwich(self, w: Array) -> Array:
-        """CᵀWC, for weights of any sign."""
-        np.multiply(self.values, w[:, None], out=self.scratch)
-        return self.values.T @ self.scratch
 
     def row_quadratic(self, root: Array) -> Array:
         """‖Uᵀc‖² of each row c, for an upper triangular U."""
@@ -161,10 +152,6 @@ class SparseMatrix:
             return gram
         border = (linear - total * self.centre) * self._unit
         return np.block([[np.array([[total]]), border[None]], [border[:, None], gram]])
-
-    def signed_sandwich(self, w: Array) -> Array:
-        """CᵀWC, for weights of any sign."""
-        return self.sandwich(w)
 
     def row_quadratic(self, root: Array) -> Array:
         """‖Uᵀc‖² of each row c."""

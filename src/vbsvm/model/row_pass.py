@@ -1,15 +1,19 @@
-"""A pass over the rows: what goes down to every block of rows, and the sums that a block of complete rows sends up."""
+"""A pass over the rows: where they come from, what goes down to them, and the sums that complete rows send up."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, Protocol, Self, TypeVar, final
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
-from vbsvm.model.interfaces import Message, MissingDistributions, Rows
+from vbsvm.base.row_sums import Addable
+from vbsvm.model.interfaces import LabelledRows, Message, MissingDistributions, Rows
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.stats import Stats
+
+T = TypeVar("T", bound=Addable)
 
 
 @final
@@ -22,6 +26,48 @@ class RowPass:
     resolve: Reading
     with_curvature: bool = False
     missing: MissingDistributions | None = None
+
+
+class Part(Protocol):
+    """Rows of a block that are summed in the same way."""
+
+    @property
+    def rows(self) -> LabelledRows:
+        """The rows themselves."""
+        ...
+
+    def stats(self, row_pass: RowPass) -> Stats:
+        """Sums of these rows in a pass."""
+        ...
+
+    def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
+        """Scores at a point."""
+        ...
+
+    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
+        """Change of the total loss where each row's own goes from ``before`` to ``after``."""
+        ...
+
+
+class Source(Protocol):
+    """Where rows come from: memory now; files and other machines answer the same calls."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows that count."""
+        ...
+
+    def fold(self, row_pass: RowPass) -> Stats:
+        """Sum ``part.stats(row_pass)`` over the parts of all row blocks: the only pass over the data in a sweep."""
+        ...
+
+    def total(self, kernel: Callable[[Part], T]) -> T:
+        """Sum anything that adds over the parts of all row blocks."""
+        ...
+
+    def thin(self, step: int) -> Self | None:
+        """Every ``step``-th row, or None where that is too little to learn from."""
+        ...
 
 
 class Candidates(Protocol):
@@ -74,3 +120,7 @@ class CompleteRows:
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
         """Scores at a point."""
         return self.rows.scores(theta)
+
+    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
+        """Σ s (after − before)."""
+        return float(self.rows.weights @ (after - before))

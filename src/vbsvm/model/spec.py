@@ -10,14 +10,13 @@ from scipy.special import logit
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import ScaleDistribution
+from vbsvm.model.coefficients import Moments, PointDistribution
 from vbsvm.model.gates import GateMap, Gates
 from vbsvm.model.interfaces import (
     CoefficientDistribution,
     GaussianDistribution,
     MissingDistributions,
     MissingModel,
-    Moments,
-    PointDistribution,
     Precision,
 )
 from vbsvm.model.likelihoods.base import Likelihood

@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self, final
+from typing import Any, Self, TypeVar, final
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.row_sums import Addable
 from vbsvm.model.gates import Gates
+from vbsvm.model.interfaces import CrossSums, Gram
+
+T = TypeVar("T", bound=Addable)
 
 
 @final
@@ -15,19 +19,18 @@ from vbsvm.model.gates import Gates
 class Stats:
     """Sums over rows, additive over any split of the data.
 
-    ``gram`` and ``cross`` are G and r of the coefficients' update; a layout may collect r in a form of its own, which
-    adds, and is made an array by ``total``. ``row_bound`` is the row term of the bound at the
+    ``gram`` and ``cross`` are G and r of the coefficients' update. ``row_bound`` is the row term of the bound at the
     state whose message went into the pass, with the latent scales refreshed. ``constant`` is κ: with the weights of
     this pass held, the row term at any other distribution of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant.
     ``curvature`` is minus the second derivative of the collapsed row term in the mean, for Newton steps; a pass that
-    starts from a point has none. ``missing`` are the sums for the distributions of what may be missing, which add too.
+    starts from a point has none. ``missing`` are the sums for the distributions of what may be missing.
     """
 
-    gram: Any
-    cross_sums: Any
+    gram: Gram
+    cross_sums: Array | CrossSums
     row_bound: float
     constant: float
-    curvature: Any
+    curvature: Gram | None
     missing: Any = None
 
     @cached_property
@@ -35,7 +38,7 @@ class Stats:
         """r = Σ y (s + w) c."""
         return self.cross_sums if isinstance(self.cross_sums, np.ndarray) else self.cross_sums.total()
 
-    def gated(self, gates: Gates | None) -> tuple[Any, Array]:
+    def gated(self, gates: Gates | None) -> tuple[Gram, Array]:
         """G ∘ E[γ̃γ̃ᵀ] and γ̃ ∘ r: the sums as the coefficients behind the gates see them."""
         if gates is None:
             return self.gram, self.cross
@@ -43,12 +46,13 @@ class Stats:
 
     def __add__(self, other: Self) -> "Stats":
         """Add the sums of two sets of rows."""
+        cross_sums: Any = self.cross_sums  # rows of one source collect them in one form
         curvature = None
         if self.curvature is not None and other.curvature is not None:
             curvature = self.curvature + other.curvature
         return Stats(
             self.gram + other.gram,
-            self.cross_sums + other.cross_sums,
+            cross_sums + other.cross_sums,
             self.row_bound + other.row_bound,
             self.constant + other.constant,
             curvature,
@@ -56,7 +60,7 @@ class Stats:
         )
 
 
-def added(one: Any, other: Any) -> Any:
+def added(one: T | None, other: T | None) -> T | None:
     """Sum of what may be absent."""
     if one is None or other is None:
         return other if one is None else one

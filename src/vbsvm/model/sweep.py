@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from vbsvm.base.reading import Reading
-from vbsvm.model.interfaces import Source
+from vbsvm.model.layouts.dense import DenseGram
 from vbsvm.model.layouts.spike_slab import update_jointly
-from vbsvm.model.row_pass import RowPass
+from vbsvm.model.row_pass import RowPass, Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import Stats
 
@@ -41,6 +41,7 @@ def update(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
 def update_coefficients_and_gates(spec: Spec, state: State, stats: Stats) -> State:
     """q(v_k, γ_k) jointly for each input, in variational Bayes only: a sampler has no use for it."""
     assert state.gates is not None
+    assert isinstance(stats.gram, DenseGram)  # the only layout that has joint gates
     distribution, gates = update_jointly(
         stats.gram, stats.cross, spec.precision(state), state.coefficients, state.gates, spec.prior_log_odds(state)
     )

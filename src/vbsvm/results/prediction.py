@@ -13,7 +13,8 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing.population import Population
 from vbsvm.missing.row_updates import conditional_means, left_over
 from vbsvm.missing.rows import IncompleteRows
-from vbsvm.model.interfaces import Message, PointDistribution
+from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.interfaces import Message
 from vbsvm.model.spec import Spec, State
 from vbsvm.sources.row_builder import Grouping, MissingInputs, RowBuilder
 

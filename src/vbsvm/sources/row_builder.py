@@ -13,7 +13,7 @@ from vbsvm.design.columns import FactorPlan
 from vbsvm.design.levels import UNSEEN
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing.rows import IncompleteRows, Inputs, PatternGroup, RowMaker, pattern_groups
-from vbsvm.model.layouts.arrow import ArrowRows
+from vbsvm.model.layouts.arrow_rows import ArrowRows
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.dual import DualRows
 from vbsvm.model.layouts.grouping import Factor

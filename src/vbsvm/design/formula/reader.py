@@ -186,7 +186,7 @@ class _Fixed:
         return _keys(self.matrix)[int(self.intercept) :]
 
 
-def _learn_fixed(parts: Parts, frame: "pd.DataFrame") -> _Fixed:
+def _learn_fixed(parts: FormulaParts, frame: "pd.DataFrame") -> _Fixed:
     matrix, F = Matrix.learn(parts.fixed, frame)
     if not matrix.names and not parts.splines and not parts.groups:
         raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")

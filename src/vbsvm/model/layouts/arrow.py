@@ -6,128 +6,19 @@ distribution is dense with precision A − Σ B_gᵀE_g, and u_g given x has the
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, Self, final
+from typing import Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
+from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.gates import Gates, GateScan
-from vbsvm.model.interfaces import PointDistribution, Precision
+from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts.arrow_message import ArrowMessage, FactorMessage
-from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, DenseRows, upper_triangle
-from vbsvm.model.layouts.grouping import ByGroup, Factor
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class ArrowRows:
-    """A block of rows: dense columns, the core's other factors, and the factor that is the arrow's tail.
-
-    Coefficients come in this order: dense columns, then each factor's effects, level by level.
-    """
-
-    dense: DenseRows
-    factors: tuple[Factor, ...]
-    tail: Factor
-
-    @property
-    def index(self) -> int:
-        """Place of the block in the data."""
-        return self.dense.index
-
-    @property
-    def signs(self) -> Array:
-        """Labels ±1."""
-        return self.dense.signs
-
-    @property
-    def weights(self) -> Array:
-        """Sample weights, above 0."""
-        return self.dense.weights
-
-    @property
-    def written(self) -> Array:
-        """The dense columns as an array, which factors multiply level by level."""
-        return self.dense.written
-
-    def scores(self, theta: Array) -> Array:
-        """Cx + zᵀu_g."""
-        begin = self.dense.matrix.shape[1]
-        total = self.dense.scores(theta[:begin])
-        for factor in (*self.factors, self.tail):
-            total += factor.scores(theta[begin : begin + factor.size].reshape(factor.shape))
-            begin += factor.size
-        return total
-
-    def columns(self, which: NDArray[np.intp]) -> Array:
-        """These columns of the design."""
-        return self.dense.columns(which)
-
-    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
-        """Coefficients of these columns, and effects of each row's levels on them."""
-        begin = self.dense.matrix.shape[1]
-        total = self.dense.multiplying(theta[:begin], columns)
-        for factor in (*self.factors, self.tail):
-            places = factor.places(columns)
-            if places.any():
-                effects = theta[begin : begin + factor.size].reshape(factor.shape)
-                total = total + factor.of_rows(effects) @ places
-            begin += factor.size
-        return total
-
-    def cross(self, u: Array) -> "ArrowCross":
-        """Cᵀu and Z_gᵀu_g."""
-        core = np.concatenate([self.dense.cross(u), *(factor.cross(u).ravel() for factor in self.factors)])
-        first, tail = self.tail.window
-        return ArrowCross(core, ByGroup(((first, tail.cross(u)),), self.tail.n_levels))
-
-    def gram(self, w: Array) -> "ArrowGram":
-        """A = CᵀWC of the core, B_g = Z_gᵀW_gC_g, and Z_gᵀW_gZ_g."""
-        C, (first, tail) = self.written, self.tail.window
-        n_groups = self.tail.n_levels
-        shapes = tuple(factor.shape for factor in self.factors)
-        border = tail.with_columns(w, C)
-        own = tail.within(C.shape[1])  # then Z is a part of C, and its sums are there already
-        corner = tail.with_columns(w, tail.z) if own is None else border[:, :, own]
-        if not shapes:
-            return ArrowGram(
-                self.dense.gram(w), ByGroup(((first, border),), n_groups), ByGroup(((first, corner),), n_groups), shapes
-            )
-        dense, *places = _places(C.shape[1], shapes)
-        n_core = places[-1].stop
-        A, with_dense, border = np.empty((n_core, n_core)), border, np.empty((*tail.shape, n_core))
-        A[dense, dense] = self.dense.gram(w).matrix
-        border[:, :, dense] = with_dense
-        for k, (factor, here) in enumerate(zip(self.factors, places, strict=True)):
-            A[here, dense] = factor.with_columns(w, C).reshape(factor.size, -1)
-            A[dense, here] = A[here, dense].T
-            border[:, :, here] = tail.with_factor(w, factor).reshape(*tail.shape, factor.size)
-            for other, there in zip(self.factors[: k + 1], places, strict=False):
-                A[here, there] = factor.with_factor(w, other).reshape(factor.size, other.size)
-                A[there, here] = A[here, there].T
-        return ArrowGram(
-            DenseGram(A), ByGroup(((first, border),), n_groups), ByGroup(((first, corner),), n_groups), shapes
-        )
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class ArrowCross:
-    """Cᵀu of the core, and Z_gᵀu_g."""
-
-    core: Array
-    tail: ByGroup
-
-    def __add__(self, other: Self) -> "ArrowCross":
-        """Add the sums of two sets of rows."""
-        return ArrowCross(self.core + other.core, self.tail + other.tail)
-
-    def total(self) -> Array:
-        """One array: the core, then the groups."""
-        return np.concatenate([self.core, self.tail.total().ravel()])
+from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, upper_triangle
+from vbsvm.model.layouts.grouping import ByGroup
 
 
 @final
@@ -191,7 +82,9 @@ class ArrowGram:
             self.core.gated(gates, own.core), ByGroup(((0, border),), m), ByGroup(((0, self.corner),), m), self.shapes
         )
 
-    def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> GateScan:
+    def scan(
+        self, cross: Array, distribution: "ArrowGaussian | PointDistribution", gates: Gates, prior_log_odds: Array
+    ) -> GateScan:
         """Full conditionals of the gates; what they meet among the groups' effects counts with the linear part."""
         A = self.core.matrix
         linear = (cross * distribution.mean)[: len(A)] - distribution.meeting(_flat(self.border))
@@ -318,7 +211,7 @@ class ArrowGaussian:
     def message(self, gates: Gates | None) -> "ArrowMessage":
         """Means, variances and covariances, ready to be looked up by level."""
         n_dense = len(self.core.mean) - sum(m * q for m, q in self.shapes)
-        dense, *places = _places(n_dense, self.shapes)
+        dense, *places = places_in_core(n_dense, self.shapes)
         Sigma = self.core.covariance
         with_core = -(_flat(self.link) @ Sigma).reshape(self.link.shape)
         factors, pairs = [], {}
@@ -395,7 +288,7 @@ class ArrowGaussian:
         return ArrowGaussian(self.core.unpack(numbers[:at_effects]), effects, root.reshape(m, q, q), link, self.shapes)
 
 
-def _places(n_dense: int, shapes: tuple[tuple[int, int], ...]) -> list[slice]:
+def places_in_core(n_dense: int, shapes: tuple[tuple[int, int], ...]) -> list[slice]:
     """Where the dense columns' coefficients and those of each factor stand in the core."""
     ends = [0, *accumulate((m * q for m, q in shapes), initial=n_dense)]
     return [slice(begin, end) for begin, end in pairwise(ends)]

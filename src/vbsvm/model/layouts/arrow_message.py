@@ -1,7 +1,7 @@
 """What a pass over rows with factors takes along: moments of the coefficients, to be looked up by level."""
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,10 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.model.interfaces import Effects
 from vbsvm.model.layouts.dense import DenseGaussian, GatedMessage
+from vbsvm.model.layouts.grouping import Factor
+
+if TYPE_CHECKING:
+    from vbsvm.model.layouts.arrow_rows import ArrowRows
 
 
 @final
@@ -35,7 +39,7 @@ class ArrowMessage:
     factors: tuple[FactorMessage, ...]
     pairs: dict[tuple[int, int], Array]
 
-    def row_moments(self, rows: Any) -> tuple[Array, Array]:
+    def row_moments(self, rows: "ArrowRows") -> tuple[Array, Array]:
         """f = Σ c_aᵀμ_a and v = Σ c_aᵀΣ_ab c_b over the parts a, b of a row: dense columns and each factor."""
         f, v = self.dense.row_moments(rows.dense)
         factors = (*rows.factors, rows.tail)
@@ -55,7 +59,7 @@ class ArrowMessage:
             v += 2 * one.scores_of_rows(_each_times(looked_up, other.z))
         return f, np.maximum(v, 0.0, out=v)
 
-    def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
+    def effects(self, rows: "ArrowRows", columns: NDArray[np.intp]) -> Effects:
         """Distribution of what multiplies these columns: coefficients, and effects of each row's levels."""
         dense = self.dense.effects(rows.dense, columns)
         factors = (*rows.factors, rows.tail)
@@ -81,7 +85,7 @@ class ArrowMessage:
                 )
         return found
 
-    def _with_score(self, rows: Any, k: int) -> Array:
+    def _with_score(self, rows: "ArrowRows", k: int) -> Array:
         """Covariance of the effects of each row's level in the k-th factor with the row's score."""
         factors = (*rows.factors, rows.tail)
         factor, distribution = factors[k], self.factors[k]
@@ -92,7 +96,7 @@ class ArrowMessage:
                 met = met + _each_times(self._between(factors, k, j), other.z)
         return met
 
-    def _between(self, factors: tuple[Any, ...], k: int, j: int) -> Array:
+    def _between(self, factors: tuple[Factor, ...], k: int, j: int) -> Array:
         """Covariance of the effects of each row's levels in two factors."""
         if j < k:
             return self.pairs[k, j][factors[k].levels, :, factors[j].levels]

@@ -6,7 +6,7 @@ every need: row variances ‖Uᵀc‖² (never negative), second moments, log-de
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Self, final
 
 import numpy as np
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from scipy.linalg import get_lapack_funcs
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
+from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.gates import Gates, GateScan
-from vbsvm.model.interfaces import CoefficientDistribution, Effects, PointDistribution, Precision
+from vbsvm.model.interfaces import CoefficientDistribution, Effects, Precision
 from vbsvm.model.matrices import DenseMatrix, DesignMatrix
 
 LOG_2PI = math.log(2 * math.pi)

@@ -7,7 +7,6 @@ prior variance would leave nothing but rounding.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self, final
 
 import numpy as np
@@ -15,10 +14,12 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.gates import DrawnGates, Gates, GateScan
-from vbsvm.model.interfaces import CoefficientDistribution, PointDistribution, Precision
-from vbsvm.model.layouts.dense import LOG_2PI
+from vbsvm.model.interfaces import Effects, Precision
+from vbsvm.model.layouts.dense import LOG_2PI, DenseRows
 
 # Coefficients with a smaller prior precision than this are free.
 FREE = 1e-4
@@ -73,8 +74,16 @@ class DualGram:
     opened: Array
 
     def __add__(self, other: Self) -> "DualGram":
-        """All rows are in one block: there is nothing to add."""
-        raise NotImplementedError
+        """Add the sums of two sets of rows, before gates are applied."""
+        return self._with(other, other.w)
+
+    def __sub__(self, other: Self) -> "DualGram":
+        """Take away the sums of other rows: they count with the opposite sign."""
+        return self._with(other, -other.w)
+
+    def _with(self, other: Self, w: Array) -> "DualGram":
+        design, weights = np.concatenate([self.design, other.design]), np.concatenate([self.w, w])
+        return DualGram(design, weights, self.extra, self.opened)
 
     @cached_property
     def diagonal(self) -> Array:
@@ -98,7 +107,9 @@ class DualGram:
             return self
         return DualGram(self.design, self.w, gates.spread * own.diagonal, gates.open)
 
-    def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> "DualScan":
+    def scan(
+        self, cross: Array, distribution: "DualGaussian | PointDistribution", gates: Gates, prior_log_odds: Array
+    ) -> "DualScan":
         """Full conditionals of the gates."""
         return DualScan(self, cross, distribution, gates, prior_log_odds)
 
@@ -294,16 +305,25 @@ class DualGaussian:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class DualMessage:
-    """Mean, and the parts of the covariance diag(D) − UᵀU + V Vᵀ of the effective coefficients."""
+    """Mean, and the parts of the covariance diag(D) − UᵀU + V Vᵀ of the effective coefficients.
+
+    Predictions ask with dense rows.
+    """
 
     mean: Array
     D: Array
     U: Array
     V: Array
 
-    def row_moments(self, rows: Any) -> tuple[Array, Array]:
+    def row_moments(self, rows: DualRows | DenseRows) -> tuple[Array, Array]:
         """Mean and variance of each row's score."""
         return rows.scores(self.mean), self.variances(rows.written)
+
+    def effects(self, rows: DualRows | DenseRows, columns: NDArray[np.intp]) -> Effects:
+        """Distribution of the coefficients of these columns, the same in all rows."""
+        D, U, V = self.D[columns], self.U[:, columns], self.V[columns]
+        with_score = rows.columns(columns) * D - (rows.written @ self.U.T) @ U + (rows.written @ self.V) @ V.T
+        return Effects(self.mean[columns][None], with_score, (np.diag(D) - U.T @ U + V @ V.T)[None])
 
     def variances(self, design: Array) -> Array:
         """dg(CΣCᵀ)."""
@@ -319,7 +339,7 @@ class DualScan:
 
     gram: DualGram
     cross: Array
-    distribution: CoefficientDistribution | DualGaussian
+    distribution: DualGaussian | PointDistribution
     gates: Gates
     prior_log_odds: Array
 

@@ -1,15 +1,17 @@
 """A distribution of the coefficients by draws from it, in any layout: what a sampler leaves behind."""
 
+import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
+from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import Effects, PointDistribution
+from vbsvm.model.interfaces import Effects, Gram, Rows
 
 # Moments of scores are taken over this many draws, spread evenly over all of them.
 MOST_DRAWS = 1000
@@ -37,6 +39,28 @@ class SampledCoefficients:
         centred = self.draws[:, :n] - self.mean[:n]
         return centred.T @ centred / len(centred)
 
+    @property
+    def squares(self) -> Array:
+        """E[θ²], elementwise."""
+        return self.variances + np.square(self.mean)
+
+    @property
+    def entropy(self) -> float:
+        """Minus infinity, as for a point: draws have no density."""
+        return -math.inf
+
+    def products(self, left: slice, right: slice) -> float:
+        """Σ E[θ_j θ_k] over the pairs of two strides."""
+        return float(np.vdot(self.draws[:, left], self.draws[:, right])) / len(self.draws)
+
+    def outer(self, n: int) -> Array:
+        """E[θθᵀ] of the first n coefficients."""
+        return self.draws[:, :n].T @ self.draws[:, :n] / len(self.draws)
+
+    def quadratic(self, gram: Gram) -> float:
+        """E[θᵀ gram θ]."""
+        return sum(float(theta @ gram.times(theta)) for theta in self.draws) / len(self.draws)
+
     def message(self, gates: Gates | None) -> "SampledCoefficients":
         """Itself: the draws are those of the effective coefficients."""
         return self
@@ -46,7 +70,7 @@ class SampledCoefficients:
         step = -(-len(self.draws) // MOST_DRAWS)
         return self.draws[::step]
 
-    def row_moments(self, rows: Any) -> tuple[Array, Array]:
+    def row_moments(self, rows: Rows) -> tuple[Array, Array]:
         """Mean score of each row by the mean coefficients, and the variance over draws."""
         mean = rows.scores(self.mean)
         variance = np.zeros(len(mean))
@@ -54,7 +78,7 @@ class SampledCoefficients:
             variance += np.square(rows.scores(theta) - mean)
         return mean, variance / len(self._chosen)
 
-    def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
+    def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
         """Moments of what multiplies these columns, over draws."""
         distribution = PointDistribution(self.mean).effects(rows, columns)
         score, with_score, covariance = rows.scores(self.mean), distribution.with_score, distribution.covariance

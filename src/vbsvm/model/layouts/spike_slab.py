@@ -6,16 +6,16 @@ distribution.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, inverse
+from vbsvm.base.cached import cached_property
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import CoefficientDistribution, Effects, PointDistribution, Precision
+from vbsvm.model.interfaces import CoefficientDistribution, Effects, Precision
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGram, DenseRows, with_spread
 
 # Coordinate updates on the sums of one pass: they need no data, so that many are cheap beside a pass.
@@ -97,9 +97,10 @@ class SpikeSlab:
         spread[self.gated] = self.inclusion * of_gated
         return SpikeMessage(effective, spread, self.free, self.root)
 
-    def draw(self, rng: np.random.Generator) -> PointDistribution:
-        """A sampler draws from the full conditionals, of which this distribution is none."""
-        raise NotImplementedError
+    @property
+    def precision(self) -> DenseGram:
+        """Inverse of the covariance, gates open."""
+        return DenseGram(inverse(self.covariances(len(self.mean))))
 
     def at(self, mean: Array) -> Self:
         """Move the distribution to another mean."""

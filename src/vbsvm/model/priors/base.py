@@ -7,7 +7,7 @@ nothing but its expected precision. A new prior is a new file with a frozen data
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,13 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import ScaleDistribution
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import Parameters
-from vbsvm.model.interfaces import Moments
+from vbsvm.model.coefficients import Moments
+
+S = TypeVar("S", bound=ScaleDistribution)
 
 
 @dataclass(frozen=True)
-class Prior(Parameters, ABC):
+class Prior(Parameters, ABC, Generic[S]):
     """A Gaussian prior of one block of coefficients, given a scale that has a distribution of its own.
 
     The scale is a variance σ² that the block's coefficients share, or the covariance matrix of q effects that each
@@ -34,15 +36,15 @@ class Prior(Parameters, ABC):
     """How often a Newton step updates coefficients and scale against each other before the next pass over the rows."""
 
     @abstractmethod
-    def start(self, width: int, size: int) -> ScaleDistribution:
+    def start(self, width: int, size: int) -> S:
         """Distribution of the scale before the first sweep, for ``size`` coefficients in groups of ``width``."""
 
     @abstractmethod
-    def update(self, scale: Any, moments: Moments, resolve: Reading) -> ScaleDistribution:
+    def update(self, scale: S, moments: Moments, resolve: Reading) -> S:
         """Resolve the full conditional of the scale, given the second moments of the block's coefficients."""
 
     @abstractmethod
-    def bound(self, scale: Any, moments: Moments) -> float:
+    def bound(self, scale: S, moments: Moments) -> float:
         """E log p(coefficients, scale) − E log q(scale), all constants included, at any distribution that can occur."""
 
     def gate_of(self, names: Sequence[str], terms: Sequence[int] | None = None) -> NDArray[np.intp] | None:
@@ -52,7 +54,7 @@ class Prior(Parameters, ABC):
         """
         return None
 
-    def leap(self, scale: Any, moments: Moments) -> ScaleDistribution | None:
+    def leap(self, scale: S, moments: Moments) -> S | None:
         """A bold guess at where the scale is going, for blocks that the data say little about; else None.
 
         Where most coefficients follow their prior, they and their scale hold each other in place, and updates creep.
@@ -68,17 +70,17 @@ class Prior(Parameters, ABC):
         """Further starts: how far open the gates are in each."""
         return []
 
-    def gate_log_odds(self, scale: Any, n_gates: int) -> Array:
+    def gate_log_odds(self, scale: S, n_gates: int) -> Array:
         """Expected prior log odds of the gates; a prior without gates is not asked."""
         raise NotImplementedError
 
     @abstractmethod
-    def stretch(self, scale: Any, moments: Moments, g: float) -> tuple[ScaleDistribution, float]:
+    def stretch(self, scale: S, moments: Moments, g: float) -> tuple[S, float]:
         """The scale of coefficients that a sampler multiplies by g, and the block's part of the move's log ratio.
 
         That ratio is of the densities of coefficients and scale after and before, with the Jacobian of the move.
         """
 
-    def precision(self, scale: Any) -> float | Array:
+    def precision(self, scale: S) -> float | Array:
         """E[σ⁻²], or the mean of the inverse covariance: the block's part of the expected prior precision Λ."""
         return scale.inverse_mean

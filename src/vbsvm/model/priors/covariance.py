@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, MatrixPoint, Point
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import require_positive
-from vbsvm.model.interfaces import Moments
+from vbsvm.model.coefficients import Moments
 from vbsvm.model.priors.base import Prior
 
 # Effects and their covariance hold each other back: on toenail with correlated slopes this makes 38 passes of 89.
@@ -20,7 +20,7 @@ ROUNDS = 5
 
 @final
 @dataclass(frozen=True)
-class InverseWishart(Prior):
+class InverseWishart(Prior[distributions.InverseWishart | MatrixPoint]):
     """The covariance of a group's effects is inverse Wishart, IW(psi I, nu).
 
     Parameters
@@ -113,7 +113,7 @@ class HuangWandDistribution:
 
 @final
 @dataclass(frozen=True)
-class Covariance(Prior):
+class Covariance(Prior[HuangWandDistribution]):
     """Standard deviations of a group's effects are half t, and with degrees = 2 each correlation is uniform.
 
     The prior of Huang & Wand (2013): Σ given a is IW(2 degrees diag(1/a), degrees + q − 1), and each a_j is
@@ -196,7 +196,7 @@ def _matrix_terms(distribution: distributions.InverseWishart, nu: float, psi: Ar
     """What both priors have in common: all but ½ν log|Ψ|."""
     q, N = len(distribution.scale), distribution.degrees
     _, log_det = np.linalg.slogdet(distribution.scale)
-    pull: Any = np.vdot(distribution.inverse_mean, psi + moments.outer)
+    pull = float(np.vdot(distribution.inverse_mean, psi + moments.outer))
     return float(
         -0.5 * moments.n_groups * q * math.log(math.pi)
         + sum(math.lgamma(0.5 * (N - j)) - math.lgamma(0.5 * (nu - j)) for j in range(q))

@@ -4,7 +4,7 @@ import math
 import numbers
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, final
+from typing import Self, TypeGuard, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, Latent, LatentPoint, Point
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import Parameters, is_number, require_positive, require_whole
-from vbsvm.model.interfaces import Moments
+from vbsvm.model.coefficients import Moments
 from vbsvm.model.priors.base import Prior
 from vbsvm.model.priors.ridge import LEAP_BELOW
 
@@ -129,7 +129,7 @@ class Joint(Parameters):
 
 @final
 @dataclass(frozen=True)
-class LaplaceZero(Prior):
+class LaplaceZero(Prior[LaplaceZeroDistribution]):
     """A coefficient is γ v: γ is 1 with probability ρ, otherwise 0; v has a Laplace distribution of inferred scale.
 
     Algorithm 3 of the paper. ``inclusion_probability_`` is E γ of each input.
@@ -289,7 +289,7 @@ class LaplaceZero(Prior):
         return surplus + float(betaln(q.a, q.b) - betaln(self.rho.a, self.rho.b))
 
 
-def _require_groups(groups: Any) -> None:
+def _require_groups(groups: object) -> None:
     """Refuse what is not a list of lists; a text would be taken for a list of its letters."""
     if not _is_list(groups) or not all(_is_list(group) for group in groups):
         raise ValueError(
@@ -297,7 +297,7 @@ def _require_groups(groups: Any) -> None:
         )
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> TypeGuard[Collection[object]]:
     """Whether a value is a list, or an array or set that can stand for one."""
     scalar = isinstance(value, str | bytes | Mapping) or getattr(value, "ndim", 1) == 0
     return isinstance(value, Collection) and not scalar

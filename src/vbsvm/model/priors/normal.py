@@ -7,13 +7,13 @@ from typing import final
 from vbsvm.base.distributions import Point
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import require_positive
-from vbsvm.model.interfaces import Moments
+from vbsvm.model.coefficients import Moments
 from vbsvm.model.priors.base import Prior
 
 
 @final
 @dataclass(frozen=True)
-class Normal(Prior):
+class Normal(Prior[Point]):
     """Coefficients are N(0, variance): Algorithm 1 with variance = 1/(4α), and every fixed effect.
 
     Parameters

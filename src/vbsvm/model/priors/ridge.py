@@ -7,7 +7,7 @@ from typing import final
 from vbsvm.base.distributions import InverseGamma, Point
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import require_positive
-from vbsvm.model.interfaces import Moments
+from vbsvm.model.coefficients import Moments
 from vbsvm.model.priors.base import Prior
 
 # Share of coefficients that the data determine, below which the scale's own update creeps.
@@ -16,7 +16,7 @@ LEAP_BELOW = 0.5
 
 @final
 @dataclass(frozen=True)
-class Ridge(Prior):
+class Ridge(Prior[InverseGamma | Point]):
     """Coefficients are N(0, σ²) and σ² is IG(shape, rate): Algorithm 2, the SVM that tunes itself.
 
     Parameters
