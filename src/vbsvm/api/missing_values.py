@@ -49,7 +49,7 @@ class Completion:
         one of these inputs and known things, with their ``multipliers`` (rows × links). ``uncertain`` columns depend on
         categories that are missing in some rows, and tell nothing about the other inputs.
         """
-        first, n_table = int(plan.recipe.intercept), len(plan.names)
+        first, n_table = plan.recipe.first, len(plan.names)
         inputs = np.arange(n_table) if mains is None else np.asarray(mains, dtype=np.intp)
         place = {int(column): k for k, column in enumerate(inputs)}
         columns = np.array([column for column, _ in links], dtype=np.intp)
@@ -100,7 +100,7 @@ class Completion:
         if outcome.inputs is not None:
             moments = all_moments(outcome.inputs, self.model.inputs, columns)
         else:
-            chosen = np.concatenate([[0], columns - int(source.recipe.intercept) + 1])
+            chosen = np.concatenate([[0], columns - source.recipe.first + 1])
             moments = source.second_moments()[np.ix_(chosen, chosen)]
         return Population.of(moments, self.everything, self.model)
 

@@ -80,7 +80,7 @@ class Task:
         assert isinstance(missing, MissingModel)
         assert missing.inputs is not None
         assert missing_inputs is not None
-        names = [self.plan.names[k - int(self.plan.recipe.intercept)] for k in missing_inputs.inputs.variables]
+        names = [self.plan.name_of(k) for k in missing_inputs.inputs.variables]
         settings = replace(missing.inputs.settings, mechanism=None)
         at_random = replace(missing, inputs=replace(missing.inputs, settings=settings, probit_of=None))
         source = replace(

@@ -62,8 +62,7 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
     """Expected values of missing inputs given the row's known ones, and their standard deviations."""
     import pandas as pd
 
-    first = int(plan.recipe.intercept)
-    columns = population.inputs.variables - first
+    columns = population.inputs.variables - plan.recipe.first
     centre, scale = plan.recipe.centre[columns], plan.recipe.scale[columns]
     # A row that misses a category stands there once for each level; numeric inputs are the same in all of these.
     rows = slice(None) if encoded.origin is None else np.unique(encoded.origin, return_index=True)[1]
@@ -75,7 +74,7 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
         with np.errstate(invalid="ignore"):
             known = np.where(np.isfinite(scale), (values[incomplete] - centre) / scale, 0.0)
         found, spread = _conditional(known, missing[incomplete], population)
-        varies = np.where(np.isfinite(scale), scale, 0.0)
+        varies = plan.recipe.spread[columns]
         values[incomplete] = np.where(missing[incomplete], centre + varies * found, values[incomplete])
         deviations[incomplete] = np.where(missing[incomplete], varies * spread, 0.0)
     names = pd.Index([plan.names[k] for k in columns])
@@ -105,7 +104,6 @@ def indexed(tables: "tuple[pd.DataFrame, pd.DataFrame]", data: Any) -> "tuple[pd
 
 def mean_and_covariance(plan: Plan, population: Population) -> tuple[Array, Array]:
     """Mean and covariance of the inputs on the scale of their columns."""
-    columns = population.inputs.variables - int(plan.recipe.intercept)
-    centre, scale = plan.recipe.centre[columns], plan.recipe.scale[columns]
-    scale = np.where(np.isfinite(scale), scale, 0.0)
+    columns = population.inputs.variables - plan.recipe.first
+    centre, scale = plan.recipe.centre[columns], plan.recipe.spread[columns]
     return centre + scale * population.mean, population.covariance * scale * scale[:, None]

@@ -53,9 +53,9 @@ def coefficients(
     require_level("coefficients", level)
     require_flag("coefficients", standardized=standardized, ordered=ordered)
     one = one_fit("coefficients", fit, class_)
-    table = one.summary(level).iloc[int(one.plan.recipe.intercept) :]
+    table = one.summary(level).iloc[one.plan.recipe.first :]
     scale = one.plan.recipe.scale[: one.plan.n_shown]
-    unit = np.where(np.isfinite(scale), scale, 0.0) if standardized else np.ones(len(table))
+    unit = one.plan.recipe.spread[: one.plan.n_shown] if standardized else np.ones(len(table))
     mean, lower, upper = (table[name].to_numpy(dtype=float) * unit for name in ("coefficient", "lower", "upper"))
     n_shown = number_shown("coefficients", top, len(mean), style.MOST_NAMES)
     order = np.argsort(-np.abs(mean), kind="stable")[:n_shown]
@@ -210,13 +210,13 @@ def spline(fit: Any, ax: Any = None, *, term: str | None = None, level: float = 
 
 def _curve_rows(one: Any, curve: Any, x: Array) -> Array:
     """Design rows in which all but the curve's own columns are at their mean."""
-    plan, first = one.plan, int(one.plan.recipe.intercept)
+    plan, recipe = one.plan, one.plan.recipe
     line = plan.names.index(f"{curve.term} line" if curve.with_line else curve.values.names[0])
     bend = plan.names.index(f"{curve.term} bend 1")
-    columns = [line, *range(bend, bend + curve.spline.n_columns)]
+    columns = np.array([line, *range(bend, bend + curve.spline.n_columns)])
     raw = np.column_stack([x, curve.spline.encode(x)])
     rows = np.zeros((len(x), plan.n_fixed))
-    rows[:, [column + first for column in columns]] = (raw - plan.recipe.centre[columns]) / plan.recipe.scale[columns]
+    rows[:, recipe.first + columns] = (raw - recipe.centre[columns]) / recipe.scale[columns]
     return rows
 
 
@@ -240,7 +240,7 @@ def inclusion(fit: Any, ax: Any = None, *, top: int | None = None, class_: Any =
     one = one_fit("inclusion", fit, class_)
     if not one.selects:
         raise ValueError("inclusion: the model has no gates; fit it with LaplaceZero().")
-    names, chances, signs = one.plan.names[: one.plan.n_shown], one.inclusion_probability, one.sign_probability
+    names, chances, signs = one.plan.shown_names, one.inclusion_probability, one.sign_probability
     n_shown = number_shown("inclusion", top, len(names), style.MOST_NAMES)
     in_order = top is None and n_shown == len(names)
     shown = np.arange(len(names)) if in_order else np.argsort(-chances, kind="stable")[:n_shown]

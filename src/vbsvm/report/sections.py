@@ -38,9 +38,8 @@ HEADS = {
 def coefficients(fit: Any, key: str) -> Section:
     """Forest plot and table."""
     table = fit.summary(LEVEL)
-    scale = fit.plan.recipe.scale[: fit.plan.n_shown]
     n_terms = fit.plan.n_shown
-    unit = np.concatenate([np.full(len(table) - n_terms, np.nan), np.where(np.isfinite(scale), scale, 0.0)])
+    unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
     scaled = table["coefficient"].to_numpy(dtype=float) * unit
     chosen = _largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MOST_IN_TABLE)
     written = _rows(table.iloc[chosen])
@@ -73,7 +72,7 @@ def coefficients(fit: Any, key: str) -> Section:
 def selection(fit: Any, key: str) -> Section:
     """Which inputs are in."""
     chances = fit.inclusion_probability
-    gated = fit.spec.gate_map.gate_of[int(fit.plan.recipe.intercept) :][: fit.plan.n_shown] >= 0
+    gated = fit.plan.shown(fit.spec.gate_map.gate_of) >= 0
     top = min(int(gated.sum()), MOST_IN_FIGURE)
     n_in = int((chances[gated] > 0.5).sum())
     between = int(((chances[gated] > 0.05) & (chances[gated] < 0.95)).sum())

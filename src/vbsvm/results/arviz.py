@@ -23,11 +23,10 @@ _DIMENSIONS = ("chain", "draw", "term", "gate")
 
 def posterior(plan: Plan, spec: "Spec", sample: Sample) -> tuple[dict[str, Array], dict[str, list[str]]]:
     """Draws by name, chains × draws × …, on the scale of the user's columns; and which dimensions they have."""
-    begin, recipe = int(plan.recipe.intercept), plan.recipe
-    shown = sample.coefficients[:, :, begin : begin + plan.n_shown] / recipe.scale[: plan.n_shown]
+    shown = plan.to_user_scale(sample.coefficients)
     found, dimensions = {"coefficients": shown}, {"coefficients": ["term"]}
-    if recipe.intercept:
-        found["intercept"] = sample.coefficients[:, :, 0] - shown @ recipe.centre[: plan.n_shown]
+    if plan.recipe.intercept:
+        found["intercept"] = sample.coefficients[:, :, 0] - shown @ plan.recipe.centre[: plan.n_shown]
     if sample.gates is not None:
         found["gates"] = sample.gates
         dimensions["gates"] = ["gate"]
@@ -49,7 +48,7 @@ def posterior(plan: Plan, spec: "Spec", sample: Sample) -> tuple[dict[str, Array
 def to_arviz(plan: Plan, spec: "Spec", sample: Sample) -> Any:
     """An InferenceData (ArviZ 0.x) or a DataTree (ArviZ 1.x) with the group posterior."""
     draws, dimensions = posterior(plan, spec, sample)
-    names = list(plan.names[: plan.n_shown])
+    names = list(plan.shown_names)
     coordinates = {"term": names}
     if sample.gates is not None:
         coordinates["gate"] = [str(k) for k in range(sample.gates.shape[2])]

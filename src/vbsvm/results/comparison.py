@@ -92,21 +92,18 @@ def _fit(given: Any) -> Fit:
 
 
 def _coefficients(one: Fit, other: Fit) -> list[Pair]:
-    assert isinstance(other.outcome, Sample)
-    begin, scale = int(one.plan.recipe.intercept), one.plan.recipe.scale
-    distribution, inclusion = one.outcome.state.gaussian, one.inclusion_probability
-    draws, found = other.outcome.flat, []
-    for k, name in enumerate(one.plan.names[: one.plan.n_shown]):
-        values = draws[:, begin + k] / scale[k]
+    distribution, inclusion, found = one.outcome.state.gaussian, one.inclusion_probability, []
+    means, sds = (one.plan.to_user_scale(of) for of in (distribution.mean, np.sqrt(distribution.variances)))
+    for k, trace in enumerate(other.traces.shown()):
+        values, mean, sd = trace.draws.ravel(), means[k], sds[k]
         inside = values[values != 0] if one.selects else values
-        mean, sd = distribution.mean[begin + k] / scale[k], np.sqrt(distribution.variances[begin + k]) / scale[k]
         share = len(inside) / len(values)
         if not sd > 0 or len(inside) < 10 or np.ptp(inside) == 0:
             continue
         grid = np.union1d(np.linspace(mean - REACH * sd, mean + REACH * sd, POINTS), _around(inside))
         q, p = _density(grid, norm.pdf(grid, mean, sd)), _density(grid, _kernel(inside, grid))
         found.append(
-            Pair(name, grid, inclusion[k] * q, share * p, (1 - float(inclusion[k]), 1 - share), _drawn(inside))
+            Pair(trace.name, grid, inclusion[k] * q, share * p, (1 - float(inclusion[k]), 1 - share), _drawn(inside))
         )
     return found
 

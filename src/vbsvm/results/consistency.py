@@ -35,7 +35,7 @@ def require_agreement(fit: Fit) -> None:
         _rehearse(partial(fit.predict_proba, known))
     _rehearse(fit.variance_components)
     if fit.population is not None:
-        row[:, fit.population.inputs.variables - int(recipe.intercept)] = np.nan
+        row[:, fit.population.inputs.variables - recipe.first] = np.nan
         _rehearse(partial(fit.impute, Encoded(row)))
 
 
@@ -126,15 +126,14 @@ def _sample(sample: Sample, spec: Spec, n_coefficients: int) -> Claims:
 
 
 def _reader(reader: Reader, plan: Plan) -> Claims:
-    intercept = int(plan.recipe.intercept)
-    names = reader.fixed.names[intercept:]
+    names = reader.fixed.names[plan.recipe.first :]
     yield "the formula", reader.fixed.has_intercept == plan.recipe.intercept and list(plan.names[: len(names)]) == names
     yield "the plan of the formula", reader.plan.names == plan.names
     for curve in reader.curves:
         knots, rotation = curve.spline.knots, curve.spline.rotation
         yield str(curve.term), knots.ndim == 1 and rotation.ndim == 2 and len(rotation) == len(knots) - 4
     bends = sum(curve.spline.n_columns for curve in reader.curves)
-    yield "the splines", plan.n_shown + bends + intercept == plan.n_fixed
+    yield "the splines", plan.recipe.first + plan.n_shown + bends == plan.n_fixed
     found = reader.categories
     yield "the categories", len(found.names) == len(found.levels) == len(found.counts)
     for levels, counts in zip(found.levels, found.counts, strict=True):

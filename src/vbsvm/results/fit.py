@@ -140,60 +140,43 @@ class Fit:
     @property
     def coef(self) -> Array:
         """Effective coefficients, on the original scale of the columns."""
-        return self._shown(self.marginals.mean) / self._scale
+        return self.plan.to_user_scale(self.marginals.mean)
 
     @property
     def coef_std(self) -> Array:
         """Standard deviations of the coefficients, on the original scale of the columns."""
-        return np.sqrt(self._shown(self.marginals.variances)) / self._scale
+        return self.plan.to_user_scale(np.sqrt(self.marginals.variances))
 
     @property
     def coef_cov(self) -> Array:
         """Covariance of the coefficients, on the original scale of the columns."""
-        begin = int(self.plan.recipe.intercept)
-        shown = slice(begin, begin + self.plan.n_shown)
-        return self.covariance[shown, shown] / self._scale / self._scale[:, None]
+        return self.plan.covariance_to_user_scale(self.covariance)
 
     @property
     def intercept(self) -> float:
         """Score of a raw row of zeros, splines at their mean; 0 in a model without intercept."""
-        return float(self._intercept_row() @ self.marginals.mean)
+        return float(self.plan.intercept_row @ self.marginals.mean)
 
     @property
     def intercept_std(self) -> float:
         """Standard deviation of the intercept."""
-        return self.marginals.combination(self._intercept_row(), [])[0]
+        return self.marginals.combination(self.plan.intercept_row, [])[0]
 
     @property
     def inclusion_probability(self) -> Array:
         """E γ of each column that users see; 1 where there is no gate."""
-        return self._shown(self.marginals.inclusion)
+        return self.plan.shown(self.marginals.inclusion)
 
     @property
     def sign_probability(self) -> Array:
         """P(v > 0) of each column that users see, for the coefficient that it has if it is included."""
-        return self._shown(self.marginals.signs)
+        return self.plan.shown(self.marginals.signs)
 
     @property
     def penalty(self) -> float:
         """E[α] = E[σ⁻²]/4 of the inputs' prior, for the standardised columns: the paper's penalty parameter."""
         names = [block.name for block in self.spec.blocks]
         return 0.25 * self.marginals.inverse_scale(names.index(INPUTS))
-
-    def _shown(self, of_design: Array) -> Array:
-        begin = int(self.plan.recipe.intercept)
-        return of_design[begin : begin + self.plan.n_shown]
-
-    @property
-    def _scale(self) -> Array:
-        return self.plan.recipe.scale[: self.plan.n_shown]
-
-    def _intercept_row(self) -> Array:
-        """Give t such that tᵀθ is the intercept on the user's scale: 1, and −centre/scale for what users see."""
-        recipe, row = self.plan.recipe, np.zeros(self.plan.n_fixed)
-        row[: int(recipe.intercept)] = 1.0
-        self._shown(row)[:] = -recipe.centre[: self.plan.n_shown] / self._scale
-        return row
 
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
         """One row for each coefficient: mean, standard deviation, interval, and the probability that it is positive.
@@ -205,11 +188,11 @@ class Fit:
 
         require_level("summary", level)
         chances = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-        mean, sd, names = self.coef, self.coef_std, self.plan.names[: self.plan.n_shown]
+        mean, sd, names = self.coef, self.coef_std, self.plan.shown_names
         sign, inclusion = self.sign_probability, self.inclusion_probability
-        lower, upper = (self._shown(self.marginals.quantiles(chance)) / self._scale for chance in chances)
+        lower, upper = (self.plan.to_user_scale(self.marginals.quantiles(chance)) for chance in chances)
         if self.plan.recipe.intercept:
-            spread, (low, high), positive = self.marginals.combination(self._intercept_row(), chances)
+            spread, (low, high), positive = self.marginals.combination(self.plan.intercept_row, chances)
             mean, sd, names = np.r_[self.intercept, mean], np.r_[spread, sd], (INTERCEPT, *names)
             lower, upper = np.r_[low, lower], np.r_[high, upper]
             sign, inclusion = np.r_[positive, sign], np.r_[1.0, inclusion]

@@ -64,32 +64,29 @@ class Traces:
     spec: Spec
     sample: Sample
 
-    @property
-    def _names(self) -> tuple[str, ...]:
-        return self.plan.names[: self.plan.n_shown]
-
     def __iter__(self) -> Iterator[Trace]:
         """All of them: coefficients, gates, variance components."""
         yield from chain(self.coefficients(), self.gates(), (one.trace for one in self.components()))
 
     def coefficients(self) -> Iterator[Trace]:
         """The intercept, and each coefficient that users see."""
-        recipe, draws = self.plan.recipe, self.sample.coefficients
-        begin, scale = int(recipe.intercept), recipe.scale
-        if recipe.intercept:
-            shown = draws[:, :, begin : begin + self.plan.n_shown]
-            yield Trace(INTERCEPT, draws[:, :, 0] - shown @ (recipe.centre / scale)[: self.plan.n_shown])
-        for k, name in enumerate(self._names):
-            yield Trace(name, draws[:, :, begin + k] / scale[k])
+        if self.plan.recipe.intercept:
+            yield Trace(INTERCEPT, self.plan.intercepts(self.sample.coefficients))
+        yield from self.shown()
+
+    def shown(self) -> Iterator[Trace]:
+        """Each coefficient that users see."""
+        draws = self.plan.to_user_scale(self.sample.coefficients)
+        for k, name in enumerate(self.plan.shown_names):
+            yield Trace(name, draws[:, :, k])
 
     def gates(self) -> Iterator[Trace]:
         """Each gate, 0 or 1; it is named by the columns that share it."""
         gates, drawn = self.spec.gate_map, self.sample.gates
         if gates is None or drawn is None:
             return
-        begin = int(self.plan.recipe.intercept)
         for j, members in enumerate(gates.members):
-            yield Trace(f"gate of {', '.join(self.plan.names[k - begin] for k in members)}", drawn[:, :, j])
+            yield Trace(f"gate of {', '.join(self.plan.name_of(k) for k in members)}", drawn[:, :, j])
 
     def components(self) -> Iterator[Component]:
         """Standard deviations of each block's effects, and their correlations."""

@@ -337,7 +337,7 @@ class _Block:
 
     def second_moments(self) -> Array:
         """Σ s [1; c][1; c]ᵀ, the design's own intercept left out."""
-        x = np.column_stack([np.ones(len(self.design)), self.design[:, int(self.source.recipe.intercept) :]])
+        x = np.column_stack([np.ones(len(self.design)), self.design[:, self.source.recipe.first :]])
         shares = 1.0 if self.options is None else self.options.softmax(np.zeros(len(x)))
         return x.T @ ((shares * self.weights)[:, None] * x)
 
