@@ -7,7 +7,6 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_flag, require_level
 from vbsvm.design.columns import INTERCEPT
-from vbsvm.inference.gibbs import Sample
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import number_shown, one_fit
 
@@ -68,15 +67,8 @@ def coefficients(
     ax.set_ylim(len(order) - 0.4, -0.6)
     per = "one standard deviation" if standardized and (scale != 1.0).any() else "one unit"
     left_out = style.left_out(n_shown, len(mean), "the largest")
-    ax.set_xlabel(f"change of the score for {per}\n{spread_words(one, level)}{left_out}", loc="right")
+    ax.set_xlabel(f"change of the score for {per}\n{one.posterior.words.interval(level)}{left_out}", loc="right")
     return style.dress(ax, hidden=("top", "right", "left"))
-
-
-def spread_words(one: Any, level: float, what: str = "interval") -> str:
-    """Which interval it is, honestly."""
-    if isinstance(one.outcome, Sample):
-        return f"posterior mean and {100 * level:g} % {what}"
-    return f"mean and {100 * level:g} % {what} ({one.marginals.note})"
 
 
 def _intervals(ax: Any, mean: Array, lower: Array, upper: Array, filled: Any) -> None:
@@ -143,10 +135,10 @@ def random_effects(
         ax.set_yticks([])
         ax.set_ylabel(style.plain(f"{n_groups} groups of {factor}, in order"))
     what = "effect on the score" if effect == INTERCEPT else f"effect of {effect} on the score"
-    narrow = "" if isinstance(one.outcome, Sample) else f" ({one.marginals.note})"
     left_out = style.left_out(n_groups, len(table), "the largest")
     ax.set_xlabel(
-        style.plain(f"{what}, by {factor}") + f"\nmean ± 1.96 standard deviations{narrow}{left_out}", loc="right"
+        style.plain(f"{what}, by {factor}") + f"\nmean ± 1.96 standard deviations{one.posterior.words.aside}{left_out}",
+        loc="right",
     )
     return style.dress(ax, hidden=("top", "right", "left"))
 
@@ -195,15 +187,15 @@ def spline(fit: Any, ax: Any = None, *, term: str | None = None, level: float = 
     x = np.linspace(curve.spline.low, curve.spline.low + curve.spline.width, POINTS)
     rows = _curve_rows(one, curve, x)
     chances = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    band = np.array([one.marginals.combination(row, chances)[1] for row in rows])
+    band = np.array([one.posterior.combination(row, chances)[1] for row in rows])
     ax = style.axes(ax, 3.2)
     ax.axhline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
     ax.fill_between(x, band[:, 0], band[:, 1], color=style.SKY, alpha=0.45, linewidth=0)
-    ax.plot(x, rows @ one.marginals.mean, color=style.BLUE, linewidth=1.6)
+    ax.plot(x, rows @ one.posterior.mean, color=style.BLUE, linewidth=1.6)
     knots = curve.spline.low + curve.spline.width * np.unique(curve.spline.knots)
     ax.plot(knots, np.zeros(len(knots)), "|", color=style.INK, markersize=6, transform=ax.get_xaxis_transform())
     ax.set_xlim(x[0], x[-1])
-    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{spread_words(one, level, 'band')}")
+    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{one.posterior.words.interval(level, 'band')}")
     ax.set_ylabel(style.plain(f"{term}: change of the score"))
     return style.dress(ax)
 

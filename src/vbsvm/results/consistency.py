@@ -1,6 +1,6 @@
 """Whether the parts of a fit belong together: what comes from a file may have any shape."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -10,16 +10,13 @@ import numpy as np
 from vbsvm.design.columns import Encoded, FactorPlan, Plan
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.levels import UNSEEN
-from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.variational import Outcome
 from vbsvm.missing.model import input_model
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.missing.rows import Inputs
 from vbsvm.model.spec import Spec
+from vbsvm.results.course import Claims
 from vbsvm.results.fit import Fit
-
-Claims = Iterator[tuple[str, bool]]
 
 
 def require_agreement(fit: Fit) -> None:
@@ -51,11 +48,7 @@ def _claims(fit: Fit) -> Claims:
     yield "the classes", fit.classes.shape == (2,)
     yield from _plan(plan)
     yield from _spec(spec, plan, n_coefficients)
-    if isinstance(fit.outcome, Sample):
-        yield from _sample(fit.outcome, spec, n_coefficients)
-    else:
-        for outcome in (fit.outcome, *fit.outcome.others):
-            yield from _outcome(outcome, spec, n_coefficients)
+    yield from fit.course.claims(n_coefficients)
     if fit.reader is not None:
         yield from _reader(fit.reader, plan)
     if fit.population is not None:
@@ -93,36 +86,6 @@ def _spec(spec: Spec, plan: Plan, n_coefficients: int) -> Claims:
     inputs = input_model(spec.missing)
     if inputs is not None:
         yield "the distribution of the inputs", _inputs_agree(inputs.inputs, plan)
-
-
-def _outcome(outcome: Outcome, spec: Spec, n_coefficients: int) -> Claims:
-    state = outcome.state
-    yield "the bounds", outcome.bounds.ndim == 1 and len(outcome.bounds) > 0
-    yield "the coefficients", state.coefficients.mean.shape == (n_coefficients,)
-    yield "the scales", len(state.scales) == len(spec.blocks)
-    for block, scale in zip(spec.blocks, state.scales, strict=True):
-        matrix = getattr(getattr(scale, "covariance", scale), "scale", None)
-        yield f"the scale of {block.name}", matrix is None or matrix.shape == (len(block.columns),) * 2
-    gates, map = state.gates, spec.gate_map
-    yield "the gates", (gates is None) == (map is None)
-    yield "the gates", gates is None or map is None or gates.log_odds.shape == (map.n_gates,)
-    inputs = input_model(spec.missing)
-    if inputs is not None and outcome.inputs is not None:
-        distribution, sums = inputs.inputs, outcome.inputs
-        n_known, n_variables = 1 + len(distribution.given), len(distribution.variables)
-        yield "the sums of the inputs", sums.linear.shape == (n_known, n_variables)
-        yield "the sums of the inputs", sums.squares.shape == (n_variables, n_variables)
-
-
-def _sample(sample: Sample, spec: Spec, n_coefficients: int) -> Claims:
-    chains_and_draws, map = sample.coefficients.shape[:2], spec.gate_map
-    yield "the draws", sample.coefficients.shape == (*chains_and_draws, n_coefficients) and sample.coefficients.size > 0
-    yield "the scales", len(sample.scales) == len(spec.blocks)
-    for block, scale in zip(spec.blocks, sample.scales, strict=True):
-        q = len(block.columns) if block.prior.of_groups else 1
-        yield f"the scale of {block.name}", scale.shape == (*chains_and_draws, q * q)
-    yield "the gates", (sample.gates is None) == (map is None)
-    yield "the gates", sample.gates is None or map is None or sample.gates.shape == (*chains_and_draws, map.n_gates)
 
 
 def _reader(reader: Reader, plan: Plan) -> Claims:

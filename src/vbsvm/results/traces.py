@@ -64,6 +64,11 @@ class Traces:
     spec: Spec
     sample: Sample
 
+    @property
+    def n_draws(self) -> int:
+        """Draws of each chain."""
+        return self.sample.coefficients.shape[1]
+
     def __iter__(self) -> Iterator[Trace]:
         """All of them: coefficients, gates, variance components."""
         yield from chain(self.coefficients(), self.gates(), (one.trace for one in self.components()))
@@ -134,9 +139,8 @@ class Traces:
     def worst(self) -> Worst | None:
         """What mixes worst, where that is not good enough."""
         names = [trace.name for trace in self]
-        n_draws = self.sample.coefficients.shape[1]
-        if n_draws < diagnostics.FEWEST:
-            return Worst(np.nan, names[0], float(n_draws), names[0])
+        if self.n_draws < diagnostics.FEWEST:
+            return Worst(np.nan, names[0], float(self.n_draws), names[0])
         found = diagnostics.columns((*self.coefficient_mixing, *self.gate_mixing, *self.component_mixing))
         rhat, ess = found["rhat"], found["ess_bulk"]
         if not ((rhat > diagnostics.LARGEST_RHAT) | (ess < diagnostics.SMALLEST_ESS)).any():
