@@ -1,14 +1,21 @@
 """Figures of what was found: coefficients, inclusion, effects of groups, curves."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_flag, require_level
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import number_shown, one_fit
+from vbsvm.results.fit import Fit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.design.formula.reader import Curve
 
 # More groups than this are drawn as one band: single lines would lie on top of each other.
 MOST_LINES = 400
@@ -71,7 +78,7 @@ def coefficients(
     return style.dress(ax, hidden=("top", "right", "left"))
 
 
-def _intervals(ax: Any, mean: Array, lower: Array, upper: Array, filled: Any) -> None:
+def _intervals(ax: Any, mean: Array, lower: Array, upper: Array, filled: NDArray[np.bool_]) -> None:
     """Points with intervals, one a row, and the line of no effect; hundreds of rows get thin, light lines."""
     rows, many = np.arange(len(mean)), len(mean) > style.MOST_NAMES
     ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
@@ -143,7 +150,7 @@ def random_effects(
     return style.dress(ax, hidden=("top", "right", "left"))
 
 
-def _effect_of_groups(one: Any, factor: str | None, effect: str | None) -> tuple[Any, Any, Any]:
+def _effect_of_groups(one: Fit, factor: str | None, effect: str | None) -> "tuple[str, str, pd.DataFrame]":
     """The factor and the effect that are meant, and the table of this effect, group by group."""
     known = {of_factor.name: of_factor for of_factor in one.plan.factors}
     if not known:
@@ -200,7 +207,7 @@ def spline(fit: Any, ax: Any = None, *, term: str | None = None, level: float = 
     return style.dress(ax)
 
 
-def _curve_rows(one: Any, curve: Any, x: Array) -> Array:
+def _curve_rows(one: Fit, curve: "Curve", x: Array) -> Array:
     """Design rows in which all but the curve's own columns are at their mean."""
     plan, recipe = one.plan, one.plan.recipe
     line = plan.names.index(f"{curve.term} line" if curve.with_line else curve.values.names[0])

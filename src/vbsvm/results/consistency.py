@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.design.columns import Encoded, FactorPlan, Plan
 from vbsvm.design.formula.reader import Reader
@@ -36,7 +36,7 @@ def require_agreement(fit: Fit) -> None:
         _rehearse(partial(fit.impute, Encoded(row)))
 
 
-def _rehearse(call: Callable[[], Any]) -> None:
+def _rehearse(call: Callable[[], object]) -> None:
     """Make a call that fails where shapes do not agree; that numbers are out of range is another matter."""
     with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
         call()
@@ -111,7 +111,7 @@ def _inputs_agree(inputs: Inputs, plan: Plan) -> bool:
     return within and inputs.derived.shape == inputs.feeds.shape and _within(inputs.feeds, len(inputs.variables))
 
 
-def _within(numbers: Any, end: int) -> bool:
+def _within(numbers: NDArray[np.intp], end: int) -> bool:
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < end)
 
 
