@@ -116,7 +116,7 @@ def test_a_fit_prints_numbers_of_every_size_and_its_note_in_full(data):
     shown = str(fit)
     assert max(map(len, shown.splitlines())) <= 80
     assert "Positive scores mean yes." in shown
-    assert fit.marginals.explanation in " ".join(shown.split())
+    assert fit.posterior.words.explanation in " ".join(shown.split())
     for column in (*fit.summary().columns, *fit.variance_components().columns):
         assert column in shown
     row = next(line for line in shown.splitlines() if line.startswith("z "))

@@ -182,6 +182,21 @@ def test_caveats_are_said_only_where_they_apply(data, tmp_path):
     assert "The penalty α of the inputs was inferred" in page.words
 
 
+def test_the_exact_bound_is_not_called_mean_field(data, tmp_path):
+    fit = Model("y ~ sugar + s(age) + (1 | g)", data).fit(Variational(bound="exact"))
+    page = outline(fit.report(tmp_path / "r.html"))
+    for said in (
+        "variational Bayes with the exact bound",
+        "95 % intervals by the exact bound",
+        "(exact bound: narrow)",
+        "those of the exact bound",
+        "in one nested model the default bound",
+    ):
+        assert said in page.words, said
+    for absent in ("by mean field", "mean-field", "mean field found"):
+        assert absent not in page.words, absent
+
+
 def test_a_sampler_shows_chains_and_no_bound(data, tmp_path):
     X, y = data[["age", "sugar"]], data["y"]
     with pytest.warns(UserWarning, match="mixed"):

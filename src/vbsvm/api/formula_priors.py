@@ -65,7 +65,7 @@ def _block(reader: Reader, name: str, terms: list[slice], prior: Prior) -> Block
     """Columns of one or several terms; where the prior has gates, the columns of a term share one."""
     columns = _joined(terms)
     of_terms = sorted((k, term) for term, one in enumerate(terms) for k in range(one.start, one.stop))
-    names = [reader.plan.names[k - int(reader.plan.recipe.intercept)] for k, _ in of_terms]
+    names = [reader.plan.names[k - reader.plan.recipe.first] for k, _ in of_terms]
     gate_of = prior.gate_of(names, [term for _, term in of_terms])
     if gate_of is not None and len(columns) > 1:
         raise ValueError(f"priors: {type(prior).__name__} for {name!r} needs adjacent terms: {names}.")
@@ -73,7 +73,7 @@ def _block(reader: Reader, name: str, terms: list[slice], prior: Prior) -> Block
 
 
 def _spline_blocks(reader: Reader, given: "_Given") -> list[Block]:
-    blocks, begin = [], reader.plan.n_shown + int(reader.plan.recipe.intercept)
+    blocks, begin = [], reader.plan.n_shown + reader.plan.recipe.first
     for curve in reader.curves:
         end = begin + curve.spline.n_columns
         blocks.append(Block(str(curve.term), (slice(begin, end),), given.take(str(curve.term)) or Ridge()))

@@ -65,9 +65,8 @@ class Table:
 
 def _blocks(prior: Prior, plan: Plan) -> tuple[Block, ...]:
     """Examples 1 and 2 of the paper: an intercept that is not penalised, inputs, and random intercepts of groups."""
-    intercept = int(plan.recipe.intercept)
-    blocks = [Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR)] if intercept else []
-    columns = slice(intercept, plan.n_fixed)
+    blocks = [Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR)] if plan.recipe.intercept else []
+    columns = slice(plan.recipe.first, plan.n_fixed)
     blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.names)))
     for begin, factor in zip(plan.first_effects(), plan.factors, strict=True):
         blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), Ridge()))

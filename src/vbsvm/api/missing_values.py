@@ -59,7 +59,7 @@ class Completion:
         terms: InputTerms,
     ) -> "Completion":
         """Decide from the columns of the table that have missing values."""
-        first, nothing = int(plan.recipe.intercept), np.empty(0, dtype=np.intp)
+        first, nothing = plan.recipe.first, np.empty(0, dtype=np.intp)
         inputs = np.asarray(terms.mains, dtype=np.intp)
         incomplete = inputs[missing[inputs]]
         names = tuple(plan.names[k] for k in incomplete)
@@ -104,7 +104,7 @@ class Completion:
         if outcome.inputs is not None:
             moments = all_moments(outcome.inputs, self.model.inputs, columns)
         else:
-            chosen = np.concatenate([[0], columns - int(source.recipe.intercept) + 1])
+            chosen = np.concatenate([[0], columns - source.recipe.first + 1])
             moments = source.second_moments()[np.ix_(chosen, chosen)]
         return Population.of(moments, self.everything, self.model)
 

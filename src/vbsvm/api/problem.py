@@ -76,7 +76,7 @@ class Task:
         assert isinstance(missing, MissingModel)
         assert missing.inputs is not None
         assert missing_inputs is not None
-        names = [self.plan.names[k - int(self.plan.recipe.intercept)] for k in missing_inputs.inputs.variables]
+        names = [self.plan.name_of(k) for k in missing_inputs.inputs.variables]
         settings = replace(missing.inputs.settings, mechanism=None)
         at_random = replace(missing, inputs=replace(missing.inputs, settings=settings, probit_of=None))
         source = replace(
@@ -152,15 +152,13 @@ def require_variational(what: str, inference: Variational | Gibbs) -> Variationa
 
 def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
     """What the user should know of how a fit ended."""
-    if isinstance(fit.outcome, Sample):
-        assert isinstance(inference, Gibbs)
-        if fit.outcome.separable:
-            return [_why_separable(what)]
-        worst = fit.worst_mixing()
-        found = [f"{what} was interrupted after {fit.outcome.sweeps} sweeps."] if fit.interrupted else []
-        return found if worst is None else [*found, _why_not_mixed(what, worst, inference)]
-    assert isinstance(inference, Variational)
-    return [] if fit.converged else [_why_not_converged(what, fit.spec, fit.outcome, inference)]
+    if isinstance(inference, Variational):
+        return [] if fit.converged else [_why_not_converged(what, fit, inference)]
+    if fit.course.separable:
+        return [_why_separable(what)]
+    worst = fit.worst_mixing()
+    found = [f"{what} was interrupted after {fit.course.passes} sweeps."] if fit.interrupted else []
+    return found if worst is None else [*found, _why_not_mixed(what, worst, inference)]
 
 
 def _why_not_mixed(what: str, worst: Worst, inference: Gibbs) -> str:
@@ -190,24 +188,25 @@ def _stronger(spec: Spec) -> float:
     return 10.0 * max(1.0, inputs.settings.psi)
 
 
-def _why_not_converged(what: str, spec: Spec, outcome: Outcome, inference: Variational) -> str:
+def _why_not_converged(what: str, fit: Fit, inference: Variational) -> str:
     """Say why a climb did not converge, and what to do."""
-    if outcome.ending is Ending.INTERRUPTED:
-        return f"{what} was interrupted after {outcome.passes} passes: the coefficients may still change."
+    spec, course = fit.spec, fit.course
+    if course.ending is Ending.INTERRUPTED:
+        return f"{what} was interrupted after {course.passes} passes: the coefficients may still change."
     more = f"Variational(max_iter={10 * inference.most_passes(spec)})"
-    if outcome.ending is Ending.INPUTS_OUT_OF_PASSES or (
-        outcome.ending is Ending.OUT_OF_PASSES and input_model(spec.missing) is not None
+    if course.ending is Ending.INPUTS_OUT_OF_PASSES or (
+        course.ending is Ending.OUT_OF_PASSES and input_model(spec.missing) is not None
     ):
-        tried = f"in {outcome.passes} passes" if outcome.ending is Ending.OUT_OF_PASSES else "from the inputs alone"
+        tried = f"in {course.passes} passes" if course.ending is Ending.OUT_OF_PASSES else "from the inputs alone"
         return (
             f"{what} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
             "the columns with missing values vary together: hold that by a stronger prior, as with "
             f"imputation=GaussianImputation(psi={_stronger(spec):g}), leave such columns out, or allow more passes "
             f"with inference={more}."
         )
-    if outcome.ending is Ending.OUT_OF_PASSES:
+    if course.ending is Ending.OUT_OF_PASSES:
         return (
-            f"{what} reached the limit of passes ({outcome.passes}) before it converged to tol={inference.tol:g}: "
+            f"{what} reached the limit of passes ({course.passes}) before it converged to tol={inference.tol:g}: "
             f"the coefficients may still change. Allow more passes with inference={more}, or accept the result with a "
             "larger tol."
         )

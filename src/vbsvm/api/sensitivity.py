@@ -32,10 +32,10 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
     """One row for each shift: coefficients, and the share of complete rows whose class is not that without shift."""
     import pandas as pd
 
-    missing_inputs, first = task.source.missing_inputs, int(task.plan.recipe.intercept)
+    missing_inputs = task.source.missing_inputs
     if missing_inputs is None:
         raise ValueError("sensitivity: no numeric input has missing values, so there is nothing to shift.")
-    of_distribution = {task.plan.names[k - first] for k in missing_inputs.inputs.variables}
+    of_distribution = {task.plan.name_of(k) for k in missing_inputs.inputs.variables}
     missing = [name for name in task.completion.missing_patterns.names if name in of_distribution]
     wanted, chosen = _read_shifts(deltas), _read_columns(columns, missing)
     plain = task.shifted(Shift(0.0)).fit(inference)
@@ -107,5 +107,4 @@ def _share(changed: NDArray[np.bool_]) -> float:
 
 
 def _coefficients(fit: Fit) -> dict[str, float]:
-    names = fit.plan.names[: fit.plan.n_shown]
-    return dict(zip((INTERCEPT, *names), (fit.intercept, *fit.coef), strict=True))
+    return dict(zip((INTERCEPT, *fit.plan.shown_names), (fit.intercept, *fit.coef), strict=True))

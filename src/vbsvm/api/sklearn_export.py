@@ -35,7 +35,7 @@ def to_sklearn(fit: Fit) -> LinearSVC:
         )
     if fit.reader is None:
         raise TypeError("This fit belongs to an estimator: use VBSVC.to_sklearn.")
-    reader, first = fit.reader, int(fit.plan.recipe.intercept)
+    reader, first = fit.reader, fit.plan.recipe.first
     hindrances = [str(term.term) for term in (*reader.effects, *reader.curves)]
     names = []
     for term, factors in zip(reader.fixed.names[first:], reader.fixed.factors[first:], strict=True):

@@ -48,6 +48,12 @@ def number(value: float, spread: float | None = None, digits: int = 3) -> str:
     return fixed(value, max(decimals, 0))
 
 
+def told(value: float, digits: int = 3) -> str:
+    """A number in running text, with a few digits and a true minus sign; counts in full."""
+    text = str(value) if isinstance(value, int) else number(value, digits=digits)
+    return text.replace("-", "−")
+
+
 def fixed(value: float, decimals: int) -> str:
     """A number with so many decimals, and no minus before zeros."""
     if not math.isfinite(value):

@@ -62,9 +62,45 @@ class Plan:
         """Design columns that have coefficients."""
         return self.recipe.n_columns - self.n_carried
 
+    @property
+    def shown_names(self) -> tuple[str, ...]:
+        """Names of the columns that users see."""
+        return self.names[: self.n_shown]
+
+    def name_of(self, column: int) -> str:
+        """Name of a column of the design; the intercept is none of them."""
+        return self.names[column - self.recipe.first]
+
+    def shown(self, of_design: NDArray[Any]) -> NDArray[Any]:
+        """What belongs to the columns that users see, of numbers of the design's columns along the last axis."""
+        return of_design[..., self.recipe.first : self.recipe.first + self.n_shown]
+
+    def to_user_scale(self, coefficients: Array) -> Array:
+        """Coefficients of the columns that users see, on their scale: means, standard deviations, quantiles or draws.
+
+        The last axis has all coefficients of the design in, and those of the shown columns out.
+        """
+        return self.shown(coefficients) / self.recipe.scale[: self.n_shown]
+
+    def covariance_to_user_scale(self, covariance: Array) -> Array:
+        """The same of a covariance matrix."""
+        return self.to_user_scale(self.to_user_scale(covariance).T).T
+
+    @property
+    def intercept_row(self) -> Array:
+        """The t for which tᵀθ is the intercept on the user's scale: 1, and −centre/scale of what users see."""
+        row = np.zeros(self.n_fixed)
+        row[: self.recipe.first] = 1.0
+        self.shown(row)[:] = (-self.recipe.centre / self.recipe.scale)[: self.n_shown]
+        return row
+
+    def intercepts(self, draws: Array) -> Array:
+        """The intercept on the user's scale of each draw of the design's coefficients, in a model that has one."""
+        return draws[..., 0] - self.shown(draws) @ (self.recipe.centre / self.recipe.scale)[: self.n_shown]
+
     def units(self, factor: FactorPlan) -> list[float]:
         """What makes each effect of a factor, which is one of a design column, an effect of the user's column."""
-        columns = [slope - int(self.recipe.intercept) for slope in factor.slopes]
+        columns = [slope - self.recipe.first for slope in factor.slopes]
         return [1.0 if column < 0 else 1.0 / float(self.recipe.scale[column]) for column in columns]
 
     def first_effects(self) -> list[int]:

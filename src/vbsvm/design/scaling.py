@@ -71,7 +71,17 @@ class Recipe:
     @property
     def n_columns(self) -> int:
         """Columns of the design."""
-        return len(self.centre) + self.intercept
+        return len(self.centre) + self.first
+
+    @property
+    def first(self) -> int:
+        """Where the table's columns begin in the design: after the intercept, if there is one."""
+        return int(self.intercept)
+
+    @property
+    def spread(self) -> Array:
+        """What one unit of a design column is in the table's column: its scale, and 0 where the column is constant."""
+        return np.where(np.isfinite(self.scale), self.scale, 0.0)
 
     def encode(self, raw: NDArray[np.floating], out: Array) -> Array:
         """Write the design rows of a block of raw rows into ``out`` and return them."""
@@ -88,10 +98,9 @@ class Recipe:
 
         ``multipliers`` (rows × columns) relate raw columns; the last axis of the result has the offset and the slope.
         """
-        own, other = columns - self.intercept, of - self.intercept
+        own, other = columns - self.first, of - self.first
         offset = (multipliers * self.centre[other] - self.centre[own]) / self.scale[own]
-        unit = np.where(np.isfinite(self.scale[other]), self.scale[other], 0.0)  # a constant column stays where it is
-        return np.stack([offset, multipliers * (unit / self.scale[own])], axis=2)
+        return np.stack([offset, multipliers * (self.spread[other] / self.scale[own])], axis=2)
 
     def reach(self, ranges: Range) -> Array:
         """Largest magnitude of each design column; infinite where the way there overflows."""

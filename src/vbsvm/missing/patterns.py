@@ -63,8 +63,7 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
     """Expected values of missing inputs given the row's known ones, and their standard deviations."""
     import pandas as pd
 
-    first = int(plan.recipe.intercept)
-    columns = population.inputs.variables - first
+    columns = population.inputs.variables - plan.recipe.first
     centre, scale = plan.recipe.centre[columns], plan.recipe.scale[columns]
     # The candidates of a row have the same numeric inputs.
     rows = slice(None) if encoded.candidates is None else encoded.candidates.firsts
@@ -95,7 +94,6 @@ def indexed(tables: "tuple[pd.DataFrame, pd.DataFrame]", data: object) -> "tuple
 
 def mean_and_covariance(plan: Plan, population: Population) -> tuple[Array, Array]:
     """Mean and covariance of the inputs on the scale of their columns."""
-    columns = population.inputs.variables - int(plan.recipe.intercept)
-    centre, scale = plan.recipe.centre[columns], plan.recipe.scale[columns]
-    scale = np.where(np.isfinite(scale), scale, 0.0)
+    columns = population.inputs.variables - plan.recipe.first
+    centre, scale = plan.recipe.centre[columns], plan.recipe.spread[columns]
     return centre + scale * population.mean, population.covariance * scale * scale[:, None]

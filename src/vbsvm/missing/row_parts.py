@@ -13,7 +13,7 @@ from vbsvm.missing.model import MissingState, MissingSums
 from vbsvm.missing.row_updates import Resolved, RowDistributions
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import MissingDistributions
+from vbsvm.model.interfaces import LabelledRows, MissingDistributions
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.row_pass import CompleteRows, RowPass
 from vbsvm.model.stats import Stats
@@ -95,7 +95,7 @@ class CandidatePart:
     candidates: Candidates
 
     @property
-    def rows(self) -> Rows | IncompleteLabelledRows:
+    def rows(self) -> LabelledRows:
         """The rows themselves."""
         return self.part.rows
 

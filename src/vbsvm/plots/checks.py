@@ -7,7 +7,6 @@ import numpy as np
 from vbsvm.base import printing
 from vbsvm.base.settings import require_count
 from vbsvm.design.columns import INTERCEPT
-from vbsvm.inference.gibbs import Sample
 from vbsvm.missing.patterns import CHANGED
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import number_shown, one_fit, require_names
@@ -31,7 +30,7 @@ def bound(fit: Any, ax: Any = None, *, class_: Any = None) -> Any:
         The class to set against the rest, if the estimator has more than two.
     """
     one = one_fit("bound", fit, class_)
-    if isinstance(one.outcome, Sample):
+    if not len(one.course.bounds):
         raise ValueError(
             "bound: the bound is only available after variational Bayes; plots.traces shows the chains of a sampler."
         )

@@ -1,15 +1,21 @@
 """Figures of what was found: coefficients, inclusion, effects of groups, curves."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_flag, require_level
 from vbsvm.design.columns import INTERCEPT
-from vbsvm.inference.gibbs import Sample
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import number_shown, one_fit
+from vbsvm.results.fit import Fit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.design.formula.reader import Curve
 
 # More groups than this are drawn as one band: single lines would lie on top of each other.
 MOST_LINES = 400
@@ -53,9 +59,9 @@ def coefficients(
     require_level("coefficients", level)
     require_flag("coefficients", standardized=standardized, ordered=ordered)
     one = one_fit("coefficients", fit, class_)
-    table = one.summary(level).iloc[int(one.plan.recipe.intercept) :]
+    table = one.summary(level).iloc[one.plan.recipe.first :]
     scale = one.plan.recipe.scale[: one.plan.n_shown]
-    unit = np.where(np.isfinite(scale), scale, 0.0) if standardized else np.ones(len(table))
+    unit = one.plan.recipe.spread[: one.plan.n_shown] if standardized else np.ones(len(table))
     mean, lower, upper = (table[name].to_numpy(dtype=float) * unit for name in ("coefficient", "lower", "upper"))
     n_shown = number_shown("coefficients", top, len(mean), style.MOST_NAMES)
     order = np.argsort(-np.abs(mean), kind="stable")[:n_shown]
@@ -68,18 +74,11 @@ def coefficients(
     ax.set_ylim(len(order) - 0.4, -0.6)
     per = "one standard deviation" if standardized and (scale != 1.0).any() else "one unit"
     left_out = style.left_out(n_shown, len(mean), "the largest")
-    ax.set_xlabel(f"change of the score for {per}\n{spread_words(one, level)}{left_out}", loc="right")
+    ax.set_xlabel(f"change of the score for {per}\n{one.posterior.words.interval(level)}{left_out}", loc="right")
     return style.dress(ax, hidden=("top", "right", "left"))
 
 
-def spread_words(one: Any, level: float, what: str = "interval") -> str:
-    """Which interval it is, honestly."""
-    if isinstance(one.outcome, Sample):
-        return f"posterior mean and {100 * level:g} % {what}"
-    return f"mean and {100 * level:g} % {what} ({one.marginals.note})"
-
-
-def _intervals(ax: Any, mean: Array, lower: Array, upper: Array, filled: Any) -> None:
+def _intervals(ax: Any, mean: Array, lower: Array, upper: Array, filled: NDArray[np.bool_]) -> None:
     """Points with intervals, one a row, and the line of no effect; hundreds of rows get thin, light lines."""
     rows, many = np.arange(len(mean)), len(mean) > style.MOST_NAMES
     ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
@@ -143,15 +142,15 @@ def random_effects(
         ax.set_yticks([])
         ax.set_ylabel(style.plain(f"{n_groups} groups of {factor}, in order"))
     what = "effect on the score" if effect == INTERCEPT else f"effect of {effect} on the score"
-    narrow = "" if isinstance(one.outcome, Sample) else f" ({one.marginals.note})"
     left_out = style.left_out(n_groups, len(table), "the largest")
     ax.set_xlabel(
-        style.plain(f"{what}, by {factor}") + f"\nmean ± 1.96 standard deviations{narrow}{left_out}", loc="right"
+        style.plain(f"{what}, by {factor}") + f"\nmean ± 1.96 standard deviations{one.posterior.words.aside}{left_out}",
+        loc="right",
     )
     return style.dress(ax, hidden=("top", "right", "left"))
 
 
-def _effect_of_groups(one: Any, factor: str | None, effect: str | None) -> tuple[Any, Any, Any]:
+def _effect_of_groups(one: Fit, factor: str | None, effect: str | None) -> "tuple[str, str, pd.DataFrame]":
     """The factor and the effect that are meant, and the table of this effect, group by group."""
     known = {of_factor.name: of_factor for of_factor in one.plan.factors}
     if not known:
@@ -195,28 +194,28 @@ def spline(fit: Any, ax: Any = None, *, term: str | None = None, level: float = 
     x = np.linspace(curve.spline.low, curve.spline.low + curve.spline.width, POINTS)
     rows = _curve_rows(one, curve, x)
     chances = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    band = np.array([one.marginals.combination(row, chances)[1] for row in rows])
+    band = np.array([one.posterior.combination(row, chances)[1] for row in rows])
     ax = style.axes(ax, 3.2)
     ax.axhline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
     ax.fill_between(x, band[:, 0], band[:, 1], color=style.SKY, alpha=0.45, linewidth=0)
-    ax.plot(x, rows @ one.marginals.mean, color=style.BLUE, linewidth=1.6)
+    ax.plot(x, rows @ one.posterior.mean, color=style.BLUE, linewidth=1.6)
     knots = curve.spline.low + curve.spline.width * np.unique(curve.spline.knots)
     ax.plot(knots, np.zeros(len(knots)), "|", color=style.INK, markersize=6, transform=ax.get_xaxis_transform())
     ax.set_xlim(x[0], x[-1])
-    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{spread_words(one, level, 'band')}")
+    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{one.posterior.words.interval(level, 'band')}")
     ax.set_ylabel(style.plain(f"{term}: change of the score"))
     return style.dress(ax)
 
 
-def _curve_rows(one: Any, curve: Any, x: Array) -> Array:
+def _curve_rows(one: Fit, curve: "Curve", x: Array) -> Array:
     """Design rows in which all but the curve's own columns are at their mean."""
-    plan, first = one.plan, int(one.plan.recipe.intercept)
+    plan, recipe = one.plan, one.plan.recipe
     line = plan.names.index(f"{curve.term} line" if curve.with_line else curve.values.names[0])
     bend = plan.names.index(f"{curve.term} bend 1")
-    columns = [line, *range(bend, bend + curve.spline.n_columns)]
+    columns = np.array([line, *range(bend, bend + curve.spline.n_columns)])
     raw = np.column_stack([x, curve.spline.encode(x)])
     rows = np.zeros((len(x), plan.n_fixed))
-    rows[:, [column + first for column in columns]] = (raw - plan.recipe.centre[columns]) / plan.recipe.scale[columns]
+    rows[:, recipe.first + columns] = (raw - recipe.centre[columns]) / recipe.scale[columns]
     return rows
 
 
@@ -240,7 +239,7 @@ def inclusion(fit: Any, ax: Any = None, *, top: int | None = None, class_: Any =
     one = one_fit("inclusion", fit, class_)
     if not one.selects:
         raise ValueError("inclusion: the model has no gates; fit it with LaplaceZero().")
-    names, chances, signs = one.plan.names[: one.plan.n_shown], one.inclusion_probability, one.sign_probability
+    names, chances, signs = one.plan.shown_names, one.inclusion_probability, one.sign_probability
     n_shown = number_shown("inclusion", top, len(names), style.MOST_NAMES)
     in_order = top is None and n_shown == len(names)
     shown = np.arange(len(names)) if in_order else np.argsort(-chances, kind="stable")[:n_shown]

@@ -10,6 +10,7 @@ from vbsvm.base import printing
 from vbsvm.base.arrays import Array
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import number_shown, one_fit, require_names
+from vbsvm.results.fit import Fit
 from vbsvm.results.traces import Trace
 
 MOST_PANELS = 12
@@ -87,7 +88,7 @@ def rank_shares(draws: Array) -> Array:
     return np.divide(counts, expected, out=np.ones(counts.shape), where=expected > 0)
 
 
-def _chosen(what: str, fit: Any, terms: Sequence[str] | None, top: int | None) -> tuple[list[Trace], str]:
+def _chosen(what: str, fit: Fit, terms: Sequence[str] | None, top: int | None) -> tuple[list[Trace], str]:
     """The parameters to show, and a line on those that are left out."""
     require_names(what, terms)
     known = fit.traces

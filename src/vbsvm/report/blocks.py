@@ -21,13 +21,7 @@ def cell(value: Any) -> Cell:
     """A number as people read it, or text."""
     if isinstance(value, str):
         return Cell(value)
-    return Cell(told(value), None if math.isnan(value) else float(value))
-
-
-def told(value: float, digits: int = 3) -> str:
-    """A number with a few digits, counts in full."""
-    text = str(value) if isinstance(value, int) else printing.number(value, digits=digits)
-    return text.replace("-", "−")
+    return Cell(printing.told(value), None if math.isnan(value) else float(value))
 
 
 def row_of(values: Sequence[float], texts: Sequence[str]) -> tuple[Cell, ...]:

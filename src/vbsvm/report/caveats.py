@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-from vbsvm.inference.gibbs import Sample
 from vbsvm.missing.model import input_model
 from vbsvm.missing.settings import NotAtRandom, Shift
 from vbsvm.report.blocks import Caveat
@@ -11,6 +10,7 @@ from vbsvm.report.blocks import Caveat
 
 def of(fit: Any) -> Iterator[Caveat]:
     """All that applies to a fit."""
+    words = fit.posterior.words
     yield Caveat(
         "A pseudo-likelihood",
         "The hinge loss of a support vector machine is used as a likelihood, although it is not one: it does not sum "
@@ -18,65 +18,19 @@ def of(fit: Any) -> Iterator[Caveat]:
         "they are not comparable with those of a logistic model. With a hinge loss, coefficients near 0 do not mean "
         "that the inputs are unrelated to the outcome.",
     )
-    yield _spreads(fit)
+    yield Caveat(*words.spreads)
     yield Caveat(
         "Probabilities are not calibrated",
         "Probabilities are the normalised pseudo-likelihood, and mostly too close to 0 or 1. For rows with missing "
         "inputs or a new group they are averaged over the possible values; among all other rows they have the order of "
         "the scores. If you need the numbers, calibrate them on rows that were not used in the fit.",
     )
-    if fit.plan.factors and not isinstance(fit.outcome, Sample):
-        yield Caveat(
-            "Spreads between groups",
-            "With groups, mean-field estimates can be biased as well as too narrow: in one nested model mean field "
-            "found a standard deviation of 1.6 where Gibbs sampling found 5.4, and an intercept of the opposite sign. "
-            "The intervals do not show this. Predicted classes are hardly affected. Compare with a fit by Gibbs() "
-            "before you interpret these numbers.",
-        )
+    if fit.plan.factors and words.groups:
+        yield Caveat("Spreads between groups", words.groups)
     if fit.selects:
-        yield _selection(fit)
+        yield Caveat("Selection", words.selection)
     if fit.missing_patterns is not None and fit.missing_patterns.n_incomplete:
         yield from _missing(fit)
-
-
-def _spreads(fit: Any) -> Caveat:
-    if isinstance(fit.outcome, Sample):
-        return Caveat(
-            "Spreads are not confidence intervals",
-            "Standard deviations, intervals and probabilities of a sign are those of the posterior of the "
-            "pseudo-likelihood, which does not describe repeated sampling. They cover the truth less often than their "
-            "level: in simulations, 95 % intervals missed it in 22 to 47 % of the cases.",
-        )
-    if fit.outcome.exact:
-        return Caveat(
-            "Spreads are too small",
-            "Standard deviations, intervals and probabilities of a sign are those of the exact bound: wider than mean "
-            "field's, but narrower than the posterior's. The posterior's own, by Gibbs(), are not confidence intervals "
-            "either, and cover the truth less often than their level.",
-        )
-    return Caveat(
-        "Spreads are too small",
-        "Standard deviations, intervals and probabilities of a sign are those of a mean-field approximation: about "
-        "half of the posterior's in ordinary data, and less if the classes are nearly separable. The posterior's own, "
-        "by Gibbs(), are not confidence intervals either, and cover the truth less often than their level.",
-    )
-
-
-def _selection(fit: Any) -> Caveat:
-    if isinstance(fit.outcome, Sample):
-        return Caveat(
-            "Selection",
-            "Inclusion probabilities are shares of draws. Gates mix slowly: compare the chains before you report them.",
-        )
-    text = (
-        "Inclusion probabilities of variational Bayes are mostly near 0 or 1 where sampling gives values in between: "
-        "read them as a selection, not as strength of evidence. Of several correlated inputs, only one may be selected."
-    )
-    if not fit.spec.joint_gates:
-        text += (
-            " The bound has several optima, and the result depends on the start; LaplaceZero(restarts=…) tries others."
-        )
-    return Caveat("Selection", text)
 
 
 def _missing(fit: Any) -> Iterator[Caveat]:

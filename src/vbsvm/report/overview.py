@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from vbsvm.base import printing
 from vbsvm.design.scaling import Recipe
-from vbsvm.inference.gibbs import Sample
 from vbsvm.model.priors import Covariance, InverseWishart, LaplaceZero, Normal, Ridge
 from vbsvm.plots import rows
 from vbsvm.plots.resolve_fit import Predicted
-from vbsvm.report.blocks import Code, Section, Table, Text, Verdict, cell, percent, share, told
+from vbsvm.report.blocks import Code, Section, Table, Text, Verdict, cell, percent, share
 from vbsvm.report.figures import picture
 
 _IN_WORDS = {
@@ -35,7 +35,8 @@ def title_of(fits: Sequence[Any]) -> str:
 def glance(fits: Sequence[Any], found: Sequence[Predicted], of_each: Sequence[Sequence[Section]]) -> Section:
     """The whole in a few lines, and the verdicts that stand in the sections of each fit."""
     fit = fits[0]
-    lines = [("model", _columns(fit)), ("inference", _inference(fits))]
+    longest = max((one.course for one in fits), key=lambda course: course.passes)
+    lines = [("model", _columns(fit)), ("inference", longest.in_short)]
     if fit.facts is not None:
         lines.insert(0, ("rows", _rows(fit)))
     patterns = fit.missing_patterns
@@ -82,10 +83,10 @@ def model(fits: Sequence[Any]) -> Section:
             )
         )
     blocks.append(
-        Text(f"{_capital(_columns(fit))}. {_scaling(fit.plan.recipe, fit.plan.n_shown)} {_inference_words(fits)}")
+        Text(f"{_capital(_columns(fit))}. {_scaling(fit.plan.recipe, fit.plan.n_shown)} {fit.course.description}")
     )
     if any(block.name == "inputs" for block in fit.spec.blocks) and isinstance(_inputs_prior(fit), Ridge):
-        found = ", ".join(told(one.penalty) for one in fits)
+        found = ", ".join(printing.told(one.penalty) for one in fits)
         blocks.append(
             Text(f"The penalty α of the inputs was inferred: {found}. (The C of scikit-learn's SVC is 1/(2α).)")
         )
@@ -197,25 +198,6 @@ def _scaling(recipe: Recipe, n_shown: int) -> str:
         if recipe.intercept
         else ("Columns were scaled to standard deviation 1 in the fit, but not centred.")
     )
-
-
-def _inference(fits: Sequence[Any]) -> str:
-    outcome = fits[0].outcome
-    if isinstance(outcome, Sample):
-        chains, draws, _ = outcome.coefficients.shape
-        return f"Gibbs sampling, {_count(chains, 'chain')} of {draws} draws"
-    return f"variational Bayes, {max(fit.outcome.passes for fit in fits)} passes over the data"
-
-
-def _inference_words(fits: Sequence[Any]) -> str:
-    outcome = fits[0].outcome
-    if isinstance(outcome, Sample):
-        chains, draws, _ = outcome.coefficients.shape
-        return (
-            f"The posterior was sampled: {_count(chains, 'chain')} of {outcome.sweeps} Gibbs sweeps, of which {draws} "
-            "draws were kept from each."
-        )
-    return "The fit is by mean-field variational Bayes; penalties and variances were inferred with the coefficients."
 
 
 def _inputs_prior(fit: Any) -> Any:

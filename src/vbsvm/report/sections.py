@@ -5,14 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from vbsvm.base import printing
+from vbsvm.base import diagnostics, printing
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT
-from vbsvm.inference.gibbs import Sample
 from vbsvm.plots import checks, effects, mixing, rows
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import verdicts
-from vbsvm.report.blocks import Cell, Section, Table, Text, cell, percent, row_of, share, told
+from vbsvm.report.blocks import Cell, Section, Table, Text, cell, percent, row_of, share
 from vbsvm.report.figures import picture
 
 LEVEL = 0.95
@@ -38,15 +37,14 @@ HEADS = {
 def coefficients(fit: Any, key: str) -> Section:
     """Forest plot and table."""
     table = fit.summary(LEVEL)
-    scale = fit.plan.recipe.scale[: fit.plan.n_shown]
     n_terms = fit.plan.n_shown
-    unit = np.concatenate([np.full(len(table) - n_terms, np.nan), np.where(np.isfinite(scale), scale, 0.0)])
+    unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
     scaled = table["coefficient"].to_numpy(dtype=float) * unit
     chosen = _largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MOST_IN_TABLE)
     written = _rows(table.iloc[chosen])
     body = [(cell(str(table.index[k])), *row, cell(float(scaled[k]))) for k, row in zip(chosen, written, strict=True)]
     head = ("term", *(HEADS[name] for name in table.columns), "mean per sd")
-    which = f"{100 * LEVEL:g} % intervals " + ("of the posterior" if _sampled(fit) else "by mean field")
+    which = f"{100 * LEVEL:g} % intervals {fit.posterior.words.intervals}"
     blocks: list[Any] = [
         Text(
             f"A coefficient is the change of the score for one unit of its column; “mean per sd” is for one standard "
@@ -60,9 +58,8 @@ def coefficients(fit: Any, key: str) -> Section:
         alt = (
             f"Forest plot of {shown} coefficients for one standard deviation of each column; the table has the numbers."
         )
-        caption = (
-            f"Coefficients for one standard deviation of their columns ({shown}): {effects.spread_words(fit, LEVEL)}."
-        )
+        interval = fit.posterior.words.interval(LEVEL)
+        caption = f"Coefficients for one standard deviation of their columns ({shown}): {interval}."
         blocks.append(picture(f"{key}-forest", alt, caption, lambda ax: effects.coefficients(fit, ax, top=top)))
     caption = f"Coefficients, {which}." + (
         f" The {len(chosen)} largest of {len(table)}." if len(chosen) < len(table) else ""
@@ -73,7 +70,7 @@ def coefficients(fit: Any, key: str) -> Section:
 def selection(fit: Any, key: str) -> Section:
     """Which inputs are in."""
     chances = fit.inclusion_probability
-    gated = fit.spec.gate_map.gate_of[int(fit.plan.recipe.intercept) :][: fit.plan.n_shown] >= 0
+    gated = fit.plan.shown(fit.spec.gate_map.gate_of) >= 0
     top = min(int(gated.sum()), MOST_IN_FIGURE)
     n_in = int((chances[gated] > 0.5).sum())
     between = int(((chances[gated] > 0.05) & (chances[gated] < 0.95)).sum())
@@ -102,7 +99,7 @@ def curves(fit: Any, key: str) -> Section:
     ]
     for k, curve in enumerate(fit.reader.curves):
         term = str(curve.term)
-        caption = f"{term}: {effects.spread_words(fit, LEVEL, 'band')}, pointwise."
+        caption = f"{term}: {fit.posterior.words.interval(LEVEL, 'band')}, pointwise."
         blocks.append(_curve(f"{key}-curve{k}", fit, term, caption))
     if not fit.plan.factors:
         blocks.append(_components(fit))
@@ -137,7 +134,7 @@ def _components(fit: Any) -> Table:
         for (term, effect), row in zip(table.index, _rows(table), strict=True)
     )
     head = ("effects", *("median sd" if name == "sd" else HEADS[name] for name in table.columns))
-    which = "of the posterior" if _sampled(fit) else "by mean field, which can be far off"
+    which = fit.posterior.words.components
     return Table(
         f"Standard deviations of effects, and correlations, with {100 * LEVEL:g} % intervals {which}.", head, body
     )
@@ -215,15 +212,15 @@ def _whose(fit: Any, n_rows: int) -> str:
 def ending(fit: Any, key: str) -> Section:
     """How the fit was reached: verdicts, and the climb or the chains."""
     blocks: list[Any] = list(verdicts.of(fit))
-    if not isinstance(fit.outcome, Sample):
-        if len(fit.bounds) > 2:
-            caption = (
-                f"The bound on the log evidence at each accepted step, as its distance from the end at "
-                f"{told(fit.elbo, 7)}. It should rise steadily to the end."
-            )
-            alt = f"The bound rises over {len(fit.bounds)} accepted steps."
-            blocks.append(picture(f"{key}-bound", alt, caption, lambda ax: checks.bound(fit, ax)))
-    elif fit.outcome.coefficients.shape[1] >= 4 and fit.plan.n_shown:
+    bounds, drawn = fit.course.bounds, fit.course.traces
+    if len(bounds) > 2:
+        caption = (
+            f"The bound on the log evidence at each accepted step, as its distance from the end at "
+            f"{printing.told(fit.elbo, 7)}. It should rise steadily to the end."
+        )
+        alt = f"The bound rises over {len(bounds)} accepted steps."
+        blocks.append(picture(f"{key}-bound", alt, caption, lambda ax: checks.bound(fit, ax)))
+    if drawn is not None and drawn.n_draws >= diagnostics.FEWEST and fit.plan.n_shown:
         caption = "Draws of the parameters that mix worst, by chain. Well-mixed chains overlap and show no trend."
         blocks.append(
             picture(f"{key}-trace", "Traces of the chains.", caption, lambda ax: mixing.traces(fit, axes=ax, top=3))
@@ -243,10 +240,6 @@ def of_fit(fit: Any, found: Predicted | None, key: str) -> Iterator[Section]:
     if found is not None:
         yield predictions(fit, found, key)
     yield ending(fit, key)
-
-
-def _sampled(fit: Any) -> bool:
-    return isinstance(fit.outcome, Sample)
 
 
 def _rows(table: Any) -> Iterator[tuple[Cell, ...]]:

@@ -4,30 +4,24 @@ import math
 import warnings
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.design.columns import Plan
-from vbsvm.inference.gibbs import Sample
-from vbsvm.results.traces import effects_of
-
-if TYPE_CHECKING:
-    from vbsvm.model.spec import Spec
-
+from vbsvm.results.traces import Traces, effects_of
 
 # No variable may have the name of a dimension.
 _DIMENSIONS = ("chain", "draw", "term", "gate")
 
 
-def posterior(plan: Plan, spec: "Spec", sample: Sample) -> tuple[dict[str, Array], dict[str, list[str]]]:
+def posterior(traces: Traces) -> tuple[dict[str, Array], dict[str, list[str]]]:
     """Draws by name, chains × draws × …, on the scale of the user's columns; and which dimensions they have."""
-    begin, recipe = int(plan.recipe.intercept), plan.recipe
-    shown = sample.coefficients[:, :, begin : begin + plan.n_shown] / recipe.scale[: plan.n_shown]
+    plan, spec, sample = traces.plan, traces.spec, traces.sample
+    shown = plan.to_user_scale(sample.coefficients)
     found, dimensions = {"coefficients": shown}, {"coefficients": ["term"]}
-    if recipe.intercept:
-        found["intercept"] = sample.coefficients[:, :, 0] - shown @ recipe.centre[: plan.n_shown]
+    if plan.recipe.intercept:
+        found["intercept"] = sample.coefficients[:, :, 0] - shown @ plan.recipe.centre[: plan.n_shown]
     if sample.gates is not None:
         found["gates"] = sample.gates
         dimensions["gates"] = ["gate"]
@@ -46,13 +40,12 @@ def posterior(plan: Plan, spec: "Spec", sample: Sample) -> tuple[dict[str, Array
     return found, dimensions
 
 
-def to_arviz(plan: Plan, spec: "Spec", sample: Sample) -> Any:
+def to_arviz(traces: Traces) -> Any:
     """An InferenceData (ArviZ 0.x) or a DataTree (ArviZ 1.x) with the group posterior."""
-    draws, dimensions = posterior(plan, spec, sample)
-    names = list(plan.names[: plan.n_shown])
-    coordinates = {"term": names}
-    if sample.gates is not None:
-        coordinates["gate"] = [str(k) for k in range(sample.gates.shape[2])]
+    draws, dimensions = posterior(traces)
+    coordinates = {"term": list(traces.plan.shown_names)}
+    if traces.sample.gates is not None:
+        coordinates["gate"] = [str(k) for k in range(traces.sample.gates.shape[2])]
     if find_spec("arviz_base") is not None:  # ArviZ 1.x
         return import_module("arviz_base").from_dict({"posterior": draws}, dims=dimensions, coords=coordinates)
     if find_spec("arviz") is None:

@@ -11,7 +11,6 @@ from scipy.stats import gaussian_kde, invgamma, norm
 from vbsvm.base import printing
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
-from vbsvm.inference.gibbs import Sample
 from vbsvm.results import variance_components
 from vbsvm.results.fit import Fit
 from vbsvm.results.traces import Trace
@@ -69,7 +68,7 @@ def compare(variational: Any, sampled: Any) -> Comparison:
     import pandas as pd
 
     one, other = _fit(variational), _fit(sampled)
-    if isinstance(one.outcome, Sample) or not isinstance(other.outcome, Sample):
+    if one.course.traces is not None or other.course.traces is None:
         raise ValueError("compare takes a variational fit first and a Gibbs fit second.")
     if one.plan.names != other.plan.names or [b.name for b in one.spec.blocks] != [b.name for b in other.spec.blocks]:
         raise ValueError("compare: the two fits are of different models; fit the same model to the same data.")
@@ -92,21 +91,18 @@ def _fit(given: Any) -> Fit:
 
 
 def _coefficients(one: Fit, other: Fit) -> list[Pair]:
-    assert isinstance(other.outcome, Sample)
-    begin, scale = int(one.plan.recipe.intercept), one.plan.recipe.scale
-    distribution, inclusion = one.outcome.state.gaussian, one.inclusion_probability
-    draws, found = other.outcome.flat, []
-    for k, name in enumerate(one.plan.names[: one.plan.n_shown]):
-        values = draws[:, begin + k] / scale[k]
+    distribution, inclusion, found = one.posterior.state.gaussian, one.inclusion_probability, []
+    means, sds = (one.plan.to_user_scale(of) for of in (distribution.mean, np.sqrt(distribution.variances)))
+    for k, trace in enumerate(other.traces.shown()):
+        values, mean, sd = trace.draws.ravel(), means[k], sds[k]
         inside = values[values != 0] if one.selects else values
-        mean, sd = distribution.mean[begin + k] / scale[k], np.sqrt(distribution.variances[begin + k]) / scale[k]
         share = len(inside) / len(values)
         if not sd > 0 or len(inside) < 10 or np.ptp(inside) == 0:
             continue
         grid = np.union1d(np.linspace(mean - REACH * sd, mean + REACH * sd, POINTS), _around(inside))
         q, p = _density(grid, norm.pdf(grid, mean, sd)), _density(grid, _kernel(inside, grid))
         found.append(
-            Pair(name, grid, inclusion[k] * q, share * p, (1 - float(inclusion[k]), 1 - share), _drawn(inside))
+            Pair(trace.name, grid, inclusion[k] * q, share * p, (1 - float(inclusion[k]), 1 - share), _drawn(inside))
         )
     return found
 
@@ -114,7 +110,7 @@ def _coefficients(one: Fit, other: Fit) -> list[Pair]:
 def _components(one: Fit, other: Fit) -> list[Pair]:
     """Standard deviations of effects and their correlations, on the scale of the user's columns."""
     found = []
-    marginals = variance_components.marginals(one.plan, one.spec, one.outcome.state)
+    marginals = variance_components.marginals(one.plan, one.spec, one.posterior.state)
     for marginal, drawn in zip(marginals, other.traces.components(), strict=True):
         if np.ptp(drawn.trace.draws) > 0:
             if isinstance(marginal.distribution, InverseGamma):

@@ -1,25 +1,22 @@
 """Whether the parts of a fit belong together: what comes from a file may have any shape."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.design.columns import Encoded, FactorPlan, Plan
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.levels import UNSEEN
-from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.variational import Outcome
 from vbsvm.missing.model import input_model
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.missing.rows import Inputs
 from vbsvm.model.spec import Spec
+from vbsvm.results.course import Claims
 from vbsvm.results.fit import Fit
-
-Claims = Iterator[tuple[str, bool]]
 
 
 def require_agreement(fit: Fit) -> None:
@@ -35,11 +32,11 @@ def require_agreement(fit: Fit) -> None:
         _rehearse(partial(fit.predict_proba, known))
     _rehearse(fit.variance_components)
     if fit.population is not None:
-        row[:, fit.population.inputs.variables - int(recipe.intercept)] = np.nan
+        row[:, fit.population.inputs.variables - recipe.first] = np.nan
         _rehearse(partial(fit.impute, Encoded(row)))
 
 
-def _rehearse(call: Callable[[], Any]) -> None:
+def _rehearse(call: Callable[[], object]) -> None:
     """Make a call that fails where shapes do not agree; that numbers are out of range is another matter."""
     with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
         call()
@@ -51,11 +48,7 @@ def _claims(fit: Fit) -> Claims:
     yield "the classes", fit.classes.shape == (2,)
     yield from _plan(plan)
     yield from _spec(spec, plan, n_coefficients)
-    if isinstance(fit.outcome, Sample):
-        yield from _sample(fit.outcome, spec, n_coefficients)
-    else:
-        for outcome in (fit.outcome, *fit.outcome.others):
-            yield from _outcome(outcome, spec, n_coefficients)
+    yield from fit.course.claims(n_coefficients)
     if fit.reader is not None:
         yield from _reader(fit.reader, plan)
     if fit.population is not None:
@@ -95,46 +88,15 @@ def _spec(spec: Spec, plan: Plan, n_coefficients: int) -> Claims:
         yield "the distribution of the inputs", _inputs_agree(inputs.inputs, plan)
 
 
-def _outcome(outcome: Outcome, spec: Spec, n_coefficients: int) -> Claims:
-    state = outcome.state
-    yield "the bounds", outcome.bounds.ndim == 1 and len(outcome.bounds) > 0
-    yield "the coefficients", state.coefficients.mean.shape == (n_coefficients,)
-    yield "the scales", len(state.scales) == len(spec.blocks)
-    for block, scale in zip(spec.blocks, state.scales, strict=True):
-        matrix = getattr(getattr(scale, "covariance", scale), "scale", None)
-        yield f"the scale of {block.name}", matrix is None or matrix.shape == (len(block.columns),) * 2
-    gates, map = state.gates, spec.gate_map
-    yield "the gates", (gates is None) == (map is None)
-    yield "the gates", gates is None or map is None or gates.log_odds.shape == (map.n_gates,)
-    inputs = input_model(spec.missing)
-    if inputs is not None and outcome.inputs is not None:
-        distribution, sums = inputs.inputs, outcome.inputs
-        n_known, n_variables = 1 + len(distribution.given), len(distribution.variables)
-        yield "the sums of the inputs", sums.linear.shape == (n_known, n_variables)
-        yield "the sums of the inputs", sums.squares.shape == (n_variables, n_variables)
-
-
-def _sample(sample: Sample, spec: Spec, n_coefficients: int) -> Claims:
-    chains_and_draws, map = sample.coefficients.shape[:2], spec.gate_map
-    yield "the draws", sample.coefficients.shape == (*chains_and_draws, n_coefficients) and sample.coefficients.size > 0
-    yield "the scales", len(sample.scales) == len(spec.blocks)
-    for block, scale in zip(spec.blocks, sample.scales, strict=True):
-        q = len(block.columns) if block.prior.of_groups else 1
-        yield f"the scale of {block.name}", scale.shape == (*chains_and_draws, q * q)
-    yield "the gates", (sample.gates is None) == (map is None)
-    yield "the gates", sample.gates is None or map is None or sample.gates.shape == (*chains_and_draws, map.n_gates)
-
-
 def _reader(reader: Reader, plan: Plan) -> Claims:
-    intercept = int(plan.recipe.intercept)
-    names = reader.fixed.names[intercept:]
+    names = reader.fixed.names[plan.recipe.first :]
     yield "the formula", reader.fixed.has_intercept == plan.recipe.intercept and list(plan.names[: len(names)]) == names
     yield "the plan of the formula", reader.plan.names == plan.names
     for curve in reader.curves:
         knots, rotation = curve.spline.knots, curve.spline.rotation
         yield str(curve.term), knots.ndim == 1 and rotation.ndim == 2 and len(rotation) == len(knots) - 4
     bends = sum(curve.spline.n_columns for curve in reader.curves)
-    yield "the splines", plan.n_shown + bends + intercept == plan.n_fixed
+    yield "the splines", plan.recipe.first + plan.n_shown + bends == plan.n_fixed
     found = reader.categories
     yield "the categories", len(found.names) == len(found.levels) == len(found.counts)
     for levels, counts in zip(found.levels, found.counts, strict=True):
@@ -149,7 +111,7 @@ def _inputs_agree(inputs: Inputs, plan: Plan) -> bool:
     return within and inputs.derived.shape == inputs.feeds.shape and _within(inputs.feeds, len(inputs.variables))
 
 
-def _within(numbers: Any, end: int) -> bool:
+def _within(numbers: NDArray[np.intp], end: int) -> bool:
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < end)
 
 

@@ -1,79 +1,74 @@
 """What a fit and a model show of themselves: in a line, printed, and as HTML in notebooks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from numpy.typing import NDArray
 
 from vbsvm.base import printing
 from vbsvm.design.columns import Plan
-from vbsvm.inference.gibbs import Sample
 from vbsvm.model.spec import Spec
+from vbsvm.results.course import starts_agree
 from vbsvm.results.data_summary import Facts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.results.fit import Fit
 
 MOST_ROWS = 60
 
 
-def of_several_classes(head: str, table: Any) -> str:
+def of_several_classes(head: str, table: "pd.DataFrame") -> str:
     """A line, and the table of an estimator that knows more than two classes, with its note."""
     return "\n\n".join([printing.wrapped(head), *_with_notes([table])])
 
 
-def line(fit: Any) -> str:
+def line(fit: "Fit") -> str:
     """What was fitted, and how it ended."""
-    return f"<Fit of {_what(fit)}: {_ended(fit)}>"
+    return f"<Fit of {_what(fit)}: {fit.course.ended}>"
 
 
-def text(fit: Any) -> str:
+def text(fit: "Fit") -> str:
     """Formula, how the fit ended, fixed effects and variance components, and what their spreads are."""
     left_out = "" if fit.facts is None else fit.facts.left_out
-    ended = f"{_ended(fit)}; {left_out}" if left_out else _ended(fit)
+    ended = f"{fit.course.ended}; {left_out}" if left_out else fit.course.ended
     head = [f"Fit of {_what(fit)}: {ended}", *_remarks(fit)]
     return "\n\n".join(["\n".join(map(printing.wrapped, head)), *_with_notes(_tables(fit).values())])
 
 
-def html(fit: Any) -> str:
+def html(fit: "Fit") -> str:
     """The same as HTML without scripts or colours of its own."""
     facts = [] if fit.facts is None else [f"{fit.facts.n_rows} rows: {_classes(fit.facts, fit.classes)}"]
-    lines = [_ended(fit), *facts, *_remarks(fit)]
+    lines = [fit.course.ended, *facts, *_remarks(fit)]
     tables = _tables(fit)
     shown = [printing.html_frame(caption, table, MOST_ROWS) for caption, table in tables.items()]
     notes = dict.fromkeys(table.attrs["spreads"] for table in tables.values())
     return _page(f"Fit of {_what(fit)}", lines, [*shown, *(f"<p><em>{escape(note)}</em></p>" for note in notes)])
 
 
-def _what(fit: Any) -> str:
+def _what(fit: "Fit") -> str:
     return fit.reader.parts.text if fit.reader is not None else f"{len(fit.plan.names)} columns"
 
 
-def _ended(fit: Any) -> str:
-    outcome = fit.outcome
-    if isinstance(outcome, Sample):
-        chains, draws, _ = outcome.coefficients.shape
-        return f"{chains} chains of {draws} draws in {outcome.sweeps} sweeps, tuning included"
-    bound = "exact bound" if outcome.exact else "bound"
-    return f"{outcome.passes} passes, {bound} {printing.fixed(fit.elbo, 3)}, {outcome.ending.value}"
-
-
-def _remarks(fit: Any) -> list[str]:
+def _remarks(fit: "Fit") -> list[str]:
     """What the sign of a score means, and whether several starts agree."""
     found = [f"Positive scores mean {fit.classes[1]!s}."]
-    if not isinstance(fit.outcome, Sample) and fit.outcome.others:
-        ends = fit.starts()
-        same = len({count for _, count in ends}) == 1 and ends[0][0] - ends[-1][0] < 0.01
+    ends = fit.course.starts
+    if len(ends) > 1:
         told = "; ".join(f"bound {printing.fixed(bound, 3)}, {count} inputs included" for bound, count in ends)
-        found.append(f"{len(ends)} starts {'agree' if same else 'disagree'}: {told}.")
+        found.append(f"{len(ends)} starts {'agree' if starts_agree(ends) else 'disagree'}: {told}.")
     return found
 
 
-def _tables(fit: Any) -> dict[str, Any]:
+def _tables(fit: "Fit") -> "dict[str, pd.DataFrame]":
     found = {"Coefficients": fit.summary(), "Variance components": fit.variance_components()}
     return {caption: table for caption, table in found.items() if len(table)}
 
 
-def _with_notes(tables: Any) -> list[str]:
+def _with_notes(tables: "Iterable[pd.DataFrame]") -> list[str]:
     """Tables, each with its note below; a note that the next table has too is told once."""
     found, tables = [], list(tables)
     notes = [table.attrs["spreads"] for table in tables]

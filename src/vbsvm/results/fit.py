@@ -12,7 +12,7 @@ from scipy.special import expit, log_expit
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_level
-from vbsvm.design.columns import INTERCEPT, Encoded, Plan
+from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Ending, Outcome
 from vbsvm.missing import patterns
@@ -21,9 +21,10 @@ from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.spec import Spec
-from vbsvm.results import arviz, display, prediction, random_effects, variance_components
+from vbsvm.results import arviz, coefficients, display, prediction, random_effects
+from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
-from vbsvm.results.posterior import MeanField, Sampled
+from vbsvm.results.posterior import Posterior, posterior_of
 from vbsvm.results.traces import Traces, Worst
 from vbsvm.storage.codec import public_fields
 
@@ -68,38 +69,47 @@ class Fit:
         """The same in notebooks."""
         return display.html(self)
 
+    @cached_property
+    def posterior(self) -> Posterior:
+        """What is believed of the model's parameters: all answers below are its."""
+        return posterior_of(self.plan, self.spec, self.outcome)
+
+    @property
+    def course(self) -> Course:
+        """How the fit was reached."""
+        return self.posterior.course
+
     @property
     def elbo(self) -> float:
         """Lower bound on the log evidence of the pseudo-likelihood."""
-        if isinstance(self.outcome, Sample):
-            raise AttributeError("elbo is only available after variational Bayes; this fit was sampled.")
-        return float(self.outcome.bounds[-1])
+        self._require_bound("elbo")
+        return float(self.course.bounds[-1])
 
     @property
     def bounds(self) -> Array:
         """The accepted bounds of a variational fit, step by step."""
-        if isinstance(self.outcome, Sample):
-            raise AttributeError("bounds is only available after variational Bayes; this fit was sampled.")
-        return self.outcome.bounds
+        self._require_bound("bounds")
+        return self.course.bounds
+
+    def starts(self) -> list[tuple[float, int]]:
+        """Bound and number of open gates for each start, the highest bound first; gates have several optima."""
+        self._require_bound("starts")
+        return self.course.starts
+
+    def _require_bound(self, what: str) -> None:
+        if not len(self.course.bounds):
+            raise AttributeError(f"{what} is only available after variational Bayes; this fit was sampled.")
 
     @property
-    def largest_fixed_effect(self) -> float:
-        """Largest magnitude of the coefficients of standardised columns, group effects aside."""
-        return float(np.abs(self.marginals.mean).max(initial=0.0))
+    def traces(self) -> Traces:
+        """A sampler's draws, parameter by parameter."""
+        return self._drawn("traces")
 
-    @property
-    def converged(self) -> bool:
-        """Whether the bound converged; or all chains agree (R̂ ≤ 1.01) and have 400 effective draws."""
-        if isinstance(self.outcome, Sample):
-            return not self.outcome.interrupted and self.worst_mixing() is None
-        return self.outcome.ending is Ending.CONVERGED
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether Ctrl-C ended the fit."""
-        if isinstance(self.outcome, Sample):
-            return self.outcome.interrupted
-        return self.outcome.ending is Ending.INTERRUPTED
+    def _drawn(self, what: str) -> Traces:
+        found = self.course.traces
+        if found is None:
+            raise AttributeError(f"{what} is only available after inference=Gibbs().")
+        return found
 
     def worst_mixing(self) -> Worst | None:
         """The largest R̂ and the fewest effective draws of a sampler's parameters, where they are not good enough.
@@ -108,92 +118,71 @@ class Fit:
         """
         return self.traces.worst()
 
-    @cached_property
-    def traces(self) -> Traces:
-        """A sampler's draws, parameter by parameter."""
-        if not isinstance(self.outcome, Sample):
-            raise AttributeError("traces is only available after inference=Gibbs().")
-        return Traces(self.plan, self.spec, self.outcome)
+    @property
+    def converged(self) -> bool:
+        """Whether the bound converged; or all chains agree (R̂ ≤ 1.01) and have 400 effective draws."""
+        return self.course.ending is Ending.CONVERGED
 
     @property
-    def _coefficients(self) -> Any:
-        return self.outcome.state.coefficients
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended the fit."""
+        return self.course.ending is Ending.INTERRUPTED
 
     @property
     def selects(self) -> bool:
         """Whether the model has gates."""
         return self.spec.gate_map is not None
 
-    @cached_property
-    def marginals(self) -> MeanField | Sampled:
-        """What is known of single coefficients of the design's columns."""
-        if isinstance(self.outcome, Sample):
-            gates = self.spec.gate_map
-            return Sampled(self.outcome, self.plan.n_fixed, None if gates is None else gates.gate_of)
-        return MeanField(self.outcome.state, self.plan.n_fixed, bool(self.plan.factors), self.outcome.exact)
+    @property
+    def largest_fixed_effect(self) -> float:
+        """Largest magnitude of the coefficients of standardised columns, group effects aside."""
+        return float(np.abs(self.posterior.mean).max(initial=0.0))
 
     @property
     def covariance(self) -> Array:
         """Covariance of the effective coefficients of the design's (standardised) columns."""
-        return self.marginals.covariance
+        return self.posterior.covariance
 
     @property
     def coef(self) -> Array:
         """Effective coefficients, on the original scale of the columns."""
-        return self._shown(self.marginals.mean) / self._scale
+        return self.plan.to_user_scale(self.posterior.mean)
 
     @property
     def coef_std(self) -> Array:
         """Standard deviations of the coefficients, on the original scale of the columns."""
-        return np.sqrt(self._shown(self.marginals.variances)) / self._scale
+        return self.plan.to_user_scale(np.sqrt(self.posterior.variances))
 
     @property
     def coef_cov(self) -> Array:
         """Covariance of the coefficients, on the original scale of the columns."""
-        begin = int(self.plan.recipe.intercept)
-        shown = slice(begin, begin + self.plan.n_shown)
-        return self.covariance[shown, shown] / self._scale / self._scale[:, None]
+        return self.plan.covariance_to_user_scale(self.covariance)
 
     @property
     def intercept(self) -> float:
         """Score of a raw row of zeros, splines at their mean; 0 in a model without intercept."""
-        return float(self._intercept_row() @ self.marginals.mean)
+        return float(self.plan.intercept_row @ self.posterior.mean)
 
     @property
     def intercept_std(self) -> float:
         """Standard deviation of the intercept."""
-        return self.marginals.combination(self._intercept_row(), [])[0]
+        return self.posterior.combination(self.plan.intercept_row, [])[0]
 
     @property
     def inclusion_probability(self) -> Array:
         """E γ of each column that users see; 1 where there is no gate."""
-        return self._shown(self.marginals.inclusion)
+        return self.plan.shown(self.posterior.inclusion)
 
     @property
     def sign_probability(self) -> Array:
         """P(v > 0) of each column that users see, for the coefficient that it has if it is included."""
-        return self._shown(self.marginals.signs)
+        return self.plan.shown(self.posterior.signs)
 
     @property
     def penalty(self) -> float:
         """E[α] = E[σ⁻²]/4 of the inputs' prior, for the standardised columns: the paper's penalty parameter."""
         names = [block.name for block in self.spec.blocks]
-        return 0.25 * self.marginals.inverse_scale(names.index(INPUTS))
-
-    def _shown(self, of_design: Array) -> Array:
-        begin = int(self.plan.recipe.intercept)
-        return of_design[begin : begin + self.plan.n_shown]
-
-    @property
-    def _scale(self) -> Array:
-        return self.plan.recipe.scale[: self.plan.n_shown]
-
-    def _intercept_row(self) -> Array:
-        """Give t such that tᵀθ is the intercept on the user's scale: 1, and −centre/scale for what users see."""
-        recipe, row = self.plan.recipe, np.zeros(self.plan.n_fixed)
-        row[: int(recipe.intercept)] = 1.0
-        self._shown(row)[:] = -recipe.centre[: self.plan.n_shown] / self._scale
-        return row
+        return 0.25 * self.posterior.inverse_scale(names.index(INPUTS))
 
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
         """One row for each coefficient: mean, standard deviation, interval, and the probability that it is positive.
@@ -201,38 +190,12 @@ class Fit:
         After Gibbs sampling it has R̂ and effective draws, with gates also those of each column's gate: NaN if a gate is
         the same in all draws, and an infinite R̂ if chains disagree and none of them ever moves.
         """
-        import pandas as pd
-
         require_level("summary", level)
-        chances = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-        mean, sd, names = self.coef, self.coef_std, self.plan.names[: self.plan.n_shown]
-        sign, inclusion = self.sign_probability, self.inclusion_probability
-        lower, upper = (self._shown(self.marginals.quantiles(chance)) / self._scale for chance in chances)
-        if self.plan.recipe.intercept:
-            spread, (low, high), positive = self.marginals.combination(self._intercept_row(), chances)
-            mean, sd, names = np.r_[self.intercept, mean], np.r_[spread, sd], (INTERCEPT, *names)
-            lower, upper = np.r_[low, lower], np.r_[high, upper]
-            sign, inclusion = np.r_[positive, sign], np.r_[1.0, inclusion]
-        columns = {"coefficient": mean, "sd": sd, "lower": lower, "upper": upper, "p_positive": sign}
-        if self.selects:
-            columns["inclusion"] = inclusion
-        if isinstance(self.outcome, Sample):
-            columns |= self.traces.columns()
-        frame = self._noted(pd.DataFrame(columns, index=pd.Index(names)), "sd", level)
-        if isinstance(self.outcome, Outcome) and self.outcome.others:
-            frame.attrs["starts"] = self.starts()
+        table = coefficients.table(self.plan, self.posterior, level, gates=self.selects)
+        frame, starts = self._noted(table, "sd", level), self.course.starts
+        if len(starts) > 1:
+            frame.attrs["starts"] = starts
         return frame
-
-    def starts(self) -> list[tuple[float, int]]:
-        """Bound and number of open gates for each start, the highest bound first; gates have several optima."""
-        if isinstance(self.outcome, Sample):
-            raise AttributeError("starts is only available after variational Bayes.")
-        ends = [self.outcome, *self.outcome.others]
-        counted = [
-            (float(end.bounds[-1]), 0 if end.state.gates is None else int((end.state.gates.inclusion > 0.5).sum()))
-            for end in ends
-        ]
-        return sorted(counted, reverse=True)
 
     def random_effects(self, factor: str | None = None) -> "pd.DataFrame":
         """Mean and standard deviation of each group's effects on the score.
@@ -240,7 +203,7 @@ class Fit:
         Slopes are given for the user's column. In a standardised model random intercepts are deviations at the mean of
         the slopes' columns. With several factors name one, or get all of them with the factor as the first index level.
         """
-        return self._noted(random_effects.table(self.plan, self._coefficients, factor), "sd")
+        return self._noted(random_effects.table(self.plan, self.posterior, factor), "sd")
 
     def variance_components(self, level: float = 0.95) -> "pd.DataFrame":
         """Standard deviations of random effects and splines with their spread; correlations of slopes.
@@ -249,17 +212,11 @@ class Fit:
         for the user's column. After Gibbs sampling it has R̂ and effective draws.
         """
         require_level("variance_components", level)
-        if isinstance(self.outcome, Sample):
-            table = variance_components.table_of_draws(self.traces, level)
-        else:
-            table = variance_components.table(self.plan, self.spec, self.outcome.state, level)
-        return self._noted(table, "interval", level)
+        return self._noted(self.posterior.variance_components(level), "interval", level)
 
     def to_arviz(self) -> Any:
         """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns."""
-        if not isinstance(self.outcome, Sample):
-            raise AttributeError("to_arviz is only available after inference=Gibbs().")
-        return arviz.to_arviz(self.plan, self.spec, self.outcome)
+        return arviz.to_arviz(self._drawn("to_arviz"))
 
     def report(self, path: Any, data: Any = None, title: str | None = None) -> Path:
         """Write one self-contained page of HTML: model, data, coefficients, figures, checks and caveats.
@@ -287,10 +244,7 @@ class Fit:
 
     def contents(self) -> dict[str, Any]:
         """What a file holds of the fit: all but a sampler's last draws of the missing values of rows."""
-        outcome = self.outcome
-        if isinstance(outcome, Sample):
-            outcome = outcome.without_values()
-        return public_fields(self) | {"outcome": outcome}
+        return public_fields(self) | {"outcome": self.course.stored()}
 
     def decision_function(
         self, data: Any, *, return_std: bool = False, new_groups: str = "population"
@@ -303,7 +257,7 @@ class Fit:
         encoded = self._read(data, new_groups)
         if not return_std:
             return self._mean_scores(encoded).mean
-        found = prediction.score_moments(self.plan, self.spec, self.outcome.state, encoded, self.population)
+        found = prediction.score_moments(self.plan, self.spec, self.posterior.state, encoded, self.population)
         found = self._averaged(found, encoded)
         return found.mean, np.sqrt(found.variance)
 
@@ -331,7 +285,7 @@ class Fit:
         return hinge.averaged_log_odds(found.mean, found.from_unknown)
 
     def _mean_scores(self, encoded: Encoded) -> prediction.Scores:
-        found = prediction.mean_scores(self.plan, self.spec, self.outcome.state, encoded, self.population)
+        found = prediction.mean_scores(self.plan, self.spec, self.posterior.state, encoded, self.population)
         return self._averaged(found, encoded)
 
     def _averaged(self, found: prediction.Scores, encoded: Encoded) -> prediction.Scores:
@@ -341,7 +295,7 @@ class Fit:
         candidates = encoded.candidates
         if candidates is None:
             return prediction.require_finite(found, encoded, self.population)
-        learned = getattr(self.outcome.state.missing, "levels", None)
+        learned = getattr(self.posterior.state.missing, "levels", None)
         distributions = learned or LevelDistributions.of(tuple(1.0 + one for one in self.reader.categories.counts))
         logs = tuple(np.log(one / one.sum()) for one in distributions.concentrations)
         found = prediction.averaged(found, candidates.row, np.exp(candidates.log_chances(logs)))
@@ -381,8 +335,9 @@ class Fit:
 
     def _noted(self, frame: "pd.DataFrame", spread: str, level: float | None = None) -> "pd.DataFrame":
         """Say what the spreads are: in the corner in short, since pandas leaves out columns of a wide table."""
-        told = self.marginals.explanation
-        frame.columns.name = "Gibbs" if isinstance(self.outcome, Sample) else f"{spread} too narrow"
+        words = self.posterior.words
+        frame.columns.name = words.corner.format(spread)
+        told = words.explanation
         frame.attrs = {"spreads": told} if level is None else {"level": level, "spreads": told}
         return frame
 

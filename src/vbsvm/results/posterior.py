@@ -1,65 +1,149 @@
-"""What a fit says of single coefficients: moments, quantiles, signs, inclusion; under mean field or from draws.
+"""What is believed of a model's parameters after a fit, and how it was reached: by mean field, or by draws.
 
-Both classes answer the same questions about the effective coefficients of the design's (standardised) columns, group
-effects aside.
+``Posterior`` is all that fits, tables, predictions, figures and reports ask. Numbers are those of the design's
+(standardised) columns; ``Plan`` turns them into the user's.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import TYPE_CHECKING, Protocol, final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from vbsvm.base.arrays import Array
+from vbsvm.design.columns import Plan
 from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.variational import Outcome
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.matrices import DenseMatrix
-from vbsvm.model.spec import State
+from vbsvm.model.spec import Spec, State
+from vbsvm.results import variance_components, words
+from vbsvm.results.course import Chains, Climb, Course
+from vbsvm.results.words import Words
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Posterior(Protocol):
+    """What is asked of a posterior.
+
+    Coefficients are the effective ones of columns, gates applied; effects of groups are asked for by their places.
+    """
+
+    @property
+    def course(self) -> Course:
+        """How it was reached."""
+        ...
+
+    @property
+    def words(self) -> Words:
+        """What tables, figures and reports say of it."""
+        ...
+
+    @property
+    def state(self) -> State:
+        """Distributions of all that the model has: what predictions and comparisons ask."""
+        ...
+
+    @property
+    def mean(self) -> Array:
+        """Means of the coefficients."""
+        ...
+
+    @property
+    def variances(self) -> Array:
+        """Variances of the coefficients."""
+        ...
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of the coefficients."""
+        ...
+
+    @property
+    def inclusion(self) -> Array:
+        """Probabilities that gates are open; 1 where there is none."""
+        ...
+
+    @property
+    def signs(self) -> Array:
+        """Probabilities that coefficients are positive, for those that they have if they are included."""
+        ...
+
+    def quantiles(self, chance: float) -> Array:
+        """Quantiles of the coefficients."""
+        ...
+
+    def combination(self, t: Array, chances: list[float]) -> tuple[float, list[float], float]:
+        """Standard deviation and quantiles of tᵀθ, and the probability that it is positive."""
+        ...
+
+    def inverse_scale(self, block: int) -> float:
+        """E[σ⁻²] of a block."""
+        ...
+
+    def effects(self, which: slice) -> tuple[Array, Array]:
+        """Means and standard deviations of some effects of groups, by their places among all coefficients."""
+        ...
+
+    def variance_components(self, level: float) -> "pd.DataFrame":
+        """One row for each standard deviation of effects and each correlation: median, interval, and what is known."""
+        ...
+
+    def diagnostics(self) -> dict[str, Array]:
+        """Further columns of the table of coefficients, the intercept first: how well each of them is known."""
+        ...
+
+
+def posterior_of(plan: Plan, spec: Spec, outcome: Outcome | Sample) -> Posterior:
+    """The posterior that a fit ended with."""
+    return Sampled(plan, spec, outcome) if isinstance(outcome, Sample) else MeanField(plan, spec, outcome)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class MeanField:
-    """By the mean-field distribution of a variational fit.
+    """By the mean-field distribution of a variational fit, under the paper's bound or the exact one.
 
     Its spreads are too narrow; in models with groups its means can be off as well.
     """
 
-    state: State
-    n_fixed: int
-    groups: bool = False
-    exact: bool = False
+    plan: Plan
+    spec: Spec
+    outcome: Outcome
 
     @property
-    def note(self) -> str:
-        """What tables say of their numbers, in few characters."""
-        if self.exact:
-            return "exact bound: narrow"
-        return "mean field: narrow, biased" if self.groups else "mean field: too narrow"
+    def course(self) -> Climb:
+        """The climb."""
+        return Climb(self.spec, self.outcome)
 
     @property
-    def explanation(self) -> str:
-        """The same in full."""
-        if self.exact:
-            return "Spreads are those of the exact bound: wider than mean field's, but narrower than the posterior's."
-        off_centre = " With groups, coefficients and standard deviations can be biased as well." * self.groups
-        return f"Spreads are mean field's, about half of the posterior's.{off_centre} Gibbs() draws from the posterior."
+    def words(self) -> Words:
+        """Those of the bound that was climbed."""
+        if self.outcome.exact:
+            return words.EXACT_BOUND
+        return words.of_mean_field(groups=bool(self.plan.factors), joint_gates=self.spec.joint_gates)
 
-    @cached_property
+    @property
+    def state(self) -> State:
+        """Where the climb ended."""
+        return self.outcome.state
+
+    @property
     def inclusion(self) -> Array:
         """E γ."""
         gates = self.state.gates
-        return np.ones(self.n_fixed) if gates is None else gates.open[: self.n_fixed]
+        return np.ones(self.plan.n_fixed) if gates is None else gates.open[: self.plan.n_fixed]
 
     @cached_property
     def _mean(self) -> Array:
-        return self.state.gaussian.mean[: self.n_fixed]
+        return self.state.gaussian.mean[: self.plan.n_fixed]
 
     @cached_property
     def _sd(self) -> Array:
-        return np.sqrt(self.state.gaussian.variances[: self.n_fixed])
+        return np.sqrt(self.state.gaussian.variances[: self.plan.n_fixed])
 
     @property
     def mean(self) -> Array:
@@ -76,8 +160,8 @@ class MeanField:
         """Cov(γ v)."""
         distribution, gates = self.state.gaussian, self.state.gates
         if gates is None:
-            return distribution.covariances(self.n_fixed)
-        return gates.applied_to(distribution.outer(self.n_fixed)) - np.outer(self.mean, self.mean)
+            return distribution.covariances(self.plan.n_fixed)
+        return gates.applied_to(distribution.outer(self.plan.n_fixed)) - np.outer(self.mean, self.mean)
 
     @property
     def signs(self) -> Array:
@@ -96,7 +180,7 @@ class MeanField:
     def combination(self, t: Array, chances: list[float]) -> tuple[float, list[float], float]:
         """Normal, with the variance of the effective coefficients."""
         rows = DenseRows(0, DenseMatrix(t[None], np.empty((1, len(t)))), np.ones(1), np.ones(1))
-        _, variance = self.state.gaussian.fixed(self.n_fixed).message(self.state.gates).row_moments(rows)
+        _, variance = self.state.gaussian.fixed(self.plan.n_fixed).message(self.state.gates).row_moments(rows)
         mean, sd = float(t @ self.mean), float(np.sqrt(np.asarray(variance)[0]))
         return sd, [mean + float(ndtri(chance)) * sd for chance in chances], float(ndtr(mean / sd)) if sd > 0 else 0.5
 
@@ -104,45 +188,80 @@ class MeanField:
         """E[σ⁻²]."""
         return self.state.scales[block].inverse_mean
 
+    def effects(self, which: slice) -> tuple[Array, Array]:
+        """Moments of the mean-field distribution."""
+        distribution = self.state.gaussian
+        return distribution.mean[which], np.sqrt(distribution.variances[which])
+
+    def variance_components(self, level: float) -> "pd.DataFrame":
+        """By the distributions of the blocks' scales."""
+        return variance_components.table(self.plan, self.spec, self.state, level)
+
+    def diagnostics(self) -> dict[str, Array]:
+        """None."""
+        return {}
+
 
 @final
 @dataclass(frozen=True, eq=False)
 class Sampled:
     """By the draws of a sampler."""
 
+    plan: Plan
+    spec: Spec
     sample: Sample
-    n_fixed: int
-    gate_of: NDArray[np.intp] | None  # of the design's columns, −1 for none
-    note: str = "Gibbs"
-    explanation: str = "Spreads are those of the pseudo-likelihood's posterior; they are not confidence intervals."
+
+    @property
+    def course(self) -> Chains:
+        """The chains."""
+        return self._chains
 
     @cached_property
+    def _chains(self) -> Chains:
+        """They keep what is known of how they mix."""
+        return Chains(self.plan, self.spec, self.sample)
+
+    @property
+    def words(self) -> Words:
+        """Those of draws."""
+        return words.DRAWS
+
+    @property
+    def state(self) -> State:
+        """Posterior means, and the draws as a distribution of the coefficients."""
+        return self._state
+
+    @cached_property
+    def _state(self) -> State:
+        """It keeps the moments of the draws."""
+        return self.sample.state
+
+    @property
     def _draws(self) -> Array:
-        return self.sample.flat[:, : self.n_fixed]
+        return self.sample.flat[:, : self.plan.n_fixed]
 
-    @cached_property
+    @property
     def mean(self) -> Array:
         """Means."""
-        return self._draws.mean(axis=0)
+        return self.state.gaussian.mean[: self.plan.n_fixed]
 
-    @cached_property
+    @property
     def variances(self) -> Array:
         """Variances."""
-        return self._draws.var(axis=0)
+        return self.state.gaussian.variances[: self.plan.n_fixed]
 
     @property
     def covariance(self) -> Array:
         """Covariance."""
-        centred = self._draws - self.mean
-        return centred.T @ centred / len(centred)
+        return self.state.gaussian.covariances(self.plan.n_fixed)
 
-    @cached_property
+    @property
     def inclusion(self) -> Array:
         """Share of draws with an open gate."""
-        found = np.ones(self.n_fixed)
-        if self.sample.gates is not None and self.gate_of is not None:
+        found = np.ones(self.plan.n_fixed)
+        if self.sample.gates is not None and self.spec.gate_map is not None:
             shares = self.sample.gates.reshape(-1, self.sample.gates.shape[2]).mean(axis=0)
-            gate_of = self.gate_of[: self.n_fixed]
+            gate_of = self.spec.gate_map.gate_of[: self.plan.n_fixed]
             found[gate_of >= 0] = shares[gate_of[gate_of >= 0]]
         return found
 
@@ -150,7 +269,7 @@ class Sampled:
     def signs(self) -> Array:
         """Share of positive draws among those that are in; ½ where none is."""
         inside = (self._draws != 0).sum(axis=0)
-        return np.divide((self._draws > 0).sum(axis=0), inside, out=np.full(self.n_fixed, 0.5), where=inside > 0)
+        return np.divide((self._draws > 0).sum(axis=0), inside, out=np.full(self.plan.n_fixed, 0.5), where=inside > 0)
 
     def quantiles(self, chance: float) -> Array:
         """Quantiles of the draws."""
@@ -164,3 +283,16 @@ class Sampled:
     def inverse_scale(self, block: int) -> float:
         """Mean of 1/σ²."""
         return float((1.0 / self.sample.scales[block]).mean())
+
+    def effects(self, which: slice) -> tuple[Array, Array]:
+        """Moments of the draws."""
+        distribution = self.state.gaussian
+        return distribution.mean[which], np.sqrt(distribution.variances[which])
+
+    def variance_components(self, level: float) -> "pd.DataFrame":
+        """By the draws, with R̂ and effective draws."""
+        return variance_components.table_of_draws(self.course.traces, level)
+
+    def diagnostics(self) -> dict[str, Array]:
+        """R̂ and effective draws."""
+        return self.course.traces.columns()

@@ -2,15 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from vbsvm.design.columns import Plan
+from vbsvm.results.posterior import Posterior
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def table(plan: Plan, distribution: Any, factor: str | None) -> "pd.DataFrame":
+def table(plan: Plan, posterior: Posterior, factor: str | None) -> "pd.DataFrame":
     """Effects of one factor; or of all of them, with the factor as the first level of the index."""
     import pandas as pd
 
@@ -20,7 +19,7 @@ def table(plan: Plan, distribution: Any, factor: str | None) -> "pd.DataFrame":
     chosen = names if factor is None else [factor]
     if not chosen:
         raise ValueError("random_effects: the model has no groups.")
-    frames = {name: _of_factor(plan, distribution, names.index(name)) for name in chosen}
+    frames = {name: _of_factor(plan, posterior, names.index(name)) for name in chosen}
     if len(chosen) == 1:
         return frames.popitem()[1]
     pieces, plans = [], dict(zip(names, plan.factors, strict=True))
@@ -34,14 +33,13 @@ def table(plan: Plan, distribution: Any, factor: str | None) -> "pd.DataFrame":
     return pd.concat(pieces)
 
 
-def _of_factor(plan: Plan, distribution: Any, k: int) -> "pd.DataFrame":
+def _of_factor(plan: Plan, posterior: Posterior, k: int) -> "pd.DataFrame":
     import pandas as pd
 
     factor, begin = plan.factors[k], plan.first_effects()[k]
     shape = len(factor.levels), len(factor.slopes)
     of_factor = slice(begin, begin + factor.size)
-    mean = distribution.mean[of_factor].reshape(shape)
-    sd = np.sqrt(distribution.variances[of_factor].reshape(shape))
+    mean, sd = (moment.reshape(shape) for moment in posterior.effects(of_factor))
     units = plan.units(factor)
     labels = factor.levels.labels
     if len(factor.columns) > 1:

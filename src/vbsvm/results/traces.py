@@ -65,8 +65,9 @@ class Traces:
     sample: Sample
 
     @property
-    def _names(self) -> tuple[str, ...]:
-        return self.plan.names[: self.plan.n_shown]
+    def n_draws(self) -> int:
+        """Draws of each chain."""
+        return self.sample.coefficients.shape[1]
 
     def __iter__(self) -> Iterator[Trace]:
         """All of them: coefficients, gates, variance components."""
@@ -74,22 +75,23 @@ class Traces:
 
     def coefficients(self) -> Iterator[Trace]:
         """The intercept, and each coefficient that users see."""
-        recipe, draws = self.plan.recipe, self.sample.coefficients
-        begin, scale = int(recipe.intercept), recipe.scale
-        if recipe.intercept:
-            shown = draws[:, :, begin : begin + self.plan.n_shown]
-            yield Trace(INTERCEPT, draws[:, :, 0] - shown @ (recipe.centre / scale)[: self.plan.n_shown])
-        for k, name in enumerate(self._names):
-            yield Trace(name, draws[:, :, begin + k] / scale[k])
+        if self.plan.recipe.intercept:
+            yield Trace(INTERCEPT, self.plan.intercepts(self.sample.coefficients))
+        yield from self.shown()
+
+    def shown(self) -> Iterator[Trace]:
+        """Each coefficient that users see."""
+        draws = self.plan.to_user_scale(self.sample.coefficients)
+        for k, name in enumerate(self.plan.shown_names):
+            yield Trace(name, draws[:, :, k])
 
     def gates(self) -> Iterator[Trace]:
         """Each gate, 0 or 1; it is named by the columns that share it."""
         gates, drawn = self.spec.gate_map, self.sample.gates
         if gates is None or drawn is None:
             return
-        begin = int(self.plan.recipe.intercept)
         for j, members in enumerate(gates.members):
-            yield Trace(f"gate of {', '.join(self.plan.names[k - begin] for k in members)}", drawn[:, :, j])
+            yield Trace(f"gate of {', '.join(self.plan.name_of(k) for k in members)}", drawn[:, :, j])
 
     def components(self) -> Iterator[Component]:
         """Standard deviations of each block's effects, and their correlations."""
@@ -137,9 +139,8 @@ class Traces:
     def worst(self) -> Worst | None:
         """What mixes worst, where that is not good enough."""
         names = [trace.name for trace in self]
-        n_draws = self.sample.coefficients.shape[1]
-        if n_draws < diagnostics.FEWEST:
-            return Worst(np.nan, names[0], float(n_draws), names[0])
+        if self.n_draws < diagnostics.FEWEST:
+            return Worst(np.nan, names[0], float(self.n_draws), names[0])
         found = diagnostics.columns((*self.coefficient_mixing, *self.gate_mixing, *self.component_mixing))
         rhat, ess = found["rhat"], found["ess_bulk"]
         if not ((rhat > diagnostics.LARGEST_RHAT) | (ess < diagnostics.SMALLEST_ESS)).any():

@@ -100,7 +100,7 @@ def table_of_draws(traces: Traces, level: float) -> "pd.DataFrame":
     return frame if frame.empty else frame.assign(**diagnostics.columns(traces.component_mixing))
 
 
-def _framed(rows: list[Any], index: list[Any]) -> "pd.DataFrame":
+def _framed(rows: list[tuple[float, ...]], index: list[tuple[str, str]]) -> "pd.DataFrame":
     import pandas as pd
 
     places = pd.MultiIndex.from_tuples(index, names=["term", "effect"])

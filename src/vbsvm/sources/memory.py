@@ -241,7 +241,7 @@ class _Block:
     def second_moments(self) -> Array:
         """Σ s [1; c][1; c]ᵀ, the design's own intercept left out."""
         design = self.rows.design
-        x = np.column_stack([np.ones(len(design)), design[:, int(self.source.recipe.intercept) :]])
+        x = np.column_stack([np.ones(len(design)), design[:, self.source.recipe.first :]])
         shares = 1.0 if self.candidates is None else self.candidates.softmax(np.zeros(len(x)))
         return x.T @ ((shares * self.rows.weights)[:, None] * x)
 

@@ -1,0 +1,110 @@
+"""What tables, figures and reports say of a posterior: what its numbers are, and how far to trust them."""
+
+from dataclasses import dataclass
+from typing import final
+
+_NOT_CONFIDENCE = (
+    "The posterior's own, by Gibbs(), are not confidence intervals either, and cover the truth less often than their "
+    "level."
+)
+_NUMBERS = "Standard deviations, intervals and probabilities of a sign are those of"
+_FROM_GROUPS = (
+    "found a standard deviation of 1.6 where Gibbs sampling found 5.4, and an intercept of the opposite sign. The "
+    "intervals do not show this. Predicted classes are hardly affected. Compare with a fit by Gibbs() before you "
+    "interpret these numbers."
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of one kind of posterior.
+
+    ``explanation`` stands below tables, and ``corner`` in their corner, with the name of a spread in its braces.
+    ``mean`` and ``aside`` are for figures: what the centre of an interval is, and what stands behind it in brackets.
+    ``intervals`` and ``components`` end the captions of tables of coefficients and of variance components. The others
+    are caveats of reports: on spreads (a title and a text), and on groups and selection, where a model has these.
+    """
+
+    explanation: str
+    corner: str
+    mean: str
+    aside: str
+    intervals: str
+    components: str
+    spreads: tuple[str, str]
+    groups: str
+    selection: str
+
+    def interval(self, level: float, what: str = "interval") -> str:
+        """Which interval a figure shows."""
+        return f"{self.mean} and {100 * level:g} % {what}{self.aside}"
+
+
+def of_mean_field(*, groups: bool, joint_gates: bool) -> Words:
+    """Of the paper's bound."""
+    off_centre = " With groups, coefficients and standard deviations can be biased as well." * groups
+    return Words(
+        explanation=(
+            f"Spreads are mean field's, about half of the posterior's.{off_centre} Gibbs() draws from the posterior."
+        ),
+        corner="{} too narrow",
+        mean="mean",
+        aside=" (mean field: narrow, biased)" if groups else " (mean field: too narrow)",
+        intervals="by mean field",
+        components="by mean field, which can be far off",
+        spreads=(
+            "Spreads are too small",
+            f"{_NUMBERS} a mean-field approximation: about half of the posterior's in ordinary data, and less if the "
+            f"classes are nearly separable. {_NOT_CONFIDENCE}",
+        ),
+        groups=(
+            "With groups, mean-field estimates can be biased as well as too narrow: in one nested model mean field "
+            f"{_FROM_GROUPS}"
+        ),
+        selection=(
+            "Inclusion probabilities of variational Bayes are mostly near 0 or 1 where sampling gives values in "
+            "between: read them as a selection, not as strength of evidence. Of several correlated inputs, only one "
+            "may be selected."
+        )
+        + " The bound has several optima, and the result depends on the start; LaplaceZero(restarts=…) tries others."
+        * (not joint_gates),
+    )
+
+
+# The exact bound is for models without gates: there is no selection to speak of.
+EXACT_BOUND = Words(
+    explanation="Spreads are those of the exact bound: wider than mean field's, but narrower than the posterior's.",
+    corner="{} too narrow",
+    mean="mean",
+    aside=" (exact bound: narrow)",
+    intervals="by the exact bound",
+    components="by the exact bound, which can be far off",
+    spreads=(
+        "Spreads are too small",
+        f"{_NUMBERS} the exact bound: wider than mean field's, but narrower than the posterior's. {_NOT_CONFIDENCE}",
+    ),
+    groups=(
+        "With groups, variational estimates can be biased as well as too narrow: in one nested model the default bound "
+        f"{_FROM_GROUPS}"
+    ),
+    selection="",
+)
+
+DRAWS = Words(
+    explanation="Spreads are those of the pseudo-likelihood's posterior; they are not confidence intervals.",
+    corner="Gibbs",
+    mean="posterior mean",
+    aside="",
+    intervals="of the posterior",
+    components="of the posterior",
+    spreads=(
+        "Spreads are not confidence intervals",
+        f"{_NUMBERS} the posterior of the pseudo-likelihood, which does not describe repeated sampling. They cover the "
+        "truth less often than their level: in simulations, 95 % intervals missed it in 22 to 47 % of the cases.",
+    ),
+    groups="",
+    selection=(
+        "Inclusion probabilities are shares of draws. Gates mix slowly: compare the chains before you report them."
+    ),
+)
