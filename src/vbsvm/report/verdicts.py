@@ -1,15 +1,15 @@
 """Checks of a fit with their verdicts in plain language: good, or look at this."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from vbsvm.base import diagnostics
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.variational import Ending
+from vbsvm.inference.variational import Ending, Outcome
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.blocks import Verdict, names, told
+from vbsvm.results.fit import Fit
 
 FEW_ROWS = 10
 FEW_GROUPS = 5
@@ -17,18 +17,16 @@ FEW_GROUPS = 5
 MUCH = 0.3
 
 
-def of(fit: Any) -> Iterator[Verdict]:
+def of(fit: Fit) -> Iterator[Verdict]:
     """How the fit ended, and what of its data asks for care."""
-    yield from _of_sample(fit) if isinstance(fit.outcome, Sample) else _of_climb(fit)
+    yield from _of_sample(fit, fit.outcome) if isinstance(fit.outcome, Sample) else _of_climb(fit, fit.outcome)
     if fit.facts is not None:
         for label, rows in zip(fit.classes, fit.facts.rows, strict=True):
             if label is not None and rows < FEW_ROWS:
                 yield Verdict(False, f"The class {label!s} has only {rows} rows.")
     if fit.missing_patterns is not None:
-        missing = zip(
-            fit.missing_patterns.names, fit.missing_patterns.counts @ fit.missing_patterns.patterns, strict=True
-        )
-        much = [name for name, count in missing if count > MUCH * fit.missing_patterns.total]
+        total = fit.missing_patterns.total
+        much = [name for name, count in fit.missing_patterns.by_column.items() if count > MUCH * total]
         if much:
             said = f"More than {100 * MUCH:.0f} % of the values are missing in {names(much)}."
             yield Verdict(False, f"{said} Do not interpret their coefficients without a sensitivity analysis.")
@@ -41,8 +39,8 @@ def of(fit: Any) -> Iterator[Verdict]:
             )
 
 
-def _of_climb(fit: Any) -> Iterator[Verdict]:
-    passes, ending = fit.outcome.passes, fit.outcome.ending
+def _of_climb(fit: Fit, outcome: Outcome) -> Iterator[Verdict]:
+    passes, ending = outcome.passes, outcome.ending
     if ending is Ending.CONVERGED:
         yield Verdict(True, f"The fit converged after {passes} passes over the data.")
     elif ending is Ending.INTERRUPTED:
@@ -65,7 +63,7 @@ def _of_climb(fit: Any) -> Iterator[Verdict]:
             "Rounding errors outweighed every further step: the coefficients are not at the optimum. Columns are large "
             "relative to their spread, or linearly dependent.",
         )
-    if fit.outcome.others:
+    if outcome.others:
         ends = fit.starts()
         told_ends = "; ".join(f"bound {told(bound, 7)}, {count} inputs included" for bound, count in ends)
         agree = len({count for _, count in ends}) == 1 and ends[0][0] - ends[-1][0] < 0.01
@@ -73,8 +71,7 @@ def _of_climb(fit: Any) -> Iterator[Verdict]:
         yield Verdict(agree, said)
 
 
-def _of_sample(fit: Any) -> Iterator[Verdict]:
-    sample = fit.outcome
+def _of_sample(fit: Fit, sample: Sample) -> Iterator[Verdict]:
     if sample.interrupted:
         yield Verdict(False, f"The sampler was interrupted after {sample.sweeps} sweeps.")
     if sample.separable:
