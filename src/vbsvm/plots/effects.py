@@ -1,8 +1,9 @@
 """Figures of what was found: coefficients, inclusion, effects of groups, curves."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_flag, require_level
@@ -10,6 +11,13 @@ from vbsvm.design.columns import INTERCEPT
 from vbsvm.inference.gibbs import Sample
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import number_shown, one_fit
+from vbsvm.results.fit import Fit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.design.formula.reader import Curve
+    from vbsvm.plots.style import Axes, Canvas
 
 # More groups than this are drawn as one band: single lines would lie on top of each other.
 MOST_LINES = 400
@@ -19,14 +27,14 @@ POINTS = 201
 
 def coefficients(
     fit: Any,
-    ax: Any = None,
+    ax: "Canvas" = None,
     *,
     class_: Any = None,
     level: float = 0.95,
     standardized: bool = True,
     ordered: bool = True,
     top: int | None = None,
-) -> Any:
+) -> "Axes":
     """Forest plot: mean and interval of each coefficient but the intercept.
 
     Intervals of a variational fit are mean-field ones, and the axis notes that they are too narrow. An open circle is a
@@ -72,14 +80,14 @@ def coefficients(
     return style.dress(ax, hidden=("top", "right", "left"))
 
 
-def spread_words(one: Any, level: float, what: str = "interval") -> str:
+def spread_words(one: Fit, level: float, what: str = "interval") -> str:
     """Which interval it is, honestly."""
     if isinstance(one.outcome, Sample):
         return f"posterior mean and {100 * level:g} % {what}"
     return f"mean and {100 * level:g} % {what} ({one.marginals.note})"
 
 
-def _intervals(ax: Any, mean: Array, lower: Array, upper: Array, filled: Any) -> None:
+def _intervals(ax: "Axes", mean: Array, lower: Array, upper: Array, filled: NDArray[np.bool_]) -> None:
     """Points with intervals, one a row, and the line of no effect; hundreds of rows get thin, light lines."""
     rows, many = np.arange(len(mean)), len(mean) > style.MOST_NAMES
     ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
@@ -92,13 +100,13 @@ def _intervals(ax: Any, mean: Array, lower: Array, upper: Array, filled: Any) ->
 
 def random_effects(
     fit: Any,
-    ax: Any = None,
+    ax: "Canvas" = None,
     *,
     factor: str | None = None,
     effect: str | None = None,
     top: int | None = None,
     class_: Any = None,
-) -> Any:
+) -> "Axes":
     """Caterpillar plot: effects of the groups of one factor in order, mean ± 1.96 standard deviations.
 
     Up to sixty groups are named, up to four hundred have a line each, and more become a band.
@@ -125,8 +133,7 @@ def random_effects(
     order = np.argsort(-np.abs(mean), kind="stable")[:n_groups]
     order = order[np.argsort(mean[order], kind="stable")]
     named = table.index[order] if n_groups <= style.MOST_NAMES else []
-    labels = [":".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in named]
-    names, row, wide = style.wrapped(labels)
+    names, row, wide = style.wrapped([group_name(label) for label in named])
     ax = style.axes(ax, 0.75 + row * n_groups if names else 5.4, max(style.WIDTH, 3.2 + wide))
     mean, sd = mean[order], sd[order]
     if n_groups > MOST_LINES:
@@ -151,7 +158,12 @@ def random_effects(
     return style.dress(ax, hidden=("top", "right", "left"))
 
 
-def _effect_of_groups(one: Any, factor: str | None, effect: str | None) -> tuple[Any, Any, Any]:
+def group_name(label: object) -> str:
+    """A group in one word, also where several columns make it."""
+    return ":".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
+def _effect_of_groups(one: Fit, factor: str | None, effect: str | None) -> "tuple[str, str, pd.DataFrame]":
     """The factor and the effect that are meant, and the table of this effect, group by group."""
     known = {of_factor.name: of_factor for of_factor in one.plan.factors}
     if not known:
@@ -167,7 +179,7 @@ def _effect_of_groups(one: Any, factor: str | None, effect: str | None) -> tuple
     return factor, effect, table.xs(effect, level=table.index.nlevels - 1) if len(effects) > 1 else table
 
 
-def spline(fit: Any, ax: Any = None, *, term: str | None = None, level: float = 0.95) -> Any:
+def spline(fit: Any, ax: "Canvas" = None, *, term: str | None = None, level: float = 0.95) -> "Axes":
     """The curve of an ``s(x)`` term with its band, over the range of x in fit; ticks are the knots.
 
     The curve is the change of the score from its mean over the rows. Interactions of x are not included.
@@ -208,7 +220,7 @@ def spline(fit: Any, ax: Any = None, *, term: str | None = None, level: float = 
     return style.dress(ax)
 
 
-def _curve_rows(one: Any, curve: Any, x: Array) -> Array:
+def _curve_rows(one: Fit, curve: "Curve", x: Array) -> Array:
     """Design rows in which all but the curve's own columns are at their mean."""
     plan, first = one.plan, int(one.plan.recipe.intercept)
     line = plan.names.index(f"{curve.term} line" if curve.with_line else curve.values.names[0])
@@ -220,7 +232,7 @@ def _curve_rows(one: Any, curve: Any, x: Array) -> Array:
     return rows
 
 
-def inclusion(fit: Any, ax: Any = None, *, top: int | None = None, class_: Any = None) -> Any:
+def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: Any = None) -> "Axes":
     """Bars of inclusion probabilities, shaded by the probability that the coefficient is positive (paper, Figure 3).
 
     A + or − above a bar marks an input that is more likely in than out and whose sign is nearly certain (97.5 %).

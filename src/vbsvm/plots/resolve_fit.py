@@ -5,20 +5,26 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_count
 from vbsvm.design import frames
+from vbsvm.results.fit import Fit
 
 
-def one_fit(what: str, fit: Any, class_: Any = None) -> Any:
+def one_fit(what: str, fit: Any, class_: Any = None) -> Fit:
     """The fit itself, or that of an estimator; of several classes the one that is asked for."""
     fits, classes = _fits_of(what, fit)
-    return _of_two(what, fits[0], class_) if len(fits) == 1 else fits[_place(what, classes, class_)]
+    if len(fits) > 1:
+        return fits[_place(what, classes, class_)]
+    positive = fits[0].classes[1]
+    if class_ is not None and class_ != positive:
+        raise ValueError(f"{what}: there are two classes, and positive scores mean {positive!r}: leave class_ out.")
+    return fits[0]
 
 
-def any_fit(what: str, fit: Any) -> Any:
+def any_fit(what: str, fit: Any) -> Fit:
     """The fit itself, or the first of an estimator: for what is the same in all of them."""
     return _fits_of(what, fit)[0][0]
 
@@ -31,13 +37,18 @@ def number_shown(what: str, top: int | None, of: int, most: int) -> int:
     return min(of, int(top))
 
 
+def largest(sizes: ArrayLike, count: int) -> list[int]:
+    """Places of the largest, in their own order."""
+    return sorted(np.argsort(-np.asarray(sizes), kind="stable")[:count].tolist())
+
+
 def require_names(what: str, terms: Any) -> None:
     """Refuse one name where a list of them is meant."""
     if isinstance(terms, str):
         raise TypeError(f"{what}: terms must be a list of names, such as [{terms!r}]; got {terms!r}.")
 
 
-def _fits_of(what: str, given: Any) -> tuple[Sequence[Any], Any]:
+def _fits_of(what: str, given: Any) -> tuple[Sequence[Fit], NDArray[Any]]:
     """All fits of an estimator and its classes; of a pipeline or a search, those of the estimator in it."""
     last, pipelines = _last_step(given)
     if hasattr(last, "fit_"):
@@ -78,23 +89,13 @@ def _names(what: str, last: Any, pipelines: list[Any]) -> list[str] | None:
     return [str(name) for k, name in enumerate(names) if k != last.group]
 
 
-def _renamed(fit: Any, names: list[str]) -> Any:
+def _renamed(fit: Fit, names: list[str]) -> Fit:
     """The fit with other names of its columns."""
     new = dict(zip(fit.plan.names, names, strict=True))
-    missing_patterns = (
-        None
-        if fit.missing_patterns is None
-        else replace(fit.missing_patterns, names=tuple(new[name] for name in fit.missing_patterns.names))
-    )
-    return replace(fit, plan=replace(fit.plan, names=tuple(names)), missing_patterns=missing_patterns)
-
-
-def _of_two(what: str, fit: Any, class_: Any) -> Any:
-    if class_ is not None and class_ != fit.classes[1]:
-        raise ValueError(
-            f"{what}: there are two classes, and positive scores mean {fit.classes[1]!r}: leave class_ out."
-        )
-    return fit
+    patterns = fit.missing_patterns
+    if patterns is not None:
+        patterns = replace(patterns, names=tuple(new[name] for name in patterns.names))
+    return replace(fit, plan=replace(fit.plan, names=tuple(names)), missing_patterns=patterns)
 
 
 def _place(what: str, classes: NDArray[Any], class_: Any) -> int:
@@ -133,7 +134,7 @@ def predicted(what: str, fit: Any, X: Any, y: Any = None, class_: Any = None) ->
         y = frames.take(X, [outcome])[outcome]
     if y is not None and one.classes[0] != f"not {one.classes[1]}":  # of the rest any label may be
         _require_known(what, y, one.classes)
-    scores = one.decision_function(X)
+    scores = np.asarray(one.decision_function(X))
     return _found(what, scores, one.predict_proba(X)[:, 1], y, one.classes[1], one.classes[0])
 
 

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vbsvm.base import printing
-from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, FactorPlan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.model.gates import GateMap
 from vbsvm.plots import checks, effects, mixing, rows
-from vbsvm.plots.resolve_fit import Predicted
+from vbsvm.plots.resolve_fit import Predicted, largest
 from vbsvm.report import verdicts
 from vbsvm.report.blocks import Block, Cell, Picture, Section, Table, Text, cell, number, percent, share, told
 from vbsvm.report.figures import picture
@@ -49,7 +48,7 @@ def coefficients(fit: Fit, key: str) -> Section:
     n_terms = fit.plan.n_shown
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), np.where(np.isfinite(scale), scale, 0.0)])
     scaled = table["coefficient"].to_numpy(dtype=float) * unit
-    chosen = _largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MOST_IN_TABLE)
+    chosen = largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MOST_IN_TABLE)
     written = _rows(table.iloc[chosen])
     body = [(cell(str(table.index[k])), *row, cell(float(scaled[k]))) for k, row in zip(chosen, written, strict=True)]
     head = ("term", *(HEADS[name] for name in table.columns), "mean per sd")
@@ -164,10 +163,9 @@ def _caterpillar(key: str, fit: Fit, factor: FactorPlan, effect: str) -> Picture
 def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     table = fit.random_effects(factor.name)
     mean = table["mean"].to_numpy(dtype=float)
-    chosen = _largest(np.abs(mean), MOST_IN_TABLE)
-    labels = [":".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in table.index]
-    written = _rows(table.iloc[chosen])
-    body = tuple((cell(labels[k]), *row) for k, row in zip(chosen, written, strict=True))
+    chosen = largest(np.abs(mean), MOST_IN_TABLE)
+    shown = table.iloc[chosen]
+    body = tuple((cell(effects.group_name(label)), *row) for label, row in zip(shown.index, _rows(shown), strict=True))
     more = "" if len(chosen) == len(table) else f", the {len(chosen)} largest of {len(table)}"
     head = (factor.name, *(HEADS[name] for name in table.columns))
     return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)
@@ -260,8 +258,3 @@ def _rows(table: "pd.DataFrame") -> Iterator[tuple[Cell, ...]]:
     """The rows of a table of coefficients or effects, written as they are printed elsewhere."""
     pairs = zip(table.to_numpy(dtype=float), printing.cells(table), strict=True)
     return (tuple(map(number, values, texts)) for values, texts in pairs)
-
-
-def _largest(size: Array, most: int) -> list[int]:
-    """Places of the largest, in their own order."""
-    return sorted(np.argsort(-size, kind="stable")[:most].tolist())
