@@ -76,7 +76,7 @@ class Completion:
         names, units = tuple(plan.names[k] for k in inputs[missing[inputs]]), np.empty(0)
         if missing.any():
             units = _units(plan.recipe.scale[chosen], table[:, chosen], weights)
-            validation.require_moderate_holes(settings, len(inputs), len(names))
+            validation.require_moderate_imputation(settings, len(inputs), len(names))
             adding = np.empty((len(table), 0)) if multipliers is None else multipliers[:, of_chosen]
             shift = np.zeros(len(chosen))
             shift[[number[int(k)] for k in inputs[missing[inputs]]]] = settings.shift_of(names)

@@ -17,6 +17,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design import values
 from vbsvm.design.columns import Plan
 from vbsvm.design.scaling import Range, Recipe
+from vbsvm.design.spelling import listed
 from vbsvm.missing.input_model import GaussianImputation
 from vbsvm.model.spec import Spec
 
@@ -157,10 +158,9 @@ def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], A
         )
     if positive is None:
         if len(levels) > 2:
-            shown = ", ".join(repr(level) for level in levels[:6]) + (", …" if len(levels) > 6 else "")
             raise ValueError(
-                f"The outcome {name!r} has {len(levels)} levels ({shown}). Choose the one to set against the rest, as "
-                f"in positive={levels[0]!r}; VBSVC fits all of them at once."
+                f"The outcome {name!r} has {len(levels)} levels ({listed(levels.tolist(), 6)}). Choose the one to set "
+                f"against the rest, as in positive={levels[0]!r}; VBSVC fits all of them at once."
             )
         positive = levels[-1]
     elif not isinstance(positive, str | numbers.Real | np.bool_):
@@ -199,13 +199,13 @@ def require_moderate_core(plan: Plan) -> None:
         )
 
 
-def require_moderate_holes(settings: GaussianImputation, n_inputs: int, n_holes: int) -> None:
+def require_moderate_imputation(settings: GaussianImputation, n_inputs: int, n_incomplete: int) -> None:
     """Refuse distributions of missing inputs whose matrices would take hours."""
-    n_variables = n_inputs if settings.joint else n_holes
+    n_variables = n_inputs if settings.joint else n_incomplete
     if n_variables > MOST_JOINT:
         raise ValueError(
-            f"{n_holes} of {n_inputs} columns have missing values, and the joint distribution of {n_variables} columns "
-            f"would have to be learned; up to {MOST_JOINT} are supported. Drop columns, or impute them first."
+            f"{n_incomplete} of {n_inputs} columns have missing values, and the joint distribution of {n_variables} "
+            f"columns would have to be learned; up to {MOST_JOINT} are supported. Drop columns, or impute them first."
         )
 
 
