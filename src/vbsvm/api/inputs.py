@@ -16,7 +16,7 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from vbsvm.design import values
 from vbsvm.design.frames import require_collected, require_unique
 from vbsvm.design.levels import group_labels
-from vbsvm.design.spelling import meant
+from vbsvm.design.spelling import listed, meant
 
 _OPTIONS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 
@@ -157,7 +157,7 @@ def _is_plain(dtype: Any) -> bool:
     """Whether scikit-learn makes floats of a type: numbers of NumPy, pandas and polars, but no sparse ones."""
     if hasattr(dtype, "kind"):
         return dtype.kind in "biuf" and not hasattr(dtype, "fill_value")
-    return dtype.is_numeric() and not str(dtype).startswith(("Decimal", "Int128", "UInt128"))
+    return values.is_polars_number(dtype)
 
 
 def _cells(column: Any) -> NDArray[Any]:
@@ -170,9 +170,8 @@ def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:
     if hasattr(X, "columns"):
         names = list(X.columns)
         if group not in names or isinstance(group, bool):
-            shown = ", ".join(map(repr, names[:12])) + (", …" if len(names) > 12 else "")
             raise ValueError(
-                f"group={group!r} is not a column of X; its columns are {shown}.{meant(str(group), names)}"
+                f"group={group!r} is not a column of X; its columns are {listed(names)}.{meant(str(group), names)}"
             )
         if not isinstance(group, str) and names.index(group) != group:
             raise ValueError(

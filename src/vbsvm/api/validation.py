@@ -17,6 +17,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design import values
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.scaling import Range, Recipe
+from vbsvm.design.spelling import listed
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.spec import Spec
 from vbsvm.sources.memory import Memory
@@ -148,10 +149,9 @@ def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], A
         )
     if positive is None:
         if len(levels) > 2:
-            shown = ", ".join(repr(level) for level in levels[:6]) + (", …" if len(levels) > 6 else "")
             raise ValueError(
-                f"The outcome {name!r} has {len(levels)} levels ({shown}). Choose the one to set against the rest, as "
-                f"in positive={levels[0]!r}; VBSVC fits all of them at once."
+                f"The outcome {name!r} has {len(levels)} levels ({listed(levels.tolist(), 6)}). Choose the one to set "
+                f"against the rest, as in positive={levels[0]!r}; VBSVC fits all of them at once."
             )
         positive = levels[-1]
     elif not isinstance(positive, str | numbers.Real | np.bool_):

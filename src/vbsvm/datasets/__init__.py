@@ -2,7 +2,6 @@
 package.
 """
 
-import gzip
 import os
 from importlib.resources import files
 from pathlib import Path
@@ -18,10 +17,7 @@ def load_toenail() -> "pd.DataFrame":
     Columns: patientID, outcome ("none or mild", "moderate or severe"), treatment ("itraconazole", "terbinafine"), time
     (months since the start), visit (1 to 7).
     """
-    import pandas as pd
-
-    with files("vbsvm.datasets").joinpath("toenail.csv").open(encoding="utf-8") as file:
-        return pd.read_csv(file)
+    return _packaged("toenail.csv")
 
 
 def load_acath(path: str | os.PathLike[str] | None = None) -> "pd.DataFrame":
@@ -56,10 +52,15 @@ def load_spam() -> "pd.DataFrame":
 
     Words are called by themselves, characters too: "free", "hp", "!", "$"; then come the runs of capital letters.
     """
+    frame = _packaged("spam.csv.gz")
+    short = [name.removeprefix("word_freq_").removeprefix("char_freq_") for name in frame.columns]
+    frame = frame.set_axis([*short[:-1], "class"], axis="columns")
+    return frame.assign(**{"class": ["spam" if label else "ham" for label in frame["class"]]})
+
+
+def _packaged(name: str) -> "pd.DataFrame":
+    """A table that lies beside this file."""
     import pandas as pd
 
-    with files("vbsvm.datasets").joinpath("spam.csv.gz").open("rb") as file, gzip.open(file, "rt") as text:
-        frame = pd.read_csv(text)
-    short = [name.removeprefix("word_freq_").removeprefix("char_freq_") for name in frame.columns]
-    frame.columns = pd.Index([*short[:-1], "class"])
-    return frame.assign(**{"class": ["spam" if label else "ham" for label in frame["class"]]})
+    with files("vbsvm.datasets").joinpath(name).open("rb") as file:
+        return pd.read_csv(file, compression="gzip" if name.endswith(".gz") else None)

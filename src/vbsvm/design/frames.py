@@ -7,28 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.design.spelling import meant
-from vbsvm.design.values import (
-    COMPLEX,
-    DATE,
-    NUMBER,
-    OTHER,
-    TEXT,
-    TRUTH,
-    array_of,
-    beyond_64_bits,
-    kind_of,
-    kinds_of,
-    named,
-    objects,
-    of_polars,
-    unmasked,
-)
+from vbsvm.design import values
+from vbsvm.design.spelling import listed, meant
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_WORDS = {TEXT: "text", NUMBER: "numbers", TRUTH: "numbers"}
+_WORDS = {values.TEXT: "text", values.NUMBER: "numbers", values.TRUTH: "numbers"}
 
 
 def names_of(data: Any) -> list[str]:
@@ -75,8 +60,7 @@ def take(
     names = names_of(data)
     for name in columns:
         if name not in names:
-            shown = ", ".join(map(repr, names[:12]))
-            raise ValueError(f"The data have no column {name!r}; they have {shown}.{meant(name, names)}")
+            raise ValueError(f"The data have no column {name!r}; they have {listed(names)}.{meant(name, names)}")
     if not names:
         raise ValueError("The data have no columns.")
     found = {name: column(data, name) for name in columns or names[:1]}
@@ -91,9 +75,7 @@ def take(
 
 def missing_rows(data: Any, columns: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
     """Rows of each of these columns without a value."""
-    import pandas as pd
-
-    return {name: pd.Series(column(data, name)).isna().to_numpy() for name in columns}
+    return {name: column(data, name).isna().to_numpy() for name in columns}
 
 
 def _require_equal_lengths(lengths: dict[str, int]) -> None:
@@ -109,14 +91,16 @@ def _read(column: Any, may_miss: bool) -> Any:
     name, rows = column.name, column.index
     missing = column.isna().to_numpy()
     known = column[~missing].unique() if hasattr(column.dtype, "categories") else column[~missing]
-    for kind, of_type in kinds_of(np.asarray(known)).items():
-        if kind in (DATE, COMPLEX) or (kind == OTHER and not _has_text(of_type)):
-            row = next(row for row, value in column[~missing].items() if kind_of(type(value)) == kind)
-            if kind == DATE:
+    for kind, of_type in values.kinds_of(np.asarray(known)).items():
+        if kind in (values.DATE, values.COMPLEX) or (kind == values.OTHER and not _has_text(of_type)):
+            row = next(row for row, value in column[~missing].items() if values.kind_of(type(value)) == kind)
+            if kind == values.DATE:
                 raise ValueError(
                     f"Column {name!r} holds dates or times: make it a number, such as days, or text (row {row})."
                 )
-            raise TypeError(f"Column {name!r} holds {named(of_type)} in row {row}: make its values numbers or text.")
+            raise TypeError(
+                f"Column {name!r} holds {values.named(of_type)} in row {row}: make its values numbers or text."
+            )
     if missing.any() and not may_miss:
         lost = rows[missing]
         shown = ", ".join(map(str, lost[:5])) + (f" and {len(lost) - 5} more" if len(lost) > 5 else "")
@@ -152,8 +136,8 @@ def _of_one_kind(column: Any) -> Any:
     if column.dtype.kind != "O":
         return column
     known = column.dropna()
-    if len({_WORDS.get(kind, kind) for kind in kinds_of(np.asarray(known, dtype=object))}) > 1:
-        kinds = [_WORDS.get(kind_of(type(value)), type(value).__name__) for value in known]
+    if len({_WORDS.get(kind, kind) for kind in values.kinds_of(np.asarray(known, dtype=object))}) > 1:
+        kinds = [_WORDS.get(values.kind_of(type(value)), type(value).__name__) for value in known]
         row = next(row for row, kind in enumerate(kinds) if kind != kinds[0])
         one, other = sorted((kinds[0], kinds[row]), key=lambda kind: (kind != "text", kind))
         raise ValueError(
@@ -172,7 +156,8 @@ def _plain(column: Any, is_input: bool) -> Any:
         column = column.cat.remove_unused_categories()
         return column if all(map(_is_label, column.cat.categories)) else column.cat.rename_categories(str)
     known = column.dropna()
-    if dtype.kind == "O" and len(known) and set(kinds_of(np.asarray(known, dtype=object))) <= {NUMBER, TRUTH}:
+    held = values.kinds_of(np.asarray(known, dtype=object)).keys() if dtype.kind == "O" else set()
+    if held and held <= {values.NUMBER, values.TRUTH}:
         return _numbers(column, known, is_input)
     if dtype.kind == "O" and not all(map(_is_label, known)):
         return column.astype(object).map(str, na_action="ignore").astype(object)
@@ -190,7 +175,7 @@ def _numbers(column: Any, known: Any, is_input: bool) -> Any:
     """A column of objects that are numbers; labels beyond 64 bits would coincide as floats."""
     import pandas as pd
 
-    large = next((row for row, value in known.items() if beyond_64_bits(value)), None)
+    large = next((row for row, value in known.items() if values.beyond_64_bits(value)), None)
     if large is not None and not is_input:
         raise ValueError(f"Column {column.name!r} holds a whole number beyond 64 bits in row {large}: make it text.")
     native = all(issubclass(kind, int | float | np.generic) for kind in set(map(type, known)))
@@ -215,14 +200,16 @@ def column(data: Any, name: str) -> "pd.Series":
     if hasattr(found, "to_pylist"):  # of arrow
         found = found.to_pandas()
     elif hasattr(getattr(found, "dtype", None), "is_numeric"):  # of polars
-        found = of_polars(found)
+        found = values.of_polars(found)
     if isinstance(found, list | tuple | range):
-        found = array_of(found) if array_of(found).ndim == 1 else objects(found)
+        found = values.array_of(found) if values.array_of(found).ndim == 1 else values.objects(found)
     elif str(getattr(found, "dtype", "")) == "object" and found.ndim == 1:
-        found = objects(found.tolist())
-    found = unmasked(found)
+        found = values.objects(found.tolist())
+    found = values.unmasked(found)
     if getattr(found, "ndim", 0) != 1 or not hasattr(found, "dtype") or found.dtype.kind == "V":
-        raise TypeError(f"Column {name!r} is {named(type(found))}; a list or an array with a value a row is needed.")
+        raise TypeError(
+            f"Column {name!r} is {values.named(type(found))}; a list or an array with a value a row is needed."
+        )
     if isinstance(found, np.ndarray):
         found = found.astype(found.dtype.newbyteorder("="), copy=False)
     found = pd.Series(found).reset_index(drop=True)

@@ -1,6 +1,6 @@
-"""Names that a user may have meant."""
+"""Names in errors: those that there are, and those that a user may have meant."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 
@@ -9,3 +9,9 @@ def meant(name: str, known: Iterable[object]) -> str:
     names = [str(one) for one in known]
     near = [one for one in names if one.lower() == name.lower()] or get_close_matches(name, names)
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def listed(names: Sequence[object], most: int = 12) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + more

@@ -91,8 +91,13 @@ def array_of(given: Any) -> NDArray[Any]:
 
 def of_polars(column: Any) -> NDArray[Any]:
     """Values of a polars column: numbers and dates in NumPy's types, and everything else one by one."""
-    is_number = column.dtype.is_numeric() and not str(column.dtype).startswith(("Decimal", "Int128", "UInt128"))
-    return column.to_numpy() if is_number or column.dtype.is_temporal() else objects(column.to_list())
+    in_numpy = is_polars_number(column.dtype) or column.dtype.is_temporal()
+    return column.to_numpy() if in_numpy else objects(column.to_list())
+
+
+def is_polars_number(dtype: Any) -> bool:
+    """Whether a type of polars is one of NumPy's numbers, too."""
+    return dtype.is_numeric() and not str(dtype).startswith(("Decimal", "Int128", "UInt128"))
 
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:

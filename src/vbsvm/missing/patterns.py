@@ -47,6 +47,11 @@ class MissingPatterns:
         """Number of rows that miss something."""
         return int(self.counts[self.patterns.any(axis=1)].sum())
 
+    @property
+    def by_column(self) -> dict[str, int]:
+        """Number of rows that miss each input."""
+        return dict(zip(self.names, (self.counts @ self.patterns).tolist(), strict=True))
+
     def table(self) -> "pd.DataFrame":
         """One row for each pattern; counts get a longer name where an input has theirs."""
         import pandas as pd
@@ -55,7 +60,7 @@ class MissingPatterns:
         for name, values in (("rows", self.counts), ("share", self.counts / self.total)):
             frame[f"{name} of the pattern" if name in self.names else name] = values
         frame.index.name = "pattern"
-        frame.attrs["missing"] = dict(zip(self.names, (self.counts @ self.patterns).tolist(), strict=True))
+        frame.attrs["missing"] = self.by_column
         return frame
 
 

@@ -1,6 +1,6 @@
 """Figures of how a fit was reached, and of how far it leans on what was assumed."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -9,7 +9,13 @@ from vbsvm.base.settings import require_count
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.missing.patterns import CHANGED
 from vbsvm.plots import style
-from vbsvm.plots.resolve_fit import number_shown, one_fit, require_names
+from vbsvm.plots.resolve_fit import largest, number_shown, one_fit, require_names
+from vbsvm.results.comparison import Comparison
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.plots.style import Axes, Canvas, Figure
 
 # More names than this do not fit beside the axis.
 MOST_SHIFTED = 2
@@ -17,7 +23,7 @@ MOST_LINES = 12
 MOST_PANELS = 24
 
 
-def bound(fit: Any, ax: Any = None, *, class_: Any = None) -> Any:
+def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     """How the bound rose: its distance from the final value, in nats, at each accepted step.
 
     Parameters
@@ -43,13 +49,15 @@ def bound(fit: Any, ax: Any = None, *, class_: Any = None) -> Any:
     ax.invert_yaxis()
     ax.minorticks_off()
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    ax.xaxis.get_major_locator().set_params(integer=True)
+    ax.locator_params(axis="x", integer=True)
     ax.set_xlabel(f"accepted step of {len(bounds)}")
     ax.set_ylabel(f"nats below the final bound ({bounds[-1]:.2f})".replace("-", "−"))
     return style.dress(ax)
 
 
-def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None, top: int | None = None) -> Any:
+def sensitivity(
+    table: "pd.DataFrame", ax: "Canvas" = None, *, terms: list[str] | None = None, top: int | None = None
+) -> "Axes":
     """Tipping points: coefficients against the shift of missing values, in units of their size without shift.
 
     A circle marks a shift at which a coefficient changes its sign.
@@ -69,7 +77,7 @@ def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None, t
         raise TypeError(f"sensitivity: pass the result of sensitivity(…); got {type(table).__name__}.")
     shift = table.index.to_numpy(dtype=float)
     nearest = int(np.abs(shift).argmin())
-    chosen, left_out = _largest(table, nearest, terms, top)
+    chosen, left_out = _choose(table, nearest, terms, top)
     ax = style.axes(ax, 3.4)
     for k, name in enumerate(chosen):
         values = table[name].to_numpy(dtype=float)
@@ -91,7 +99,7 @@ def sensitivity(table: Any, ax: Any = None, *, terms: list[str] | None = None, t
     return style.dress(ax)
 
 
-def _largest(table: Any, nearest: int, terms: list[str] | None, top: int | None) -> tuple[list[str], str]:
+def _choose(table: "pd.DataFrame", nearest: int, terms: list[str] | None, top: int | None) -> tuple[list[str], str]:
     """The coefficients that are named, or the largest without shift; and a line on those that are left out."""
     require_names("sensitivity", terms)
     known = [name for name in table.columns if name not in (INTERCEPT, CHANGED)]
@@ -102,11 +110,12 @@ def _largest(table: Any, nearest: int, terms: list[str] | None, top: int | None)
         return list(terms), ""
     n_shown = number_shown("sensitivity", top, len(known), MOST_LINES)
     size = np.abs(table[known].to_numpy(dtype=float)[nearest])
-    largest = np.sort(np.argsort(-size, kind="stable")[:n_shown])
-    return [known[k] for k in largest], style.left_out(n_shown, len(known), "the largest without shift")
+    return [known[k] for k in largest(size, n_shown)], style.left_out(n_shown, len(known), "the largest without shift")
 
 
-def densities(comparison: Any, *, terms: list[str] | None = None, top: int | None = None, n_columns: int = 4) -> Any:
+def densities(
+    comparison: Comparison, *, terms: list[str] | None = None, top: int | None = None, n_columns: int = 4
+) -> "Figure":
     """Densities of a variational fit and of a sampler's, one panel for each parameter, with the accuracy in per cent.
 
     Parameters
@@ -135,8 +144,7 @@ def densities(comparison: Any, *, terms: list[str] | None = None, top: int | Non
     if terms is None:
         n_shown = number_shown("densities", top, len(pairs), MOST_PANELS)
         left_out = style.left_out(n_shown, len(pairs), "those with the lowest accuracy")
-        lowest = np.argsort([pair.accuracy for pair in pairs], kind="stable")[:n_shown]
-        pairs = [pairs[k] for k in np.sort(lowest)]
+        pairs = [pairs[k] for k in largest([-pair.accuracy for pair in pairs], n_shown)]
     n_columns = min(n_columns, len(pairs))
     n_rows = -(-len(pairs) // n_columns)
     figure, axes = style.panels(n_rows, n_columns, (2.4 * n_columns, 1.9 * n_rows + 0.4))

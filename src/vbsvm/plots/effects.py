@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from vbsvm.design.formula.reader import Curve
+    from vbsvm.plots.style import Axes, Canvas
 
 # More groups than this are drawn as one band: single lines would lie on top of each other.
 MOST_LINES = 400
@@ -25,14 +26,14 @@ POINTS = 201
 
 def coefficients(
     fit: Any,
-    ax: Any = None,
+    ax: "Canvas" = None,
     *,
     class_: Any = None,
     level: float = 0.95,
     standardized: bool = True,
     ordered: bool = True,
     top: int | None = None,
-) -> Any:
+) -> "Axes":
     """Forest plot: mean and interval of each coefficient but the intercept.
 
     Intervals of a variational fit are mean-field ones, and the axis notes that they are too narrow. An open circle is a
@@ -78,7 +79,7 @@ def coefficients(
     return style.dress(ax, hidden=("top", "right", "left"))
 
 
-def _intervals(ax: Any, mean: Array, lower: Array, upper: Array, filled: NDArray[np.bool_]) -> None:
+def _intervals(ax: "Axes", mean: Array, lower: Array, upper: Array, filled: NDArray[np.bool_]) -> None:
     """Points with intervals, one a row, and the line of no effect; hundreds of rows get thin, light lines."""
     rows, many = np.arange(len(mean)), len(mean) > style.MOST_NAMES
     ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
@@ -91,13 +92,13 @@ def _intervals(ax: Any, mean: Array, lower: Array, upper: Array, filled: NDArray
 
 def random_effects(
     fit: Any,
-    ax: Any = None,
+    ax: "Canvas" = None,
     *,
     factor: str | None = None,
     effect: str | None = None,
     top: int | None = None,
     class_: Any = None,
-) -> Any:
+) -> "Axes":
     """Caterpillar plot: effects of the groups of one factor in order, mean ± 1.96 standard deviations.
 
     Up to sixty groups are named, up to four hundred have a line each, and more become a band.
@@ -124,8 +125,7 @@ def random_effects(
     order = np.argsort(-np.abs(mean), kind="stable")[:n_groups]
     order = order[np.argsort(mean[order], kind="stable")]
     named = table.index[order] if n_groups <= style.MOST_NAMES else []
-    labels = [":".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in named]
-    names, row, wide = style.wrapped(labels)
+    names, row, wide = style.wrapped([group_name(label) for label in named])
     ax = style.axes(ax, 0.75 + row * n_groups if names else 5.4, max(style.WIDTH, 3.2 + wide))
     mean, sd = mean[order], sd[order]
     if n_groups > MOST_LINES:
@@ -150,6 +150,11 @@ def random_effects(
     return style.dress(ax, hidden=("top", "right", "left"))
 
 
+def group_name(label: object) -> str:
+    """A group in one word, also where several columns make it."""
+    return ":".join(map(str, label)) if isinstance(label, tuple) else str(label)
+
+
 def _effect_of_groups(one: Fit, factor: str | None, effect: str | None) -> "tuple[str, str, pd.DataFrame]":
     """The factor and the effect that are meant, and the table of this effect, group by group."""
     known = {of_factor.name: of_factor for of_factor in one.plan.factors}
@@ -166,7 +171,7 @@ def _effect_of_groups(one: Fit, factor: str | None, effect: str | None) -> "tupl
     return factor, effect, table.xs(effect, level=table.index.nlevels - 1) if len(effects) > 1 else table
 
 
-def spline(fit: Any, ax: Any = None, *, term: str | None = None, level: float = 0.95) -> Any:
+def spline(fit: Any, ax: "Canvas" = None, *, term: str | None = None, level: float = 0.95) -> "Axes":
     """The curve of an ``s(x)`` term with its band, over the range of x in fit; ticks are the knots.
 
     The curve is the change of the score from its mean over the rows. Interactions of x are not included.
@@ -219,7 +224,7 @@ def _curve_rows(one: Fit, curve: "Curve", x: Array) -> Array:
     return rows
 
 
-def inclusion(fit: Any, ax: Any = None, *, top: int | None = None, class_: Any = None) -> Any:
+def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: Any = None) -> "Axes":
     """Bars of inclusion probabilities, shaded by the probability that the coefficient is positive (paper, Figure 3).
 
     A + or − above a bar marks an input that is more likely in than out and whose sign is nearly certain (97.5 %).

@@ -2,16 +2,20 @@
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.base import printing
 from vbsvm.base.arrays import Array
 from vbsvm.plots import style
-from vbsvm.plots.resolve_fit import number_shown, one_fit, require_names
+from vbsvm.plots.resolve_fit import largest, number_shown, one_fit, require_names
 from vbsvm.results.fit import Fit
 from vbsvm.results.traces import Trace
+
+if TYPE_CHECKING:
+    from vbsvm.plots.style import Axes
 
 MOST_PANELS = 12
 MOST_POINTS = 1000
@@ -21,7 +25,7 @@ MAGNITUDES = 30
 
 def traces(
     fit: Any, terms: Sequence[str] | None = None, axes: Any = None, *, top: int | None = None, class_: Any = None
-) -> Any:
+) -> NDArray[Any]:
     """Draws in order, one line for each chain: the chains have mixed if the lines overlap.
 
     Standard deviations that span orders of magnitude are drawn on a logarithmic axis.
@@ -60,7 +64,7 @@ def traces(
 
 def ranks(
     fit: Any, terms: Sequence[str] | None = None, axes: Any = None, *, top: int | None = None, class_: Any = None
-) -> Any:
+) -> NDArray[Any]:
     """Share of each chain in twenty bins of the ranks of all draws: the chains have mixed if the lines are level at 1.
 
     Equal draws, such as those of gates, are ranked at random. Parameters and return value are those of ``traces``.
@@ -104,13 +108,13 @@ def _chosen(what: str, fit: Fit, terms: Sequence[str] | None, top: int | None) -
     n_shown = number_shown(what, top, len(moving), MOST_PANELS)
     if n_shown < len(moving):
         mixing = (*known.coefficient_mixing, *known.gate_mixing, *known.component_mixing)
-        slowest = np.argsort([mixing[k].ess_bulk for k in moving], kind="stable")[:n_shown]
+        slowest = largest([-mixing[k].ess_bulk for k in moving], n_shown)
         left_out = style.left_out(n_shown, len(moving), "those with the fewest effective draws")
-        return [found[moving[k]] for k in np.sort(slowest)], left_out
+        return [found[moving[k]] for k in slowest], left_out
     return [found[k] for k in moving], ""
 
 
-def _panels(what: str, chosen: list[Trace], axes: Any, label: str) -> Any:
+def _panels(what: str, chosen: list[Trace], axes: Any, label: str) -> NDArray[Any]:
     """The given axes, or those of a new or empty figure with a common label."""
     if axes is not None and not hasattr(axes, "subplots"):
         given = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
@@ -131,7 +135,7 @@ def _panels(what: str, chosen: list[Trace], axes: Any, label: str) -> Any:
     return made.ravel()[: len(chosen)]
 
 
-def _told(ax: Any, trace: Trace) -> None:
+def _told(ax: "Axes", trace: Trace) -> None:
     """Name, R̂ and effective draws above the panel."""
     mixing, lines = trace.mixing, textwrap.wrap(trace.name, 44)
     if np.isfinite(mixing.ess_bulk):

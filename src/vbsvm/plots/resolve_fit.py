@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_count
@@ -16,7 +16,12 @@ from vbsvm.results.fit import Fit
 def one_fit(what: str, fit: Any, class_: Any = None) -> Fit:
     """The fit itself, or that of an estimator; of several classes the one that is asked for."""
     fits, classes = _fits_of(what, fit)
-    return _of_two(what, fits[0], class_) if len(fits) == 1 else fits[_place(what, classes, class_)]
+    if len(fits) > 1:
+        return fits[_place(what, classes, class_)]
+    positive = fits[0].classes[1]
+    if class_ is not None and class_ != positive:
+        raise ValueError(f"{what}: there are two classes, and positive scores mean {positive!r}: leave class_ out.")
+    return fits[0]
 
 
 def any_fit(what: str, fit: Any) -> Fit:
@@ -30,6 +35,11 @@ def number_shown(what: str, top: int | None, of: int, most: int) -> int:
         return min(of, most)
     require_count(what, top=top)
     return min(of, int(top))
+
+
+def largest(sizes: ArrayLike, count: int) -> list[int]:
+    """Places of the largest, in their own order."""
+    return sorted(np.argsort(-np.asarray(sizes), kind="stable")[:count].tolist())
 
 
 def require_names(what: str, terms: Any) -> None:
@@ -82,20 +92,10 @@ def _names(what: str, last: Any, pipelines: list[Any]) -> list[str] | None:
 def _renamed(fit: Fit, names: list[str]) -> Fit:
     """The fit with other names of its columns."""
     new = dict(zip(fit.plan.names, names, strict=True))
-    missing_patterns = (
-        None
-        if fit.missing_patterns is None
-        else replace(fit.missing_patterns, names=tuple(new[name] for name in fit.missing_patterns.names))
-    )
-    return replace(fit, plan=replace(fit.plan, names=tuple(names)), missing_patterns=missing_patterns)
-
-
-def _of_two(what: str, fit: Fit, class_: Any) -> Fit:
-    if class_ is not None and class_ != fit.classes[1]:
-        raise ValueError(
-            f"{what}: there are two classes, and positive scores mean {fit.classes[1]!r}: leave class_ out."
-        )
-    return fit
+    patterns = fit.missing_patterns
+    if patterns is not None:
+        patterns = replace(patterns, names=tuple(new[name] for name in patterns.names))
+    return replace(fit, plan=replace(fit.plan, names=tuple(names)), missing_patterns=patterns)
 
 
 def _place(what: str, classes: NDArray[Any], class_: Any) -> int:

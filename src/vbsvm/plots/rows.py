@@ -1,6 +1,6 @@
 """Figures of rows: what is missing, how scores separate the classes, and whether probabilities hold."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,10 @@ from scipy.stats import beta
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_count
 from vbsvm.plots import style
-from vbsvm.plots.resolve_fit import Predicted, any_fit, number_shown, predicted
+from vbsvm.plots.resolve_fit import Predicted, any_fit, largest, number_shown, predicted
+
+if TYPE_CHECKING:
+    from vbsvm.plots.style import Axes, Canvas
 
 SPIKES = 50
 SPIKE_HEIGHT = 0.12
@@ -20,7 +23,7 @@ FEWEST = 20
 REACH = 4.0
 
 
-def missing(fit: Any, ax: Any = None, *, top: int | None = None) -> Any:
+def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
     """Which inputs were missing together: one row for each pattern with its number of rows; filled squares are missing.
 
     Parameters
@@ -36,8 +39,8 @@ def missing(fit: Any, ax: Any = None, *, top: int | None = None) -> Any:
     patterns = any_fit("missing", fit).missing_patterns
     if patterns is None or not len(patterns.names):
         raise ValueError("missing: the data of the fit had no missing values.")
-    by_column = patterns.counts @ patterns.patterns
-    chosen = np.sort(np.argsort(-by_column, kind="stable")[: style.MOST_NAMES])
+    by_column = list(patterns.by_column.values())
+    chosen = largest(by_column, style.MOST_NAMES)
     n_patterns = number_shown("missing", top, len(patterns.counts), MOST_PATTERNS)
     shown, counts = patterns.patterns[:n_patterns][:, chosen], patterns.counts[:n_patterns]
     names = [f"{patterns.names[k]} ({by_column[k]})" for k in chosen]
@@ -68,7 +71,9 @@ def missing(fit: Any, ax: Any = None, *, top: int | None = None) -> Any:
     return style.dress(ax, hidden=("top", "right", "left", "bottom"))
 
 
-def calibration(fit: Any, X: Any, y: Any = None, ax: Any = None, *, class_: Any = None, n_bins: int = 10) -> Any:
+def calibration(
+    fit: Any, X: Any, y: Any = None, ax: "Canvas" = None, *, class_: Any = None, n_bins: int = 10
+) -> "Axes":
     """Observed share of the positive class against its predicted probability, in bins.
 
     Bins are of equal width, joined until each has twenty rows. Bars are 95 % intervals of the share (Jeffreys). Spikes
@@ -92,7 +97,7 @@ def calibration(fit: Any, X: Any, y: Any = None, ax: Any = None, *, class_: Any 
     return draw_calibration(predicted("calibration", fit, X, y, class_), ax, n_bins)
 
 
-def draw_calibration(found: Predicted, ax: Any, n_bins: int = 10) -> Any:
+def draw_calibration(found: Predicted, ax: "Canvas", n_bins: int = 10) -> "Axes":
     """The figure of ``calibration``, of rows that are predicted already."""
     ax = style.axes(ax, 3.8, 4.2)
     chances, positive = found.chances, found.positive
@@ -125,7 +130,7 @@ def _bins(chances: Array, n_bins: int) -> NDArray[np.intp]:
     return np.array(joined)[places]
 
 
-def _spikes(ax: Any, chances: Array, colour: str, *, top: bool) -> None:
+def _spikes(ax: "Axes", chances: Array, colour: str, *, top: bool) -> None:
     """Counts of rows along the lower or the upper edge, the highest of them at a fixed height."""
     counts, edges = np.histogram(chances, bins=SPIKES, range=(0, 1))
     heights = SPIKE_HEIGHT * np.sqrt(counts / counts.max())
@@ -135,7 +140,7 @@ def _spikes(ax: Any, chances: Array, colour: str, *, top: bool) -> None:
     ax.vlines(middle[seen], begin[seen], end[seen], color=colour, linewidth=1.6)
 
 
-def predictive(fit: Any, X: Any, y: Any = None, ax: Any = None, *, class_: Any = None) -> Any:
+def predictive(fit: Any, X: Any, y: Any = None, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     """Scores of rows by class; the prediction changes at 0, and correct scores beyond the margins at ±1 have no loss.
 
     Parameters
@@ -152,7 +157,7 @@ def predictive(fit: Any, X: Any, y: Any = None, ax: Any = None, *, class_: Any =
     return draw_predictive(predicted("predictive", fit, X, y, class_), ax)
 
 
-def draw_predictive(found: Predicted, ax: Any) -> Any:
+def draw_predictive(found: Predicted, ax: "Canvas") -> "Axes":
     """The figure of ``predictive``, of rows that are predicted already."""
     ax = style.axes(ax, 3.2)
     reach = max(REACH * float(np.quantile(np.abs(found.scores), 0.75)), 1.25)

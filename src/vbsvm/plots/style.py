@@ -4,7 +4,15 @@ import io
 import textwrap
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.figure import Figure
+    from numpy.typing import NDArray
+
+    Canvas = Axes | Figure | None
 
 # The palette of Okabe & Ito (2008): told apart by colour-blind readers. Line styles and markers say the same again.
 BLUE, VERMILION, GREEN, SKY = "#0072b2", "#d55e00", "#009e73", "#56b4e9"
@@ -19,7 +27,7 @@ WIDTH = 5.2
 MOST_NAMES = 60
 
 
-def axes(ax: Any, height: float, width: float = WIDTH) -> Any:
+def axes(ax: Any, height: float, width: float = WIDTH) -> "Axes":
     """The axes that were given; or new ones of this size, in a new figure or in an empty one that was given."""
     if ax is None:
         return _pyplot().subplots(figsize=(width, height), layout="constrained")[1]
@@ -31,7 +39,7 @@ def axes(ax: Any, height: float, width: float = WIDTH) -> Any:
     return ax.subplots()
 
 
-def dress(ax: Any, *, hidden: tuple[str, ...] = ("top", "right")) -> Any:
+def dress(ax: "Axes", *, hidden: tuple[str, ...] = ("top", "right")) -> "Axes":
     """Small print, quiet lines, and no frame where none is needed."""
     ax.spines[list(hidden)].set_visible(False)
     ax.spines[:].set(color=INK, linewidth=0.8)
@@ -51,12 +59,12 @@ def look(k: int) -> tuple[str, str]:
     return _COLOURS[k % len(_COLOURS)], _DASHES[k % len(_DASHES)]
 
 
-def plain(text: Any) -> str:
+def plain(text: object) -> str:
     """Text as it is: matplotlib would take dollars for mathematics, and what can't be printed has no place."""
     return "".join(char if char.isprintable() else " " for char in str(text)).replace("$", r"\$")
 
 
-def wrapped(names: Sequence[Any], width: int = 36) -> tuple[list[str], float, float]:
+def wrapped(names: Sequence[object], width: int = 36) -> tuple[list[str], float, float]:
     """Names in lines of this many characters; the inches that a row of them needs, and that the longest line needs."""
     lines = [textwrap.wrap(str(name), width) or [""] for name in names]
     n_lines = max((len(one) for one in lines), default=1)
@@ -69,7 +77,7 @@ def left_out(n_shown: int, total: int, which: str) -> str:
     return f"\n{n_shown} of {total} shown, {which}" if n_shown < total else ""
 
 
-def new_figure() -> Any:
+def new_figure() -> "Figure":
     """An empty figure that belongs to no window."""
     _pyplot()
     from matplotlib.figure import Figure
@@ -77,7 +85,7 @@ def new_figure() -> Any:
     return Figure(layout="constrained")
 
 
-def svg_of(figure: Any) -> str:
+def svg_of(figure: "Figure") -> str:
     """The figure as SVG, the same text each time: no date, no chance in its names, letters as letters."""
     from matplotlib import rc_context
 
@@ -90,7 +98,7 @@ def svg_of(figure: Any) -> str:
     return buffer.getvalue()
 
 
-def shades(name: str) -> Any:
+def shades(name: str) -> "ScalarMappable":
     """A colour map, and what a colour bar of it from 0 to 1 needs."""
     from matplotlib import colormaps
     from matplotlib.cm import ScalarMappable
@@ -108,6 +116,6 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def panels(n_rows: int, n_columns: int, size: tuple[float, float]) -> tuple[Any, Any]:
+def panels(n_rows: int, n_columns: int, size: tuple[float, float]) -> "tuple[Figure, NDArray[Any]]":
     """A figure and its axes, rows × columns."""
     return _pyplot().subplots(n_rows, n_columns, figsize=size, layout="constrained", squeeze=False)

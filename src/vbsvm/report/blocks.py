@@ -1,9 +1,8 @@
 """What a page is made of: sections of text, tables, figures, verdicts and caveats. The template alone knows HTML."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 from vbsvm.base import printing
 
@@ -17,17 +16,16 @@ class Cell:
     value: float | None = None
 
 
-def cell(value: Any) -> Cell:
+def cell(value: str | float) -> Cell:
     """A number as people read it, or text."""
     if isinstance(value, str):
         return Cell(value)
     return Cell(printing.told(value), None if math.isnan(value) else float(value))
 
 
-def row_of(values: Sequence[float], texts: Sequence[str]) -> tuple[Cell, ...]:
-    """Numbers of a table with the texts that print them."""
-    pairs = zip(values, texts, strict=True)
-    return tuple(Cell(text.replace("-", "−"), None if math.isnan(value) else float(value)) for value, text in pairs)
+def number(value: float, text: str) -> Cell:
+    """A number with the text that prints it."""
+    return Cell(text.replace("-", "−"), None if math.isnan(value) else float(value))
 
 
 def share(part: float, whole: float) -> Cell:
@@ -117,11 +115,14 @@ class Caveat:
     kind: str = "caveat"
 
 
+Block = Text | Code | Table | Picture | Verdict | Caveat
+
+
 @final
 @dataclass(frozen=True)
 class Section:
     """A part of the page; ``parts`` are one heading lower."""
 
     title: str
-    blocks: tuple[Any, ...]
+    blocks: tuple[Block, ...]
     parts: "tuple[Section, ...]" = ()

@@ -1,14 +1,14 @@
 """What to know before trusting a fit: only what applies to it, in plain words."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from vbsvm.missing.model import input_model
 from vbsvm.missing.settings import NotAtRandom, Shift
 from vbsvm.report.blocks import Caveat
+from vbsvm.results.fit import Fit
 
 
-def of(fit: Any) -> Iterator[Caveat]:
+def of(fit: Fit) -> Iterator[Caveat]:
     """All that applies to a fit."""
     words = fit.posterior.words
     yield Caveat(
@@ -33,10 +33,12 @@ def of(fit: Any) -> Iterator[Caveat]:
         yield from _missing(fit)
 
 
-def _missing(fit: Any) -> Iterator[Caveat]:
-    distribution = input_model(fit.spec.missing)
-    if distribution is not None:
-        if distribution.settings.labels:
+def _missing(fit: Fit) -> Iterator[Caveat]:
+    inputs = input_model(fit.spec.missing)
+    mechanism = None
+    if inputs is not None:
+        mechanism = inputs.settings.mechanism
+        if inputs.settings.labels:
             yield Caveat(
                 "Columns with many missing values are overrated",
                 "Missing values are inferred from the label, too, which favours large coefficients: do not trust the "
@@ -53,24 +55,17 @@ def _missing(fit: Any) -> Iterator[Caveat]:
             "Normality",
             "Incomplete inputs are assumed to be normal, given the others. Transform skewed ones, as in log(x).",
         )
-        mechanism = distribution.settings.mechanism
-        if isinstance(mechanism, NotAtRandom):
-            yield Caveat(
-                "Not at random",
-                "Whether a value is observed depends on the value itself in this model. Little but the assumed "
-                "normality of the inputs identifies this: combine it with a sensitivity analysis.",
-            )
-        elif isinstance(mechanism, Shift):
-            yield Caveat("Shifted values", f"Missing values were shifted by assumption: {mechanism.written()}.")
-        else:
-            yield _at_random()
+    if isinstance(mechanism, NotAtRandom):
+        yield Caveat(
+            "Not at random",
+            "Whether a value is observed depends on the value itself in this model. Little but the assumed "
+            "normality of the inputs identifies this: combine it with a sensitivity analysis.",
+        )
+    elif isinstance(mechanism, Shift):
+        yield Caveat("Shifted values", f"Missing values were shifted by assumption: {mechanism.written()}.")
     else:
-        yield _at_random()
-
-
-def _at_random() -> Caveat:
-    return Caveat(
-        "Missing at random",
-        "Given the known values of a row, whether a value is missing is assumed not to depend on the value. The data "
-        "cannot confirm this: sensitivity(…) shows how the results change if it is wrong.",
-    )
+        yield Caveat(
+            "Missing at random",
+            "Given the known values of a row, whether a value is missing is assumed not to depend on the value. The "
+            "data cannot confirm this: sensitivity(…) shows how the results change if it is wrong.",
+        )

@@ -2,14 +2,17 @@
 
 import base64
 import hashlib
-import os
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from vbsvm.plots import style
 from vbsvm.report.blocks import Section
+from vbsvm.storage.archive import replacing
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def document(title: str, sections: Sequence[Section]) -> str:
@@ -29,12 +32,8 @@ def document(title: str, sections: Sequence[Section]) -> str:
 
 def place(path: Path, text: str) -> Path:
     """Write a file, or replace it, at once or not at all."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        beside.write_bytes(text.encode("utf-8", "replace"))
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    with replacing(path) as file:
+        file.write(text.encode("utf-8", "replace"))
     return path
 
 
@@ -44,7 +43,7 @@ def require_parts() -> None:
     style.new_figure()
 
 
-def _environment() -> Any:
+def _environment() -> "Environment":
     try:
         from jinja2 import Environment, StrictUndefined
     except ImportError as error:

@@ -5,11 +5,14 @@ The text that matplotlib wrote is read as XML and written anew: names from the d
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from vbsvm.plots import style
 from vbsvm.report.blocks import Picture
+
+if TYPE_CHECKING:
+    from vbsvm.plots.style import Figure
 
 _VARIABLES = {
     style.INK: "currentColor",
@@ -25,7 +28,7 @@ SMALLEST = 0.7
 PIXELS = 96 / 72
 
 
-def picture(key: str, alt: str, caption: str, draw: Callable[[Any], Any]) -> Picture:
+def picture(key: str, alt: str, caption: str, draw: "Callable[[Figure], object]") -> Picture:
     """Draw into an empty figure; ``alt`` says what it shows to those who can't see it."""
     figure = style.new_figure()
     draw(figure)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from vbsvm.report.blocks import Caveat, Picture, Section, Table, Text
+from vbsvm.report.blocks import Caveat, Code, Picture, Section, Table, Text, Verdict
 
 
 def markdown(sections: Sequence[Section], images: dict[str, str]) -> str:
@@ -13,7 +13,7 @@ def markdown(sections: Sequence[Section], images: dict[str, str]) -> str:
 def _section(section: Section, images: dict[str, str]) -> Iterator[str]:
     yield f"## {section.title}"
     for block in section.blocks:
-        if isinstance(block, Text):
+        if isinstance(block, Text | Code | Verdict):
             yield block.text
         elif isinstance(block, Caveat):
             yield f"**{block.title}** {block.text}"

@@ -1,17 +1,19 @@
 """The sections that all models of a report share: at a glance, the model, the data."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from vbsvm.base import printing
 from vbsvm.design.scaling import Recipe
+from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.model.priors import Covariance, InverseWishart, LaplaceZero, Normal, Ridge
 from vbsvm.plots import rows
 from vbsvm.plots.resolve_fit import Predicted
-from vbsvm.report.blocks import Code, Section, Table, Text, Verdict, cell, percent, share
+from vbsvm.report.blocks import Block, Code, Section, Table, Text, Verdict, cell, percent, share
 from vbsvm.report.figures import picture
+from vbsvm.results.data_summary import Facts
+from vbsvm.results.fit import Fit
 
 _IN_WORDS = {
     Normal: "normal with a given variance",
@@ -22,7 +24,7 @@ _IN_WORDS = {
 }
 
 
-def title_of(fits: Sequence[Any]) -> str:
+def title_of(fits: Sequence[Fit]) -> str:
     """What the report is about, where the user does not say it."""
     fit = fits[0]
     if fit.reader is not None:
@@ -32,13 +34,13 @@ def title_of(fits: Sequence[Any]) -> str:
     return f"Support vector machine: {fit.classes[1]!s} against {fit.classes[0]!s}"
 
 
-def glance(fits: Sequence[Any], found: Sequence[Predicted], of_each: Sequence[Sequence[Section]]) -> Section:
+def glance(fits: Sequence[Fit], found: Sequence[Predicted], of_each: Sequence[Sequence[Section]]) -> Section:
     """The whole in a few lines, and the verdicts that stand in the sections of each fit."""
     fit = fits[0]
     longest = max((one.course for one in fits), key=lambda course: course.passes)
     lines = [("model", _columns(fit)), ("inference", longest.in_short)]
     if fit.facts is not None:
-        lines.insert(0, ("rows", _rows(fit)))
+        lines.insert(0, ("rows", _rows(fit.facts)))
     patterns = fit.missing_patterns
     if patterns is not None and patterns.n_incomplete:
         lines.append(("missing", f"{_share(patterns.n_incomplete, patterns.total)} of the rows have missing values"))
@@ -62,30 +64,24 @@ def balanced_error(found: Sequence[Predicted]) -> float:
     return float(np.mean([(chosen[one.positive] != k).mean() for k, one in enumerate(found)]))
 
 
-def model(fits: Sequence[Any]) -> Section:
+def model(fits: Sequence[Fit]) -> Section:
     """The model in words."""
     fit = fits[0]
-    blocks: list[Any] = []
+    blocks: list[Block] = []
     if fit.reader is not None:
         blocks.append(Code(fit.reader.parts.text))
-    if len(fits) == 1:
-        blocks.append(
-            Text(
-                "A linear support vector machine: every row has a score, and its sign is the predicted class. Positive "
-                f"scores mean {fit.classes[1]!s}, negative ones {fit.classes[0]!s}."
-            )
-        )
-    else:
-        blocks.append(
-            Text(
-                f"Linear support vector machines for {len(fits)} classes, each set against the rest: every row has a "
-                "score for each class, and the largest is the predicted class."
-            )
-        )
-    blocks.append(
-        Text(f"{_capital(_columns(fit))}. {_scaling(fit.plan.recipe, fit.plan.n_shown)} {fit.course.description}")
+    about = (
+        "A linear support vector machine: every row has a score, and its sign is the predicted class. Positive "
+        f"scores mean {fit.classes[1]!s}, negative ones {fit.classes[0]!s}."
     )
-    if any(block.name == "inputs" for block in fit.spec.blocks) and isinstance(_inputs_prior(fit), Ridge):
+    if len(fits) > 1:
+        about = (
+            f"Linear support vector machines for {len(fits)} classes, each set against the rest: every row has a "
+            "score for each class, and the largest is the predicted class."
+        )
+    blocks.append(Text(about))
+    blocks.append(Text(f"{_columns(fit)}. {_scaling(fit.plan.recipe, fit.plan.n_shown)} {fit.course.description}"))
+    if any(block.name == "inputs" and isinstance(block.prior, Ridge) for block in fit.spec.blocks):
         found = ", ".join(printing.told(one.penalty) for one in fits)
         blocks.append(
             Text(f"The penalty α of the inputs was inferred: {found}. (The C of scikit-learn's SVC is 1/(2α).)")
@@ -99,19 +95,19 @@ def model(fits: Sequence[Any]) -> Section:
     return Section("The model", tuple(blocks))
 
 
-def data(fits: Sequence[Any]) -> Section:
+def data(fits: Sequence[Fit]) -> Section:
     """Rows, classes, weights; what was missing; groups."""
     fit = fits[0]
-    blocks: list[Any] = []
+    blocks: list[Block] = []
     if fit.facts is None:
         blocks.append(Text("The fit has no record of its rows."))
     else:
-        blocks += [Text(f"{_rows(fit)}."), _classes(fits)]
+        blocks += [Text(f"{_rows(fit.facts)}."), _classes(fits)]
         if fit.facts.weights is not None:
             blocks.append(Text("Rows are weighted: a weight of k counts as k rows."))
     parts = []
     if fit.missing_patterns is not None and fit.missing_patterns.n_incomplete:
-        parts.append(_missing(fit))
+        parts.append(_missing(fit, fit.missing_patterns))
     if fit.facts is not None and fit.plan.factors:
         body = tuple(
             (
@@ -126,11 +122,10 @@ def data(fits: Sequence[Any]) -> Section:
     return Section("The data", tuple(blocks), tuple(parts))
 
 
-def _classes(fits: Sequence[Any]) -> Table:
+def _classes(fits: Sequence[Fit]) -> Table:
     pairs = []
-    for fit in fits:
-        weights = (None, None) if fit.facts.weights is None else fit.facts.weights
-        both = list(zip(fit.classes, fit.facts.rows, weights, strict=True))
+    for fit, facts in ((fit, fit.facts) for fit in fits if fit.facts is not None):
+        both = list(zip(fit.classes, facts.rows, facts.weights or (None, None), strict=True))
         pairs += both if len(fits) == 1 else both[1:]
     weighted = pairs[0][2] is not None
     total = sum(n_rows for _, n_rows, _ in pairs)
@@ -141,13 +136,8 @@ def _classes(fits: Sequence[Any]) -> Table:
     return Table("Rows by class.", ("class", "rows", "share", *(["sum of weights"] if weighted else [])), body)
 
 
-def _missing(fit: Any) -> Section:
-    patterns = fit.missing_patterns
-    by_column = patterns.counts @ patterns.patterns
-    body = tuple(
-        (cell(name), cell(int(count)), share(int(count), patterns.total))
-        for name, count in zip(patterns.names, by_column, strict=True)
-    )
+def _missing(fit: Fit, patterns: MissingPatterns) -> Section:
+    body = tuple((cell(name), cell(count), share(count, patterns.total)) for name, count in patterns.by_column.items())
     blocks = (
         Text(
             f"{_share(patterns.n_incomplete, patterns.total)} of the rows have at least one missing value, in "
@@ -165,16 +155,16 @@ def _missing(fit: Any) -> Section:
     return Section("Missing values", blocks)
 
 
-def _rows(fit: Any) -> str:
-    weight = "" if fit.facts.weights is None else f", of weight {sum(fit.facts.weights):.6g}"
-    return f"{fit.facts.n_rows} rows{weight}" + (f"; {fit.facts.left_out}" if fit.facts.left_out else "")
+def _rows(facts: Facts) -> str:
+    weight = "" if facts.weights is None else f", of weight {sum(facts.weights):.6g}"
+    return f"{facts.n_rows} rows{weight}" + (f"; {facts.left_out}" if facts.left_out else "")
 
 
 def _share(part: int, whole: int) -> str:
     return f"{part} of {whole} ({percent(part, whole)})"
 
 
-def _columns(fit: Any) -> str:
+def _columns(fit: Fit) -> str:
     parts = [_count(fit.plan.n_shown, "column")]
     if fit.reader is not None and fit.reader.curves:
         parts.append(_count(len(fit.reader.curves), "curve"))
@@ -186,19 +176,9 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 def _scaling(recipe: Recipe, n_shown: int) -> str:
     if (recipe.scale[:n_shown] == 1.0).all():
         return "Columns were not scaled."
-    return (
-        "Columns were scaled to mean 0 and standard deviation 1 in the fit."
-        if recipe.intercept
-        else ("Columns were scaled to standard deviation 1 in the fit, but not centred.")
-    )
-
-
-def _inputs_prior(fit: Any) -> Any:
-    return next(block.prior for block in fit.spec.blocks if block.name == "inputs")
+    if recipe.intercept:
+        return "Columns were scaled to mean 0 and standard deviation 1 in the fit."
+    return "Columns were scaled to standard deviation 1 in the fit, but not centred."

@@ -1,15 +1,18 @@
 """The page of a fit: which sections it has, and where it goes."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import caveats, document, overview, sections
 from vbsvm.report.blocks import Section
+from vbsvm.results.fit import Fit
 
 
-def write(path: Any, fits: Sequence[Any], found: Sequence[Predicted] = (), title: str | None = None) -> Path:
+def write(
+    path: str | os.PathLike[str], fits: Sequence[Fit], found: Sequence[Predicted] = (), title: str | None = None
+) -> Path:
     """Write the report of a fit, or of an estimator's fits with their predicted rows, and give its path.
 
     The same fit and rows give the same bytes. A file that is there already is replaced at once, or not at all.
@@ -19,15 +22,11 @@ def write(path: Any, fits: Sequence[Any], found: Sequence[Predicted] = (), title
         raise ValueError(f"report: {place} is a directory; name a file in it, such as {place / 'report.html'}.")
     if not place.parent.is_dir():
         raise ValueError(f"report: there is no directory {place.parent}; create it first.")
-    return document.place(place, render(fits, found, title))
+    title = overview.title_of(fits) if title is None else str(title)
+    return document.place(place, document.document(title, _sections(fits, found)))
 
 
-def render(fits: Sequence[Any], found: Sequence[Predicted] = (), title: str | None = None) -> str:
-    """The page as text."""
-    return document.document(overview.title_of(fits) if title is None else str(title), _sections(fits, found))
-
-
-def _sections(fits: Sequence[Any], found: Sequence[Predicted]) -> list[Section]:
+def _sections(fits: Sequence[Fit], found: Sequence[Predicted]) -> list[Section]:
     pairs = list(zip(fits, found or [None] * len(fits), strict=True))
     of_each = [tuple(sections.of_fit(fit, rows, f"f{k}")) for k, (fit, rows) in enumerate(pairs)]
     found_of = list(of_each[0])

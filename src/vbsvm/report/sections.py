@@ -1,18 +1,24 @@
 """The sections of a report of one fit: what each says, and whether it has something to say."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from vbsvm.base import diagnostics, printing
-from vbsvm.base.arrays import Array
-from vbsvm.design.columns import INTERCEPT
+from vbsvm.design.columns import INTERCEPT, FactorPlan
+from vbsvm.model.gates import GateMap
 from vbsvm.plots import checks, effects, mixing, rows
-from vbsvm.plots.resolve_fit import Predicted
+from vbsvm.plots.resolve_fit import Predicted, largest
 from vbsvm.report import verdicts
-from vbsvm.report.blocks import Cell, Section, Table, Text, cell, percent, row_of, share
+from vbsvm.report.blocks import Block, Cell, Picture, Section, Table, Text, cell, number, percent, share
 from vbsvm.report.figures import picture
+from vbsvm.results.fit import Fit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.design.formula.reader import Reader
 
 LEVEL = 0.95
 MOST_IN_FIGURE = 40
@@ -34,18 +40,18 @@ HEADS = {
 }
 
 
-def coefficients(fit: Any, key: str) -> Section:
+def coefficients(fit: Fit, key: str) -> Section:
     """Forest plot and table."""
     table = fit.summary(LEVEL)
     n_terms = fit.plan.n_shown
     unit = np.concatenate([np.full(len(table) - n_terms, np.nan), fit.plan.recipe.spread[:n_terms]])
     scaled = table["coefficient"].to_numpy(dtype=float) * unit
-    chosen = _largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MOST_IN_TABLE)
+    chosen = largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MOST_IN_TABLE)
     written = _rows(table.iloc[chosen])
     body = [(cell(str(table.index[k])), *row, cell(float(scaled[k]))) for k, row in zip(chosen, written, strict=True)]
     head = ("term", *(HEADS[name] for name in table.columns), "mean per sd")
     which = f"{100 * LEVEL:g} % intervals {fit.posterior.words.intervals}"
-    blocks: list[Any] = [
+    blocks: list[Block] = [
         Text(
             f"A coefficient is the change of the score for one unit of its column; “mean per sd” is for one standard "
             f"deviation and comparable across columns. Positive coefficients mean {fit.classes[1]!s}."
@@ -67,10 +73,10 @@ def coefficients(fit: Any, key: str) -> Section:
     return Section("Coefficients", (*blocks, Table(caption, head, tuple(body))))
 
 
-def selection(fit: Any, key: str) -> Section:
+def selection(fit: Fit, gates: GateMap, key: str) -> Section:
     """Which inputs are in."""
     chances = fit.inclusion_probability
-    gated = fit.plan.shown(fit.spec.gate_map.gate_of) >= 0
+    gated = fit.plan.shown(gates.gate_of) >= 0
     top = min(int(gated.sum()), MOST_IN_FIGURE)
     n_in = int((chances[gated] > 0.5).sum())
     between = int(((chances[gated] > 0.05) & (chances[gated] < 0.95)).sum())
@@ -89,15 +95,15 @@ def selection(fit: Any, key: str) -> Section:
     )
 
 
-def curves(fit: Any, key: str) -> Section:
+def curves(fit: Fit, reader: "Reader", key: str) -> Section:
     """One figure for each spline."""
-    blocks: list[Any] = [
+    blocks: list[Block] = [
         Text(
             "A curve is the change of the score from its mean over the rows, including the linear part. Ticks at the "
             "bottom are the knots, placed at quantiles of the data."
         )
     ]
-    for k, curve in enumerate(fit.reader.curves):
+    for k, curve in enumerate(reader.curves):
         term = str(curve.term)
         caption = f"{term}: {fit.posterior.words.interval(LEVEL, 'band')}, pointwise."
         blocks.append(_curve(f"{key}-curve{k}", fit, term, caption))
@@ -106,13 +112,13 @@ def curves(fit: Any, key: str) -> Section:
     return Section("Curves", tuple(blocks))
 
 
-def _curve(key: str, fit: Any, term: str, caption: str) -> Any:
+def _curve(key: str, fit: Fit, term: str, caption: str) -> Picture:
     return picture(key, f"The curve {term} with its band.", caption, lambda ax: effects.spline(fit, ax, term=term))
 
 
-def groups(fit: Any, key: str) -> Section:
+def groups(fit: Fit, key: str) -> Section:
     """Variance components, and the effects of each factor's groups."""
-    blocks: list[Any] = [
+    blocks: list[Block] = [
         Text(
             "Group effects have mean 0 and a spread that is inferred with them: groups with few rows are shrunk "
             "towards 0."
@@ -126,7 +132,7 @@ def groups(fit: Any, key: str) -> Section:
     return Section("Groups", tuple(blocks))
 
 
-def _components(fit: Any) -> Table:
+def _components(fit: Fit) -> Table:
     """Standard deviations of effects and curves, and correlations."""
     table = fit.variance_components(LEVEL)
     body = tuple(
@@ -140,7 +146,7 @@ def _components(fit: Any) -> Table:
     )
 
 
-def _caterpillar(key: str, fit: Any, factor: Any, effect: str) -> Any:
+def _caterpillar(key: str, fit: Fit, factor: FactorPlan, effect: str) -> Picture:
     what = "Intercepts" if effect == INTERCEPT else f"Slopes of {effect}"
     caption = f"{what} of the {len(factor.levels)} groups of {factor.name}, in order."
     return picture(
@@ -151,19 +157,18 @@ def _caterpillar(key: str, fit: Any, factor: Any, effect: str) -> Any:
     )
 
 
-def _effects_table(fit: Any, factor: Any) -> Table:
+def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     table = fit.random_effects(factor.name)
     mean = table["mean"].to_numpy(dtype=float)
-    chosen = _largest(np.abs(mean), MOST_IN_TABLE)
-    labels = [":".join(map(str, label)) if isinstance(label, tuple) else str(label) for label in table.index]
-    written = _rows(table.iloc[chosen])
-    body = tuple((cell(labels[k]), *row) for k, row in zip(chosen, written, strict=True))
+    chosen = largest(np.abs(mean), MOST_IN_TABLE)
+    shown = table.iloc[chosen]
+    body = tuple((cell(effects.group_name(label)), *row) for label, row in zip(shown.index, _rows(shown), strict=True))
     more = "" if len(chosen) == len(table) else f", the {len(chosen)} largest of {len(table)}"
     head = (factor.name, *(HEADS[name] for name in table.columns))
     return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)
 
 
-def predictions(fit: Any, found: Predicted, key: str) -> Section:
+def predictions(fit: Fit, found: Predicted, key: str) -> Section:
     """Scores and probabilities of rows with known classes."""
     n_rows, sides = len(found.scores), found.scores > 0
     body = []
@@ -197,7 +202,7 @@ def predictions(fit: Any, found: Predicted, key: str) -> Section:
     return Section("Predictions in sample", tuple(blocks))
 
 
-def _whose(fit: Any, n_rows: int) -> str:
+def _whose(fit: Fit, n_rows: int) -> str:
     if fit.facts is not None and fit.facts.n_rows != n_rows:
         return (
             f"The report was given {n_rows} rows, but the fit used {fit.facts.n_rows}. For rows that are in both, "
@@ -209,9 +214,9 @@ def _whose(fit: Any, n_rows: int) -> str:
     )
 
 
-def ending(fit: Any, key: str) -> Section:
+def ending(fit: Fit, key: str) -> Section:
     """How the fit was reached: verdicts, and the climb or the chains."""
-    blocks: list[Any] = list(verdicts.of(fit))
+    blocks: list[Block] = list(verdicts.of(fit))
     bounds, drawn = fit.course.bounds, fit.course.traces
     if len(bounds) > 2:
         caption = (
@@ -228,13 +233,13 @@ def ending(fit: Any, key: str) -> Section:
     return Section("How the fit ended", tuple(blocks))
 
 
-def of_fit(fit: Any, found: Predicted | None, key: str) -> Iterator[Section]:
+def of_fit(fit: Fit, found: Predicted | None, key: str) -> Iterator[Section]:
     """All sections about one two-class model."""
     yield coefficients(fit, key)
-    if fit.selects:
-        yield selection(fit, key)
+    if fit.spec.gate_map is not None:
+        yield selection(fit, fit.spec.gate_map, key)
     if fit.reader is not None and fit.reader.curves:
-        yield curves(fit, key)
+        yield curves(fit, fit.reader, key)
     if fit.plan.factors:
         yield groups(fit, key)
     if found is not None:
@@ -242,11 +247,7 @@ def of_fit(fit: Any, found: Predicted | None, key: str) -> Iterator[Section]:
     yield ending(fit, key)
 
 
-def _rows(table: Any) -> Iterator[tuple[Cell, ...]]:
+def _rows(table: "pd.DataFrame") -> Iterator[tuple[Cell, ...]]:
     """The rows of a table of coefficients or effects, written as they are printed elsewhere."""
-    return map(row_of, table.to_numpy(dtype=float), printing.cells(table))
-
-
-def _largest(size: Array, most: int) -> list[int]:
-    """Places of the largest, in their own order."""
-    return sorted(np.argsort(-size, kind="stable")[:most].tolist())
+    pairs = zip(table.to_numpy(dtype=float), printing.cells(table), strict=True)
+    return (tuple(map(number, values, texts)) for values, texts in pairs)

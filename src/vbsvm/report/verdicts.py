@@ -1,10 +1,10 @@
 """Checks of a fit with their verdicts in plain language: good, or look at this."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.blocks import Verdict, names
+from vbsvm.results.fit import Fit
 
 FEW_ROWS = 10
 FEW_GROUPS = 5
@@ -12,7 +12,7 @@ FEW_GROUPS = 5
 MUCH = 0.3
 
 
-def of(fit: Any) -> Iterator[Verdict]:
+def of(fit: Fit) -> Iterator[Verdict]:
     """How the fit ended, and what of its data asks for care."""
     yield from (Verdict(check.good, check.text) for check in fit.course.checks())
     if fit.facts is not None:
@@ -20,10 +20,8 @@ def of(fit: Any) -> Iterator[Verdict]:
             if label is not None and rows < FEW_ROWS:
                 yield Verdict(False, f"The class {label!s} has only {rows} rows.")
     if fit.missing_patterns is not None:
-        missing = zip(
-            fit.missing_patterns.names, fit.missing_patterns.counts @ fit.missing_patterns.patterns, strict=True
-        )
-        much = [name for name, count in missing if count > MUCH * fit.missing_patterns.total]
+        total = fit.missing_patterns.total
+        much = [name for name, count in fit.missing_patterns.by_column.items() if count > MUCH * total]
         if much:
             said = f"More than {100 * MUCH:.0f} % of the values are missing in {names(much)}."
             yield Verdict(False, f"{said} Do not interpret their coefficients without a sensitivity analysis.")

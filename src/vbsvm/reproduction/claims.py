@@ -150,13 +150,10 @@ def _certain_ones(vb: dict[str, float], mcmc: dict[str, float]) -> Verdict:
     certain = [name for name, p in mcmc.items() if p >= CERTAIN]
     apart = [name for name in certain if vb[name] <= IN]
     told = f"MCMC gives {len(certain)} inputs at least {CERTAIN}; VB leaves out {', '.join(apart) or 'none of them'}"
-    among = [name for name in _top(mcmc, PAPERS_CERTAIN) if vb[name] <= IN]
+    top = sorted(mcmc, key=lambda name: -mcmc[name])[:PAPERS_CERTAIN]
+    among = [name for name in top if vb[name] <= IN]
     told += f"; of MCMC's {PAPERS_CERTAIN} most certain, as many as the paper's, {', '.join(among) or 'none'}"
     return Verdict(Outcome.SEEN if len(apart) <= 1 else Outcome.NOT_SEEN, told)
-
-
-def _top(found: dict[str, float], count: int) -> list[str]:
-    return sorted(found, key=lambda name: -found[name])[:count]
 
 
 def _selected_ones(vb: dict[str, float], mcmc: dict[str, float]) -> Verdict:

@@ -65,11 +65,9 @@ def toenail_columns(data: "pd.DataFrame") -> tuple[Array, Array]:
     """Visit, treatment and their product, and labels: 1 is moderate or severe."""
     treated = (data["treatment"] == "terbinafine").to_numpy(dtype=float)
     visit = data["visit"].to_numpy(dtype=float)
-    return np.column_stack([visit, treated, visit * treated]), _toenail_signs(data)
-
-
-def _toenail_signs(data: "pd.DataFrame") -> Array:
-    return np.where(data["outcome"] == "moderate or severe", 1.0, -1.0)
+    return np.column_stack([visit, treated, visit * treated]), np.where(
+        data["outcome"] == "moderate or severe", 1.0, -1.0
+    )
 
 
 @cache

@@ -1,18 +1,22 @@
 """The paper's figures: boxes of balanced errors (Figures 1, 2 and 4) and shaded bars of inclusion (Figure 3)."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vbsvm.base.arrays import Array
 from vbsvm.plots import style
 from vbsvm.reproduction import data
-from vbsvm.reproduction.data import DIMENSIONS, SIZES
+from vbsvm.reproduction.claims import ALL_CELLS
 from vbsvm.reproduction.findings import Findings
 from vbsvm.reproduction.work import MCMC, PAPERS_METHODS, VB, Result
 
+if TYPE_CHECKING:
+    from vbsvm.plots.style import Figure
+
 NAMES = {"simulation": "figure1", "toenail": "figure2", "spam": "figure3", "cardiac": "figure4"}
-Drawing = Callable[[Any], None]
+Drawing = Callable[["Figure"], None]
 
 
 def drawing(experiment: str, findings: Findings) -> tuple[Drawing, str] | None:
@@ -27,7 +31,7 @@ def drawing(experiment: str, findings: Findings) -> tuple[Drawing, str] | None:
             "given that they are in."
         )
         return lambda figure: _bars(figure, known), told
-    cells = [f"{n}x{d}" for d in DIMENSIONS for n in SIZES] if experiment == "simulation" else [""]
+    cells = ALL_CELLS if experiment == "simulation" else ("",)
     errors = {cell: findings.errors(experiment, cell, PAPERS_METHODS) for cell in cells}
     if any(not len(found[VB]) for found in errors.values()):
         return None
@@ -39,27 +43,27 @@ def drawing(experiment: str, findings: Findings) -> tuple[Drawing, str] | None:
     return lambda figure: _boxes(figure, errors), f"Boxplots of balanced error rates. Medians: {medians}."
 
 
-def _boxes(figure: Any, errors: dict[str, dict[str, Any]]) -> None:
+def _boxes(figure: "Figure", errors: dict[str, dict[str, Array]]) -> None:
     side = 3 if len(errors) > 1 else 1
     figure.set_size_inches((7.2, 6.4) if side == 3 else (4.0, 2.9))
     axes = figure.subplots(side, side, sharey="row" if side == 3 else False, squeeze=False)
     for (cell, found), ax in zip(errors.items(), axes.ravel(), strict=True):
+        quiet = {"color": style.MUTED, "linewidth": 0.9}
         boxes = ax.boxplot(
             list(found.values()),
             tick_labels=list(found),
             widths=0.55,
             patch_artist=True,
+            boxprops={"facecolor": "none", "linewidth": 1.1},
             medianprops={"linewidth": 1.6},
+            whiskerprops=quiet,
+            capprops=quiet,
+            flierprops={"marker": "o", "markersize": 2.2, "markerfacecolor": style.MUTED, "markeredgecolor": "none"},
         )
         for k, (box, median) in enumerate(zip(boxes["boxes"], boxes["medians"], strict=True)):
             colour, _ = style.look(k)
-            box.set(facecolor="none", edgecolor=colour, linewidth=1.1)
+            box.set(edgecolor=colour)
             median.set(color=colour)
-        for lines in ("whiskers", "caps"):
-            for line in boxes[lines]:
-                line.set(color=style.MUTED, linewidth=0.9)
-        for line in boxes["fliers"]:
-            line.set(marker="o", markersize=2.2, markerfacecolor=style.MUTED, markeredgecolor="none")
         if cell:
             n, d = cell.split("x")
             ax.set_title(f"n = {n}, d = {d}")
@@ -70,7 +74,7 @@ def _boxes(figure: Any, errors: dict[str, dict[str, Any]]) -> None:
         ax.set_ylabel("balanced error rate", fontsize=style.TEXT, color=style.INK)
 
 
-def _bars(figure: Any, found: dict[str, Result]) -> None:
+def _bars(figure: "Figure", found: dict[str, Result]) -> None:
     names, _, _ = data.spam()
     labels = [style.plain(name) for name in names]
     figure.set_size_inches(6.8, 9.2)

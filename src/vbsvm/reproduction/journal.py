@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, final
 
 from vbsvm.reproduction.work import Job, Result, Settings
+from vbsvm.storage.archive import replacing
 
 NAME = "journal.jsonl"
 
@@ -37,9 +38,8 @@ class Journal:
             self.results[result.job] = result
         whole = "".join(f"{line}\n" for line in lines) or json.dumps(about) + "\n"
         if whole != text:
-            spare = self._path.with_suffix(".tmp")
-            spare.write_text(whole)
-            spare.replace(self._path)
+            with replacing(self._path) as file:
+                file.write(whole.encode())
 
     def add(self, result: Result) -> None:
         """Keep a result, on disk before anything else is begun."""

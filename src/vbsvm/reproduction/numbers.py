@@ -42,8 +42,7 @@ def _named(job: Job) -> tuple[str, str, int, str]:
 
 def _order(result: Result) -> tuple[Any, ...]:
     job = result.job
-    sizes = [int(size) for size in job.cell.split("x")] if job.cell else []
-    return EXPERIMENTS.index(job.experiment), sizes, job.replicate, METHODS.index(job.method), job.timed
+    return EXPERIMENTS.index(job.experiment), job.sizes, job.replicate, METHODS.index(job.method), job.timed
 
 
 def _write_csv(path: Path, head: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

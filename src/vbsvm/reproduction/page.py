@@ -1,5 +1,6 @@
 """What a run leaves behind: its numbers, the figures, and a page with the paper's claims beside what was found."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -77,18 +78,14 @@ def _overview(findings: Findings, settings: Settings) -> Section:
 
 
 def _claims(experiment: str, findings: Findings) -> list[Caveat]:
-    blocks: list[Caveat] = []
-    for claim in CLAIMS:
-        if claim.experiment != experiment:
-            continue
-        verdict = claim.judge(findings)
-        blocks.append(
-            Caveat(
-                f"“{claim.text}” {verdict.outcome.value.capitalize()}.",
-                f"{verdict.evidence}. Rule: {claim.rule}".removeprefix(". "),
-            )
+    judged = [(claim, claim.judge(findings)) for claim in CLAIMS if claim.experiment == experiment]
+    return [
+        Caveat(
+            f"“{claim.text}” {verdict.outcome.value.capitalize()}.",
+            f"{verdict.evidence}. Rule: {claim.rule}".removeprefix(". "),
         )
-    return blocks
+        for claim, verdict in judged
+    ]
 
 
 def _tables(experiment: str, findings: Findings) -> list[Table]:
@@ -106,24 +103,18 @@ def _errors(
     told: str, experiment: str, findings: Findings, methods: tuple[str, ...], pairs: tuple[tuple[str, str], ...]
 ) -> Table | None:
     """Errors on the data sets that all of these methods have seen, a row for each cell; None without any."""
-    cells = sorted(
-        {job.cell for job in findings.results if job.experiment == experiment},
-        key=lambda text: [int(size) for size in text.split("x")] if text else [],
-    )
+    jobs = sorted((job for job in findings.results if job.experiment == experiment), key=lambda job: job.sizes)
     rows = []
-    for one in cells:
+    for one in dict.fromkeys(job.cell for job in jobs):
         errors = findings.errors(experiment, one, methods)
         if not len(errors[VB]):
             continue
         means = (Cell(f"{100 * values.mean():.2f}", float(values.mean())) for values in errors.values())
-        differences = (_difference(Interval.of(errors[a] - errors[b])) for a, b in pairs)
-        rows.append((Cell(one or "all"), cell(len(errors[VB])), *means, *differences))
+        differences = (Interval.of(errors[a] - errors[b]) for a, b in pairs)
+        found = (Cell(str(interval), interval.mean) for interval in differences)
+        rows.append((Cell(one or "all"), cell(len(errors[VB])), *means, *found))
     head = ("rows x inputs", "data sets", *methods, *(f"{one} − {other}" for one, other in pairs))
     return Table(told, head, tuple(rows)) if rows else None
-
-
-def _difference(interval: Interval) -> Cell:
-    return Cell(str(interval), interval.mean)
 
 
 def _times(experiment: str, findings: Findings) -> Table | None:
@@ -133,18 +124,13 @@ def _times(experiment: str, findings: Findings) -> Table | None:
     known = {method: seconds for method, seconds in found.items() if seconds is not None}
     if not known.keys() >= papers.keys():
         return None
-    rows = tuple(
-        (
-            Cell(method),
-            cell(seconds),
-            Cell(f"{seconds / known[VB]:.3g}", seconds / known[VB]),
-            *(
-                (cell(papers[method]), cell(papers[method] / papers[VB]))
-                if method in papers
-                else (Cell("–"), Cell("–"))
-            ),
-        )
-        for method, seconds in known.items()
-    )
+    rows = []
+    for method, seconds in known.items():
+        ratio = seconds / known[VB]
+        theirs = papers.get(method, math.nan)
+        paper = (cell(theirs), cell(theirs / papers[VB]))
+        rows.append((Cell(method), cell(seconds), Cell(f"{ratio:.3g}", ratio), *paper))
     held = " (the paper's MCMC: over 10 hours)" if experiment == "spam" else ", with all 100 hold-outs"
-    return Table(f"Time for one data set{held}", ("", "seconds", "ratio to VB", "paper: seconds", "paper: ratio"), rows)
+    return Table(
+        f"Time for one data set{held}", ("", "seconds", "ratio to VB", "paper: seconds", "paper: ratio"), tuple(rows)
+    )

@@ -5,7 +5,7 @@ import io
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -45,9 +45,8 @@ class Settings:
 
     def quick(self) -> "Settings":
         """A tenth of the data sets and splits, and of the sweeps on spam."""
-        return Settings(
-            self.seed, self.data_sets // 10, self.splits // 10, self.holdouts, self.sweeps, self.spam_sweeps // 10
-        )
+        tenths = {name: getattr(self, name) // 10 for name in ("data_sets", "splits", "spam_sweeps")}
+        return replace(self, **tenths)
 
 
 @final
@@ -61,10 +60,14 @@ class Job:
     method: str
     timed: bool = False
 
+    @property
+    def sizes(self) -> list[int]:
+        """Rows and inputs of a simulated data set; empty for the others."""
+        return [int(size) for size in self.cell.split("x")] if self.cell else []
+
     def stream(self, settings: Settings) -> list[int]:
         """Numbers that seed the data set: the same for all methods, whatever else is run."""
-        sizes = [int(size) for size in self.cell.split("x")] if self.cell else []
-        return [settings.seed, EXPERIMENTS.index(self.experiment), *sizes, self.replicate]
+        return [settings.seed, EXPERIMENTS.index(self.experiment), *self.sizes, self.replicate]
 
 
 @final
@@ -111,7 +114,7 @@ def run(job: Job, settings: Settings) -> Result:
             fit = _fit_toenail(job.method, rng, _inference(job.method, settings.sweeps), seed, holdouts)
         else:
             if job.experiment == "simulation":
-                n, d = map(int, job.cell.split("x"))
+                n, d = job.sizes
                 split = data.simulate(n, d, rng)
             else:
                 split = data.split_cardiac(rng)

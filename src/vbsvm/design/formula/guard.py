@@ -6,11 +6,11 @@ are literals of a moderate size. So nothing that passes can run code, or take me
 
 import ast
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from formulaic.utils.code import sanitize_variable_names
 
-from vbsvm.design.spelling import meant
+from vbsvm.design.spelling import listed, meant
 
 NUMBERS = frozenset(
     ("abs", "cos", "exp", "exp2", "exp10", "expm1", "log", "log1p", "log2", "log10", "sin", "sqrt", "tanh")
@@ -76,15 +76,9 @@ def column_of(name: str, data_columns: list[str], what: str) -> str:
             raise FormulaError(not_text(one))
     if bare not in data_columns:
         raise FormulaError(
-            f"{what} must be a column; {clipped(bare)} is none of {_listed(data_columns)}.{meant(bare, data_columns)}"
+            f"{what} must be a column; {clipped(bare)} is none of {listed(data_columns)}.{meant(bare, data_columns)}"
         )
     return bare
-
-
-def _listed(names: list[str]) -> str:
-    """The first names, and how many more there are."""
-    shown = ", ".join(map(repr, names[:12]))
-    return shown + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
 def columns_of(expression: str, data_columns: list[str]) -> list[str]:
@@ -97,7 +91,7 @@ def columns_of(expression: str, data_columns: list[str]) -> list[str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise FormulaError(
             f"{clipped(expression)} is neither a column nor an expression. Put backticks around names with blanks or "
-            f"signs. Columns: {_listed(data_columns)}."
+            f"signs. Columns: {listed(data_columns)}."
         ) from error
     return list(_Check(clipped(expression), quoted, data_columns).of_factor(tree.body))
 
@@ -221,56 +215,16 @@ def _require_size(function: str, given: dict[str | None, ast.expr], whole: str) 
 
 
 def _require_setting(name: str | None, node: ast.AST, whole: str) -> None:
-    """Refuse a setting that is not what its name says: a literal of a moderate size, a list of these, or contrasts."""
-    largest = LARGEST_DEGREE if name == "degree" else LARGEST_SETTING
+    """Refuse a setting that is not what its name says."""
     match name, node:
-        case "df" | "degree", ast.Constant(value=int() as value) if type(value) is int and 0 <= value <= largest:
-            return
-        case (("center" | "scale" | "rescale" | "raw" | "include_intercept" | "spans_intercept"), _) if _is_flag(node):
-            return
-        case "center" | "scale" | "rescale", _ if _is_number(node):
-            return
-        case "ddof", ast.Constant(value=0 | 1):
-            return
-        case "lower_bound" | "upper_bound", _ if _is_number(node):
-            return
-        case "extrapolation", ast.Constant(value="raise" | "clip" | "na" | "zero" | "extend"):
-            return
-        case "constraints", ast.Constant(value="center"):
-            return
-        case "knots", ast.List(elts=elements) | ast.Tuple(elts=elements) if 0 < len(elements) <= LARGEST_SETTING:
-            if all(map(_is_number, elements)):
-                return
-        case "levels", ast.List(elts=elements) | ast.Tuple(elts=elements) if 0 < len(elements) <= LARGEST_SETTING:
-            if all(map(_is_label, elements)):
-                return
-        case "contrasts", ast.List(elts=rows) | ast.Tuple(elts=rows) if 0 < len(rows) <= LARGEST_DEGREE**2:
-            if all(isinstance(row, ast.List | ast.Tuple) and all(map(_is_number, row.elts)) for row in rows):
-                return
-        case "contrasts", ast.Attribute(value=ast.Name(id="contr"), attr=contrasts) if contrasts in CONTRASTS:
-            return
         case "contrasts", ast.Call(func=ast.Attribute(value=ast.Name(id="contr"), attr=contrasts), args=args) if (
             contrasts in CONTRASTS
         ):
             _require_contrasts(contrasts, args, node.keywords, whole)
             return
-    raise FormulaError(
-        f"{clipped(ast.unparse(node))} in {whole}: {_WANTED.get(name or '', 'True or False')} is needed."
-    )
-
-
-_WANTED = {
-    "df": f"a setting is a number (up to {LARGEST_SETTING}); a whole one",
-    "degree": f"a setting is a number (up to {LARGEST_DEGREE}); a whole one",
-    "ddof": "0 or 1",
-    "lower_bound": "a number",
-    "upper_bound": "a number",
-    "extrapolation": "'raise', 'clip', 'na', 'zero' or 'extend'",
-    "constraints": "'center'",
-    "knots": f"a list of up to {LARGEST_SETTING} numbers",
-    "levels": f"a list of up to {LARGEST_SETTING} levels",
-    "contrasts": "contr.treatment, contr.treatment('b'), contr.sum, contr.helmert, contr.diff, contr.poly or contr.sas",
-}
+    fits, wanted = _RULES[name or ""]
+    if not fits(node):
+        raise FormulaError(f"{clipped(ast.unparse(node))} in {whole}: {wanted} is needed.")
 
 
 def _require_contrasts(name: str, args: list[ast.expr], keywords: list[ast.keyword], whole: str) -> None:
@@ -311,3 +265,47 @@ def _is_number(node: ast.AST) -> bool:
 def _is_label(node: ast.AST) -> bool:
     """Whether a setting may name a level."""
     return _is_number(node) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bool))
+
+
+def _is_one_of(*allowed: object) -> Callable[[ast.AST], bool]:
+    return lambda node: isinstance(node, ast.Constant) and node.value in allowed
+
+
+def _is_whole(largest: int) -> Callable[[ast.AST], bool]:
+    return lambda node: isinstance(node, ast.Constant) and type(node.value) is int and 0 <= node.value <= largest
+
+
+def _is_list(fits: Callable[[ast.AST], bool], least: int, most: int) -> Callable[[ast.AST], bool]:
+    return lambda node: (
+        isinstance(node, ast.List | ast.Tuple) and least <= len(node.elts) <= most and all(map(fits, node.elts))
+    )
+
+
+def _is_contrasts(node: ast.AST) -> bool:
+    """Whether a setting is a matrix of contrasts, or the name of known ones."""
+    match node:
+        case ast.Attribute(value=ast.Name(id="contr"), attr=contrasts):
+            return contrasts in CONTRASTS
+    return _is_list(_is_list(_is_number, 0, LARGEST_SETTING), 1, LARGEST_DEGREE**2)(node)
+
+
+# What each setting may be: a literal of a moderate size, a list of these, or contrasts; and how errors say so.
+_RULES: dict[str, tuple[Callable[[ast.AST], bool], str]] = {
+    "df": (_is_whole(LARGEST_SETTING), f"a setting is a number (up to {LARGEST_SETTING}); a whole one"),
+    "degree": (_is_whole(LARGEST_DEGREE), f"a setting is a number (up to {LARGEST_DEGREE}); a whole one"),
+    "ddof": (_is_one_of(0, 1), "0 or 1"),
+    **dict.fromkeys(_BOUNDS, (_is_number, "a number")),
+    "extrapolation": (
+        _is_one_of("raise", "clip", "na", "zero", "extend"),
+        "'raise', 'clip', 'na', 'zero' or 'extend'",
+    ),
+    "constraints": (_is_one_of("center"), "'center'"),
+    "knots": (_is_list(_is_number, 1, LARGEST_SETTING), f"a list of up to {LARGEST_SETTING} numbers"),
+    "levels": (_is_list(_is_label, 1, LARGEST_SETTING), f"a list of up to {LARGEST_SETTING} levels"),
+    "contrasts": (
+        _is_contrasts,
+        "contr.treatment, contr.treatment('b'), contr.sum, contr.helmert, contr.diff, contr.poly or contr.sas",
+    ),
+    **dict.fromkeys(("raw", "include_intercept", "spans_intercept"), (_is_flag, "True or False")),
+    **dict.fromkeys(("center", "scale", "rescale"), (lambda node: _is_flag(node) or _is_number(node), "True or False")),
+}
