@@ -28,7 +28,7 @@ from vbsvm import (
     Ridge,
     Variational,
 )
-from vbsvm.api.problem import warnings_of
+from vbsvm.api.fit_warnings import warnings_of
 from vbsvm.base import diagnostics
 from vbsvm.base.distributions import LatentPoint, MatrixPoint, Point
 from vbsvm.base.reading import Draw, OverRelaxed

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from vbsvm.api import validation
 from vbsvm.api.missing_values import Completion, InputTerms
-from vbsvm.api.problem import Task
+from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.scaling import Range

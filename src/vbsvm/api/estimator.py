@@ -17,11 +17,12 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 from vbsvm.api import inputs, sensitivity, validation
+from vbsvm.api.fit_warnings import warnings_of
 from vbsvm.api.fitted_attributes import FittedAttributes
 from vbsvm.api.from_table import Table
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
-from vbsvm.api.problem import Task, fit_all, read_imputation, read_inference, require_variational, warnings_of
 from vbsvm.api.sklearn_export import linear_svc
+from vbsvm.api.task import Task, fit_all, read_imputation, read_inference, require_variational
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_flag
 from vbsvm.design.columns import Encoded

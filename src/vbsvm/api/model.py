@@ -8,10 +8,11 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from vbsvm.api import sensitivity, validation
+from vbsvm.api.fit_warnings import warnings_of
 from vbsvm.api.formula_priors import keys
 from vbsvm.api.from_formula import KeptRows
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
-from vbsvm.api.problem import read_imputation, read_inference, require_variational, warnings_of
+from vbsvm.api.task import read_imputation, read_inference, require_variational
 from vbsvm.base.settings import require_flag
 from vbsvm.design import frames
 from vbsvm.design.formula import syntax

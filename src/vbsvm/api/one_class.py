@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.api.problem import Task
+from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import Candidates
 from vbsvm.results.fit import Fit

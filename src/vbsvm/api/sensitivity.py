@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from vbsvm.api.problem import Task, warnings_of
+from vbsvm.api.fit_warnings import warnings_of
+from vbsvm.api.task import Task
 from vbsvm.base.settings import is_number, lies_within
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.inference.variational import Variational

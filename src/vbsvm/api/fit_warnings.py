@@ -1,0 +1,79 @@
+"""What users should know of how a fit ended, and what they can do."""
+
+import numpy as np
+
+from vbsvm.base import diagnostics
+from vbsvm.inference.gibbs import Gibbs
+from vbsvm.inference.variational import Ending, Variational
+from vbsvm.missing.model import input_model
+from vbsvm.model.spec import Spec
+from vbsvm.results.fit import Fit
+from vbsvm.results.traces import Worst
+
+
+def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
+    """What the user should know of how a fit ended."""
+    if isinstance(inference, Variational):
+        return [] if fit.converged else [_why_not_converged(what, fit, inference)]
+    if fit.course.separable:
+        return [_why_separable(what)]
+    worst = fit.worst_mixing()
+    found = [f"{what} was interrupted after {fit.course.passes} sweeps."] if fit.interrupted else []
+    return found if worst is None else [*found, _why_not_mixed(what, worst, inference)]
+
+
+def _why_not_mixed(what: str, worst: Worst, inference: Gibbs) -> str:
+    """Say that chains have not mixed, and what to do."""
+    rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.LARGEST_RHAT} is good), and "
+    return (
+        f"{what}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
+        f"{worst.ess_of!r} has {worst.ess:.0f} effective draws ({diagnostics.SMALLEST_ESS} are needed). Draw more, as "
+        f"with Gibbs(draws={4 * int(inference.draws)}, tune={2 * int(inference.tune)}), or check the last columns of "
+        "the tables before you trust a number."
+    )
+
+
+def _why_separable(what: str) -> str:
+    """Say that the classes are separated, and what to do."""
+    return (
+        f"{what}: most draws separate the classes. Under this prior the posterior is then hardly bounded, and its "
+        "means depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3) or Normal(1.0), or "
+        "inference=Variational(), which stays finite."
+    )
+
+
+def _stronger(spec: Spec) -> float:
+    """A scale of the inputs' covariance that holds it."""
+    inputs = input_model(spec.missing)
+    assert inputs is not None
+    return 10.0 * max(1.0, inputs.settings.psi)
+
+
+def _why_not_converged(what: str, fit: Fit, inference: Variational) -> str:
+    """Say why a climb did not converge, and what to do."""
+    spec, course = fit.spec, fit.course
+    if course.ending is Ending.INTERRUPTED:
+        return f"{what} was interrupted after {course.passes} passes: the coefficients may still change."
+    more = f"Variational(max_iter={10 * inference.most_passes(spec)})"
+    if course.ending is Ending.INPUTS_OUT_OF_PASSES or (
+        course.ending is Ending.OUT_OF_PASSES and input_model(spec.missing) is not None
+    ):
+        tried = f"in {course.passes} passes" if course.ending is Ending.OUT_OF_PASSES else "from the inputs alone"
+        return (
+            f"{what} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
+            "the columns with missing values vary together: hold that by a stronger prior, as with "
+            f"imputation=GaussianImputation(psi={_stronger(spec):g}), leave such columns out, or allow more passes "
+            f"with inference={more}."
+        )
+    if course.ending is Ending.OUT_OF_PASSES:
+        return (
+            f"{what} reached the limit of passes ({course.passes}) before it converged to tol={inference.tol:g}: "
+            f"the coefficients may still change. Allow more passes with inference={more}, or accept the result with a "
+            "larger tol."
+        )
+    return (
+        f"{what} stopped because rounding errors outweighed every further step: the coefficients are not at the "
+        "optimum. Columns are large relative to their spread, or linearly dependent under a nearly flat prior: "
+        "centre and scale them (standardize=True with an intercept does this), drop the dependent ones, "
+        "or use Ridge()."
+    )
