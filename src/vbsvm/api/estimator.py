@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
@@ -30,8 +29,8 @@ from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing import patterns
 from vbsvm.missing.settings import GaussianImputation
-from vbsvm.model.likelihoods import hinge
 from vbsvm.model.priors import Prior, Ridge
+from vbsvm.results import prediction
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -243,17 +242,17 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
 
         A missing input (NaN) is replaced by its expected value given the other inputs of the row.
         """
-        scores = self._scores(X)[0]
-        return scores[:, 0] if len(self.fit_) == 1 else scores
+        found = self._scores(X)
+        return found[0].mean if len(found) == 1 else np.stack([one.mean for one in found], axis=1)
 
-    def _scores(self, X: ArrayLike) -> tuple[Array, Array]:
-        """Mean scores of each row, and the variance that missing inputs and new groups cause in them, both (n, k)."""
+    def _scores(self, X: ArrayLike) -> list[prediction.Scores]:
+        """Scores of each row in the k models, and the variance that missing inputs and new groups cause in them."""
         encoded = self._read(X)
         found = [fit._mean_scores(encoded) for fit in self.fit_]
         scores = np.stack([one.mean for one in found], axis=1)
         fills = self.fit_[0].population is not None
         validation.require_finite_scores(encoded.table, scores, validation.column_names(self), fills=fills)
-        return scores, np.stack([one.from_unknown for one in found], axis=1)
+        return found
 
     def _read(self, X: ArrayLike) -> Encoded:
         check_is_fitted(self)
@@ -272,23 +271,11 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         odds against the rest. If inputs are missing or a group was not seen in fit, the probabilities are
         averaged over their possible values.
         """
-        log_odds = self._log_odds(X)
-        if len(self.fit_) == 1:
-            return np.concatenate([expit(-log_odds), expit(log_odds)], axis=1)
-        return softmax(log_odds, axis=1)
+        return prediction.probabilities(self._scores(X))
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
-        log_odds = self._log_odds(X)
-        if len(self.fit_) == 1:
-            return np.concatenate([log_expit(-log_odds), log_expit(log_odds)], axis=1)
-        return log_softmax(log_odds, axis=1)
-
-    def _log_odds(self, X: ArrayLike) -> Array:
-        """Log odds of each model, (n, k)."""
-        scores, variances = self._scores(X)
-        # The same variance for all classes: the largest probability then belongs to the largest score.
-        return hinge.averaged_log_odds(scores, np.broadcast_to(variances.mean(axis=1, keepdims=True), scores.shape))
+        return prediction.log_probabilities(self._scores(X))
 
     def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]":
         """X with missing values replaced by their expected values given the other inputs, and standard deviations.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_level
@@ -19,7 +18,6 @@ from vbsvm.missing import patterns
 from vbsvm.missing.level_model import LevelDistributions
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
-from vbsvm.model.likelihoods import hinge
 from vbsvm.model.spec import Spec
 from vbsvm.results import arviz, coefficients, display, prediction, random_effects
 from vbsvm.results.course import Course
@@ -271,18 +269,11 @@ class Fit:
 
         If inputs are missing or a group was not seen in fit, they are averaged over their possible values.
         """
-        log_odds = self._log_odds(data, new_groups)
-        return np.stack([expit(-log_odds), expit(log_odds)], axis=1)
+        return prediction.probabilities([self._mean_scores(self._read(data, new_groups))])
 
     def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
-        log_odds = self._log_odds(data, new_groups)
-        return np.stack([log_expit(-log_odds), log_expit(log_odds)], axis=1)
-
-    def _log_odds(self, data: Any, new_groups: str) -> Array:
-        """Log odds of the positive class."""
-        found = self._mean_scores(self._read(data, new_groups))
-        return hinge.averaged_log_odds(found.mean, found.from_unknown)
+        return prediction.log_probabilities([self._mean_scores(self._read(data, new_groups))])
 
     def _mean_scores(self, encoded: Encoded) -> prediction.Scores:
         found = prediction.mean_scores(self.plan, self.spec, self.posterior.state, encoded, self.population)

@@ -1,11 +1,17 @@
-"""Scores of rows under a fitted distribution: new groups and missing inputs included."""
+"""Scores of rows under a fitted distribution, new groups and missing inputs included, and what they say of classes.
 
-from collections.abc import Iterator
+New groups are treated in three places. That they add nothing to the mean of a score is in ``Grouping.factor``
+(``sources/row_builder.py``), what they add to its variance is here, and whether they are refused (``new_groups``) is
+decided in ``results/fit.py``.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit, log_expit, log_softmax, softmax
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import block_rows, single_threaded_blas
@@ -15,6 +21,7 @@ from vbsvm.missing.row_updates import conditional_means, left_over
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Message
+from vbsvm.model.likelihoods import hinge
 from vbsvm.model.spec import Spec, State
 from vbsvm.sources.row_builder import Grouping, MissingInputs, RowBuilder
 
@@ -92,6 +99,30 @@ def averaged(scores: Scores, rows: NDArray[np.intp], chances: Array) -> Scores:
     centre = mean(scores.mean)
     between = np.maximum(mean(np.square(scores.mean)) - np.square(centre), 0.0)
     return Scores(centre, mean(scores.variance) + between, mean(scores.from_unknown) + between)
+
+
+def probabilities(found: Sequence[Scores]) -> Array:
+    """Probability of each class, from scores of the second of two classes, or of each of several against the rest."""
+    log_odds = _log_odds(found)
+    return expit(_of_both(log_odds)) if len(found) == 1 else softmax(log_odds, axis=1)
+
+
+def log_probabilities(found: Sequence[Scores]) -> Array:
+    """Logarithms of ``probabilities``, which are finite also where a probability is too small for a number."""
+    log_odds = _log_odds(found)
+    return log_expit(_of_both(log_odds)) if len(found) == 1 else log_softmax(log_odds, axis=1)
+
+
+def _log_odds(found: Sequence[Scores]) -> Array:
+    """Log odds of each model, rows × models, averaged over missing inputs and effects of new groups."""
+    scores = np.stack([one.mean for one in found], axis=1)
+    # The same variance for all classes: the largest probability then belongs to the largest score.
+    variance = np.stack([one.from_unknown for one in found], axis=1).mean(axis=1, keepdims=True)
+    return hinge.averaged_log_odds(scores, np.broadcast_to(variance, scores.shape))
+
+
+def _of_both(log_odds: Array) -> Array:
+    return np.concatenate([-log_odds, log_odds], axis=1)
 
 
 def prior_covariance(plan: Plan, spec: Spec, state: State, k: int) -> Array:
