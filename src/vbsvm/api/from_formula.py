@@ -16,7 +16,7 @@ from vbsvm.design import frames
 from vbsvm.design.formula import reader as formulas
 from vbsvm.design.formula import syntax
 from vbsvm.design.scaling import column_ranges
-from vbsvm.missing.candidates import LevelCounts
+from vbsvm.missing.level_model import LevelCounts
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 

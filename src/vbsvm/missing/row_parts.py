@@ -7,11 +7,11 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import Candidates
-from vbsvm.missing.candidates import WeighedCandidates
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.model import MissingState, MissingSums
 from vbsvm.missing.row_updates import Resolved, RowDistributions
 from vbsvm.missing.rows import IncompleteRows
+from vbsvm.missing.shares import WeighedCandidates
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import LabelledRows, MissingDistributions
 from vbsvm.model.likelihoods import hinge

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.distributions import Latent
 from vbsvm.missing import conditional
-from vbsvm.missing.candidates import WeighedCandidates
 from vbsvm.missing.input_distributions import InputDistribution
 from vbsvm.missing.missingness import ProbitPull, with_probit
 from vbsvm.missing.rows import IncompleteRows, PatternGroup
+from vbsvm.missing.shares import WeighedCandidates
 from vbsvm.model.interfaces import Effects, Message, Rows
 from vbsvm.model.layouts.dense import LOG_2PI
 

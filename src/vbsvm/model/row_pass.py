@@ -70,7 +70,7 @@ class Source(Protocol):
         ...
 
 
-class Candidates(Protocol):
+class AlternativeRows(Protocol):
     """Rows of a block that stand for the same row of the data, of which one is true."""
 
     def shares(self, objective: Array) -> Array:
@@ -93,16 +93,16 @@ class CompleteRows:
 
     rows: Rows
 
-    def stats(self, row_pass: RowPass, candidates: Candidates | None = None) -> Stats:
+    def stats(self, row_pass: RowPass, alternatives: AlternativeRows | None = None) -> Stats:
         """G = Σ w c cᵀ, r = Σ u c, and the row term (Algorithm 2, lines 2 and 3)."""
         rows, y, s = self.rows, self.rows.signs, self.rows.weights
         with np.errstate(all="ignore"):  # for the climb's bold candidates; a thread does not inherit the climb's own
             f, v = row_pass.message.row_moments(rows)
             terms = row_pass.likelihood.terms(f, v, y, s, row_pass.resolve, "rows", rows.index)
             entropy, missing = 0.0, None
-            if candidates is not None:
-                shares = candidates.shares(terms.value)
-                entropy, missing = candidates.entropy(shares, s), candidates.sums(shares * s)
+            if alternatives is not None:
+                shares = alternatives.shares(terms.value)
+                entropy, missing = alternatives.entropy(shares, s), alternatives.sums(shares * s)
                 s, terms = shares * s, terms.shared(shares)
             if row_pass.missing is not None:
                 missing = row_pass.missing.with_complete_rows(missing, rows, row_pass.resolve)

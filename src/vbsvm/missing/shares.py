@@ -1,4 +1,4 @@
-"""Candidates for a missing category in a pass over the rows.
+"""Shares of the candidates for a missing category, in a pass over the rows.
 
 A candidate's share is its probability among the candidates of its row: a softmax of what each adds to the bound and of
 the log probability of its level. Everything that is summed over rows then counts by share.
