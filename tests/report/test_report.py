@@ -14,6 +14,7 @@ from sklearn.datasets import load_iris
 from vbsvm import VBSVC, GaussianImputation, Gibbs, Joint, LaplaceZero, Model, NotAtRandom, Variational
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import verdicts
+from vbsvm.results.fit import Fit
 
 VOID = {"meta", "link", "br", "hr", "img", "input"}
 
@@ -151,6 +152,12 @@ def test_every_coefficient_stands_in_the_table_with_its_number(full, written):
     text = written.read_text(encoding="utf-8")
     for name, row in full.summary().iterrows():
         assert re.search(rf"<th scope=\"row\">{re.escape(name)}</th>.*?data-value=\"{row['coefficient']}\"", text, re.S)
+
+
+def test_a_column_of_the_summary_that_is_new_to_the_report_has_its_own_name(full, tmp_path, monkeypatch):
+    summary = Fit.summary
+    monkeypatch.setattr(Fit, "summary", lambda self, level: summary(self, level).assign(skewness=0.25))
+    assert "P(> 0) skewness mean per sd" in outline(full.report(tmp_path / "r.html")).words
 
 
 def test_without_data_there_are_no_predictions(full, tmp_path):

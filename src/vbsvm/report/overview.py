@@ -7,21 +7,13 @@ import numpy as np
 from vbsvm.base import printing
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing.patterns import MissingPatterns
-from vbsvm.model.priors import Covariance, InverseWishart, LaplaceZero, Normal, Ridge
+from vbsvm.model.priors import Ridge
 from vbsvm.plots import rows
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.blocks import Block, Code, Section, Table, Text, Verdict, cell, percent, share
 from vbsvm.report.figures import picture
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
-
-_IN_WORDS = {
-    Normal: "normal with a given variance",
-    Ridge: "normal; its variance is inferred",
-    LaplaceZero: "zero, or Laplace with an inferred scale",
-    Covariance: "normal; standard deviations and correlations are inferred",
-    InverseWishart: "normal; its covariance is inferred",
-}
 
 
 def title_of(fits: Sequence[Fit]) -> str:
@@ -87,7 +79,7 @@ def model(fits: Sequence[Fit]) -> Section:
             Text(f"The penalty α of the inputs was inferred: {found}. (The C of scikit-learn's SVC is 1/(2α).)")
         )
     body = tuple(
-        (cell(block.name), cell(block.size), cell(block.prior.written()), cell(_IN_WORDS.get(type(block.prior), "–")))
+        (cell(block.name), cell(block.size), cell(block.prior.written()), cell(block.prior.in_words))
         for block in fit.spec.blocks
     )
     caption = "Priors, for the columns as they are scaled in the fit."

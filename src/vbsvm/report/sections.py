@@ -23,20 +23,15 @@ if TYPE_CHECKING:
 LEVEL = 0.95
 MOST_IN_FIGURE = 40
 MOST_IN_TABLE = 2000
+# Columns of the tables of a fit that have another name in the report.
 HEADS = {
     "coefficient": "mean",
-    "sd": "sd",
-    "lower": "lower",
-    "upper": "upper",
     "p_positive": "P(> 0)",
-    "inclusion": "inclusion",
     "rhat": "R̂",
     "ess_bulk": "ESS, bulk",
     "ess_tail": "ESS, tail",
     "gate_rhat": "R̂, gate",
     "gate_ess": "ESS, gate",
-    "variance": "variance",
-    "mean": "mean",
 }
 
 
@@ -49,7 +44,7 @@ def coefficients(fit: Fit, key: str) -> Section:
     chosen = largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MOST_IN_TABLE)
     written = _rows(table.iloc[chosen])
     body = [(cell(str(table.index[k])), *row, cell(float(scaled[k]))) for k, row in zip(chosen, written, strict=True)]
-    head = ("term", *(HEADS[name] for name in table.columns), "mean per sd")
+    head = ("term", *_heads(table), "mean per sd")
     which = f"{100 * LEVEL:g} % intervals {fit.posterior.words.intervals}"
     blocks: list[Block] = [
         Text(
@@ -139,7 +134,7 @@ def _components(fit: Fit) -> Table:
         (cell(f"{term}" if effect == "all" else f"{term}, {effect}"), *row)
         for (term, effect), row in zip(table.index, _rows(table), strict=True)
     )
-    head = ("effects", *("median sd" if name == "sd" else HEADS[name] for name in table.columns))
+    head = ("effects", *_heads(table.rename(columns={"sd": "median sd"})))
     which = fit.posterior.words.components
     return Table(
         f"Standard deviations of effects, and correlations, with {100 * LEVEL:g} % intervals {which}.", head, body
@@ -164,7 +159,7 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     shown = table.iloc[chosen]
     body = tuple((cell(effects.group_name(label)), *row) for label, row in zip(shown.index, _rows(shown), strict=True))
     more = "" if len(chosen) == len(table) else f", the {len(chosen)} largest of {len(table)}"
-    head = (factor.name, *(HEADS[name] for name in table.columns))
+    head = (factor.name, *_heads(table))
     return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)
 
 
@@ -245,6 +240,10 @@ def of_fit(fit: Fit, found: Predicted | None, key: str) -> Iterator[Section]:
     if found is not None:
         yield predictions(fit, found, key)
     yield ending(fit, key)
+
+
+def _heads(table: "pd.DataFrame") -> Iterator[str]:
+    return (HEADS.get(name, name) for name in map(str, table.columns))
 
 
 def _rows(table: "pd.DataFrame") -> Iterator[tuple[Cell, ...]]:

@@ -29,6 +29,9 @@ class Prior(Parameters, ABC, Generic[S]):
     group has; ``width`` is this q, and 1 elsewhere.
     """
 
+    in_words: ClassVar[str] = "–"
+    """What a report says of the distribution of each coefficient."""
+
     of_groups: ClassVar[bool] = False
     """Whether the scale is the covariance matrix of a group's effects, so that other blocks have no use for it."""
 

@@ -31,6 +31,7 @@ class InverseWishart(Prior[distributions.InverseWishart | MatrixPoint]):
         Degrees of freedom, above q − 1 for q effects. None is q + 1: every correlation is then uniform.
     """
 
+    in_words: ClassVar[str] = "normal; its covariance is inferred"
     of_groups: ClassVar[bool] = True
     rounds: ClassVar[int] = ROUNDS
 
@@ -127,6 +128,7 @@ class Covariance(Prior[HuangWandDistribution]):
         Degrees of freedom of that prior.
     """
 
+    in_words: ClassVar[str] = "normal; standard deviations and correlations are inferred"
     of_groups: ClassVar[bool] = True
     rounds: ClassVar[int] = ROUNDS
 

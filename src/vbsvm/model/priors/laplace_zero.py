@@ -4,7 +4,7 @@ import math
 import numbers
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeGuard, final
+from typing import ClassVar, Self, TypeGuard, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,6 +151,8 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
     groups : sequence of sequences of column names or numbers, default ()
         Columns that share a gate, such as the dummies of one factor. In a formula the columns of a term share one.
     """
+
+    in_words: ClassVar[str] = "zero, or Laplace with an inferred scale"
 
     rho: float | Sequence[float] | Beta = RHO
     expected_size: float | None = None

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from vbsvm.base.distributions import Point
 from vbsvm.base.reading import Reading
@@ -21,6 +21,8 @@ class Normal(Prior[Point]):
     variance : float
         Variance of each coefficient of a standardised column. The paper's penalty α is 1/(4 variance).
     """
+
+    in_words: ClassVar[str] = "normal with a given variance"
 
     variance: float
 

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 from vbsvm.base.distributions import InverseGamma, Point
 from vbsvm.base.reading import Reading
@@ -24,6 +24,8 @@ class Ridge(Prior[InverseGamma | Point]):
     shape, rate : float, default 0.01
         Shape and rate of the inverse-gamma prior of σ²; the paper's A_u and B_u.
     """
+
+    in_words: ClassVar[str] = "normal; its variance is inferred"
 
     shape: float = 0.01
     rate: float = 0.01
