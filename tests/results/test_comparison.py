@@ -79,8 +79,11 @@ def test_the_table_and_the_figure(fits):
     assert "accuracy" in repr(found)
     figure = plots.densities(found, terms=["x0", "x2"])
     assert [ax.get_title() for ax in figure.axes] == ["x0", "x2"]
-    with pytest.raises(ValueError, match="is a parameter"):
-        plots.densities(found, terms=["nothing"])
+    for terms, told in ((["zz"], r"\['zz'\]"), (["x0", "zz"], r"\['zz'\]"), ([], "nothing")):
+        with pytest.raises(ValueError, match=rf"^densities: {told} is not in the comparison: there are \['x0', 'x1'"):
+            plots.densities(found, terms=terms)
+    with pytest.raises(ValueError, match=r"^densities: the comparison has no parameters"):
+        plots.densities(replace(found, pairs=()))
 
 
 def test_gates_count_what_is_at_zero(fits):

@@ -10,7 +10,7 @@ from vbsvm.design.columns import INTERCEPT
 from vbsvm.missing.patterns import CHANGED
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import largest, number_shown, one_fit, require_names
-from vbsvm.results.comparison import Comparison
+from vbsvm.results.comparison import Comparison, Pair
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -135,16 +135,8 @@ def densities(
     """
     if not hasattr(comparison, "pairs"):
         raise TypeError(f"densities: pass the result of compare(fit, sampled); got {type(comparison).__name__}.")
-    require_names("densities", terms)
     require_count("densities", n_columns=n_columns)
-    pairs, left_out = [pair for pair in comparison.pairs if terms is None or pair.name in terms], ""
-    if not pairs:
-        known = printing.listed([pair.name for pair in comparison.pairs])
-        raise ValueError(f"densities: none of {terms} is a parameter; the parameters are {known}.")
-    if terms is None:
-        n_shown = number_shown("densities", top, len(pairs), MOST_PANELS)
-        left_out = style.left_out(n_shown, len(pairs), "those with the lowest accuracy")
-        pairs = [pairs[k] for k in largest([-pair.accuracy for pair in pairs], n_shown)]
+    pairs, left_out = _pairs(comparison, terms, top)
     n_columns = min(n_columns, len(pairs))
     n_rows = -(-len(pairs) // n_columns)
     figure, axes = style.panels(n_rows, n_columns, (2.4 * n_columns, 1.9 * n_rows + 0.4))
@@ -163,3 +155,21 @@ def densities(
     title = left_out.strip() or None
     figure.legend(handles, inferences, loc="outside lower center", ncols=2, frameon=False, title=title)
     return figure
+
+
+def _pairs(comparison: Comparison, terms: list[str] | None, top: int | None) -> tuple[list[Pair], str]:
+    """The parameters that are named, or the least accurate; and a line on those that are left out."""
+    require_names("densities", terms)
+    found = list(comparison.pairs)
+    if not found:
+        raise ValueError("densities: the comparison has no parameters, so there is nothing to draw.")
+    if terms is not None:
+        known = [pair.name for pair in found]
+        unknown = [name for name in terms if name not in known]
+        if unknown or not len(terms):
+            there = printing.listed(known)
+            raise ValueError(f"densities: {unknown or 'nothing'} is not in the comparison: there are {there}.")
+        return [pair for pair in found if pair.name in terms], ""
+    n_shown = number_shown("densities", top, len(found), MOST_PANELS)
+    left_out = style.left_out(n_shown, len(found), "those with the lowest accuracy")
+    return [found[k] for k in largest([-pair.accuracy for pair in found], n_shown)], left_out
