@@ -384,6 +384,12 @@ def test_what_is_wrong_is_one_sentence(number, place):
     assert "Traceback" not in said.stderr
 
 
+@pytest.mark.parametrize("name", ["p.xlsx", "p.csv.gz", "p"])
+def test_a_name_that_no_table_is_written_under_is_refused_before_anything_is_read(name, tmp_path):
+    said = run("predict", tmp_path / "no.vbsvm", tmp_path / "no.csv", "--out", tmp_path / name, code=1)
+    assert "tables are not written as" in said.stderr
+
+
 ROWS = b"".join(b"%.2f,%d\n" % (0.37 * (k % 7) - k / 60, k % 2) for k in range(60))
 GOOD = b"a,y\n" + ROWS
 MANY = b"".join(b"n%d,%d\n" % (k, k % 2) for k in range(200))

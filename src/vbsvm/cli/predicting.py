@@ -42,7 +42,7 @@ def predict(
     """
     from vbsvm import load
 
-    tables.require_free(out, force=force)
+    tables.require_writable(out, force=force)
     fitted = load(model)
     frame = tables.read(data, text_of(fitted), Signs(sep, decimal))
     tables.require_columns(frame, keep, "--keep")

@@ -138,10 +138,8 @@ def write(frame: Any, path: str | None, *, force: bool) -> None:
     if path is None:
         frame.to_csv(sys.stdout, index=False)
         return
-    require_free(path, force=force)
+    require_writable(path, force=force)
     ending = _ending(path)
-    if ending not in (*TEXT, *PARQUET, *ARROW) or path.lower().endswith(tuple(PACKED)):
-        raise click.ClickException(f"{path}: tables are not written as {Path(path).suffix or 'that'}. {WRITTEN}")
     with replacing(path) as file:
         if ending in TEXT:
             frame.to_csv(file, sep=TEXT[ending], index=False)
@@ -150,6 +148,15 @@ def write(frame: Any, path: str | None, *, force: bool) -> None:
         else:
             _told(path, "written as Arrow", lambda: frame.to_feather(file))
     click.echo(f"Wrote {path}.", err=True)
+
+
+def require_writable(path: str | None, *, force: bool) -> None:
+    """Refuse a name that a table can't be written under, by its ending or its place."""
+    if path is None:
+        return
+    if _ending(path) not in (*TEXT, *PARQUET, *ARROW) or path.lower().endswith(tuple(PACKED)):
+        raise click.ClickException(f"{path}: tables are not written as {Path(path).suffix or 'that'}. {WRITTEN}")
+    require_free(path, force=force)
 
 
 def require_free(path: str | None, *, force: bool) -> None:
