@@ -44,8 +44,8 @@ LEARNED = ("classes_", "n_features_in_", "feature_names_in_")
 class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     """Linear support vector classifier that infers its own penalty.
 
-    The hinge loss is read as a pseudo-likelihood and fitted by mean-field variational Bayes (Luts & Ormerod), so that
-    the penalty is inferred with the coefficients: there is nothing to tune, and no cross-validation is run.
+    The hinge loss is read as a pseudo-likelihood and fitted by variational Bayes (Luts & Ormerod), so that the penalty
+    is inferred with the coefficients: there is nothing to tune, and no cross-validation is run.
 
     Parameters
     ----------
@@ -79,9 +79,10 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         The classes, sorted.
     coef_, coef_std_ : ndarray of shape (k, n_features)
         Means and standard deviations of the coefficients; k is 1 for two classes, else the number of classes
-        (one against the rest). The standard deviations are mean-field ones, which are too small.
+        (one against the rest). The standard deviations of variational Bayes are too small: mean-field ones by about
+        half, those of ``Variational(bound="exact")`` by less.
     coef_cov_ : ndarray of shape (k, n_features, n_features)
-        Covariances of the coefficients, also mean-field.
+        Covariances of the coefficients, too small in the same way.
     intercept_, intercept_std_ : ndarray of shape (k,)
         The intercepts and their standard deviations.
     penalty_ : ndarray of shape (k,)
@@ -104,7 +105,7 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     imputation_mean_, imputation_cov_ : ndarray of shape (k, n_features) and (k, n_features, n_features)
         Mean and covariance of the inputs, from which missing values are predicted; for up to 3000 features.
     random_effects_ : DataFrame
-        With ``group``: mean and mean-field standard deviation of each group's effect on the score.
+        With ``group``: mean and standard deviation of each group's effect on the score.
     n_features_in_, feature_names_in_
         As in any scikit-learn estimator; the group column is counted here, but not in ``coef_``.
 
@@ -374,9 +375,9 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     def summary(self, level: float = 0.95) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
 
-        With several classes the first index level is the class. After variational Bayes the spreads are mean-field
-        ones, which are too small, as the corner of the table notes; after ``Gibbs()`` they are those of the posterior
-        of the pseudo-likelihood. Neither are confidence intervals: they cover the truth less often than their level.
+        With several classes the first index level is the class. After variational Bayes the spreads are too small, as
+        the corner of the table notes; after ``Gibbs()`` they are those of the posterior of the pseudo-likelihood.
+        Neither are confidence intervals: they cover the truth less often than their level.
         """
         frames = [fit.summary(level) for fit in self._fits]
         return frames[0] if len(frames) == 1 else self._by_class(frames)

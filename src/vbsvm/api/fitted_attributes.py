@@ -34,12 +34,12 @@ class FittedAttributes(ABC):
 
     @property
     def coef_std_(self) -> Array:
-        """Mean-field standard deviations of the coefficients, (k, n_features)."""
+        """Standard deviations of the coefficients, (k, n_features)."""
         return np.stack([fit.coef_std for fit in self._fits])
 
     @property
     def coef_cov_(self) -> Array:
-        """Mean-field covariances of the coefficients, (k, n_features, n_features)."""
+        """Covariances of the coefficients, (k, n_features, n_features)."""
         return np.stack([fit.coef_cov for fit in self._fits])
 
     @property
@@ -49,7 +49,7 @@ class FittedAttributes(ABC):
 
     @property
     def intercept_std_(self) -> Array:
-        """Mean-field standard deviations of the intercepts, (k,)."""
+        """Standard deviations of the intercepts, (k,)."""
         return np.array([fit.intercept_std for fit in self._fits])
 
     @property

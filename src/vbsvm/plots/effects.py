@@ -36,8 +36,8 @@ def coefficients(
 ) -> "Axes":
     """Forest plot: mean and interval of each coefficient but the intercept.
 
-    Intervals of a variational fit are mean-field ones, and the axis notes that they are too narrow. An open circle is a
-    coefficient that is more likely out than in (``LaplaceZero``).
+    Intervals of a variational fit are too narrow, as the axis notes. An open circle is a coefficient that is more
+    likely out than in (``LaplaceZero``).
 
     Parameters
     ----------

@@ -39,8 +39,9 @@ INPUTS = "inputs"
 class Fit:
     """A fitted two-class model. Positive scores mean the second of its classes.
 
-    After variational Bayes the spreads are mean-field ones, about half of the posterior's; after Gibbs sampling they
-    are the posterior's. The corner of each table notes which, and ``attrs["spreads"]`` has the full text.
+    After variational Bayes the spreads are too small: mean-field ones are about half of the posterior's, those of
+    ``Variational(bound="exact")`` are between the two. After Gibbs sampling they are the posterior's. The corner of
+    each table notes which, and ``attrs["spreads"]`` has the full text.
 
     Spreads are not confidence intervals: even those of the pseudo-likelihood's posterior cover the truth less often
     than their level. In models with groups the means of variational Bayes can be off, too.
