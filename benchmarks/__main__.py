@@ -3,11 +3,13 @@
 import argparse
 import sys
 
-from benchmarks import groups, missing, nine_cells, passes, sampling, selection, speed, threads
+from benchmarks import climbs, groups, missing, nine_cells, passes, sampling, selection, speed, threads, untuned
 
 BENCHMARKS = {
     "speed": speed.main,
     "passes": passes.main,
+    "untuned": untuned.main,
+    "climbs": climbs.main,
     "groups": groups.main,
     "selection": selection.main,
     "missing": missing.main,
@@ -26,7 +28,7 @@ def main(arguments: list[str]) -> None:
         prog="python -m benchmarks", epilog="A benchmark's own options: python -m benchmarks speed --help."
     )
     parser.add_argument(
-        "benchmark", nargs="?", choices=list(BENCHMARKS), help="default: all, from groups on with --quick"
+        "benchmark", nargs="?", choices=list(BENCHMARKS), help="default: all, from untuned on with --quick"
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds and data sets")
     options = parser.parse_args(arguments)
@@ -36,6 +38,8 @@ def main(arguments: list[str]) -> None:
         return
     speed.main(quick)
     passes.main(quick)
+    untuned.main(["--quick"])
+    climbs.main(["--quick"])
     groups.main(["--quick"])
     selection.main(["--quick"])
     missing.main(["--quick"])

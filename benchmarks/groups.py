@@ -5,6 +5,7 @@ import csv
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -135,7 +136,7 @@ def growth(rounds: int, n: int = 500_000, m: int = 50_000) -> None:
         model = Model("y ~ x + z + (1 | g)", simulate(factor * n, factor * m))
         spec, source = model.spec, model._task.source
         state, _ = sweep.sweep(spec, spec.start(), source, expect)
-        passes[factor] = lambda state=state, source=source: sweep.pass_rows(state, source, expect, with_curvature=True)
+        passes[factor] = partial(sweep.pass_rows, spec, state, source, expect, with_curvature=True)
         stats = passes[factor]()
         steps[factor] = lambda spec=spec, state=state, stats=stats: sweep.update(spec, state, stats, expect)
     for name, calls in {"pass": passes, "update": steps}.items():

@@ -43,6 +43,7 @@ from benchmarks.tables import print_table
 from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import VBSVC, GaussianImputation
 from vbsvm.base.reading import expect
+from vbsvm.missing.model import input_model
 from vbsvm.model.sweep import pass_rows
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import MissingInputs
@@ -287,12 +288,13 @@ def growth(rounds: int, n: int = 50_000, d: int = 10, n_patterns: int = 30) -> N
 def one_pass(X: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
     """Rows as a fit holds them, and a pass from where it ended."""
     fit = VBSVC().fit(X, y).fit_[0]
-    assert fit.spec.inputs is not None
-    inputs = fit.spec.inputs.inputs
+    model = input_model(fit.spec.missing)
+    assert model is not None
+    inputs = model.inputs
     incomplete = MissingInputs(inputs, np.empty((len(X), 0)), np.zeros(len(inputs.variables)))
     signs, weights = np.where(y == 1, 1.0, -1.0), np.broadcast_to(1.0, len(X))
     source = Memory(X, signs, weights, fit.plan.recipe, missing_inputs=incomplete)
-    return lambda: pass_rows(fit.outcome.state, source, expect, with_curvature=True)
+    return lambda: pass_rows(fit.spec, fit.outcome.state, source, expect, with_curvature=True)
 
 
 def large_fit(n: int = 100_000, d: int = 20, share: float = 0.1) -> None:

@@ -63,14 +63,15 @@ def sweep_cost(n: int, d: int, rounds: int) -> float:
     """Seconds of a sweep with its move / seconds of a variational pass with its update, interleaved minima."""
     spec, source = model(*simulate(n, d))
     distribution = spec.start()
-    distribution = update(spec, distribution, pass_rows(distribution, source, expect), expect)
+    distribution = update(spec, distribution, pass_rows(spec, distribution, source, expect), expect)
     point, best = spec.start(), [np.inf, np.inf]
     for k in range(rounds):
         begin = time.perf_counter()
         point, _ = sweep(spec, point, source, Draw(0, 0, k))
         point, _ = stretch(spec, point, source, 0.2, Draw(0, 0, k))
         middle = time.perf_counter()
-        distribution = update(spec, distribution, pass_rows(distribution, source, expect, with_curvature=True), expect)
+        stats = pass_rows(spec, distribution, source, expect, with_curvature=True)
+        distribution = update(spec, distribution, stats, expect)
         best = [min(best[0], middle - begin), min(best[1], time.perf_counter() - middle)]
     return best[0] / best[1]
 

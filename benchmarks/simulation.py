@@ -25,6 +25,16 @@ def simulate(n: int, d: int, seed: int) -> tuple[Array, Labels, Array, Labels]:
     return *rows(n), *rows(TEST_ROWS)
 
 
+def simulate_overlapping(n: int, d: int, classes: int = 2, seed: int = 1) -> tuple[Array, Labels]:
+    """Classes that overlap alike for every d: the best score that there is has a standard deviation of 2."""
+    rng = np.random.default_rng([seed, n, d, classes])
+    X, u = rng.standard_normal((n, d)), rng.standard_normal((d, classes if classes > 2 else 1))
+    scores = X @ (2 * u / np.linalg.norm(u, axis=0))
+    if classes == 2:
+        return X, (scores[:, 0] + rng.logistic(size=n) > 0).astype(np.int64)
+    return X, (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+
+
 def balanced_error(y: NDArray, predicted: NDArray) -> float:
     """Mean of the error rates of the classes that y holds."""
     wrong = predicted != y

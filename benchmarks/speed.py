@@ -9,13 +9,13 @@ from benchmarks.peak_memory import measure_in_new_process
 from benchmarks.rivals import grid_search, linear_svc, linear_svc_hinge, logistic_regression_cv
 from benchmarks.simulation import simulate
 from benchmarks.timing import fastest, print_ratio, print_times
-from vbsvm import VBSVC
+from vbsvm import VBSVC, Ridge
 from vbsvm.base.reading import expect
 from vbsvm.design.scaling import column_ranges, learn_recipe
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts import dense
-from vbsvm.model.spec import State
+from vbsvm.model.spec import Block, Spec, State
 from vbsvm.model.sweep import pass_rows
 from vbsvm.sources.memory import Memory
 
@@ -54,14 +54,14 @@ def large_fit(rounds: int, n: int = 100_000, d: int = 50) -> None:
 def row_pass(rounds: int, n: int = 100_000, d: int = 100) -> None:
     """Pass over the rows once, against NumPy's way to form the two costly parts of it alone."""
     X, y, _, _ = simulate(n, d, SEED)
-    source, state = _pass_ready(X, y)
+    spec, source, state = _pass_ready(X, y)
     distribution = state.coefficients
     assert isinstance(distribution, dense.DenseGaussian)
     S, w = distribution.covariance, np.random.default_rng(SEED).uniform(0.5, 2.0, n)
     seconds = fastest(
         {
-            "pass": lambda: pass_rows(state, source, expect),
-            "pass with curvature": lambda: pass_rows(state, source, expect, with_curvature=True),
+            "pass": lambda: pass_rows(spec, state, source, expect),
+            "pass with curvature": lambda: pass_rows(spec, state, source, expect, with_curvature=True),
             "naive, one einsum": lambda: (
                 X.T @ (w[:, None] * X),
                 np.einsum("ij,jk,ik->i", X, S, X, optimize=True),
@@ -76,13 +76,14 @@ def row_pass(rounds: int, n: int = 100_000, d: int = 100) -> None:
     print_ratio(seconds, "pass with curvature", rival)
 
 
-def _pass_ready(X: np.ndarray, y: np.ndarray) -> tuple[Memory, State]:
-    """Rows as a fit holds them, without an intercept, and the state that follows the first sweep."""
+def _pass_ready(X: np.ndarray, y: np.ndarray) -> tuple[Spec, Memory, State]:
+    """A model without an intercept, rows as a fit holds them, and the state that follows the first sweep."""
     weights = np.broadcast_to(1.0, len(X))
     recipe = learn_recipe(X, weights, column_ranges(X, weights), intercept=False, standardize=True)
     source = Memory(X, y.astype(np.float64), weights, recipe)
-    stats = pass_rows(State(PointDistribution(np.zeros(X.shape[1])), ()), source, expect)
-    return source, State(stats.gram.conditional(stats.cross, Precision(np.ones(X.shape[1]))), ())
+    spec = Spec((Block("inputs", (slice(0, X.shape[1]),), Ridge()),))
+    stats = pass_rows(spec, State(PointDistribution(np.zeros(X.shape[1])), ()), source, expect)
+    return spec, source, State(stats.gram.conditional(stats.cross, Precision(np.ones(X.shape[1]))), ())
 
 
 def peak_memory(rounds: int, n: int = 1_000_000, d: int = 50) -> None:

@@ -73,7 +73,7 @@ def _in_a_process(name: str, rounds: int, threads: int) -> tuple[float, float]:
 
 
 @contextmanager
-def _busy_core() -> Iterator[None]:
+def busy_core() -> Iterator[None]:
     """Keep one core busy from another process."""
     loop = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
@@ -86,7 +86,7 @@ def _busy_core() -> Iterator[None]:
 def _row(name: str, rounds: int) -> list[str]:
     cells = [name]
     one, every = (_in_a_process(name, rounds, threads) for threads in (1, os.cpu_count() or 1))
-    with _busy_core():
+    with busy_core():
         one_busy, every_busy = (_in_a_process(name, rounds, threads) for threads in (1, os.cpu_count() or 1))
     for single, several in ((one, every), (one_busy, every_busy)):
         cells += [f"{single[0]:.2f}", f"{several[0]:.2f}", f"{several[0] / min(single[0], several[0]):.2f}"]

@@ -1,10 +1,11 @@
 """Timings that can be compared on a noisy machine: interleaved, and the minimum of each."""
 
+import gc
 import math
 import time
-import timeit
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 from benchmarks.tables import print_table
 
@@ -14,20 +15,56 @@ SHORTEST = 0.04
 PAUSE = 0.2
 
 
-def fastest(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Seconds of one call of each: the minimum over rounds, in each of which every call has its turn.
+@final
+@dataclass(frozen=True)
+class Cost:
+    """Seconds by the clock, and of all threads of the process together."""
 
-    Garbage collection is off while a call is timed (``timeit`` sees to that). Each call is warmed up first.
+    wall: float
+    cpu: float
+
+    def least(self, other: "Cost") -> "Cost":
+        """The smaller one of each."""
+        return Cost(min(self.wall, other.wall), min(self.cpu, other.cpu))
+
+
+def fastest(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    """Seconds of one call of each, as ``least_costs`` has them."""
+    return {name: cost.wall for name, cost in least_costs(calls, rounds).items()}
+
+
+def least_costs(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Cost]:
+    """Cost of one call of each: the minimum over rounds, in each of which every call has its turn.
+
+    Garbage collection is off while a call is timed. Each call is warmed up first.
     """
-    timers = {name: timeit.Timer(call) for name, call in calls.items()}
-    repeats = {name: math.ceil(SHORTEST / min(timer.repeat(2, number=1))) for name, timer in timers.items()}
-    seconds = dict.fromkeys(calls, math.inf)
+    repeats = {name: math.ceil(SHORTEST / _warm_up(call)) for name, call in calls.items()}
+    costs = dict.fromkeys(calls, Cost(math.inf, math.inf))
     for _ in range(rounds):
-        for name, timer in timers.items():
-            if repeats[name] == 1:
-                time.sleep(PAUSE)
-            seconds[name] = min(seconds[name], timer.timeit(repeats[name]) / repeats[name])
-    return seconds
+        for name, call in calls.items():
+            time.sleep(PAUSE)
+            costs[name] = costs[name].least(_cost(call, repeats[name]))
+    return costs
+
+
+def _warm_up(call: Callable[[], Any]) -> float:
+    """Seconds of a call, or of a second one where that does not take long."""
+    first = _cost(call, 1).wall
+    return first if first > SHORTEST else _cost(call, 1).wall
+
+
+def _cost(call: Callable[[], Any], repeats: int) -> Cost:
+    """Cost of one of several calls in a row."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        wall, cpu = time.perf_counter(), time.process_time()
+        for _ in range(repeats):
+            call()
+        return Cost((time.perf_counter() - wall) / repeats, (time.process_time() - cpu) / repeats)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def print_times(title: str, seconds: dict[str, float], reference: str) -> None:

@@ -5,15 +5,16 @@ from typing import Any
 import numpy as np
 
 
-def make(groups: np.ndarray) -> Any:
-    """Make the model of random intercepts."""
+def make(groups: np.ndarray, threads: int | None = None) -> Any:
+    """Make the model of random intercepts; None leaves the number of threads to it."""
     import gpboost
 
-    return gpboost.GPModel(group_data=groups, likelihood="bernoulli_logit")
+    settings = {} if threads is None else {"num_parallel_threads": threads}
+    return gpboost.GPModel(group_data=groups, likelihood="bernoulli_logit", **settings)
 
 
-def fit(groups: np.ndarray, X: np.ndarray, y: np.ndarray) -> Any:
+def fit(groups: np.ndarray, X: np.ndarray, y: np.ndarray, threads: int | None = None) -> Any:
     """Make and fit it; X holds the column of ones, y is 0 or 1."""
-    model = make(groups)
+    model = make(groups, threads)
     model.fit(y=y, X=X)
     return model
