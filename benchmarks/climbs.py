@@ -15,7 +15,7 @@ from scipy.special import expit
 
 from benchmarks.tables import print_table
 from vbsvm import VBSVC, Variational
-from vbsvm.api.problem import Task
+from vbsvm.api.task import Task
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.proposals import Accelerated
 from vbsvm.inference.variational import Ending, Outcome

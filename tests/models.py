@@ -45,7 +45,7 @@ def random_state(spec, rng, spread=1.0):
 
 def visit(spec, state, source):
     stats = pass_rows(spec, state, source, expect, with_curvature=True)
-    return Visited(state, stats, bound.total(spec, state, stats.row_bound))
+    return Visited(state, bound.total(spec, state, stats.row_bound), lambda: stats)
 
 
 def rises_of_single_updates(spec, source, state, n_sweeps=3):

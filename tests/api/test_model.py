@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from reference import algorithm_2_grouped
 from vbsvm import VBSVC, Covariance, InverseWishart, Model, Normal, Ridge, Variational
 from vbsvm.datasets import load_toenail
-from vbsvm.inference import variational
+from vbsvm.sources.memory import Memory
 
 TIGHT = Variational(tol=1e-10)
 TINY = Normal(1e-12)
@@ -457,15 +457,15 @@ def test_a_fit_out_of_passes_warns_and_gives_what_it_has(mixed):
 
 def test_an_interrupted_fit_warns_and_gives_what_it_has(mixed, monkeypatch):
     model, calls = Model("y ~ x + (1 | g)", mixed), []
-    right = variational.pass_rows
+    right = Memory.fold
 
     def interrupted(*args, **kwargs):
         calls.append(1)
-        if len(calls) == 5:
+        if len(calls) == 4:
             raise KeyboardInterrupt
         return right(*args, **kwargs)
 
-    monkeypatch.setattr(variational, "pass_rows", interrupted)
+    monkeypatch.setattr(Memory, "fold", interrupted)
     with pytest.warns(ConvergenceWarning, match="was interrupted"):
         fit = model.fit()
     assert np.isfinite(fit.decision_function(mixed)).all()

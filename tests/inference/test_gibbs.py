@@ -120,11 +120,9 @@ def test_draws_do_not_depend_on_threads(monkeypatch):
     n = 5 * row_sums.block_rows(13) + 7
     X, y = rng.normal(size=(n, 12)), rng.choice([-1.0, 1.0], size=n)
     spec, source = spec_of(12), source_of(X, y)
-    found = []
+    found, enter = [], row_sums._BlasLimit.__enter__
     for threads in (1, 3):
-        monkeypatch.setattr(
-            row_sums._limit, "enter", lambda k=threads: row_sums._BlasLimit.enter(row_sums._limit) and k
-        )
+        monkeypatch.setattr(row_sums._BlasLimit, "__enter__", lambda limit, k=threads: enter(limit) and k)
         state = spec.start()
         for k in range(3):
             state, _ = sweep.sweep(spec, state, source, Draw(5, chain=1, sweep=k))

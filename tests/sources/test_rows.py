@@ -62,9 +62,9 @@ def test_the_sums_are_those_of_the_formulas(data):
 def test_threads_change_no_bit(data, threads, monkeypatch):
     X, y, s = data
     assert 6 * row_sums.block_rows(D + 1) < N
-    found = []
+    found, enter = [], row_sums._BlasLimit.__enter__
     for k in (1, threads):
-        monkeypatch.setattr(row_sums._limit, "enter", lambda k=k: row_sums._BlasLimit.enter(row_sums._limit) and k)
+        monkeypatch.setattr(row_sums._BlasLimit, "__enter__", lambda limit, k=k: enter(limit) and k)
         found.append(stats_of(X, y, s))
     assert_same(*found, rtol=0)
 
@@ -108,7 +108,8 @@ def test_fit_takes_every_float_array_in_place(kind, large, tmp_path, monkeypatch
         "read-only": lambda: np.broadcast_to(X, X.shape),
         "memory-mapped": lambda: np.load(tmp_path / "X.npy", mmap_mode="r"),
     }[kind]()
-    monkeypatch.setattr(row_sums._limit, "enter", lambda: row_sums._BlasLimit.enter(row_sums._limit) and 2)
+    enter = row_sums._BlasLimit.__enter__
+    monkeypatch.setattr(row_sums._BlasLimit, "__enter__", lambda limit: enter(limit) and 2)
     tracemalloc.start()
     clf = VBSVC().fit(variant, y)
     peak = tracemalloc.get_traced_memory()[1]
@@ -130,11 +131,10 @@ def test_blas_gets_its_threads_back(data):
 
 def test_passes_of_two_threads_at_once_leave_blas_as_it_was():
     with threadpool_limits(2, user_api="blas"):
-        first, second = row_sums._limit.enter(), row_sums._limit.enter()
-        row_sums._limit.leave()
-        assert {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"} == {1}
-        row_sums._limit.leave()
-        assert first == second == 2
+        with row_sums.single_threaded_blas() as first:
+            with row_sums.single_threaded_blas() as second:
+                assert first == second == 2
+            assert {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"} == {1}
         assert {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"} == {2}
 
 

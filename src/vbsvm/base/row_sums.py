@@ -5,10 +5,11 @@ blocks form chunks; a chunk is summed by one thread, and chunks are added in the
 depends on the shape of the data alone, so every number of threads gives the same sums to the last bit.
 """
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from functools import cache
 from itertools import islice
 from typing import Any, Protocol, Self, TypeVar
@@ -49,12 +50,13 @@ def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice]
     return fold_blocks(-(-n_rows // size), n_columns, of_thread)
 
 
-def fold_blocks(n_blocks: int, n_columns: int, kernel: Callable[[], Callable[[int], T]]) -> T:
+def fold_blocks(n_blocks: int, n_columns: int, kernel: Callable[[], Callable[[int], T]], *, light: bool = False) -> T:
     """Sum ``kernel()(index)`` over all blocks, in threads where blocks are wide enough.
 
-    ``kernel`` is called once in each thread and may allocate the work space that its blocks share.
+    ``kernel`` is called once in each thread and may allocate the work space that its blocks share. A ``light`` one,
+    which reads every number once or so, is as fast without threads: it waits for memory.
     """
-    with single_threaded_blas() as threads:
+    with _limit as threads:
         if n_blocks == 1:
             return kernel()(0)
         blocks_a_chunk = -(-n_blocks // CHUNKS)
@@ -66,10 +68,15 @@ def fold_blocks(n_blocks: int, n_columns: int, kernel: Callable[[], Callable[[in
                 of_thread.kernel = kernel()
             return _sum(map(of_thread.kernel, chunk))
 
-        if threads == 1 or n_columns < THREADED_COLUMNS:
+        if threads == 1 or light or n_columns < THREADED_COLUMNS:
             return _sum(map(sum_chunk, chunks))
-        with ThreadPoolExecutor(threads) as pool:
-            return _sum(_in_order(pool, sum_chunk, chunks, 2 * threads))
+        return _sum(_in_order(_pool(os.getpid(), threads), sum_chunk, chunks, 2 * threads))
+
+
+@cache
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """Threads that are kept, as starting them takes longer than many a sum; another process needs its own."""
+    return ThreadPoolExecutor(threads)
 
 
 def _sum(terms: Iterator[T]) -> T:
@@ -103,7 +110,7 @@ class _BlasLimit:
         self._threads = 1
         self._limiter: Any = None
 
-    def enter(self) -> int:
+    def __enter__(self) -> int:
         """Hold BLAS to one thread; return how many threads it could use before."""
         with self._lock:
             if self._inside == 0:
@@ -113,7 +120,7 @@ class _BlasLimit:
             self._inside += 1
             return self._threads
 
-    def leave(self) -> None:
+    def __exit__(self, *error: object) -> None:
         """Give BLAS its threads back when no other pass is under way."""
         with self._lock:
             self._inside -= 1
@@ -130,15 +137,10 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-@contextmanager
-def single_threaded_blas() -> Iterator[int]:
-    """Hold BLAS to one thread; give the number that it could use before.
+def single_threaded_blas() -> AbstractContextManager[int]:
+    """Hold BLAS to one thread, and give the number that it could use before.
 
     Small products in several threads wait for each other: where another process keeps a core busy, a fit of 12 ms was
     seen to take more than a second.
     """
-    threads = _limit.enter()
-    try:
-        yield threads
-    finally:
-        _limit.leave()
+    return _limit

@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import fold
 
+# Columns further from zero than this, in units of their scale, are standardised before they are multiplied: products of
+# raw columns lose about the square of it in relative precision.
+FAR = 30.0
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,6 +96,11 @@ class Recipe:
         np.subtract(raw, self.centre, out=inputs)
         inputs *= 1.0 / self.scale
         return design
+
+    @property
+    def near_zero(self) -> bool:
+        """Whether no column lies so far from zero, in units of its scale, that products of raw columns lose digits."""
+        return bool((np.abs(self.centre) <= FAR * self.scale).all())
 
     def derived(self, multipliers: Array, columns: NDArray[np.intp], of: NDArray[np.intp]) -> Array:
         """Design columns that are multiples of other columns, as offset and slope in the design columns of these.

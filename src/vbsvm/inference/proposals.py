@@ -4,33 +4,45 @@
 paper's update never lowers it, so the climb goes on whatever the bolder ones do.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol, final
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
+from vbsvm.model import bound
+from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import Stats
-from vbsvm.model.sweep import update, update_coefficients, update_gates, update_missing, update_priors
+from vbsvm.model.sweep import pass_rows, update, update_gates, update_missing, update_priors
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Visited:
-    """A state, the stats of the pass that started from it, and so its exact bound."""
+    """A state, its exact bound, and the sums of a pass that starts from it, formed when they are asked for."""
 
     state: State
-    stats: Stats
     bound: float
+    sums: Callable[[], Stats]
+
+    @cached_property
+    def stats(self) -> Stats:
+        """Sums over the rows at this state."""
+        return self.sums()
 
 
 class Strategy(Protocol):
-    """A way to propose the next state."""
+    """A way to visit a state and to propose the next; ``superlinear`` ones gain less and less ever faster."""
 
-    needs_curvature: bool
+    superlinear: bool
+
+    def visit(self, spec: Spec, source: Source, state: State) -> Visited:
+        """Pass over the rows from this state, or from a better one nearby."""
+        ...
 
     def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
         """Yield next states in the order in which they are to be tried."""
@@ -38,6 +50,12 @@ class Strategy(Protocol):
 
 
 GATES_REST = 1e-3
+
+
+def full_visit(spec: Spec, source: Source, state: State, *, with_curvature: bool = False) -> Visited:
+    """Pass over the rows from this state: that gives its exact bound, and what the next step needs."""
+    stats = pass_rows(spec, state, source, expect, with_curvature=with_curvature)
+    return Visited(state, bound.total(spec, state, stats.row_bound, stats.missing), lambda: stats)
 
 
 def paper_step(spec: Spec, at: Visited) -> State:
@@ -68,7 +86,7 @@ def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
             return None
         state = replace(state, coefficients=gram.conditional(cross, precision).at(distribution.mean + step))
         moved = update_gates(spec, state, stats, expect)
-        if not leapt and _gates_rest(at.state, moved) and (ahead := _leap(spec, state)) is not None:
+        if not leapt and _gates_rest(at.state, moved) and (ahead := leap(spec, state)) is not None:
             leapt, state = True, ahead
             continue
         state = update_priors(spec, moved, expect)
@@ -83,7 +101,7 @@ def _gates_rest(before: State, after: State) -> bool:
     return bool(np.abs(before.gates.inclusion - after.gates.inclusion).max() < GATES_REST)
 
 
-def _leap(spec: Spec, state: State) -> State | None:
+def leap(spec: Spec, state: State) -> State | None:
     """Scales where they seem to be going, or None where their own updates do not creep."""
     pairs = zip(spec.blocks, state.scales, spec.moments(state), strict=True)
     guesses = [block.prior.leap(scale, moments) for block, scale, moments in pairs]
@@ -97,7 +115,11 @@ def _leap(spec: Spec, state: State) -> State | None:
 class Plain:
     """The paper's sweep and nothing else."""
 
-    needs_curvature = False
+    superlinear = False
+
+    def visit(self, spec: Spec, source: Source, state: State) -> Visited:
+        """Pass over the rows once."""
+        return full_visit(spec, source, state)
 
     def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
         """Yield the paper's update."""
@@ -112,7 +134,8 @@ class Accelerated:
     without signal or with rare classes, where many rows sit at the kink, would cost three passes for each step.
     """
 
-    needs_curvature = True
+    superlinear = False
+
     # Gates have many optima, and a bold step may jump to a worse one. It may leave a gate no further than this from
     # where the paper's own update takes it: then the climb ends where plain sweeps end, or higher.
     GATE_REACH = 0.05
@@ -120,6 +143,10 @@ class Accelerated:
     def __init__(self) -> None:
         self._damping = 0.0
         self._anderson = Anderson()
+
+    def visit(self, spec: Spec, source: Source, state: State) -> Visited:
+        """Pass over the rows once."""
+        return full_visit(spec, source, state, with_curvature=True)
 
     def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
         """Yield Anderson's extrapolation, the Newton step, and the paper's update; bold ones only near its gates."""
@@ -156,35 +183,13 @@ class Accelerated:
             self._anderson.refused()
 
 
-@final
-class Damped:
-    """Steps along the natural gradient, for a likelihood whose own updates may overshoot, and Anderson extrapolation.
+SHARES = (0.5, 0.2, 0.05, 0.01, 1e-3, 1e-4)
 
-    A full step replaces the distribution of the coefficients by the one that the sums of the pass ask for. Shorter ones
-    go a share of the way in its natural parameters, Σ⁻¹ and Σ⁻¹μ: short enough, they raise the bound. Scales may be
-    held.
-    """
 
-    needs_curvature = False
-    SHARES = (0.5, 0.2, 0.05, 0.01, 1e-3, 1e-4)
-
-    def __init__(self, *, hold_scales: bool) -> None:
-        self._hold_scales = hold_scales
-        self._anderson = Anderson()
-
-    def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
-        """Yield the extrapolation, the full step, and shorter ones."""
-        full = self._with_scales(spec, update_coefficients(spec, at.state, at.stats, expect))
-        extrapolated = self._anderson.propose(at.state.packed, full.packed)
-        if extrapolated is not None:
-            yield full.unpack(extrapolated)
-            self._anderson.refused()
-        yield full
-        for share in self.SHARES:
-            yield self._with_scales(spec, _shorter(spec, at, share))
-
-    def _with_scales(self, spec: Spec, state: State) -> State:
-        return state if self._hold_scales else update_priors(spec, state, expect)
+def shorter_steps(spec: Spec, at: Visited) -> Iterator[State]:
+    """Shares of the natural-gradient step, which go a part of the way in Σ⁻¹ and Σ⁻¹μ: short ones raise any bound."""
+    for share in SHARES:
+        yield _shorter(spec, at, share)
 
 
 def _shorter(spec: Spec, at: Visited, share: float) -> State:

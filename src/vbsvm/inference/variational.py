@@ -13,10 +13,10 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
-from vbsvm.inference.proposals import Accelerated, Damped, Plain, Strategy, Visited
+from vbsvm.inference.profiled import Profiled
+from vbsvm.inference.proposals import Accelerated, Plain, Strategy, Visited
 from vbsvm.missing.input_distributions import InputSums, Learned
 from vbsvm.missing.model import MissingModel, MissingState, input_model
-from vbsvm.model import bound
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.likelihoods.hinge import HINGE
@@ -26,9 +26,6 @@ from vbsvm.model.sweep import pass_rows
 
 # Names of the bounds, and whether they are the exact one.
 BOUNDS = {"augmented": False, "paper": False, "exact": True}
-PILOT_ROWS = 20_000
-PILOT_STEP = 20
-PILOT_TOL = 0.1
 # What rounding can do to a bound, relatively: a step that gains less is small. Sums over many rows carry more, so that
 # near the optimum even the paper's update may seem to lower it by as much as the second figure.
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
@@ -149,10 +146,6 @@ class Variational(Parameters):
             if at_rest or outcome.ending is Ending.INTERRUPTED:
                 return outcome
             return replace(outcome, ending=Ending.INPUTS_OUT_OF_PASSES)
-        # Gates have many optima: a start on a part of the rows would choose another one.
-        pilot = self.accelerate and spec.gate_map is None and source.n_rows >= PILOT_ROWS
-        if pilot and (part := source.thin(PILOT_STEP)) is not None:
-            return self._climb_from_part(spec, source, part)
         return _highest(self._climb_from_all(spec, source))
 
     def _climb_from_all(self, spec: Spec, source: Source, inputs: Learned | None = None) -> Iterator[Outcome]:
@@ -166,34 +159,30 @@ class Variational(Parameters):
             if outcome.ending is Ending.INTERRUPTED:
                 return
 
-    def _climb_from_part(self, spec: Spec, source: Source, part: Source) -> Outcome:
-        """Start from the fit of a part of the rows.
-
-        Their weights are not raised to match: the distribution is then as wide as the start is uncertain, and a Newton
-        step sees the curvature at that distance. (With raised weights the kinks are too sharp for Newton: twice the
-        passes.)
-        """
-        most = self.most_passes(spec)
-        pilot = self._climb(spec, part, spec.start(), max(self.tol, PILOT_TOL), most)
-        cost = math.ceil(pilot.passes / PILOT_STEP)
-        interrupted = pilot.ending is Ending.INTERRUPTED
-        full = self._climb(spec, source, pilot.state, self.tol, 1 if interrupted else max(1, most - cost))
-        ending = Ending.INTERRUPTED if interrupted else full.ending
-        return replace(full, passes=full.passes + cost, ending=ending)
-
     def _sharpened(self, spec: Spec, source: Source, found: Outcome) -> Outcome:
         """Go on with the exact bound from where the paper's ended; where classes are separated, with scales held."""
         passes = found.passes
         for hold_scales in (False, True):
             if not hold_scales and _separates(source, found.state):
                 continue
-            strategy = Damped(hold_scales=hold_scales)
+            strategy = Profiled(self.tol, hold_scales=hold_scales)
             left = max(2, self.most_passes(spec) - passes)
             reached = self._climb(spec, source, found.state, self.tol, left, strategy)
             passes += reached.passes
             if hold_scales or not _separates(source, reached.state):
                 break
         return replace(reached, passes=passes)
+
+    def _strategy(self, spec: Spec, source: Source) -> Strategy:
+        """How to climb: profiled, but by steps of the whole state where the mean is not the easier part of it.
+
+        Gates have many optima; what is missing depends on the mean; and with more coefficients than rows most of what
+        changes is the scale of their prior.
+        """
+        if not self.accelerate:
+            return Plain()
+        whole = spec.gate_map is not None or spec.missing is not None or spec.n_columns > source.n_rows
+        return Accelerated() if whole else Profiled(self.tol)
 
     def _climb(
         self,
@@ -205,8 +194,8 @@ class Variational(Parameters):
         strategy: Strategy | None = None,
     ) -> Outcome:
         if strategy is None:
-            strategy = Accelerated() if self.accelerate else Plain()
-        at = _visit(spec, source, start, strategy)
+            strategy = self._strategy(spec, source)
+        at = strategy.visit(spec, source, start)
         bounds = [at.bound] if math.isfinite(at.bound) else []
         gains: list[float] = []
         passes, ending = 1, Ending.OUT_OF_PASSES
@@ -220,7 +209,7 @@ class Variational(Parameters):
                     at = reached
                     bounds.append(at.bound)
                     gains.append(gain)
-                    if _stands_still(gains, noise):
+                    if _stands_still(gains, noise) or (strategy.superlinear and _predicted(gains) < noise):
                         ending = Ending.CONVERGED
                 elif passes < max_passes:
                     at_rest = gain >= -max(tol, AT_REST * abs(at.bound))
@@ -244,7 +233,8 @@ class Variational(Parameters):
             )
         trace = np.array(bounds)
         trace.flags.writeable = False
-        return Outcome(at.state, trace, passes, ending, (), getattr(at.stats.missing, "inputs", None), spec.likelihood)
+        inputs = None if spec.missing is None else getattr(at.stats.missing, "inputs", None)
+        return Outcome(at.state, trace, passes, ending, (), inputs, spec.likelihood)
 
 
 def learn_inputs(spec: Spec, source: Source, max_passes: int) -> tuple[Learned, bool]:
@@ -288,7 +278,7 @@ def _step(spec: Spec, source: Source, at: Visited, strategy: Strategy, passes_le
         for candidate in islice(strategy.candidates(spec, at), passes_left):
             tried += 1
             try:
-                reached = _visit(spec, source, candidate, strategy)
+                reached = strategy.visit(spec, source, candidate)
             except (FloatingPointError, np.linalg.LinAlgError) as error:
                 failure = error
                 continue
@@ -311,10 +301,15 @@ def _stands_still(gains: list[float], noise: float) -> bool:
     return len(small) == 2 and (all(small) or falling)
 
 
-def _visit(spec: Spec, source: Source, state: State, strategy: Strategy) -> Visited:
-    """Pass over the rows from this state: that gives its exact bound, and what the next step needs."""
-    stats = pass_rows(spec, state, source, expect, with_curvature=strategy.needs_curvature)
-    return Visited(state, stats, bound.total(spec, state, stats.row_bound, stats.missing))
+def _predicted(gains: list[float]) -> float:
+    """What the next step may gain at most, where gains fall faster and faster, as they do in the profiled climb.
+
+    A gain that fell much faster than quadratically is an accident, which says little about the next.
+    """
+    if len(gains) < 3 or not 0 < gains[-2] < FALLING * gains[-3]:
+        return math.inf
+    before, last = gains[-2] / gains[-3], gains[-1] / gains[-2]
+    return 30 * gains[-1] * (last if last > 0.1 * before**2 else before)
 
 
 def _rounding(value: float) -> float:

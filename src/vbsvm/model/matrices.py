@@ -4,6 +4,7 @@ A matrix answers a few verbs; how it is stored, and whether columns were standar
 affair. Grouping factors, whose columns of zeros and ones are never written out, are in ``layouts.grouping``.
 """
 
+import threading
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, final
@@ -78,6 +79,10 @@ class DenseMatrix:
 
     def sandwich(self, w: Array) -> Array:
         """CᵀWC as AᵀA with A = W^½C: NumPy then does half the multiplications, and the result is symmetric."""
+        which = _few(w)
+        if which is not None:
+            few = np.sqrt(w[which]) * self.values.T[:, which]
+            return few @ few.T
         np.multiply(self.values, np.sqrt(w)[:, None], out=self.scratch)
         return self.scratch.T @ self.scratch
 
@@ -96,12 +101,11 @@ class DenseMatrix:
         return self.values[:, which]
 
 
-@final
 @dataclass(frozen=True, eq=False)
-class SparseMatrix:
-    """Rows of a scipy.sparse array behind an intercept, standardised by algebra: nothing is written out.
+class _ByAlgebra:
+    """Raw rows X behind an intercept, of which a column x stands for (x − centre) / scale.
 
-    A column x of the raw rows stands for (x − centre) / scale.
+    They are never written out: Cθ = X(θ/scale) + (θ₀ − centreᵀ(θ/scale)), and the like.
     """
 
     raw: Any
@@ -120,7 +124,7 @@ class SparseMatrix:
         return 1.0 / self.scale
 
     def _raw(self, other: Array) -> tuple[Array, Array]:
-        """What multiplies the raw columns, and what every row gets: Cθ = X(θ/scale) + (θ₀ − centreᵀ(θ/scale))."""
+        """What multiplies the raw columns, and what every row gets."""
         first = int(self.intercept)
         unit = self._unit if other.ndim == 1 else self._unit[:, None]
         slopes = other[first:] * unit
@@ -131,32 +135,83 @@ class SparseMatrix:
         slopes, left = self._raw(theta)
         return self.raw @ slopes + left
 
-    def matmat(self, other: Array) -> Array:
-        """C times a matrix."""
-        slopes, left = self._raw(other)
-        return self.raw @ slopes + left
-
     def rmatvec(self, u: Array) -> Array:
         """Cᵀu."""
         total = u.sum()
         of_columns = (self.raw.T @ u - self.centre * total) * self._unit
         return np.concatenate([[total], of_columns]) if self.intercept else of_columns
 
-    def sandwich(self, w: Array) -> Array:
-        """CᵀWC."""
-        weighted = self.raw.multiply(w[:, None]).tocsr()
-        gram, linear, total = (self.raw.T @ weighted).toarray(), self.raw.T @ w, float(w.sum())
-        met = np.outer(self.centre, linear)
-        gram = (gram - met - met.T + total * np.outer(self.centre, self.centre)) * self._unit * self._unit[:, None]
-        if not self.intercept:
-            return gram
-        border = (linear - total * self.centre) * self._unit
-        return np.block([[np.array([[total]]), border[None]], [border[:, None], gram]])
+    def matmat(self, other: Array) -> Array:
+        """C times a matrix."""
+        slopes, left = self._raw(other)
+        return self.raw @ slopes + left
 
     def row_quadratic(self, root: Array) -> Array:
         """‖Uᵀc‖² of each row c."""
         product = self.matmat(root)
         return np.einsum("ij,ij->i", product, product)
+
+    def _standardised(self, gram: Array, linear: Array, total: float) -> Array:
+        """CᵀWC from XᵀWX, XᵀW1 and 1ᵀW1."""
+        met = np.outer(self.centre, linear)
+        gram = (gram - met - met.T + total * np.outer(self.centre, self.centre)) * self._unit * self._unit[:, None]
+        if not self.intercept:
+            return gram
+        found = np.empty((len(gram) + 1, len(gram) + 1))
+        found[1:, 1:], found[0, 0] = gram, total
+        found[0, 1:] = found[1:, 0] = (linear - total * self.centre) * self._unit
+        return found
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class StandardisedMatrix(_ByAlgebra):
+    """Rows of an array whose columns do not lie far from zero."""
+
+    def sandwich(self, w: Array) -> Array:
+        """CᵀWC; rows without a weight are left out where most have none."""
+        which = _few(w)
+        raw, w = (self.raw, w) if which is None else (self.raw[which], w[which])
+        scaled = np.multiply(raw, np.sqrt(w)[:, None], out=_like(raw))
+        return self._standardised(scaled.T @ scaled, raw.T @ w, float(w.sum()))
+
+    def row_quadratic(self, root: Array) -> Array:
+        """‖Uᵀc‖² of each row c, for an upper triangular U."""
+        slopes, left = self._raw(root)
+        first = int(self.intercept)  # of U's first column, which is that of the intercept, only the first number counts
+        slopes, rest = slopes[:, first:], left[first:]
+        product = _like(self.raw)
+        _times_upper_triangle(self.raw, slopes, product)
+        found = np.einsum("ij,ij->i", product, product)
+        found += self.raw @ (slopes @ (2.0 * rest))  # ‖p + rest‖² = ‖p‖² + 2 pᵀrest + ‖rest‖²
+        found += float(left @ left)
+        return np.maximum(found, 0.0, out=found)
+
+    def row_squares(self, weights: Array) -> Array:
+        """Σ c_k² weights_k of each row c."""
+        first = int(self.intercept)
+        centred = np.subtract(self.raw, self.centre, out=_like(self.raw))
+        found = np.square(centred, out=centred) @ (weights[first:] * np.square(self._unit))
+        return found + weights[0] if first else found
+
+    def columns(self, which: NDArray[np.intp]) -> Array:
+        """These columns."""
+        first, which = int(self.intercept), np.asarray(which)
+        found = np.ones((len(self.raw), len(which)))
+        chosen = which[which >= first] - first
+        found[:, which >= first] = (self.raw[:, chosen] - self.centre[chosen]) * self._unit[chosen]
+        return found
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SparseMatrix(_ByAlgebra):
+    """Rows of a scipy.sparse array."""
+
+    def sandwich(self, w: Array) -> Array:
+        """CᵀWC."""
+        weighted = self.raw.multiply(w[:, None]).tocsr()
+        return self._standardised((self.raw.T @ weighted).toarray(), self.raw.T @ w, float(w.sum()))
 
     def row_squares(self, weights: Array) -> Array:
         """Σ c_k² weights_k of each row c."""
@@ -175,14 +230,37 @@ class SparseMatrix:
         return found
 
 
-def _times_upper_triangle(left: Array, upper: Array, out: Array) -> None:
-    """left @ upper in two panels, the second of which alone needs all of ``left``: a quarter of the work is zeros.
+_kept = threading.local()
 
-    Written transposed, as the rows' work space is stored by columns.
-    """
+
+def _like(raw: Array) -> Array:
+    """Work space of the shape of these rows that lies in memory as they do; it is the thread's, and used again."""
+    n_rows, n_columns = raw.shape
+    space: Array | None = getattr(_kept, "space", None)
+    if space is None or len(space) < raw.size:
+        space = _kept.space = np.empty(raw.size)
+    by_rows = raw.strides[0] >= raw.strides[1]
+    return space[: raw.size].reshape(n_rows, n_columns) if by_rows else space[: raw.size].reshape(n_columns, n_rows).T
+
+
+def _few(w: Array) -> NDArray[np.intp] | None:
+    """Rows that have a weight, where these are few; else None."""
+    return np.flatnonzero(w) if 2 * np.count_nonzero(w) < len(w) else None
+
+
+def _times_upper_triangle(left: Array, upper: Array, out: Array) -> None:
+    """left @ upper in two panels, the second of which alone needs all of ``left``: a quarter of the work is zeros."""
     half = len(upper) // 2
     if half < 16:
-        np.matmul(upper.T, left.T, out=out.T)
+        _product(left, upper, out)
     else:
-        np.matmul(upper[:half, :half].T, left[:, :half].T, out=out[:, :half].T)
-        np.matmul(upper[:, half:].T, left.T, out=out[:, half:].T)
+        _product(left[:, :half], upper[:half, :half], out[:, :half])
+        _product(left, upper[:, half:], out[:, half:])
+
+
+def _product(left: Array, right: Array, out: Array) -> None:
+    """left @ right; transposed where the work space is stored by columns."""
+    if out.strides[0] < out.strides[1]:
+        np.matmul(right.T, left.T, out=out.T)
+    else:
+        np.matmul(left, right, out=out)

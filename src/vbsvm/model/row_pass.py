@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self, TypeVar, final
+from typing import Any, Protocol, TypeVar, final
 
 import numpy as np
 
@@ -61,12 +61,8 @@ class Source(Protocol):
         """Sum ``part.stats(row_pass)`` over the parts of all row blocks: the only pass over the data in a sweep."""
         ...
 
-    def total(self, kernel: Callable[[Part], T]) -> T:
-        """Sum anything that adds over the parts of all row blocks."""
-        ...
-
-    def thin(self, step: int) -> Self | None:
-        """Every ``step``-th row, or None where that is too little to learn from."""
+    def total(self, kernel: Callable[[Part], T], *, light: bool = False) -> T:
+        """Sum anything that adds over the parts of all row blocks; a light kernel reads every number once or so."""
         ...
 
 

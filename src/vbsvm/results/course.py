@@ -200,7 +200,7 @@ class Climb:
 def _claims_of_an_end(outcome: Outcome, spec: Spec, n_coefficients: int) -> Claims:
     state = outcome.state
     yield "the bounds", outcome.bounds.ndim == 1 and len(outcome.bounds) > 0
-    yield "the coefficients", state.coefficients.mean.shape == (n_coefficients,)
+    yield "the coefficients", state.coefficients.mean.shape == state.gaussian.variances.shape == (n_coefficients,)
     yield "the scales", len(state.scales) == len(spec.blocks)
     for block, scale in zip(spec.blocks, state.scales, strict=True):
         matrix = getattr(getattr(scale, "covariance", scale), "scale", None)

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.row_sums import fold_blocks
+from vbsvm.base.row_sums import fold_blocks, single_threaded_blas
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.missing.model import MissingSums
@@ -70,9 +70,9 @@ class BlockSource(ABC):
             return stats
         return replace(stats, missing=added(MissingSums(self._known, self.level_counts), stats.missing))
 
-    def total(self, kernel: Callable[[Any], Any]) -> Any:
-        """Sum anything that adds over the parts of all blocks."""
-        return self._fold(lambda block: block.sum(kernel))
+    def total(self, kernel: Callable[[Any], Any], *, light: bool = False) -> Any:
+        """Sum anything that adds over the parts of all blocks; a light kernel reads every number once or so."""
+        return self._fold(lambda block: block.sum(kernel), light=light)
 
     def second_moments(self) -> Array:
         """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
@@ -83,9 +83,18 @@ class BlockSource(ABC):
         """Sums of the inputs that no pass changes: Σ s x̃x̃ᵀ over all rows, the others over complete rows."""
         return self._fold(lambda block: block.known_sums()) if self.may_miss_inputs else None
 
-    def _fold(self, kernel: Callable[[Block], Any]) -> Any:
+    @cached_property
+    def _only(self) -> Block:
+        """The only block."""
+        return self.encoder()(0)
+
+    def _fold(self, kernel: Callable[[Block], Any], *, light: bool = False) -> Any:
+        if self.n_blocks == 1:  # small fits are made of such calls: the shortest way
+            with single_threaded_blas():
+                return kernel(self._only)
+
         def of_thread() -> Callable[[int], Any]:
             block_of = self.encoder()
             return lambda index: kernel(block_of(index))
 
-        return fold_blocks(self.n_blocks, self.n_columns, of_thread)
+        return fold_blocks(self.n_blocks, self.n_columns, of_thread, light=light)

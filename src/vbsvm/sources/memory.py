@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import block_rows
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe, weighted_rows
@@ -16,6 +16,8 @@ from vbsvm.missing.input_distributions import InputSums, Regressors
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.missing.row_parts import CandidatePart, IncompletePart
 from vbsvm.missing.rows import IncompleteRows
+from vbsvm.model.layouts.dense import DenseRows
+from vbsvm.model.matrices import StandardisedMatrix
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.block_source import BlockSource
 from vbsvm.sources.row_builder import Grouping, MissingInputs, Patterns, RowBuilder
@@ -46,8 +48,9 @@ class Memory(BlockSource):
     candidates: Candidates | None = None
     known_levels: LevelCounts | None = None
     first_block: int = 0  # where these are a part of the rows: how many blocks come before
+    in_parts: bool = False
 
-    @property
+    @cached_property
     def n_blocks(self) -> int:
         """Number of row blocks."""
         size = self._block_rows()
@@ -76,13 +79,24 @@ class Memory(BlockSource):
         """Number of design columns."""
         return self.recipe.n_columns
 
-    def encoder(self) -> "Callable[[int], _Block]":
+    def encoder(self) -> "Callable[[int], _Block | _PlainBlock]":
         """Give a function that encodes the block of a number, into work space that its blocks share."""
         if self.n_blocks == 1:
-            return lambda index: self._only_block
+            return lambda index: self._encoder(len(self.X))(0, slice(0, len(self.X)))
+        if self._plain and self.weights.all():
+            return self._plain_blocks.__getitem__
         size, n_rows = self._block_rows(), len(self.X)
         block_of = self._encoder(size + self._most_candidates)
         return lambda index: block_of(index, self._aligned(slice(index * size, min((index + 1) * size, n_rows))))
+
+    @cached_property
+    def _plain(self) -> bool:
+        """Whether rows are those of a table without groups and missing values that can be standardised by algebra.
+
+        A table of one block is standardised once, as it needs no more room than work space does.
+        """
+        special = self.groupings or self.n_carried or self.wide or self.missing_inputs or self.candidates
+        return not special and (self.n_blocks > 1 or self.in_parts) and self.recipe.near_zero
 
     @cached_property
     def _most_candidates(self) -> int:
@@ -101,13 +115,10 @@ class Memory(BlockSource):
 
         return slice(first(where.start), first(where.stop))
 
-    @cached_property
-    def _only_block(self) -> "_Block":
-        """All rows of a small table: encoded once, as they need no more room than one block's work space."""
-        return self._encoder(len(self.X))(0, slice(0, len(self.X)))
-
-    def _encoder(self, size: int) -> "Callable[[int, slice], _Block]":
+    def _encoder(self, size: int) -> "Callable[[int, slice], _Block | _PlainBlock]":
         """Give a function that encodes a block of rows into work space of its own."""
+        if self._plain:
+            return self._plain_block
         design, scratch = self.recipe.work_space(size), self.recipe.work_space(size)
 
         def block_of(index: int, where: slice) -> _Block:
@@ -129,6 +140,20 @@ class Memory(BlockSource):
             )
 
         return block_of
+
+    @cached_property
+    def _plain_blocks(self) -> "list[_PlainBlock]":
+        """Blocks of rows that are standardised by algebra: views, if all rows count."""
+        size, n_rows = self._block_rows(), len(self.X)
+        return [
+            self._plain_block(index, slice(begin, min(begin + size, n_rows)))
+            for index, begin in enumerate(range(0, n_rows, size))
+        ]
+
+    def _plain_block(self, index: int, where: slice) -> "_PlainBlock":
+        raw, weights, kept = weighted_rows(self.X, self.weights, where)
+        matrix = StandardisedMatrix(raw, self.recipe.centre, self.recipe.scale, self.recipe.intercept)
+        return _PlainBlock(DenseRows(self.first_block + index, matrix, self.signs[where][kept], weights))
 
     @cached_property
     def patterns(self) -> dict[int, Patterns]:
@@ -183,25 +208,27 @@ class Memory(BlockSource):
             candidates=candidates,
         )
 
-    def thin(self, step: int) -> "Memory | None":
-        """Every ``step``-th row that counts, or None where that leaves out a class or tears groups apart.
 
-        Views of the same arrays where all rows count.
-        """
-        if self.groupings or self.candidates is not None:
-            return None
-        kept = slice(None, None, step) if self.weights.all() else np.flatnonzero(self.weights)[::step]
-        signs = self.signs[kept]
-        if signs.min() == signs.max():
-            return None
-        return Memory(
-            self.X[kept],
-            signs,
-            self.weights[kept],
-            self.recipe,
-            n_carried=self.n_carried,
-            missing_inputs=None if self.missing_inputs is None else self.missing_inputs.take(kept),
-        )
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _PlainBlock:
+    """A block of complete rows that are standardised by algebra."""
+
+    rows: DenseRows
+
+    def sum(self, kernel: Callable[[Any], Any]) -> Any:
+        """The kernel of the rows."""
+        return kernel(CompleteRows(self.rows))
+
+    def known_sums(self) -> InputSums:
+        """Asked only where inputs may be missing."""
+        raise NotImplementedError
+
+    def second_moments(self) -> Array:
+        """Σ s [1; c][1; c]ᵀ."""
+        matrix = self.rows.matrix
+        assert isinstance(matrix, StandardisedMatrix)
+        return replace(matrix, intercept=True).sandwich(self.rows.weights)
 
 
 @final
@@ -240,10 +267,8 @@ class _Block:
 
     def second_moments(self) -> Array:
         """Σ s [1; c][1; c]ᵀ, the design's own intercept left out."""
-        design = self.rows.design
-        x = np.column_stack([np.ones(len(design)), design[:, self.source.recipe.first :]])
-        shares = 1.0 if self.candidates is None else self.candidates.softmax(np.zeros(len(x)))
-        return x.T @ ((shares * self.rows.weights)[:, None] * x)
+        shares = 1.0 if self.candidates is None else self.candidates.softmax(np.zeros(len(self.rows.weights)))
+        return second_moments(self.rows.design, shares * self.rows.weights, self.source.recipe.intercept)
 
     def known_sums(self) -> InputSums:
         """Σ s x̃x̃ᵀ over all rows; Σ s x̃dᵀ and Σ s ddᵀ over the complete ones."""
@@ -255,3 +280,9 @@ class _Block:
         d, s = design[complete][:, inputs.variables], weights[complete, None]
         gram = x.T @ (weights[:, None] * x)
         return InputSums(x[complete].T @ (s * d), d.T @ (s * d), float(weights.sum()), Regressors(gram))
+
+
+def second_moments(design: Array, weights: Array, intercept: bool) -> Array:
+    """Σ s [1; c][1; c]ᵀ over rows of the design, whose own intercept is left out."""
+    x = design if intercept else np.column_stack([np.ones(len(design)), design])
+    return x.T @ (weights[:, None] * x)

@@ -25,7 +25,9 @@ class Parts(BlockSource):
     def of(*parts: Memory) -> "Parts":
         """Number the blocks of each part from where those of the parts before it end."""
         firsts = accumulate((part.n_blocks for part in parts[:-1]), initial=0)
-        return Parts(tuple(replace(part, first_block=first) for part, first in zip(parts, firsts, strict=True)))
+        return Parts(
+            tuple(replace(part, first_block=first, in_parts=True) for part, first in zip(parts, firsts, strict=True))
+        )
 
     @property
     def n_rows(self) -> int:
@@ -62,7 +64,3 @@ class Parts(BlockSource):
             return encoders[part](index - firsts[part])
 
         return block_of
-
-    def thin(self, step: int) -> None:
-        """A part of the rows to start from is not offered."""
-        return

@@ -66,10 +66,6 @@ class Sparse(BlockSource):
 
         return block_of
 
-    def thin(self, step: int) -> None:
-        """A part of the rows to start from is not offered."""
-        return
-
 
 @final
 @dataclass(frozen=True, eq=False)

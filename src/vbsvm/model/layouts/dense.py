@@ -211,7 +211,9 @@ class DenseGaussian:
 
     def at(self, mean: Array) -> "DenseGaussian":
         """Move the distribution to another mean."""
-        return DenseGaussian(mean, self.root)
+        moved = DenseGaussian(mean, self.root)
+        vars(moved)["variances"] = self.variances
+        return moved
 
     def pack(self) -> Array:
         """Mean and the upper triangle of the root, its diagonal as logs: every vector is a valid distribution."""

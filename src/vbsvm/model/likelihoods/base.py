@@ -37,3 +37,7 @@ class Likelihood(Protocol):
         What is latent in a row is resolved at the site: kept as a distribution, or drawn.
         """
         ...
+
+    def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
+        """Of each row ℓ at weight 1, and ∂ℓ/∂f."""
+        ...

@@ -32,5 +32,12 @@ class ExactHinge:
         w = 2.0 * s * density / sd
         return RowTerms(-2.0 * (h * below + sd * density), w * f + 2.0 * s * y * below, w, w)
 
+    def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
+        """ℓ, and ∂ℓ/∂f = 2syΦ(z)."""
+        h, sd = 1.0 - y * f, np.sqrt(np.maximum(v, SMALLEST_VARIANCE))
+        z = h / sd
+        below, density = ndtr(z), np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+        return -2.0 * (h * below + sd * density), 2.0 * s * y * below
+
 
 EXACT_HINGE = ExactHinge()

@@ -38,6 +38,20 @@ class Hinge:
         w = resolve(Latent(s, root), *site).weight
         return RowTerms(value(h, root), pull(y, s, w), w, w * (v / slack) if isinstance(v, np.ndarray) else None)
 
+    def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
+        """ℓ = −s(h + √χ) and ∂ℓ/∂f = s y (1 + h/√χ)."""
+        h = y * f
+        np.subtract(1.0, h, out=h)
+        root = h * h
+        root += v
+        np.sqrt(root, out=root)
+        slope = h / root
+        slope += 1.0
+        slope *= y
+        slope *= s
+        root += h
+        return np.negative(root, out=root), slope
+
 
 HINGE = Hinge()
 

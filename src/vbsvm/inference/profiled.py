@@ -1,0 +1,296 @@
+"""The profiled climb: mean and scales are solved for at every covariance, so that the climb is one over Σ alone.
+
+The variances v = dg(CΣCᵀ) and the gram of a pass cost O(n d²). With v held, a look at another mean costs O(n d) only.
+So a visit of a state (1) finds v, and (2) climbs over the mean, with the scales of the priors always at their optimum,
+by Newton steps; its bound is exact. (3) The gram at that mean, formed only if the climb goes on, asks for the next Σ.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, cast, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.reading import expect
+from vbsvm.inference.proposals import Anderson, Visited, full_visit, leap, paper_step, shorter_steps
+from vbsvm.model import bound
+from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.interfaces import Effects, Gram, Precision, Rows
+from vbsvm.model.layouts.dense import DenseGaussian
+from vbsvm.model.likelihoods.base import Likelihood
+from vbsvm.model.row_pass import Part, RowPass, Source
+from vbsvm.model.spec import Spec, State
+from vbsvm.model.stats import Stats
+from vbsvm.model.sweep import update_priors
+
+# Steps for the mean end when the next would gain less than this share of the tolerance.
+SHARE = 0.03
+MOST_STEPS = 40
+MOST_TRIALS = 6
+# A step is long enough when the slope at its end is at most this share of the slope at its beginning.
+SLOPE = 0.3
+# The curvature of an earlier step is used again as long as steps reduce what is left to gain to this share.
+REUSED = 0.05
+# Rows whose curvature is less than this share of its largest possible value are left out of a Newton step.
+NEAR_KINK = 0.02
+# With more coefficients than this, Newton steps are solved for by conjugate gradients, up to this share.
+MOST_DIRECT = 160
+MOST_PRODUCTS = 60
+FORCING = 0.03
+# or less than this share of what the visit's steps have gained before.
+LOOSE = 1e-3
+
+
+@final
+class Profiled:
+    """Visits that solve for the mean and the scales; between them Anderson extrapolation of the covariance.
+
+    ``hold_scales`` leaves the scales of the priors where they are.
+    """
+
+    superlinear = True
+
+    def __init__(self, tol: float, *, hold_scales: bool = False) -> None:
+        self._enough = SHARE * tol
+        self._hold_scales = hold_scales
+        self._anderson = Anderson()
+        self._curvature: Gram | None = None
+        self._damping = 0.0
+
+    def visit(self, spec: Spec, source: Source, state: State) -> Visited:
+        """Find the best mean and scales for the state's covariance."""
+        if isinstance(state.coefficients, PointDistribution):
+            return full_visit(spec, source, state)
+        rows = HeldRows(spec.likelihood, source, state)
+        state, row_term = self._climb_mean(spec, state, rows)
+        return Visited(state, bound.total(spec, state, row_term), rows.stats)
+
+    def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
+        """Yield Anderson's extrapolation, the covariance that the sums ask for, and shorter steps towards it."""
+        if isinstance(at.state.coefficients, PointDistribution):
+            yield paper_step(spec, at)
+            return
+        image = self._asked_for(spec, at)
+        extrapolated = self._anderson.propose(at.state.packed, image.packed)
+        if extrapolated is not None:
+            yield image.unpack(extrapolated)
+            self._anderson.refused()
+        yield image
+        yield from shorter_steps(spec, at)
+
+    def _asked_for(self, spec: Spec, at: Visited) -> State:
+        """Σ = (G + Λ)⁻¹ around the same mean; with Λ where it is going, where it would creep there with Σ."""
+        gram, cross, mean = at.stats.gram, at.stats.cross, at.state.coefficients.mean
+        image = replace(at.state, coefficients=gram.conditional(cross, spec.precision(at.state)).at(mean))
+        ahead = None if self._hold_scales else leap(spec, image)
+        if ahead is None:
+            return image
+        return replace(ahead, coefficients=gram.conditional(cross, spec.precision(ahead)).at(mean))
+
+    def _climb_mean(self, spec: Spec, state: State, rows: "HeldRows") -> tuple[State, float]:
+        """Newton steps for the mean, until the next would gain too little; and the row term there."""
+        state, row_term, left, gained = self._with_scales(spec, state), rows.at(0.0)[0], np.inf, 0.0
+        for _ in range(MOST_STEPS):
+            precision = spec.precision(state)
+            gradient = rows.gradient() - precision.times(state.coefficients.mean)
+            gain, direction = self._step(gradient, state, precision, rows)
+            if self._curvature is not None and left < np.inf and not gain < REUSED * left:
+                self._curvature = None
+                gain, direction = self._step(gradient, state, precision, rows)
+            if not gain > max(self._enough, LOOSE * gained):
+                break
+            reached = self._search(spec, state, rows, direction, 2 * gain)
+            self._curvature = None if reached is None else self._curvature
+            if reached is None and self._damping == 1.0:
+                break
+            self._damping = min(1.0, max(0.05, 4 * self._damping)) if reached is None else self._damping / 4
+            if reached is None:
+                left = np.inf
+                continue
+            (state, row_term), left, gained = reached, gain, gained + gain
+        return state, row_term
+
+    def _step(self, gradient: Array, state: State, precision: Precision, rows: "HeldRows") -> tuple[float, Array]:
+        """A Newton step and what it promises, with the curvature of an earlier step while that serves."""
+        direction = None
+        if isinstance(state.coefficients, DenseGaussian) and len(gradient) > MOST_DIRECT:
+            direction = _conjugate_gradients(gradient, state.coefficients, precision, rows.products(self._damping))
+        else:
+            if self._curvature is None:
+                self._curvature = rows.curvature(self._damping)
+            direction = self._curvature.solve(gradient, precision)
+        return (0.0, gradient) if direction is None else (0.5 * float(gradient @ direction), direction)
+
+    def _search(
+        self, spec: Spec, state: State, rows: "HeldRows", direction: Array, first: float
+    ) -> tuple[State, float] | None:
+        """Go along a direction to where the bound hardly rises any more; ``first`` is the slope at the start.
+
+        None, and nothing moves, where a few looks find no place that is higher.
+        """
+        distribution, low, high, t = state.gaussian, (0.0, first), (np.inf, -np.inf), 1.0
+        rows.aim(direction)
+        for trial in range(MOST_TRIALS + 1):
+            row_term, slope = rows.at(t)
+            mean = distribution.mean + t * direction
+            moved = self._with_scales(spec, replace(state, coefficients=distribution.at(mean)))
+            slope -= float(direction @ spec.precision(moved).times(mean))
+            if abs(slope) <= SLOPE * first or (trial == MOST_TRIALS and t > 0):
+                rows.move(t)
+                return moved, row_term
+            low, high = ((t, slope), high) if slope > 0 else (low, (t, slope))
+            t = low[0] if trial == MOST_TRIALS - 1 else _between(low, high, trial)
+        return None
+
+    def _with_scales(self, spec: Spec, state: State) -> State:
+        return state if self._hold_scales else update_priors(spec, state, expect)
+
+
+def _between(low: tuple[float, float], high: tuple[float, float], trial: int) -> float:
+    """Where a slope that falls from positive to negative may be 0: by the chord, and in the middle, in turn."""
+    if high[0] == np.inf:
+        return 2 * low[0]
+    share = low[1] / (low[1] - high[1]) if trial % 2 == 0 and np.isfinite(high[1]) else 0.5
+    return low[0] + (high[0] - low[0]) * min(max(share, 0.1), 0.9)
+
+
+def _conjugate_gradients(
+    gradient: Array, distribution: DenseGaussian, precision: Precision, times: Callable[[Array], Array]
+) -> Array | None:
+    """(H + Λ)⁻¹ gradient by products with H, preconditioned by Σ, whose inverse G + Λ is not smaller than H + Λ."""
+    root = distribution.root
+    direction, residual = np.zeros_like(gradient), gradient.copy()
+    towards = root @ (residual @ root)
+    square = first = float(residual @ towards)
+    search = towards
+    for _ in range(MOST_PRODUCTS):
+        product = times(search) + precision.times(search)
+        along = float(search @ product)
+        if not along > 0:
+            return None
+        direction += (square / along) * search
+        residual -= (square / along) * product
+        towards = root @ (residual @ root)
+        before, square = square, float(residual @ towards)
+        if not square > FORCING * first:
+            break
+        search = towards + (square / before) * search
+    return direction
+
+
+@dataclass(slots=True, eq=False)
+class _Block:
+    """Of each row of a block: label, weight, mean and variance of the score, how a step changes the mean, and ∂ℓ/∂f."""
+
+    y: Array
+    s: Array
+    f: Array
+    v: Array
+    change: Array
+    slope: Array
+
+
+@final
+class HeldRows:
+    """All rows with the variances of their scores held; the mean may move, look by look."""
+
+    def __init__(self, likelihood: Likelihood, source: Source, state: State) -> None:
+        self._likelihood, self._source = likelihood, source
+        self._message = state.coefficients.message(None)
+        self._blocks: dict[int, _Block] = {}
+        source.total(self._take)
+
+    def _take(self, part: Part) -> float:
+        rows = cast(Rows, part.rows)
+        with np.errstate(all="ignore"):  # a thread does not inherit the climb's own
+            f, v = self._message.row_moments(rows)
+        self._blocks[rows.index] = _Block(rows.signs, rows.weights, f, np.asarray(v), f, f)
+        return 0.0
+
+    def at(self, t: float) -> tuple[float, float]:
+        """Look at the mean that is t steps ahead: the row term, and its slope along the step."""
+        value = slope = 0.0
+        with np.errstate(all="ignore"):
+            for block in self._blocks.values():
+                f = block.f + t * block.change if t else block.f
+                values, block.slope = self._likelihood.slopes(f, block.v, block.y, block.s)
+                value += float(block.s @ values)
+                slope += float(block.slope @ block.change)
+        return value, slope
+
+    def aim(self, direction: Array) -> None:
+        """Find how a step changes the scores."""
+
+        def change(part: Part) -> float:
+            self._blocks[part.rows.index].change = cast(Rows, part.rows).scores(direction)
+            return 0.0
+
+        self._source.total(change, light=True)
+
+    def move(self, t: float) -> None:
+        """Go to where the rows were looked at last."""
+        for block in self._blocks.values():
+            block.f = block.f + t * block.change
+
+    def gradient(self) -> Array:
+        """Gradient of the row term in the mean."""
+
+        def of_part(part: Part) -> Any:
+            return cast(Rows, part.rows).cross(self._blocks[part.rows.index].slope)
+
+        return _array(self._source.total(of_part, light=True))
+
+    def _weights(self, block: _Block, damping: float) -> Array:
+        """Curvature of each row, or a share of the way from there to w, which is not smaller."""
+        terms = self._likelihood.terms(block.f, block.v, block.y, block.s, expect)
+        assert terms.curvature is not None
+        return terms.curvature + damping * (terms.w - terms.curvature) if damping else terms.curvature
+
+    def curvature(self, damping: float) -> Gram:
+        """Curvature of the row term in the mean, from the rows that have one worth speaking of.
+
+        Whether a row counts depends on that row alone: then a row of weight 2 is the same as two rows.
+        """
+
+        def of_part(part: Part) -> Any:
+            block = self._blocks[part.rows.index]
+            with np.errstate(all="ignore"):
+                weights = self._weights(block, damping)
+                if not damping:
+                    weights = np.where(weights * np.sqrt(block.v) > NEAR_KINK * block.s, weights, 0.0)
+                return cast(Rows, part.rows).gram(weights)
+
+        return self._source.total(of_part)
+
+    def products(self, damping: float) -> Callable[[Array], Array]:
+        """Products of the curvature with vectors."""
+        weights = {index: self._weights(block, damping) for index, block in self._blocks.items()}
+
+        def product(vector: Array) -> Array:
+            def of_part(part: Part) -> Any:
+                rows = cast(Rows, part.rows)
+                return rows.cross(weights[rows.index] * rows.scores(vector))
+
+            return _array(self._source.total(of_part, light=True))
+
+        return product
+
+    def stats(self) -> Stats:
+        """What a full pass would have summed here."""
+        return self._source.fold(RowPass(self._likelihood, self, expect))
+
+    def row_moments(self, rows: Rows) -> tuple[Array, Array]:
+        """Mean and variance of each row's score."""
+        block = self._blocks[rows.index]
+        return block.f, block.v
+
+    def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
+        """Asked only by rows with missing values, which are not held."""
+        raise NotImplementedError
+
+
+def _array(sums: Any) -> Array:
+    """Sums of a layout as an array."""
+    return sums if isinstance(sums, np.ndarray) else sums.total()
