@@ -47,6 +47,10 @@ class CountedPasses:
     def n_rows(self):
         return self.source.n_rows
 
+    @property
+    def n_core(self):
+        return self.source.n_core
+
     def total(self, kernel, *, light=False):
         return self.source.total(kernel, light=light)
 

@@ -16,6 +16,8 @@ from vbsvm.base.row_sums import fold
 # Columns further from zero than this, in units of their scale, are standardised before they are multiplied: products of
 # raw columns lose about the square of it in relative precision.
 FAR = 30.0
+# Numbers in a line of several rows.
+LINE = 1024
 
 
 @final
@@ -137,7 +139,7 @@ def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
 
     def kernel(index: int, rows: slice) -> Range:
         block, _, _ = weighted_rows(X, weights, rows)
-        low, high = block.min(axis=0, initial=np.inf), block.max(axis=0, initial=-np.inf)
+        low, high = _along_lines(np.minimum, block), _along_lines(np.maximum, block)
         incomplete = np.isnan(low)
         if incomplete.any():  # functions that pass over NaN are slower
             low[incomplete] = np.fmin.reduce(block[:, incomplete], axis=0, initial=np.inf)
@@ -145,6 +147,47 @@ def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
         return Range(low.astype(np.float64), high.astype(np.float64), incomplete)
 
     return fold(X.shape[0], X.shape[1], lambda: kernel)
+
+
+def _long_lines(block: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    """Rows, several to a line, and the rows that are left over: loops along rows of a few columns are too short.
+
+    Without lines where rows do not lie one after another in memory.
+    """
+    n_rows, n_columns = block.shape
+    width = max(1, LINE // max(n_columns, 1))
+    n_lines = n_rows // width if block.flags.c_contiguous else 0
+    return block[: n_lines * width].reshape(n_lines, width * n_columns), block[n_lines * width :]
+
+
+def _along_lines(extreme: np.ufunc, block: NDArray[np.floating]) -> NDArray[np.floating]:
+    """The smallest or largest value of each column; the identity of a block without rows."""
+    lines, rest = _long_lines(block)
+    found = extreme.reduce(rest, axis=0, initial=np.inf if extreme is np.minimum else -np.inf)
+    if not len(lines):
+        return found
+    return extreme(found, extreme.reduce(extreme.reduce(lines, axis=0).reshape(-1, block.shape[1]), axis=0))
+
+
+def _even_moments(raw: NDArray[np.floating], s: float, unit: Array) -> Moments:
+    """Moments of complete rows of the same weight, about their own mean."""
+    found = []
+    for part in _long_lines(raw):
+        if part.size:
+            width = part.shape[1] // len(unit)
+            block = part / np.tile(unit, width)
+            mean = _column_means(block, width)
+            block -= np.tile(mean, width)
+            rounding = _column_means(block, width)  # far from zero the first mean is off by so much
+            n = s * width * len(part)
+            squares = n * (_column_means(np.square(block, out=block), width) - np.square(rounding))
+            found.append(Moments(np.full(len(unit), n), mean + rounding, squares))
+    return found[0] if len(found) == 1 else found[0] + found[1]
+
+
+def _column_means(lines: Array, width: int) -> Array:
+    """Means of the columns of rows that lie ``width`` to a line."""
+    return lines.mean(axis=0).reshape(width, -1).mean(axis=0)
 
 
 def learn_recipe(
@@ -180,6 +223,8 @@ def _moments(X: NDArray[np.floating], weights: Array, unit: Array, incomplete: N
 
     def kernel(index: int, rows: slice) -> Moments:
         raw, s, _ = weighted_rows(X, weights, rows)
+        if raw.size and (s == s[0]).all() and not incomplete.any():
+            return _even_moments(raw, float(s[0]), unit)
         block, weight = raw / unit, np.full(len(unit), float(s.sum()))
         known = ~np.isnan(block[:, incomplete])
         weight[incomplete] = s @ known

@@ -31,6 +31,7 @@ BOUNDS = {"augmented": False, "paper": False, "exact": True}
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 AT_REST = 1e-11
 FALLING = 0.2
+FEW_COLUMNS = 24
 INPUTS_REST = 1e-7
 # Passes unless it is said otherwise. Where rows are few beside the columns that miss values, missing values and the
 # inputs' covariance feed each other, from plateau to plateau, for thousands of passes: a stronger prior ends that.
@@ -176,13 +177,14 @@ class Variational(Parameters):
     def _strategy(self, spec: Spec, source: Source) -> Strategy:
         """How to climb: profiled, but by steps of the whole state where the mean is not the easier part of it.
 
-        Gates have many optima; what is missing depends on the mean; and with more coefficients than rows most of what
-        changes is the scale of their prior.
+        Gates have many optima; what is missing depends on the mean; with more coefficients than rows most of what
+        changes is the scale of their prior; and beside a few columns, effects of groups make a look at the mean as
+        costly as a pass.
         """
         if not self.accelerate:
             return Plain()
-        whole = spec.gate_map is not None or spec.missing is not None or spec.n_columns > source.n_rows
-        return Accelerated() if whole else Profiled(self.tol)
+        many = spec.n_columns > source.n_rows or source.n_core < min(FEW_COLUMNS, spec.n_columns)
+        return Accelerated() if many or spec.gate_map is not None or spec.missing is not None else Profiled(self.tol)
 
     def _climb(
         self,

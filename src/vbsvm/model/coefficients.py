@@ -24,6 +24,10 @@ class PointDistribution:
         """Zeros."""
         return np.zeros_like(self.mean)
 
+    def square_sum(self, columns: slice) -> float:
+        """Σ E[θ²] over these columns."""
+        return float(self.squares[columns].sum())
+
     @property
     def squares(self) -> Array:
         """θ²."""
@@ -95,8 +99,12 @@ class Moments:
     @property
     def total(self) -> float:
         """E‖θ‖²."""
-        squares = self.distribution.squares
-        return float(sum(squares[columns].sum() for columns in self.columns))
+        return sum(self.distribution.square_sum(columns) for columns in self.columns)
+
+    @property
+    def spread(self) -> float:
+        """Σ Var θ."""
+        return self.total - sum(float(np.square(self.distribution.mean[columns]).sum()) for columns in self.columns)
 
     @property
     def n_groups(self) -> int:

@@ -207,6 +207,10 @@ class CoefficientDistribution(Protocol):
         """E[θ²], elementwise."""
         ...
 
+    def square_sum(self, columns: slice) -> float:
+        """Σ E[θ²] over these columns."""
+        ...
+
     @property
     def entropy(self) -> float:
         """Differential entropy."""

@@ -57,6 +57,11 @@ class Source(Protocol):
         """Number of rows that count."""
         ...
 
+    @property
+    def n_core(self) -> int:
+        """Number of coefficients whose covariances are all kept: all but the effects of one grouping factor."""
+        ...
+
     def fold(self, row_pass: RowPass) -> Stats:
         """Sum ``part.stats(row_pass)`` over the parts of all row blocks: the only pass over the data in a sweep."""
         ...

@@ -49,6 +49,11 @@ class BlockSource(ABC):
     def n_columns(self) -> int:
         """Number of design columns."""
 
+    @property
+    def n_core(self) -> int:
+        """Number of coefficients whose covariances are all kept."""
+        return self.n_columns
+
     @abstractmethod
     def encoder(self) -> Callable[[int], Block]:
         """Give a function that encodes the block of a number, for one thread."""

@@ -79,6 +79,11 @@ class Memory(BlockSource):
         """Number of design columns."""
         return self.recipe.n_columns
 
+    @property
+    def n_core(self) -> int:
+        """Number of coefficients whose covariances are all kept: all but the effects of the last grouping."""
+        return self.recipe.n_columns - self.n_carried + sum(grouping.size for grouping in self.groupings[:-1])
+
     def encoder(self) -> "Callable[[int], _Block | _PlainBlock]":
         """Give a function that encodes the block of a number, into work space that its blocks share."""
         if self.n_blocks == 1:

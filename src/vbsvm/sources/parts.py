@@ -54,6 +54,11 @@ class Parts(BlockSource):
         """How often each level of a category that may be missing is known."""
         return reduce(added, (part.level_counts for part in self.parts))
 
+    @property
+    def n_core(self) -> int:
+        """Number of coefficients whose covariances are all kept."""
+        return self.parts[0].n_core
+
     def encoder(self) -> Callable[[int], Block]:
         """Ask the part that has the block."""
         encoders = [part.encoder() for part in self.parts]

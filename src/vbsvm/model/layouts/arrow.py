@@ -172,6 +172,10 @@ class ArrowGaussian:
         """Var(θ), elementwise."""
         return np.concatenate([self.core.variances, np.einsum("gqq->gq", self.effect_covariances).ravel()])
 
+    def square_sum(self, columns: slice) -> float:
+        """Σ E[θ²] over these columns."""
+        return float(self.squares[columns].sum())
+
     @cached_property
     def squares(self) -> Array:
         """E[θ²], elementwise."""

@@ -128,6 +128,10 @@ class DenseGaussian:
         """Diagonal of Σ."""
         return np.einsum("ij,ij->i", self.root, self.root)
 
+    def square_sum(self, columns: slice) -> float:
+        """Σ E[θ²] over these columns."""
+        return float(self.squares[columns].sum())
+
     @cached_property
     def squares(self) -> Array:
         """Diagonal of Ω = Σ + μμᵀ."""

@@ -6,12 +6,12 @@ free ones, the others' covariance is D − UᵀU with D = diag(1/λ), M = I + W^
 prior variance would leave nothing but rounding.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
+from scipy.linalg import get_lapack_funcs, solve_triangular
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
@@ -21,6 +21,8 @@ from vbsvm.model.gates import DrawnGates, Gates, GateScan
 from vbsvm.model.interfaces import Effects, Precision
 from vbsvm.model.layouts.dense import LOG_2PI, DenseRows
 
+(_trtri,) = get_lapack_funcs(("trtri",), dtype=np.float64)
+
 # Coefficients with a smaller prior precision than this are free.
 FREE = 1e-4
 # Gates that are scanned together: the matrix of their own products is formed.
@@ -28,7 +30,29 @@ CHUNK = 128
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """Products of the rows with each other, formed once for all passes.
+
+    Where all coefficients but the free ones have the same prior precision, and no gates, a pass needs nothing else of
+    the size of the columns than products with vectors.
+    """
+
+    design: Array
+
+    @cached_property
+    def _all(self) -> Array:
+        with single_threaded_blas():
+            return self.design @ self.design.T
+
+    def without(self, free: NDArray[np.intp]) -> Array:
+        """CCᵀ of the columns that are not free."""
+        of_free = self.design[:, free]
+        return self._all - of_free @ of_free.T
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class DualRows:
     """All rows in one block."""
 
@@ -46,9 +70,15 @@ class DualRows:
         """Cθ."""
         return self.design @ theta
 
+    @cached_property
+    def kernel(self) -> Kernel:
+        """Products of the rows with each other."""
+        return Kernel(self.design)
+
     def gram(self, w: Array) -> "DualGram":
         """CᵀWC, as its parts."""
-        return DualGram(self.design, w, np.zeros(self.design.shape[1]), np.ones(self.design.shape[1]))
+        n_columns = self.design.shape[1]
+        return DualGram(self.design, w, np.zeros(n_columns), np.ones(n_columns), self.kernel)
 
     def cross(self, u: Array) -> Array:
         """Cᵀu."""
@@ -72,6 +102,7 @@ class DualGram:
     w: Array
     extra: Array
     opened: Array
+    kernel: Kernel | None = None
 
     def __add__(self, other: Self) -> "DualGram":
         """Add the sums of two sets of rows, before gates are applied."""
@@ -95,7 +126,7 @@ class DualGram:
         if not share:
             return self
         w, extra = self.w + share * (other.w - self.w), self.extra + share * (other.extra - self.extra)
-        return DualGram(self.design, w, extra, self.opened)
+        return DualGram(self.design, w, extra, self.opened, self.kernel)
 
     def times(self, theta: Array) -> Array:
         """Product with a vector."""
@@ -115,7 +146,7 @@ class DualGram:
 
     def conditional(self, cross: Array, precision: Precision) -> "DualGaussian":
         """The distribution of the coefficients (Algorithms 2 and 3, lines 2 and 3)."""
-        parts = DualParts(self.design, self.w, self.extra + precision.diagonal, self.opened)
+        parts = DualParts(self.design, self.w, self.extra + precision.diagonal, self.opened, self.kernel)
         return DualGaussian(parts.times(cross), parts)
 
     def solve(self, right: Array, precision: Precision) -> Array | None:
@@ -135,6 +166,7 @@ class DualParts:
     w: Array
     lam: Array
     opened: Array
+    _kernel: Kernel | None = None  # not saved: a file would hold the rows' products beside the rows
 
     @cached_property
     def free(self) -> NDArray[np.intp]:
@@ -154,12 +186,40 @@ class DualParts:
         return np.sqrt(self.w)[:, None] * self.design * self.opened
 
     @cached_property
+    def common(self) -> float | None:
+        """1/λ where it is the same for all coefficients but the free ones and there are no gates; else None."""
+        held = self.lam[self.lam >= FREE]
+        if self._kernel is None or not len(held) or not (self.opened == 1.0).all():
+            return None
+        return 1.0 / float(held[0]) if np.ptp(held) <= 1e-12 * held[0] else None
+
+    @cached_property
+    def of_rows(self) -> Array:
+        """CCᵀ of the columns that are not free."""
+        assert self._kernel is not None
+        return self._kernel.without(self.free)
+
+    @cached_property
     def factor(self) -> Array:
         """Lower Cholesky factor of M = I + W^½CΓDΓCᵀW^½."""
         with single_threaded_blas():
-            M = (self.weighted * self.diagonal) @ self.weighted.T
+            if self.common is None:
+                M = (self.weighted * self.diagonal) @ self.weighted.T
+            else:
+                root = np.sqrt(self.w)
+                M = (self.common * root[:, None] * root) * self.of_rows
             M.ravel()[:: len(M) + 1] += 1.0
             return np.asarray(np.linalg.cholesky(M), dtype=np.float64)
+
+    @cached_property
+    def inverse(self) -> Array:
+        """R⁻¹."""
+        with single_threaded_blas():
+            return _trtri(self.factor.T, lower=0)[0].T
+
+    def _solved(self, right: Array, trans: int = 0) -> Array:
+        with single_threaded_blas():
+            return solve_triangular(self.factor, right, lower=True, trans=trans, check_finite=False)
 
     @cached_property
     def left(self) -> Array:
@@ -168,12 +228,29 @@ class DualParts:
             return solve_triangular(self.factor, self.weighted * self.diagonal, lower=True, check_finite=False)
 
     @cached_property
+    def _free(self) -> Array:
+        """Q = R⁻¹W^½CΓ of the free columns, rows × free."""
+        return self._solved(np.sqrt(self.w)[:, None] * self.design[:, self.free] * self.opened[self.free])
+
+    @cached_property
     def _free_root_and_link(self) -> tuple[Array, Array]:
-        """Root of the free coefficients' covariance, and how the others follow them: DΓCᵀSX."""
-        with single_threaded_blas():
-            Q = solve_triangular(self.factor, self.weighted[:, self.free], lower=True, check_finite=False)
-            inner = np.linalg.cholesky(Q.T @ Q + np.diag(self.lam[self.free]))
-            return np.asarray(np.linalg.inv(inner).T, dtype=np.float64), self.left.T @ Q
+        """Root of the free coefficients' covariance, and how the others follow them: DΓCᵀW^½R⁻ᵀQ."""
+        Q = self._free
+        inner = np.linalg.cholesky(Q.T @ Q + np.diag(self.lam[self.free]))
+        link = self._left_transposed(Q)
+        return np.asarray(np.linalg.inv(inner).T, dtype=np.float64), link
+
+    def _left_times(self, right: Array) -> Array:
+        """R⁻¹W^½CΓD right."""
+        return self._solved(np.sqrt(self.w) * (self.design @ (self.opened * self.diagonal * right)))
+
+    def _left_transposed(self, right: Array) -> Array:
+        """The transpose of that matrix times a vector or a matrix."""
+        solved = self._solved(right, trans=1)
+        scale = self.opened * self.diagonal
+        if right.ndim == 1:
+            return scale * ((np.sqrt(self.w) * solved) @ self.design)
+        return scale[:, None] * (self.design.T @ (np.sqrt(self.w)[:, None] * solved))
 
     @cached_property
     def right(self) -> Array:
@@ -188,7 +265,7 @@ class DualParts:
         """Σ right."""
         root, link = self._free_root_and_link
         of_free = root @ (root.T @ (right[self.free] - link.T @ right))
-        product = self.diagonal * right - self.left.T @ (self.left @ right) - link @ of_free
+        product = self.diagonal * right - self._left_transposed(self._left_times(right)) - link @ of_free
         product[self.free] = of_free
         return product
 
@@ -201,6 +278,29 @@ class DualParts:
             - float(np.log(self.factor.diagonal()).sum())
             + of_free
         )
+
+    def row_variances(self) -> Array:
+        """dg(CΣCᵀ) of the rows themselves: W^½CΣCᵀW^½ is I − M⁻¹, but for what the free coefficients add."""
+        assert self.common is not None
+        held = (1.0 - np.einsum("ji,ji->i", self.inverse, self.inverse)) / self.w
+        root, _ = self._free_root_and_link
+        followed = self.of_rows @ (np.sqrt(self.w)[:, None] * self._solved(self._free, trans=1))
+        of_free = (self.design[:, self.free] - self.common * followed) @ root
+        return np.maximum(held, 0.0) + np.einsum("if,if->i", of_free, of_free)
+
+    @cached_property
+    def free_trace(self) -> float:
+        """Sum of the variances of the free coefficients."""
+        return float(np.square(self._free_root_and_link[0]).sum())
+
+    @cached_property
+    def held_trace(self) -> float:
+        """Sum of the variances of all coefficients but the free ones."""
+        assert self.common is not None
+        n_held = len(self.lam) - len(self.free)
+        of_rows = len(self.w) - float(np.vdot(self.inverse, self.inverse))
+        root, link = self._free_root_and_link
+        return self.common * (n_held - of_rows) + float(np.square(link @ root).sum())
 
     @cached_property
     def variances(self) -> Array:
@@ -229,6 +329,16 @@ class DualGaussian:
         """E[θ²], elementwise."""
         return self.variances + np.square(self.mean)
 
+    def square_sum(self, columns: slice) -> float:
+        """Σ E[θ²] over these columns."""
+        of_mean = float(np.square(self.mean[columns]).sum())
+        free = np.isin(np.arange(len(self.mean))[columns], self.parts.free)
+        if len(free) == len(self.parts.free) and free.all():
+            return of_mean + self.parts.free_trace
+        if self.parts.common is None or free.any() or len(free) + len(self.parts.free) != len(self.mean):
+            return float(self.squares[columns].sum())
+        return of_mean + self.parts.held_trace
+
     @property
     def entropy(self) -> float:
         """½P(1 + log 2π) + ½ log|Σ|."""
@@ -256,12 +366,18 @@ class DualGaussian:
 
     def quadratic(self, gram: DualGram) -> float:
         """E[θᵀ gram θ]."""
-        of_rows = self.message(None).variances(gram.design * gram.opened)
+        of_rows = self.written_message(None).variances(gram.design * gram.opened)
         spread = float(gram.w @ of_rows) + float(gram.extra @ self.variances)
         return float(self.mean @ gram.times(self.mean)) + spread
 
-    def message(self, gates: Gates | None) -> "DualMessage":
+    def message(self, gates: Gates | None) -> "DualMessage | KernelMessage":
         """What rows need, with the gates applied."""
+        if gates is None and self.parts.common is not None:
+            return KernelMessage(self)
+        return self.written_message(gates)
+
+    def written_message(self, gates: Gates | None) -> "DualMessage":
+        """The same with the parts of the covariance written out, for any rows."""
         D, U, V = self.parts.diagonal, self.parts.left, self.parts.right
         if gates is None:
             return DualMessage(self.mean, D, U, V)
@@ -271,7 +387,7 @@ class DualGaussian:
     @property
     def precision(self) -> DualGram:
         """Σ⁻¹ = ΓCᵀWCΓ + diag λ."""
-        return DualGram(self.parts.design, self.parts.w, self.parts.lam, self.parts.opened)
+        return DualGram(self.parts.design, self.parts.w, self.parts.lam, self.parts.opened, self.parts._kernel)
 
     def draw(self, rng: np.random.Generator) -> PointDistribution:
         """Draw the free ones, then the others given them (Bhattacharya, Chakraborty & Mallick 2016)."""
@@ -299,7 +415,25 @@ class DualGaussian:
         size, n = len(self.mean), len(self.parts.w)
         mean, lam, w, opened = np.split(numbers, np.cumsum([size, size, n]))
         lam, w = (np.exp(np.clip(x, -100.0, 100.0)) for x in (lam, w))
-        return DualGaussian(mean, DualParts(self.parts.design, w, lam, np.clip(opened, 0.0, 1.0)))
+        return DualGaussian(mean, replace(self.parts, w=w, lam=lam, opened=np.clip(opened, 0.0, 1.0)))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class KernelMessage:
+    """A distribution whose own rows find their variances among products of rows."""
+
+    distribution: DualGaussian
+
+    def row_moments(self, rows: DualRows | DenseRows) -> tuple[Array, Array]:
+        """Mean and variance of each row's score."""
+        if rows.written is not self.distribution.parts.design:
+            return self.distribution.written_message(None).row_moments(rows)
+        return rows.scores(self.distribution.mean), self.distribution.parts.row_variances()
+
+    def effects(self, rows: DualRows | DenseRows, columns: NDArray[np.intp]) -> Effects:
+        """Distribution of the coefficients of these columns, the same in all rows."""
+        return self.distribution.written_message(None).effects(rows, columns)
 
 
 @final

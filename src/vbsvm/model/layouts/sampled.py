@@ -39,6 +39,10 @@ class SampledCoefficients:
         centred = self.draws[:, :n] - self.mean[:n]
         return centred.T @ centred / len(centred)
 
+    def square_sum(self, columns: slice) -> float:
+        """Σ E[θ²] over these columns."""
+        return float(self.squares[columns].sum())
+
     @property
     def squares(self) -> Array:
         """E[θ²], elementwise."""

@@ -52,6 +52,10 @@ class SpikeSlab:
         found[self.gated] = self.slab
         return found
 
+    def square_sum(self, columns: slice) -> float:
+        """Σ E[θ²] over these columns."""
+        return float(self.squares[columns].sum())
+
     @cached_property
     def squares(self) -> Array:
         """E[v²], elementwise: over open and closed gates."""

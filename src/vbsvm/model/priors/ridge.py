@@ -49,10 +49,11 @@ class Ridge(Prior[InverseGamma | Point]):
     def leap(self, scale: InverseGamma | Point, moments: Moments) -> InverseGamma | None:
         """E[σ⁻²] = (A + ½ well-determined coefficients)/(B + ½‖μ‖²), after MacKay (1992): the same fixed point."""
         precision = scale.inverse_mean
-        determined = moments.size - precision * float(moments.variances.sum())
+        spread = moments.spread
+        determined = moments.size - precision * spread
         if not 0 < determined < LEAP_BELOW * moments.size:
             return None
-        guess = (self.shape + 0.5 * determined) / (self.rate + 0.5 * (moments.total - float(moments.variances.sum())))
+        guess = (self.shape + 0.5 * determined) / (self.rate + 0.5 * (moments.total - spread))
         shape = self.shape + 0.5 * moments.size
         return InverseGamma(shape, shape / guess)
 
