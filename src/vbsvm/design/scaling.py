@@ -164,7 +164,7 @@ def _along_lines(extreme: np.ufunc, block: NDArray[np.floating]) -> NDArray[np.f
     """The smallest or largest value of each column; the identity of a block without rows."""
     lines, rest = _long_lines(block)
     found = extreme.reduce(rest, axis=0, initial=np.inf if extreme is np.minimum else -np.inf)
-    if not len(lines):
+    if not lines.size:
         return found
     return extreme(found, extreme.reduce(extreme.reduce(lines, axis=0).reshape(-1, block.shape[1]), axis=0))
 

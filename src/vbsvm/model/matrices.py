@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 
+# Columns of a triangular product that are formed together.
+PANEL = 128
+
 
 class DesignMatrix(Protocol):
     """C: rows of inputs as the coefficients meet them."""
@@ -249,13 +252,12 @@ def _few(w: Array) -> NDArray[np.intp] | None:
 
 
 def _times_upper_triangle(left: Array, upper: Array, out: Array) -> None:
-    """left @ upper in two panels, the second of which alone needs all of ``left``: a quarter of the work is zeros."""
-    half = len(upper) // 2
-    if half < 16:
-        _product(left, upper, out)
-    else:
-        _product(left[:, :half], upper[:half, :half], out[:, :half])
-        _product(left, upper[:, half:], out[:, half:])
+    """left @ upper in panels of columns, which need the columns of ``left`` up to their own only."""
+    size = len(upper)
+    width = max(size, 1) if size < 32 else min(PANEL, -(-size // 2))
+    for begin in range(0, size, width):
+        end = min(begin + width, size)
+        _product(left[:, :end], upper[:end, begin:end], out[:, begin:end])
 
 
 def _product(left: Array, right: Array, out: Array) -> None:

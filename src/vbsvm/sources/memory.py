@@ -48,7 +48,7 @@ class Memory(BlockSource):
     candidates: Candidates | None = None
     known_levels: LevelCounts | None = None
     first_block: int = 0  # where these are a part of the rows: how many blocks come before
-    in_parts: bool = False
+    in_parts: bool = False  # whether others follow or come before
 
     @cached_property
     def n_blocks(self) -> int:

@@ -6,6 +6,7 @@ free ones, the others' covariance is D − UᵀU with D = diag(1/λ), M = I + W^
 prior variance would leave nothing but rounding.
 """
 
+import weakref
 from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
@@ -29,32 +30,29 @@ FREE = 1e-4
 CHUNK = 128
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Kernel:
-    """Products of the rows with each other, formed once for all passes.
+_products: dict[int, tuple[weakref.ref[Array], Array]] = {}
 
-    Where all coefficients but the free ones have the same prior precision, and no gates, a pass needs nothing else of
-    the size of the columns than products with vectors.
-    """
 
-    design: Array
-
-    @cached_property
-    def _all(self) -> Array:
-        with single_threaded_blas():
-            return self.design @ self.design.T
-
-    def without(self, free: NDArray[np.intp]) -> Array:
-        """CCᵀ of the columns that are not free."""
-        of_free = self.design[:, free]
-        return self._all - of_free @ of_free.T
+def products_of_rows(design: Array) -> Array:
+    """CCᵀ, formed once for all passes and kept as long as the rows are."""
+    key = id(design)
+    known = _products.get(key)
+    if known is not None and known[0]() is design:
+        return known[1]
+    with single_threaded_blas():
+        found = design @ design.T
+    _products[key] = weakref.ref(design, lambda _: _products.pop(key, None)), found
+    return found
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class DualRows:
-    """All rows in one block."""
+    """All rows in one block.
+
+    Where all coefficients but the free ones have the same prior precision, and no gates, a pass needs nothing else of
+    the size of the columns than products with vectors.
+    """
 
     index: int
     design: Array
@@ -70,15 +68,9 @@ class DualRows:
         """Cθ."""
         return self.design @ theta
 
-    @cached_property
-    def kernel(self) -> Kernel:
-        """Products of the rows with each other."""
-        return Kernel(self.design)
-
     def gram(self, w: Array) -> "DualGram":
         """CᵀWC, as its parts."""
-        n_columns = self.design.shape[1]
-        return DualGram(self.design, w, np.zeros(n_columns), np.ones(n_columns), self.kernel)
+        return DualGram(self.design, w, np.zeros(self.design.shape[1]), np.ones(self.design.shape[1]))
 
     def cross(self, u: Array) -> Array:
         """Cᵀu."""
@@ -102,7 +94,6 @@ class DualGram:
     w: Array
     extra: Array
     opened: Array
-    kernel: Kernel | None = None
 
     def __add__(self, other: Self) -> "DualGram":
         """Add the sums of two sets of rows, before gates are applied."""
@@ -126,7 +117,7 @@ class DualGram:
         if not share:
             return self
         w, extra = self.w + share * (other.w - self.w), self.extra + share * (other.extra - self.extra)
-        return DualGram(self.design, w, extra, self.opened, self.kernel)
+        return DualGram(self.design, w, extra, self.opened)
 
     def times(self, theta: Array) -> Array:
         """Product with a vector."""
@@ -146,7 +137,7 @@ class DualGram:
 
     def conditional(self, cross: Array, precision: Precision) -> "DualGaussian":
         """The distribution of the coefficients (Algorithms 2 and 3, lines 2 and 3)."""
-        parts = DualParts(self.design, self.w, self.extra + precision.diagonal, self.opened, self.kernel)
+        parts = DualParts(self.design, self.w, self.extra + precision.diagonal, self.opened)
         return DualGaussian(parts.times(cross), parts)
 
     def solve(self, right: Array, precision: Precision) -> Array | None:
@@ -166,7 +157,6 @@ class DualParts:
     w: Array
     lam: Array
     opened: Array
-    _kernel: Kernel | None = None  # not saved: a file would hold the rows' products beside the rows
 
     @cached_property
     def free(self) -> NDArray[np.intp]:
@@ -189,15 +179,15 @@ class DualParts:
     def common(self) -> float | None:
         """1/λ where it is the same for all coefficients but the free ones and there are no gates; else None."""
         held = self.lam[self.lam >= FREE]
-        if self._kernel is None or not len(held) or not (self.opened == 1.0).all():
+        if not len(held) or not (self.opened == 1.0).all():
             return None
         return 1.0 / float(held[0]) if np.ptp(held) <= 1e-12 * held[0] else None
 
     @cached_property
     def of_rows(self) -> Array:
         """CCᵀ of the columns that are not free."""
-        assert self._kernel is not None
-        return self._kernel.without(self.free)
+        of_free = self.design[:, self.free]
+        return products_of_rows(self.design) - of_free @ of_free.T
 
     @cached_property
     def factor(self) -> Array:
@@ -387,7 +377,7 @@ class DualGaussian:
     @property
     def precision(self) -> DualGram:
         """Σ⁻¹ = ΓCᵀWCΓ + diag λ."""
-        return DualGram(self.parts.design, self.parts.w, self.parts.lam, self.parts.opened, self.parts._kernel)
+        return DualGram(self.parts.design, self.parts.w, self.parts.lam, self.parts.opened)
 
     def draw(self, rng: np.random.Generator) -> PointDistribution:
         """Draw the free ones, then the others given them (Bhattacharya, Chakraborty & Mallick 2016)."""
