@@ -9,7 +9,7 @@ from models import spec_of
 from vbsvm.base.reading import expect
 from vbsvm.design.scaling import Recipe
 from vbsvm.model.interfaces import Precision
-from vbsvm.model.layouts import dual
+from vbsvm.model.layouts import dual_parts
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.dual import DualRows
 from vbsvm.model.matrices import DenseMatrix
@@ -62,12 +62,12 @@ def test_products_of_rows_are_formed_once_and_go_with_the_rows():
     rng = np.random.default_rng(2)
     X, y = rng.normal(size=(N, D)), np.where(rng.random(N) < 0.5, 1.0, -1.0)
     source = Memory(X, y, np.ones(N), Recipe(np.zeros(D), np.ones(D), True), wide=True)
-    spec, before = spec_of(D), len(dual._products)
+    spec, before = spec_of(D), len(dual_parts._products)
     state = spec.start()
     for _ in range(4):
         state = sweep(spec, state, source, expect)[0]
         assert state.coefficients.parts.common is not None
-    assert len(dual._products) == before + 1
+    assert len(dual_parts._products) == before + 1
     del source, state
     gc.collect()
-    assert len(dual._products) == before
+    assert len(dual_parts._products) == before

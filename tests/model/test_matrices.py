@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from vbsvm import LaplaceZero, Normal, Ridge, Variational
 from vbsvm.design.scaling import Recipe, column_ranges, learn_recipe
-from vbsvm.model.matrices import DenseMatrix, SparseMatrix
+from vbsvm.model.matrices import DenseMatrix, SparseMatrix, StandardisedMatrix
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.sparse import Sparse
@@ -28,16 +28,20 @@ def pair(kind, intercept):
         written = np.column_stack([np.ones(N), written])
     if kind == "sparse":
         return SparseMatrix(sp.csr_array(X), centre, scale, intercept), written
+    if kind != "dense":
+        return StandardisedMatrix(np.asarray(X, order=kind[-1]), centre, scale, intercept), written
     values = np.asfortranarray(written)
     return DenseMatrix(values, np.empty_like(values)), written
 
 
 @pytest.mark.parametrize("intercept", [False, True])
-@pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_every_verb_is_that_of_the_array(kind, intercept):
+@pytest.mark.parametrize("kind", ["dense", "sparse", "standardised by algebra, C", "standardised by algebra, F"])
+@pytest.mark.parametrize("n_weighted", [N, 7])  # few weights are a way of their own
+def test_every_verb_is_that_of_the_array(kind, intercept, n_weighted):
     matrix, C = pair(kind, intercept)
     rng = np.random.default_rng(1)
     theta, u, w = rng.normal(size=C.shape[1]), rng.normal(size=N), rng.gamma(1.0, size=N)
+    w[rng.permutation(N)[n_weighted:]] = 0.0
     root, other = np.triu(rng.normal(size=(C.shape[1],) * 2)), rng.normal(size=(C.shape[1], 3))
     close = {"rtol": 1e-10, "atol": 1e-10}
     assert matrix.shape == C.shape

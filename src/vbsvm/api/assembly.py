@@ -15,7 +15,7 @@ from vbsvm.design.scaling import Range
 from vbsvm.missing.level_model import LevelCounts, LevelModel
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.settings import GaussianImputation
-from vbsvm.model.layouts.dual import FREE
+from vbsvm.model.layouts.dual_parts import FREE
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping

@@ -65,7 +65,7 @@ MODELS = CHAINS | {
     "DenseGaussian": "vbsvm.model.layouts.dense:DenseGaussian",
     "ArrowGaussian": "vbsvm.model.layouts.arrow:ArrowGaussian",
     "DualGaussian": "vbsvm.model.layouts.dual:DualGaussian",
-    "DualParts": "vbsvm.model.layouts.dual:DualParts",
+    "DualParts": "vbsvm.model.layouts.dual_parts:DualParts",
     "SpikeLaw": "vbsvm.model.layouts.spike_slab:SpikeSlab",
     "Plan": "vbsvm.design.columns:Plan",
     "FactorPlan": "vbsvm.design.columns:FactorPlan",

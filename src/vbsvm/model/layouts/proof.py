@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from vbsvm.model.layouts.arrow_message import ArrowMessage
     from vbsvm.model.layouts.arrow_rows import ArrowCross, ArrowRows
     from vbsvm.model.layouts.dense import DenseGaussian, DenseGram, DenseRows, GatedMessage
-    from vbsvm.model.layouts.dual import DualGaussian, DualGram, DualMessage, DualRows
+    from vbsvm.model.layouts.dual import DualGaussian, DualGram, DualMessage, DualRows, KernelMessage
     from vbsvm.model.layouts.sampled import SampledCoefficients
     from vbsvm.model.layouts.spike_slab import SpikeMessage, SpikeSlab
-    from vbsvm.model.matrices import DenseMatrix, DesignMatrix, SparseMatrix
+    from vbsvm.model.matrices import DenseMatrix, DesignMatrix, SparseMatrix, StandardisedMatrix
 
     ROWS: tuple[type[Rows], ...] = DenseRows, ArrowRows, DualRows
     CROSS: tuple[type[CrossSums], ...] = (ArrowCross,)
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
         GatedMessage,
         ArrowMessage,
         DualMessage,
+        KernelMessage,
         SpikeMessage,
         SampledCoefficients,
     )
-    MATRICES: tuple[type[DesignMatrix], ...] = DenseMatrix, SparseMatrix
+    MATRICES: tuple[type[DesignMatrix], ...] = DenseMatrix, SparseMatrix, StandardisedMatrix

@@ -1,0 +1,191 @@
+"""A covariance of many more coefficients than rows, held by matrices of rows × rows or rows × columns.
+
+Few coefficients have a prior so wide that they are free (the intercept); the others have the precision λ. Given the
+free ones, the others' covariance is D − UᵀU with D = diag(1/λ), M = I + W^½ C D Cᵀ W^½ = R Rᵀ and U = R⁻¹ W^½ C D
+(Woodbury). The free ones are then integrated in as a core of their own: to subtract two numbers of the size of their
+prior variance would leave nothing but rounding.
+"""
+
+import weakref
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import get_lapack_funcs, solve_triangular
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
+from vbsvm.base.row_sums import single_threaded_blas
+
+(_trtri,) = get_lapack_funcs(("trtri",), dtype=np.float64)
+
+# Coefficients with a smaller prior precision than this are free.
+FREE = 1e-4
+
+_products: dict[int, tuple[weakref.ref[Array], Array]] = {}
+
+
+def products_of_rows(design: Array) -> Array:
+    """CCᵀ, formed once for all passes and kept as long as the rows are."""
+    key = id(design)
+    known = _products.get(key)
+    if known is not None and known[0]() is design:
+        return known[1]
+    with single_threaded_blas():
+        found = design @ design.T
+    _products[key] = weakref.ref(design, lambda _: _products.pop(key, None)), found
+    return found
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DualParts:
+    """A covariance (ΓCᵀWCΓ + diag λ)⁻¹ = diag(D) − UᵀU + V Vᵀ."""
+
+    design: Array
+    w: Array
+    lam: Array
+    opened: Array
+
+    @cached_property
+    def free(self) -> NDArray[np.intp]:
+        """Coefficients with next to no prior precision."""
+        return np.flatnonzero(self.lam < FREE)
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """1/λ; 0 for the free ones."""
+        D = 1.0 / self.lam
+        D[self.free] = 0.0
+        return D
+
+    @cached_property
+    def weighted(self) -> Array:
+        """W^½CΓ."""
+        return np.sqrt(self.w)[:, None] * self.design * self.opened
+
+    @cached_property
+    def common(self) -> float | None:
+        """1/λ where it is the same for all coefficients but the free ones and there are no gates; else None."""
+        held = self.lam[self.lam >= FREE]
+        if not len(held) or not (self.opened == 1.0).all():
+            return None
+        return 1.0 / float(held[0]) if np.ptp(held) <= 1e-12 * held[0] else None
+
+    @cached_property
+    def of_rows(self) -> Array:
+        """CCᵀ of the columns that are not free."""
+        of_free = self.design[:, self.free]
+        return products_of_rows(self.design) - of_free @ of_free.T
+
+    @cached_property
+    def factor(self) -> Array:
+        """Lower Cholesky factor of M = I + W^½CΓDΓCᵀW^½."""
+        with single_threaded_blas():
+            if self.common is None:
+                M = (self.weighted * self.diagonal) @ self.weighted.T
+            else:
+                root = np.sqrt(self.w)
+                M = (self.common * root[:, None] * root) * self.of_rows
+            M.ravel()[:: len(M) + 1] += 1.0
+            return np.asarray(np.linalg.cholesky(M), dtype=np.float64)
+
+    @cached_property
+    def inverse(self) -> Array:
+        """R⁻¹."""
+        with single_threaded_blas():
+            return _trtri(self.factor.T, lower=0)[0].T
+
+    def _solved(self, right: Array, trans: int = 0) -> Array:
+        with single_threaded_blas():
+            return solve_triangular(self.factor, right, lower=True, trans=trans, check_finite=False)
+
+    @cached_property
+    def left(self) -> Array:
+        """R⁻¹W^½CΓD, rows × columns."""
+        with single_threaded_blas():
+            return solve_triangular(self.factor, self.weighted * self.diagonal, lower=True, check_finite=False)
+
+    @cached_property
+    def _free(self) -> Array:
+        """Q = R⁻¹W^½CΓ of the free columns, rows × free."""
+        return self._solved(np.sqrt(self.w)[:, None] * self.design[:, self.free] * self.opened[self.free])
+
+    @cached_property
+    def _free_root_and_link(self) -> tuple[Array, Array]:
+        """Root of the free coefficients' covariance, and how the others follow them: DΓCᵀW^½R⁻ᵀQ."""
+        Q = self._free
+        inner = np.linalg.cholesky(Q.T @ Q + np.diag(self.lam[self.free]))
+        link = self._left_transposed(Q)
+        return np.asarray(np.linalg.inv(inner).T, dtype=np.float64), link
+
+    def _left_times(self, right: Array) -> Array:
+        """R⁻¹W^½CΓD right."""
+        return self._solved(np.sqrt(self.w) * (self.design @ (self.opened * self.diagonal * right)))
+
+    def _left_transposed(self, right: Array) -> Array:
+        """The transpose of that matrix times a vector or a matrix."""
+        solved = self._solved(right, trans=1)
+        scale = self.opened * self.diagonal
+        if right.ndim == 1:
+            return scale * ((np.sqrt(self.w) * solved) @ self.design)
+        return scale[:, None] * (self.design.T @ (np.sqrt(self.w)[:, None] * solved))
+
+    @cached_property
+    def right(self) -> Array:
+        """What the uncertainty of the free coefficients adds, columns × free."""
+        root, link = self._free_root_and_link
+        with single_threaded_blas():
+            V = -link @ root
+        V[self.free] = root
+        return V
+
+    def times(self, right: Array) -> Array:
+        """Σ right."""
+        root, link = self._free_root_and_link
+        of_free = root @ (root.T @ (right[self.free] - link.T @ right))
+        product = self.diagonal * right - self._left_transposed(self._left_times(right)) - link @ of_free
+        product[self.free] = of_free
+        return product
+
+    @cached_property
+    def half_log_det(self) -> float:
+        """½ log|Σ|."""
+        of_free = float(np.log(np.abs(self._free_root_and_link[0].diagonal())).sum())
+        return (
+            0.5 * float(np.log(self.diagonal[self.diagonal > 0]).sum())
+            - float(np.log(self.factor.diagonal()).sum())
+            + of_free
+        )
+
+    def row_variances(self) -> Array:
+        """dg(CΣCᵀ) of the rows themselves: W^½CΣCᵀW^½ is I − M⁻¹, but for what the free coefficients add."""
+        assert self.common is not None
+        held = (1.0 - np.einsum("ji,ji->i", self.inverse, self.inverse)) / self.w
+        root, _ = self._free_root_and_link
+        followed = self.of_rows @ (np.sqrt(self.w)[:, None] * self._solved(self._free, trans=1))
+        of_free = (self.design[:, self.free] - self.common * followed) @ root
+        return np.maximum(held, 0.0) + np.einsum("if,if->i", of_free, of_free)
+
+    @cached_property
+    def free_trace(self) -> float:
+        """Sum of the variances of the free coefficients."""
+        return float(np.square(self._free_root_and_link[0]).sum())
+
+    @cached_property
+    def held_trace(self) -> float:
+        """Sum of the variances of all coefficients but the free ones."""
+        assert self.common is not None
+        n_held = len(self.lam) - len(self.free)
+        of_rows = len(self.w) - float(np.vdot(self.inverse, self.inverse))
+        root, link = self._free_root_and_link
+        return self.common * (n_held - of_rows) + float(np.square(link @ root).sum())
+
+    @cached_property
+    def variances(self) -> Array:
+        """Diagonal of Σ."""
+        spread = (
+            self.diagonal - np.einsum("ik,ik->k", self.left, self.left) + np.einsum("kf,kf->k", self.right, self.right)
+        )
+        return np.maximum(spread, 0.0)
