@@ -80,7 +80,7 @@ def test_blocks_without_a_counted_row_are_passed_over():
     same_fit(VBSVC().fit(X, y, s), VBSVC().fit(X[gap:], y[gap:]))
 
 
-def test_large_tables_start_from_the_rows_that_count():
+def test_rows_that_do_not_count_change_nothing_in_large_tables():
     X, y = simulate(60_000, 3, seed=0)
     s = np.arange(60_000) % 2
     same_fit(VBSVC().fit(X, y, s), VBSVC().fit(X[1::2], y[1::2]))
@@ -88,7 +88,7 @@ def test_large_tables_start_from_the_rows_that_count():
     same_fit(VBSVC().fit(X, y, few), VBSVC().fit(X[7::1000], y[7::1000]))
 
 
-def test_a_whole_weight_is_repetition_in_large_tables_to_the_tolerance():
+def test_a_whole_weight_is_repetition_in_large_tables():
     X, y = simulate(15_000, 3, seed=0)
     tight = Variational(tol=1e-10)
     weighted = VBSVC(inference=tight).fit(X, y, np.full(15_000, 2))

@@ -25,8 +25,10 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import Stats
 from vbsvm.model.sweep import update_priors
 
-# Steps for the mean end when the next would gain less than this share of the tolerance.
+# Steps for the mean end when the next would gain less than this share of the tolerance, or less than this share of what
+# the visit's steps have gained before.
 SHARE = 0.03
+LOOSE = 1e-3
 MOST_STEPS = 40
 MOST_TRIALS = 6
 # A step is long enough when the slope at its end is at most this share of the slope at its beginning.
@@ -39,8 +41,8 @@ NEAR_KINK = 0.02
 MOST_DIRECT = 160
 MOST_PRODUCTS = 60
 FORCING = 0.03
-# or less than this share of what the visit's steps have gained before.
-LOOSE = 1e-3
+# How far the curvature leans towards the paper's majorant after a step that led nowhere higher; less is none.
+FIRST_DAMPING = 0.05
 
 
 @final
@@ -91,6 +93,8 @@ class Profiled:
 
     def _climb_mean(self, spec: Spec, state: State, rows: "HeldRows") -> tuple[State, float]:
         """Newton steps for the mean, until the next would gain too little; and the row term there."""
+        if self._damping:  # a damped curvature promises less than there is to gain
+            self._curvature = None
         state, row_term, left, gained = self._with_scales(spec, state), rows.at(0.0)[0], np.inf, 0.0
         for _ in range(MOST_STEPS):
             precision = spec.precision(state)
@@ -102,14 +106,14 @@ class Profiled:
             if not gain > max(self._enough, LOOSE * gained):
                 break
             reached = self._search(spec, state, rows, direction, 2 * gain)
-            self._curvature = None if reached is None else self._curvature
-            if reached is None and self._damping == 1.0:
+            if reached is not None:
+                (state, row_term), left, gained = reached, gain, gained + gain
+                self._damping = self._damping / 4 if self._damping > FIRST_DAMPING else 0.0
+            elif self._damping < 1.0:
+                left, self._curvature = np.inf, None
+                self._damping = min(1.0, max(FIRST_DAMPING, 4 * self._damping))
+            else:
                 break
-            self._damping = min(1.0, max(0.05, 4 * self._damping)) if reached is None else self._damping / 4
-            if reached is None:
-                left = np.inf
-                continue
-            (state, row_term), left, gained = reached, gain, gained + gain
         return state, row_term
 
     def _step(self, gradient: Array, state: State, precision: Precision, rows: "HeldRows") -> tuple[float, Array]:
