@@ -41,7 +41,7 @@ NEAR_KINK = 0.02
 MOST_DIRECT = 160
 MOST_PRODUCTS = 60
 FORCING = 0.03
-# How far the curvature leans towards the paper's majorant after a step that led nowhere higher; less is none.
+# How far the curvature leans towards the paper's majorant after a step that led nowhere higher.
 FIRST_DAMPING = 0.05
 
 
@@ -74,22 +74,23 @@ class Profiled:
         if isinstance(at.state.coefficients, PointDistribution):
             yield paper_step(spec, at)
             return
-        image = self._asked_for(spec, at)
+        safe = self._asked_for(spec, at, at.state)
+        ahead = None if self._hold_scales else leap(spec, safe)
+        image = safe if ahead is None else self._asked_for(spec, at, ahead)
         extrapolated = self._anderson.propose(at.state.packed, image.packed)
         if extrapolated is not None:
             yield image.unpack(extrapolated)
             self._anderson.refused()
         yield image
+        if ahead is not None:
+            yield safe
         yield from shorter_steps(spec, at)
 
-    def _asked_for(self, spec: Spec, at: Visited) -> State:
-        """Σ = (G + Λ)⁻¹ around the same mean; with Λ where it is going, where it would creep there with Σ."""
-        gram, cross, mean = at.stats.gram, at.stats.cross, at.state.coefficients.mean
-        image = replace(at.state, coefficients=gram.conditional(cross, spec.precision(at.state)).at(mean))
-        ahead = None if self._hold_scales else leap(spec, image)
-        if ahead is None:
-            return image
-        return replace(ahead, coefficients=gram.conditional(cross, spec.precision(ahead)).at(mean))
+    @staticmethod
+    def _asked_for(spec: Spec, at: Visited, scales: State) -> State:
+        """Σ = (G + Λ)⁻¹ around the same mean, with Λ of this state: the visit's, or where it seems to be going."""
+        covariance = at.stats.gram.conditional(at.stats.cross, spec.precision(scales))
+        return replace(scales, coefficients=covariance.at(at.state.coefficients.mean))
 
     def _climb_mean(self, spec: Spec, state: State, rows: "HeldRows") -> tuple[State, float]:
         """Newton steps for the mean, until the next would gain too little; and the row term there."""
@@ -108,7 +109,7 @@ class Profiled:
             reached = self._search(spec, state, rows, direction, 2 * gain)
             if reached is not None:
                 (state, row_term), left, gained = reached, gain, gained + gain
-                self._damping = self._damping / 4 if self._damping > FIRST_DAMPING else 0.0
+                self._damping /= 4  # a trace stays: where a step has failed, rows far from the kink count as well
             elif self._damping < 1.0:
                 left, self._curvature = np.inf, None
                 self._damping = min(1.0, max(FIRST_DAMPING, 4 * self._damping))

@@ -308,7 +308,7 @@ def _predicted(gains: list[float]) -> float:
 
     A gain that fell much faster than quadratically is an accident, which says little about the next.
     """
-    if len(gains) < 3 or not 0 < gains[-2] < FALLING * gains[-3]:
+    if len(gains) < 3 or not 0 < gains[-2] < FALLING * gains[-3] < math.inf:  # the start is infinitely low
         return math.inf
     before, last = gains[-2] / gains[-3], gains[-1] / gains[-2]
     return 30 * gains[-1] * (last if last > 0.1 * before**2 else before)
