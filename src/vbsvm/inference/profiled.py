@@ -96,10 +96,10 @@ class Profiled:
         """Newton steps for the mean, until the next would gain too little; and the row term there."""
         if self._damping:  # a damped curvature promises less than there is to gain
             self._curvature = None
-        state, row_term, left, gained = self._with_scales(spec, state), rows.at(0.0)[0], np.inf, 0.0
+        state, left, gained = self._with_scales(spec, state), np.inf, 0.0
         for _ in range(MOST_STEPS):
             precision = spec.precision(state)
-            gradient = rows.gradient() - precision.times(state.coefficients.mean)
+            gradient = rows.gradient - precision.times(state.coefficients.mean)
             gain, direction = self._step(gradient, state, precision, rows)
             if self._curvature is not None and left < np.inf and not gain < REUSED * left:
                 self._curvature = None
@@ -108,14 +108,14 @@ class Profiled:
                 break
             reached = self._search(spec, state, rows, direction, 2 * gain)
             if reached is not None:
-                (state, row_term), left, gained = reached, gain, gained + gain
+                state, left, gained = reached, gain, gained + gain
                 self._damping /= 4  # a trace stays: where a step has failed, rows far from the kink count as well
             elif self._damping < 1.0:
                 left, self._curvature = np.inf, None
                 self._damping = min(1.0, max(FIRST_DAMPING, 4 * self._damping))
             else:
                 break
-        return state, row_term
+        return state, rows.row_term
 
     def _step(self, gradient: Array, state: State, precision: Precision, rows: "HeldRows") -> tuple[float, Array]:
         """A Newton step and what it promises, with the curvature of an earlier step while that serves."""
@@ -128,23 +128,22 @@ class Profiled:
             direction = self._curvature.solve(gradient, precision)
         return (0.0, gradient) if direction is None else (0.5 * float(gradient @ direction), direction)
 
-    def _search(
-        self, spec: Spec, state: State, rows: "HeldRows", direction: Array, first: float
-    ) -> tuple[State, float] | None:
+    def _search(self, spec: Spec, state: State, rows: "HeldRows", direction: Array, first: float) -> State | None:
         """Go along a direction to where the bound hardly rises any more; ``first`` is the slope at the start.
 
         None, and nothing moves, where a few looks find no place that is higher.
         """
         distribution, low, high, t = state.gaussian, (0.0, first), (np.inf, -np.inf), 1.0
-        rows.aim(direction)
+        ahead = rows.ahead(direction)
         for trial in range(MOST_TRIALS + 1):
-            row_term, slope = rows.at(t)
+            if trial:
+                ahead = rows.along(t)
             mean = distribution.mean + t * direction
             moved = self._with_scales(spec, replace(state, coefficients=distribution.at(mean)))
-            slope -= float(direction @ spec.precision(moved).times(mean))
+            slope = ahead.slope - float(direction @ spec.precision(moved).times(mean))
             if abs(slope) <= SLOPE * first or (trial == MOST_TRIALS and t > 0):
-                rows.move(t)
-                return moved, row_term
+                rows.move(t, ahead)
+                return moved
             low, high = ((t, slope), high) if slope > 0 else (low, (t, slope))
             t = low[0] if trial == MOST_TRIALS - 1 else _between(low, high, trial)
         return None
@@ -198,6 +197,21 @@ class _Block:
 
 
 @final
+@dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """At some mean: the row term, its slope along a step, and its gradient where that was summed as well."""
+
+    row_term: float
+    slope: float
+    cross: Any = None
+
+    def __add__(self, other: "Look") -> "Look":
+        """Add the sums of two blocks."""
+        cross = None if self.cross is None else self.cross + other.cross
+        return Look(self.row_term + other.row_term, self.slope + other.slope, cross)
+
+
+@final
 class HeldRows:
     """All rows with the variances of their scores held; the mean may move, look by look."""
 
@@ -205,47 +219,59 @@ class HeldRows:
         self._likelihood, self._source = likelihood, source
         self._message = state.coefficients.message(None)
         self._blocks: dict[int, _Block] = {}
-        source.total(self._take)
+        self._here: Look = source.total(self._take)
 
-    def _take(self, part: Part) -> float:
+    def _take(self, part: Part) -> Look:
         rows = cast(Rows, part.rows)
         with np.errstate(all="ignore"):  # a thread does not inherit the climb's own
             f, v = self._message.row_moments(rows)
-        self._blocks[rows.index] = _Block(rows.signs, rows.weights, f, np.asarray(v), f, f)
-        return 0.0
+            values, slope = self._likelihood.slopes(f, np.asarray(v), rows.signs, rows.weights)
+            self._blocks[rows.index] = _Block(rows.signs, rows.weights, f, np.asarray(v), f, slope)
+            return Look(float(rows.weights @ values), 0.0, rows.cross(slope))
 
-    def at(self, t: float) -> tuple[float, float]:
-        """Look at the mean that is t steps ahead: the row term, and its slope along the step."""
-        value = slope = 0.0
-        with np.errstate(all="ignore"):
-            for block in self._blocks.values():
-                f = block.f + t * block.change if t else block.f
-                values, block.slope = self._likelihood.slopes(f, block.v, block.y, block.s)
-                value += float(block.s @ values)
-                slope += float(block.slope @ block.change)
-        return value, slope
+    @property
+    def row_term(self) -> float:
+        """Row term of the bound at the present mean."""
+        return self._here.row_term
 
-    def aim(self, direction: Array) -> None:
-        """Find how a step changes the scores."""
-
-        def change(part: Part) -> float:
-            self._blocks[part.rows.index].change = cast(Rows, part.rows).scores(direction)
-            return 0.0
-
-        self._source.total(change, light=True)
-
-    def move(self, t: float) -> None:
-        """Go to where the rows were looked at last."""
-        for block in self._blocks.values():
-            block.f = block.f + t * block.change
-
+    @property
     def gradient(self) -> Array:
         """Gradient of the row term in the mean."""
+        if self._here.cross is None:
+            cross = self._source.total(
+                lambda part: cast(Rows, part.rows).cross(self._blocks[part.rows.index].slope), light=True
+            )
+            self._here = replace(self._here, cross=cross)
+        return _array(self._here.cross)
 
-        def of_part(part: Part) -> Any:
-            return cast(Rows, part.rows).cross(self._blocks[part.rows.index].slope)
+    def ahead(self, direction: Array) -> Look:
+        """Look at the mean that is one whole step ahead; most steps end there, so the gradient is summed as well."""
 
-        return _array(self._source.total(of_part, light=True))
+        def of_part(part: Part) -> Look:
+            rows = cast(Rows, part.rows)
+            block = self._blocks[rows.index]
+            with np.errstate(all="ignore"):
+                block.change = rows.scores(direction)
+                look = self._at(block, 1.0)
+                return replace(look, cross=rows.cross(block.slope))
+
+        return self._source.total(of_part, light=True)
+
+    def along(self, t: float) -> Look:
+        """Look at the mean that is t steps ahead."""
+        with np.errstate(all="ignore"):
+            first, *others = (self._at(block, t) for block in self._blocks.values())
+        return sum(others, first)
+
+    def _at(self, block: _Block, t: float) -> Look:
+        values, block.slope = self._likelihood.slopes(block.f + t * block.change, block.v, block.y, block.s)
+        return Look(float(block.s @ values), float(block.slope @ block.change))
+
+    def move(self, t: float, look: Look) -> None:
+        """Go to the mean that is t steps ahead, where the rows were looked at last."""
+        self._here = look
+        for block in self._blocks.values():
+            block.f = block.f + t * block.change
 
     def _weights(self, block: _Block, damping: float) -> Array:
         """Curvature of each row, or a share of the way from there to w, which is not smaller."""

@@ -155,9 +155,11 @@ class _ByAlgebra:
         return np.einsum("ij,ij->i", product, product)
 
     def _standardised(self, gram: Array, linear: Array, total: float) -> Array:
-        """CᵀWC from XᵀWX, XᵀW1 and 1ᵀW1."""
-        met = np.outer(self.centre, linear)
-        gram = (gram - met - met.T + total * np.outer(self.centre, self.centre)) * self._unit * self._unit[:, None]
+        """CᵀWC from XᵀWX (which is overwritten), XᵀW1 and 1ᵀW1."""
+        rest = linear - 0.5 * total * self.centre  # XᵀWX − centre linearᵀ − linear centreᵀ + total centre centreᵀ
+        gram -= np.stack([self.centre, rest], axis=1) @ np.stack([rest, self.centre])
+        gram *= self._unit
+        gram *= self._unit[:, None]
         if not self.intercept:
             return gram
         found = np.empty((len(gram) + 1, len(gram) + 1))

@@ -126,7 +126,7 @@ class DenseGaussian:
     @cached_property
     def variances(self) -> Array:
         """Diagonal of Σ."""
-        return np.einsum("ij,ij->i", self.root, self.root)
+        return np.vecdot(self.root, self.root)
 
     def square_sum(self, columns: slice) -> float:
         """Σ E[θ²] over these columns."""
