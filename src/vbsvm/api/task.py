@@ -20,6 +20,7 @@ from vbsvm.missing.settings import GaussianImputation, Shift
 from vbsvm.model.spec import Spec, State
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
+from vbsvm.results.training_rows import TrainingRows
 from vbsvm.sources.memory import Memory
 
 if TYPE_CHECKING:
@@ -43,20 +44,37 @@ class Task:
         self,
         inference: Variational | Gibbs,
         start: State | None = None,
-        population: Population | None = None,
         seed: int = 0,
     ) -> Fit:
-        """Fit the model, from its own start or from a state; a population that is known already is not learned anew."""
+        """Fit the model, from its own start or from a state."""
         if isinstance(inference, Gibbs):
-            return self.result(inference.run(*self.sampled, seed), population)
-        return self.result(inference.run(self.spec, self.source, start), population)
+            return self.result(inference.run(*self.sampled, seed))
+        return self.result(inference.run(self.spec, self.source, start))
 
-    def result(self, outcome: Outcome | Sample, population: Population | None = None) -> Fit:
-        """The fit that ended like this."""
-        if population is None or self.source.missing_inputs is not None:
+    def result(self, outcome: Outcome | Sample, first: Fit | None = None) -> Fit:
+        """The fit that ended like this; with several classes, the ``first`` may learn the inputs' distribution for all.
+
+        Where inputs are missing, their distribution is a part of the fit. Else it is learned when it is asked for.
+        """
+        population = None
+        if self.source.missing_inputs is not None:
             population = self.completion.population(self.source, outcome)
+
+        def learn() -> Population | None:
+            return self.completion.population(self.source, outcome) if first is None else first.input_population
+
         missing_patterns, facts = self.completion.missing_patterns, Facts.of(self.source, self.n_dropped)
-        return Fit(self.spec, self.plan, outcome, self.classes, self.reader, population, missing_patterns, facts)
+        return Fit(
+            self.spec,
+            self.plan,
+            outcome,
+            self.classes,
+            self.reader,
+            population,
+            missing_patterns,
+            facts,
+            TrainingRows.of(self.source, learn),
+        )
 
     @property
     def sampled(self) -> tuple[Spec, Memory]:
@@ -109,7 +127,7 @@ class Task:
 
 
 def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) -> list[Fit]:
-    """Fit one model for each class; a population that the first one has learned may serve all.
+    """Fit one model for each class.
 
     Samplers go on together, so that an interrupted one has draws of every class. Climbs follow each other: where one is
     interrupted before the last, a class is missing.
@@ -117,10 +135,11 @@ def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) ->
     fits: list[Fit] = []
     if isinstance(inference, Gibbs):
         for task, sample in zip(tasks, inference.run_several([task.sampled for task in tasks], seed), strict=True):
-            fits.append(task.result(sample, fits[0].population if fits else None))
+            fits.append(task.result(sample, fits[0] if fits else None))
         return fits
     for task in tasks:
-        fits.append(task.fit(inference, population=fits[0].population if fits else None))
+        outcome = inference.run(task.spec, task.source)
+        fits.append(task.result(outcome, fits[0] if fits else None))
         if fits[-1].interrupted and len(fits) < len(tasks):
             raise KeyboardInterrupt
     return fits

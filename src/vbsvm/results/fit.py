@@ -1,7 +1,7 @@
 """What a fit knows: one two-class model, its coefficients on the user's scale, and how it was reached."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -24,6 +24,7 @@ from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.posterior import Posterior, posterior_of
 from vbsvm.results.traces import Traces, Worst
+from vbsvm.results.training_rows import TrainingRows
 from vbsvm.storage.codec import public_fields
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Fit:
     population: Population | None = None
     missing_patterns: MissingPatterns | None = None
     facts: Facts | None = None
+    _rows: TrainingRows | None = None  # while they are at hand
 
     def __repr__(self) -> str:
         """One line: what was fitted, and how it ended."""
@@ -242,8 +244,16 @@ class Fit:
         saving.write(path, "Fit", self.contents())
 
     def contents(self) -> dict[str, Any]:
-        """What a file holds of the fit: all but a sampler's last draws of the missing values of rows."""
-        return public_fields(self) | {"outcome": self.course.stored()}
+        """What a file holds of the fit: all but its rows and a sampler's last draws of their missing values."""
+        return public_fields(self.without_rows()) | {"outcome": self.course.stored()}
+
+    def without_rows(self) -> "Fit":
+        """The same fit with everything learned that its training rows are needed for, and without these."""
+        return replace(self, population=self.input_population, _rows=None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickles and copies hold: no training rows."""
+        return vars(self) if self._rows is None else vars(self.without_rows())
 
     def decision_function(
         self, data: Any, *, return_std: bool = False, new_groups: str = "population"
@@ -256,7 +266,9 @@ class Fit:
         encoded = self._read(data, new_groups)
         if not return_std:
             return self._mean_scores(encoded).mean
-        found = prediction.score_moments(self.plan, self.spec, self.posterior.state, encoded, self.population)
+        found = prediction.score_moments(
+            self.plan, self.spec, self.posterior.state, encoded, lambda: self.input_population
+        )
         found = self._averaged(found, encoded)
         return found.mean, np.sqrt(found.variance)
 
@@ -277,7 +289,9 @@ class Fit:
         return prediction.log_probabilities([self._mean_scores(self._read(data, new_groups))])
 
     def _mean_scores(self, encoded: Encoded) -> prediction.Scores:
-        found = prediction.mean_scores(self.plan, self.spec, self.posterior.state, encoded, self.population)
+        found = prediction.mean_scores(
+            self.plan, self.spec, self.posterior.state, encoded, lambda: self.input_population
+        )
         return self._averaged(found, encoded)
 
     def _averaged(self, found: prediction.Scores, encoded: Encoded) -> prediction.Scores:
@@ -286,12 +300,12 @@ class Fit:
             return found
         candidates = encoded.candidates
         if candidates is None:
-            return prediction.require_finite(found, encoded, self.population)
+            return prediction.require_finite(found, encoded, lambda: self.input_population)
         learned = getattr(self.posterior.state.missing, "levels", None)
         distributions = learned or LevelDistributions.of(tuple(1.0 + one for one in self.reader.categories.counts))
         logs = tuple(np.log(one / one.sum()) for one in distributions.concentrations)
         found = prediction.averaged(found, candidates.row, np.exp(candidates.log_chances(logs)))
-        return prediction.require_finite(found, encoded, self.population)
+        return prediction.require_finite(found, encoded, lambda: self.input_population)
 
     def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
         """The inputs with missing values replaced by their expected values given the others, and standard deviations.
@@ -320,10 +334,15 @@ class Fit:
         """Covariance of the inputs, on their own scale, missing values taken into account."""
         return patterns.mean_and_covariance(self.plan, self._population())[1]
 
+    @property
+    def input_population(self) -> Population | None:
+        """Mean and covariance of the inputs; learned from the training rows when it is first asked for."""
+        return self.population if self._rows is None or self.population is not None else self._rows.population
+
     def _population(self) -> Population:
-        if self.population is None:
+        if self.input_population is None:
             raise AttributeError("The distribution of the inputs was not learned: there are more than 3000 columns.")
-        return self.population
+        return self.input_population
 
     def _noted(self, frame: "pd.DataFrame", spread: str, level: float | None = None) -> "pd.DataFrame":
         """Say what the spreads are: in the corner in short, since pandas leaves out columns of a wide table."""

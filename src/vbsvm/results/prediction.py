@@ -5,8 +5,8 @@ New groups are treated in three places. That they add nothing to the mean of a s
 decided in ``results/fit.py``.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -25,6 +25,9 @@ from vbsvm.model.likelihoods import hinge
 from vbsvm.model.spec import Spec, State
 from vbsvm.sources.row_builder import Grouping, MissingInputs, RowBuilder
 
+# Mean and covariance of the inputs, learned where a row misses some; None where there are too many columns.
+Learn = Callable[[], Population | None]
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,26 +39,23 @@ class Scores:
     from_unknown: Array
 
 
-def mean_scores(plan: Plan, spec: Spec, state: State, encoded: Encoded, population: Population | None) -> Scores:
+def mean_scores(plan: Plan, spec: Spec, state: State, encoded: Encoded, learn: Learn) -> Scores:
     """Moments of each row's score with the coefficients at their means."""
-    return _scores(
-        plan, PointDistribution(state.coefficients.mean).message(state.gates), spec, state, encoded, population
-    )
+    return _scores(plan, PointDistribution(state.coefficients.mean).message(state.gates), spec, state, encoded, learn)
 
 
-def score_moments(plan: Plan, spec: Spec, state: State, encoded: Encoded, population: Population | None) -> Scores:
+def score_moments(plan: Plan, spec: Spec, state: State, encoded: Encoded, learn: Learn) -> Scores:
     """Mean and variance of each row's score; a group that was not seen in fit adds its prior variance zᵀE[Σ]z."""
-    return _scores(plan, state.coefficients.message(state.gates), spec, state, encoded, population)
+    return _scores(plan, state.coefficients.message(state.gates), spec, state, encoded, learn)
 
 
-def _scores(
-    plan: Plan, message: Message, spec: Spec, state: State, encoded: Encoded, population: Population | None
-) -> Scores:
+def _scores(plan: Plan, message: Message, spec: Spec, state: State, encoded: Encoded, learn: Learn) -> Scores:
     of_new = [prior_covariance(plan, spec, state, k) for k in range(len(plan.factors))]
     found = Scores(*(np.zeros(len(encoded.table)) for _ in range(3)))
-    for block in _blocks(plan, encoded, population):
+    for block in _blocks(plan, encoded, learn):
         at, rows, design = block.where, block.rows, block.design
         if isinstance(rows, IncompleteRows):
+            population = learn()
             assert population is not None
             filled = rows.filled(conditional_means(rows, population.distribution))
             found.from_unknown[at] = left_over(rows, filled, message, population.distribution)
@@ -75,13 +75,13 @@ def _quadratic(z: Array, covariance: Array) -> Array:
     return np.einsum("iq,qr,ir->i", z, known, z) + np.where(z[:, ~finite].any(axis=1), np.inf, 0.0)
 
 
-def require_finite(scores: Scores, encoded: Encoded, population: Population | None) -> Scores:
+def require_finite(scores: Scores, encoded: Encoded, learn: Learn) -> Scores:
     """Refuse rows without a finite score: they have no class."""
     bad = ~(np.isfinite(scores.mean) & ~np.isnan(scores.from_unknown))
     if bad.any():
         row = int(np.argmax(bad))
         at = row if encoded.candidates is None else int(np.argmax(encoded.candidates.row == row))
-        if population is None and np.isnan(encoded.table[at]).any():
+        if np.isnan(encoded.table[at]).any() and learn() is None:
             why = "it has missing inputs, and they are not inferred for so many columns: impute them first"
         else:
             why = "its values are too far from those seen in fit"
@@ -148,11 +148,11 @@ class _Block:
     groupings: tuple[Grouping, ...]
 
 
-def _blocks(plan: Plan, encoded: Encoded, population: Population | None) -> Iterator[_Block]:
+def _blocks(plan: Plan, encoded: Encoded, learn: Learn) -> Iterator[_Block]:
     n_rows, size = len(encoded.table), block_rows(plan.recipe.n_columns)
     work_space, scratch = (plan.recipe.work_space(min(size, n_rows)) for _ in range(2))
     groupings = [Grouping.of(factor, levels) for factor, levels in zip(plan.factors, encoded.levels, strict=True)]
-    missing_inputs = None if population is None else _missing_inputs(encoded, population)
+    missing_inputs = None
     with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():  # the caller looks at the scores
         for index, begin in enumerate(range(0, n_rows, size)):
             here = slice(begin, min(begin + size, n_rows))
@@ -165,12 +165,14 @@ def _blocks(plan: Plan, encoded: Encoded, population: Population | None) -> Iter
                 plan.recipe,
                 plan.n_carried,
                 tuple(grouping.take(here) for grouping in groupings),
-                None if missing_inputs is None else missing_inputs.take(here),
             )
             where = np.arange(here.start, here.stop)
+            if missing_inputs is None and np.isnan(builder.design.sum()) and (population := learn()) is not None:
+                missing_inputs = _missing_inputs(encoded, population)
             if missing_inputs is None or not np.isnan(builder.design.sum()):
                 yield _Block(where, builder.whole(scratch), builder.design, builder.groupings)
                 continue
+            builder = replace(builder, missing_inputs=missing_inputs.take(here))
             for which, rows in builder.parts(builder.patterns()):
                 taken = tuple(grouping.take(which) for grouping in builder.groupings)
                 yield _Block(where[which], rows, builder.design[which], taken)
