@@ -23,6 +23,7 @@ from vbsvm.api.one_class import OneClassWarning, describe_unassigned
 from vbsvm.api.sklearn_export import linear_svc
 from vbsvm.api.task import Task, fit_all, read_imputation, read_inference, require_variational
 from vbsvm.base.arrays import Array
+from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
 from vbsvm.design.columns import Encoded
 from vbsvm.inference.gibbs import Gibbs
@@ -185,7 +186,8 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         """
         before = dict(vars(self))
         try:
-            fits, unassigned = self._fit(X, y, sample_weight)
+            with single_threaded_blas():
+                fits, unassigned = self._fit(X, y, sample_weight)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)

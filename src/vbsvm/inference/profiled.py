@@ -6,7 +6,7 @@ by Newton steps; its bound is exact. (3) The gram at that mean, formed only if t
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast, final
 
 import numpy as np
@@ -90,7 +90,7 @@ class Profiled:
     def _asked_for(spec: Spec, at: Visited, scales: State) -> State:
         """Σ = (G + Λ)⁻¹ around the same mean, with Λ of this state: the visit's, or where it seems to be going."""
         covariance = at.stats.gram.conditional(at.stats.cross, spec.precision(scales))
-        return replace(scales, coefficients=covariance.at(at.state.coefficients.mean))
+        return scales.moved(covariance.at(at.state.coefficients.mean))
 
     def _climb_mean(self, spec: Spec, state: State, rows: "HeldRows") -> tuple[State, float]:
         """Newton steps for the mean, until the next would gain too little; and the row term there."""
@@ -139,7 +139,7 @@ class Profiled:
             if trial:
                 ahead = rows.along(t)
             mean = distribution.mean + t * direction
-            moved = self._with_scales(spec, replace(state, coefficients=distribution.at(mean)))
+            moved = self._with_scales(spec, state.moved(distribution.at(mean)))
             slope = ahead.slope - float(direction @ spec.precision(moved).times(mean))
             if abs(slope) <= SLOPE * first or (trial == MOST_TRIALS and t > 0):
                 rows.move(t, ahead)
@@ -205,6 +205,10 @@ class Look:
     slope: float
     cross: Any = None
 
+    def with_gradient(self, cross: Any) -> "Look":
+        """The same with the gradient, as the layout sums it."""
+        return Look(self.row_term, self.slope, cross)
+
     def __add__(self, other: "Look") -> "Look":
         """Add the sums of two blocks."""
         cross = None if self.cross is None else self.cross + other.cross
@@ -241,7 +245,7 @@ class HeldRows:
             cross = self._source.total(
                 lambda part: cast(Rows, part.rows).cross(self._blocks[part.rows.index].slope), light=True
             )
-            self._here = replace(self._here, cross=cross)
+            self._here = self._here.with_gradient(cross)
         return _array(self._here.cross)
 
     def ahead(self, direction: Array) -> Look:
@@ -252,8 +256,7 @@ class HeldRows:
             block = self._blocks[rows.index]
             with np.errstate(all="ignore"):
                 block.change = rows.scores(direction)
-                look = self._at(block, 1.0)
-                return replace(look, cross=rows.cross(block.slope))
+                return self._at(block, 1.0).with_gradient(rows.cross(block.slope))
 
         return self._source.total(of_part, light=True)
 

@@ -5,7 +5,7 @@ paper's update never lowers it, so the climb goes on whatever the bolder ones do
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, final
 
@@ -84,7 +84,7 @@ def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
         step = curvature.solve(residual - precision.times(distribution.mean), precision)
         if step is None:
             return None
-        state = replace(state, coefficients=gram.conditional(cross, precision).at(distribution.mean + step))
+        state = state.moved(gram.conditional(cross, precision).at(distribution.mean + step))
         moved = update_gates(spec, state, stats, expect)
         if not leapt and _gates_rest(at.state, moved) and (ahead := leap(spec, state)) is not None:
             leapt, state = True, ahead
@@ -108,7 +108,7 @@ def leap(spec: Spec, state: State) -> State | None:
     if all(guess is None for guess in guesses):
         return None
     scales = (scale if guess is None else guess for scale, guess in zip(state.scales, guesses, strict=True))
-    return replace(state, scales=tuple(scales))
+    return state.scaled(tuple(scales))
 
 
 @final
@@ -198,7 +198,7 @@ def _shorter(spec: Spec, at: Visited, share: float) -> State:
     before = distribution.precision
     cross = (1 - share) * before.times(distribution.mean) + share * stats.cross
     gram = before.towards(stats.gram, share)
-    return replace(at.state, coefficients=gram.conditional(cross, spec.precision(at.state).scaled(share)))
+    return at.state.moved(gram.conditional(cross, spec.precision(at.state).scaled(share)))
 
 
 @final

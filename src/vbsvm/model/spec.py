@@ -132,6 +132,14 @@ class State:
     gates: Gates | None = None
     missing: MissingDistributions | None = None
 
+    def moved(self, coefficients: CoefficientDistribution) -> "State":
+        """The same with another distribution of the coefficients."""
+        return State(coefficients, self.scales, self.gates, self.missing)
+
+    def scaled(self, scales: tuple[ScaleDistribution, ...]) -> "State":
+        """The same with other scales."""
+        return State(self.coefficients, scales, self.gates, self.missing)
+
     @property
     def gaussian(self) -> GaussianDistribution:
         """The distribution of the coefficients, where it has a spread."""

@@ -52,7 +52,7 @@ def update_coefficients(spec: Spec, state: State, stats: Stats, resolve: Reading
     """q(β, v), or a draw from it (Algorithms 1 and 2, lines 2 and 3; Algorithm 3, lines 2 and 3; Appendices A, B)."""
     gram, cross = stats.gated(state.gates)
     distribution = gram.conditional(cross, spec.precision(state))
-    return replace(state, coefficients=resolve(distribution, "coefficients"))
+    return state.moved(resolve(distribution, "coefficients"))
 
 
 def update_gates(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
@@ -70,7 +70,7 @@ def update_priors(spec: Spec, state: State, resolve: Reading) -> State:
         block.prior.update(scale, moments, partial(_at_site, resolve, i))
         for i, (block, scale, moments) in enumerate(blocks)
     )
-    return replace(state, scales=tuple(scales))
+    return state.scaled(tuple(scales))
 
 
 def update_missing(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
