@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from benchmarks import climbs, groups, missing, nine_cells, passes, sampling, selection, speed, threads, untuned
+from benchmarks import bounds, climbs, groups, missing, nine_cells, passes, sampling, selection, speed, threads, untuned
 
 BENCHMARKS = {
     "speed": speed.main,
@@ -16,6 +16,7 @@ BENCHMARKS = {
     "sampling": sampling.main,
     "nine_cells": nine_cells.main,
     "threads": threads.main,
+    "bounds": bounds.main,
 }
 
 
@@ -46,6 +47,7 @@ def main(arguments: list[str]) -> None:
     sampling.main(["--quick"])
     nine_cells.main(["--quick"])
     threads.main(["--quick"])
+    bounds.main(["--quick"])
 
 
 if __name__ == "__main__":
