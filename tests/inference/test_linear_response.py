@@ -5,19 +5,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from grouped_models import dense_twin
+from models import source_of
 from reference import simulate
 from tilting import by_refits, log_variance_by_refits, refit
-from models import source_of, spec_of
 from vbsvm import Normal, Ridge, Variational
 from vbsvm.base.reading import expect
 from vbsvm.inference.linear_response import dense_response
 from vbsvm.inference.tilted_map import response_of_map
-from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
-from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import pass_rows
-from vbsvm.sources.memory import Memory
 
 TWO_SCALES = Spec(
     (
