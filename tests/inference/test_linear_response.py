@@ -9,11 +9,9 @@ from models import source_of
 from reference import simulate
 from tilting import by_refits, log_variance_by_refits, refit
 from vbsvm import Normal, Ridge, Variational
-from vbsvm.base.reading import expect
 from vbsvm.inference.linear_response import dense_response
 from vbsvm.inference.tilted_map import response_of_map
 from vbsvm.model.spec import Block, Spec
-from vbsvm.model.sweep import pass_rows
 
 TWO_SCALES = Spec(
     (
@@ -31,8 +29,8 @@ def settled(spec, source, exact):
     return spec, refit(spec, outcome.state, source)
 
 
-def curvature_of(spec, state, source):
-    return pass_rows(spec, state, source, expect, with_curvature=True).curvature
+def precise(spec, state, source):
+    return dense_response(spec, state, source, accuracy=1e-10, negligible=0.0)
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["augmented", "exact"])
@@ -45,7 +43,7 @@ def fitted(request):
 
 def test_it_is_the_derivative_of_refits(fitted):
     spec, state, source = fitted
-    found = dense_response(spec, state, source, curvature_of(spec, state, source), accuracy=1e-10)
+    found = precise(spec, state, source)
     for column in (0, 2, 5):
         expected = by_refits(spec, state, source, column)
         np.testing.assert_allclose(found.covariance[column], expected, rtol=1e-5, atol=1e-6 * expected[column])
@@ -56,13 +54,13 @@ def test_it_is_the_derivative_of_refits(fitted):
 
 def test_planted_errors_are_seen(fitted, monkeypatch):
     spec, state, source = fitted
-    H, likelihood = curvature_of(spec, state, source), type(spec.likelihood)
-    right = dense_response(spec, state, source, H).covariance
+    likelihood = type(spec.likelihood)
+    right = dense_response(spec, state, source).covariance
     expected = by_refits(spec, state, source, 2)
-    held = dense_response(spec, state, source, H, hold_scales=True).covariance
+    held = dense_response(spec, state, source, hold_scales=True).covariance
     derivatives = likelihood.derivatives
     monkeypatch.setattr(likelihood, "derivatives", lambda *a: replace(d := derivatives(*a), fv=d.fv * 0.9))
-    wrong = dense_response(spec, state, source, H).covariance
+    wrong = dense_response(spec, state, source).covariance
     assert np.abs(right[2] - expected).max() < 1e-4 * expected[2]
     assert np.abs(held[2] - expected).max() > 1e-3 * expected[2]
     assert np.abs(wrong[2] - expected).max() > 1e-3 * expected[2]
@@ -70,7 +68,7 @@ def test_planted_errors_are_seen(fitted, monkeypatch):
 
 def test_the_map_of_any_model_says_the_same(fitted):
     spec, state, source = fitted
-    fast = dense_response(spec, state, source, curvature_of(spec, state, source), accuracy=1e-10)
+    fast = precise(spec, state, source)
     slow = response_of_map(spec, state, source, np.array([0, 2]))
     np.testing.assert_allclose(slow.coefficients, fast.coefficients[[0, 2]], rtol=1e-5, atol=1e-8)
     np.testing.assert_allclose(slow.log_variances, fast.log_variances, rtol=1e-5, atol=1e-8)

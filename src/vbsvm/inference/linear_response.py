@@ -10,7 +10,7 @@ the variances by dv = 2(K∘K)q + Σ ω_b n_b, where −ω_b is the change of th
 """
 
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Any, Self, cast, final
 
 import numpy as np
 from scipy.special import polygamma
@@ -18,7 +18,7 @@ from scipy.special import polygamma
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.inference.squared_kernel import NoMaximum, solve_response, squared_kernel
+from vbsvm.inference.squared_kernel import NoMaximumError, solve_response, squared_kernel
 from vbsvm.model.interfaces import Gram, Rows
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.row_pass import Part, Source
@@ -26,8 +26,9 @@ from vbsvm.model.spec import Spec, State
 
 # Rows whose second derivatives are smaller than this, in units of their weight and of their score's deviation, are left
 # out: under the exact hinge all that are far from the kink.
-NEGLIGIBLE = 1e-6
-ACCURACY = 1e-6
+NEGLIGIBLE = 3e-4
+# Residual of the system for the variances, relatively; what is left in a covariance is about its square.
+ACCURACY = 1e-2
 
 
 @final
@@ -51,30 +52,35 @@ class Response:
 
 
 def dense_response(
-    spec: Spec, state: State, source: Source, curvature: Gram, *, hold_scales: bool = False, accuracy: float = ACCURACY
+    spec: Spec,
+    state: State,
+    source: Source,
+    *,
+    hold_scales: bool = False,
+    accuracy: float = ACCURACY,
+    negligible: float = NEGLIGIBLE,
 ) -> Response:
     """Covariance of all coefficients and of log σ² of all inferred scales, at a maximum of the bound.
 
-    ``curvature`` is −Σ ℓ_ff c cᵀ of a pass at this state. ``hold_scales`` treats the scales as known.
+    ``hold_scales`` treats the scales as known.
     """
     distribution = state.gaussian
     assert isinstance(distribution, DenseGaussian)
     with single_threaded_blas():
-        near = rows_near_the_kink(spec, state, source)
+        near = rows_near_the_kink(spec, state, source, negligible)
         scales = InferredScales.of(spec, state, hold_scales=hold_scales)
         root, n_coefficients = distribution.root, len(distribution.mean)
         whitened = near.design @ root
         own = scales.own(whitened @ root.T)
-        of_mean = near.fv[:, None] * whitened
-        Q, image = solve_response(
-            squared_kernel(whitened), near.vv, np.column_stack([of_mean, near.vv[:, None] * own]), accuracy
-        )
+        of_mean, vv = near.fv[:, None] * whitened, near.vv
+        right = np.column_stack([of_mean, vv[:, None] * own])
+        Q, image = solve_response(squared_kernel(whitened), vv, right, accuracy)
         change = 2.0 * image  # of the variances of the rows
         change[:, n_coefficients:] += own
         system = np.empty((change.shape[1], change.shape[1]))
         mean, scale = slice(None, n_coefficients), slice(n_coefficients, None)
         system[mean] = -of_mean.T @ change
-        curved = np.column_stack([curvature.times(column) for column in root.T])
+        curved = np.column_stack([near.curvature.times(column) for column in root.T])
         curved += np.column_stack([spec.precision(state).times(column) for column in root.T])
         system[mean, mean] += root.T @ curved
         system[mean, scale] -= root.T @ scales.of_blocks(distribution.mean)
@@ -95,34 +101,52 @@ def _inverse(system: Array) -> Array:
     try:
         half = np.linalg.inv(np.linalg.cholesky(system))
     except np.linalg.LinAlgError:
-        raise NoMaximum from None
+        raise NoMaximumError from None
     return np.asarray(half.T @ half, dtype=np.float64)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class NearRows:
-    """Rows of the design whose second derivatives count, and ℓ_fv and ℓ_vv of each."""
+    """Rows of the design whose second derivatives count, ℓ_fv and ℓ_vv of each, and −Σ ℓ_ff c cᵀ over all rows."""
 
-    design: Array
-    fv: Array
-    vv: Array
+    blocks: tuple[tuple[Array, Array, Array], ...]
+    curvature: Gram
+
+    def __add__(self, other: Self) -> "NearRows":
+        """Those of two sets of rows."""
+        return NearRows(self.blocks + other.blocks, self.curvature + other.curvature)
+
+    @property
+    def design(self) -> Array:
+        """The rows."""
+        return np.concatenate([design for design, _, _ in self.blocks])
+
+    @property
+    def fv(self) -> Array:
+        """∂²ℓ/∂f∂v."""
+        return np.concatenate([fv for _, fv, _ in self.blocks])
+
+    @property
+    def vv(self) -> Array:
+        """∂²ℓ/∂v²."""
+        return np.concatenate([vv for _, _, vv in self.blocks])
 
 
-def rows_near_the_kink(spec: Spec, state: State, source: Source) -> NearRows:
+def rows_near_the_kink(spec: Spec, state: State, source: Source, negligible: float) -> NearRows:
     """Gather them; a rule for each row by itself, so that a row of weight 2 is the same as two rows."""
     message, every = state.gaussian.message(None), np.arange(spec.n_columns)
 
-    def of_part(part: Part) -> tuple[tuple[Array, Array, Array], ...]:
+    def of_part(part: Part) -> NearRows:
         rows = cast(Rows, part.rows)
         f, v = message.row_moments(rows)
         v = np.asarray(v)
         found = spec.likelihood.derivatives(f, v, rows.signs, rows.weights)
-        near = np.abs(found.fv) * v + np.abs(found.vv) * v * np.sqrt(v) > NEGLIGIBLE * rows.weights
-        return ((rows.columns(every)[near], found.fv[near], found.vv[near]),)
+        near = np.abs(found.fv) * v + np.abs(found.vv) * v * np.sqrt(v) > negligible * rows.weights
+        block = rows.columns(every)[near], found.fv[near], found.vv[near]
+        return NearRows((block,), rows.gram(-found.ff))
 
-    design, fv, vv = zip(*source.total(of_part), strict=True)
-    return NearRows(np.concatenate(design), np.concatenate(fv), np.concatenate(vv))
+    return source.total(of_part)
 
 
 @final

@@ -18,7 +18,7 @@ from vbsvm.inference.curvature_spread import curvature_distribution, curvature_s
 from vbsvm.inference.linear_response import Response, dense_response
 from vbsvm.inference.reliability import Reliability, reliability
 from vbsvm.inference.sandwich import sandwich_of_groups, sandwich_of_rows
-from vbsvm.inference.squared_kernel import NoMaximum
+from vbsvm.inference.squared_kernel import NoMaximumError
 from vbsvm.inference.tilted_map import response_of_map
 from vbsvm.inference.variational import Variational
 from vbsvm.model.layouts.arrow import ArrowGaussian
@@ -96,7 +96,7 @@ def _posterior(spec: Spec, state: State, source: Source, n: int, found: Reliabil
     """By linear response: of the exact bound, or of the paper's where there are gates."""
     try:
         at = response_of(spec, state, source, n)
-    except NoMaximum:
+    except NoMaximumError:
         return Spread("posterior", _mean(state, n), None, found.and_warning(NO_MAXIMUM), {})
     sds = np.sqrt(at.response.log_variances.diagonal())
     named = {spec.blocks[b].name: float(sd) for b, sd in zip(at.response.blocks, sds, strict=True)}
@@ -119,7 +119,7 @@ def _robust(
         try:
             at = response_of(spec, state, source, n)
             spec, state, bread = at.spec, at.state, at.response.coefficients[:, : source.n_core]
-        except NoMaximum:
+        except NoMaximumError:
             found = found.and_warning(BY_CURVATURE)
     if bread is None:
         distribution = curvature_distribution(spec, state, stats or curvature_stats(spec, state, source))
@@ -155,9 +155,7 @@ def response_of(spec: Spec, state: State, source: Source, n: int) -> Responded:
         outcome, held = TIGHT.run(spec, source, state), False
     spec = replace(spec, likelihood=outcome.likelihood)
     if isinstance(outcome.state.coefficients, DenseGaussian) and outcome.state.gates is None:
-        curvature = curvature_stats(spec, outcome.state, source).curvature
-        assert curvature is not None
-        found = dense_response(spec, outcome.state, source, curvature, hold_scales=held)
+        found = dense_response(spec, outcome.state, source, hold_scales=held)
         found = replace(found, which=np.arange(n), coefficients=found.coefficients[:n])
     else:
         found = response_of_map(spec, outcome.state, source, np.arange(n), hold_scales=held)

@@ -18,7 +18,7 @@ AT_ONCE = 2**18
 MOST_PRODUCTS = 200
 
 
-class NoMaximum(ArithmeticError):
+class NoMaximumError(ArithmeticError):
     """The state is not a maximum of the bound, or too close to a flat one for a response to be found."""
 
 
@@ -92,23 +92,26 @@ def solve_response(kernel: SquaredKernel, bend: Array, right: Array, accuracy: f
     gradients for all columns at once, one product with K∘K a step.
     """
     twice = 2.0 * bend[:, None]
-    residual = right.copy()
-    image = kernel.times(residual)
-    search, search_image = residual, image
+    residual = search = right
     found, found_image = np.zeros_like(right), np.zeros_like(right)
-    first = square = np.einsum("ij,ij->j", residual, image)
+    first = np.einsum("ij,ij->j", right, right)
+    search_image, square = None, None
     for _ in range(MOST_PRODUCTS):
-        if not (square > accuracy**2 * first).any():
+        left = np.einsum("ij,ij->j", residual, residual) > accuracy**2 * first
+        if not left.any():
             return found, found_image
+        image = kernel.times(residual)
+        before, square = square, np.einsum("ij,ij->j", residual, image)
+        if before is None or search_image is None:
+            search_image = image
+        else:
+            ratio = np.divide(square, before, out=np.zeros_like(square), where=before > 0)
+            search, search_image = residual + ratio * search, image + ratio * search_image
         product = search - twice * search_image
         along = np.einsum("ij,ij->j", search_image, product)
-        if not np.isfinite(along).all() or (along[square > accuracy**2 * first] <= 0).any():
-            raise NoMaximum
+        if not (along[left] > 0).all():
+            raise NoMaximumError
         step = np.divide(square, along, out=np.zeros_like(square), where=along > 0)
         found, found_image = found + step * search, found_image + step * search_image
         residual = residual - step * product
-        image = kernel.times(residual)
-        before, square = square, np.einsum("ij,ij->j", residual, image)
-        ratio = np.divide(square, before, out=np.zeros_like(square), where=before > 0)
-        search, search_image = residual + ratio * search, image + ratio * search_image
-    raise NoMaximum
+    raise NoMaximumError

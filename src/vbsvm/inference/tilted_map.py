@@ -1,8 +1,8 @@
 """Linear response of any model: one step of the climb as a map z → F(z, t) of packed states, tilted by tᵀθ.
 
 At a fixed point z, dz/dt = (I − F_z)⁻¹ F_t, so that the covariance of what a state expects is found with products of
-F_z and vectors alone: differences of two steps each. ``linear_response`` is quicker where a model is dense, complete and
-without gates.
+F_z and vectors alone: differences of two steps each. ``linear_response`` is quicker where a model is dense, complete
+and without gates.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.linear_response import InferredScales, Response
 from vbsvm.inference.proposals import Visited, newton_step
-from vbsvm.inference.squared_kernel import NoMaximum
+from vbsvm.inference.squared_kernel import NoMaximumError
 from vbsvm.model.priors import Ridge
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
@@ -70,7 +70,7 @@ class TiltedMap:
             stats = replace(stats, cross_sums=stats.cross + tilt.coefficients)
         after = newton_step(spec, Visited(state, 0.0, lambda: stats), 0.0)
         if after is None:
-            raise NoMaximum
+            raise NoMaximumError
         return np.where(self.held, self.state.packed, after.packed)
 
     def along(self, change: Array) -> Array:
@@ -94,7 +94,7 @@ class TiltedMap:
         )
         found, info = gmres(operator, units * right, rtol=ACCURACY, restart=MOST_PRODUCTS, maxiter=1)
         if info != 0 or not np.isfinite(found).all():
-            raise NoMaximum
+            raise NoMaximumError
         return found / units
 
 
@@ -106,7 +106,7 @@ def response_of_map(
         step = TiltedMap(spec, state, source, _held(state, hold_scales=hold_scales))
         z = state.packed
         if not np.abs(step(z) - z).max() < AT_REST:
-            raise NoMaximum
+            raise NoMaximumError
         nothing, units = np.zeros(spec.n_columns), np.eye(spec.n_columns)[which]
         changes = [step.solve(step.by(Tilt(unit))) for unit in units]
         coefficients = np.array([_derivative(state, change, _effective_mean) for change in changes])
