@@ -86,7 +86,7 @@ def dense_response(
         system[mean, scale] -= root.T @ scales.of_blocks(distribution.mean)
         system[scale, mean] = system[mean, scale].T
         system[scale, scale] = scales.stiffness - 0.5 * scales.products(distribution.covariance) - own.T @ Q[:, scale]
-        found = _inverse(system)
+        found = inverse_of_system(system)
         return Response(
             np.arange(n_coefficients),
             root @ found[mean, mean] @ root.T,
@@ -95,7 +95,7 @@ def dense_response(
         )
 
 
-def _inverse(system: Array) -> Array:
+def inverse_of_system(system: Array) -> Array:
     """The inverse of a matrix that is positive at a maximum."""
     system = 0.5 * (system + system.T)
     try:

@@ -15,6 +15,7 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.inference.curvature_spread import curvature_distribution, curvature_stats, effective_covariance
+from vbsvm.inference.dual_response import dual_response
 from vbsvm.inference.linear_response import Response, dense_response
 from vbsvm.inference.reliability import Reliability, reliability
 from vbsvm.inference.sandwich import sandwich_of_groups, sandwich_of_rows
@@ -23,6 +24,7 @@ from vbsvm.inference.tilted_map import response_of_map
 from vbsvm.inference.variational import Variational
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.dense import DenseGaussian
+from vbsvm.model.layouts.dual import DualGaussian
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import Stats
@@ -117,7 +119,7 @@ def _robust(
     bread = None
     if by == "response" and state.gates is None:
         try:
-            at = response_of(spec, state, source, n)
+            at = response_of(spec, state, source, n, log_variances=False)
             spec, state, bread = at.spec, at.state, at.response.coefficients[:, : source.n_core]
         except NoMaximumError:
             found = found.and_warning(BY_CURVATURE)
@@ -144,7 +146,7 @@ class Responded:
     response: Response
 
 
-def response_of(spec: Spec, state: State, source: Source, n: int) -> Responded:
+def response_of(spec: Spec, state: State, source: Source, n: int, *, log_variances: bool = True) -> Responded:
     """Linear response of the first n coefficients, after a climb of the exact bound from this state.
 
     Models with gates have the paper's bound only.
@@ -154,12 +156,15 @@ def response_of(spec: Spec, state: State, source: Source, n: int) -> Responded:
     else:
         outcome, held = TIGHT.run(spec, source, state), False
     spec = replace(spec, likelihood=outcome.likelihood)
-    if isinstance(outcome.state.coefficients, DenseGaussian) and outcome.state.gates is None:
-        found = dense_response(spec, outcome.state, source, hold_scales=held)
-        found = replace(found, which=np.arange(n), coefficients=found.coefficients[:n])
+    which, state = np.arange(n), outcome.state
+    if state.gates is None and isinstance(state.coefficients, DenseGaussian):
+        found = dense_response(spec, state, source, hold_scales=held)
+        found = replace(found, which=which, coefficients=found.coefficients[:n])
+    elif state.gates is None and isinstance(state.coefficients, DualGaussian):
+        found = dual_response(spec, state, source, which, hold_scales=held)
     else:
-        found = response_of_map(spec, outcome.state, source, np.arange(n), hold_scales=held)
-    return Responded(spec, outcome.state, found)
+        found = response_of_map(spec, state, source, which, hold_scales=held, log_variances=log_variances)
+    return Responded(spec, state, found)
 
 
 def _mean(state: State, n: int) -> Array:

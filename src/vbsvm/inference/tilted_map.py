@@ -99,9 +99,18 @@ class TiltedMap:
 
 
 def response_of_map(
-    spec: Spec, state: State, source: Source, which: NDArray[np.intp], *, hold_scales: bool = False
+    spec: Spec,
+    state: State,
+    source: Source,
+    which: NDArray[np.intp],
+    *,
+    hold_scales: bool = False,
+    log_variances: bool = True,
 ) -> Response:
-    """Covariances of these effective coefficients with all, and of log σ² of blocks with one, at a fixed point."""
+    """Covariances of these effective coefficients with all, and of log σ² of blocks with one, at a fixed point.
+
+    Without ``log_variances`` the scales answer, too, but their own covariance is left out.
+    """
     with single_threaded_blas(), np.errstate(all="ignore"):
         step = TiltedMap(spec, state, source, _held(state, hold_scales=hold_scales))
         z = state.packed
@@ -110,15 +119,15 @@ def response_of_map(
         nothing, units = np.zeros(spec.n_columns), np.eye(spec.n_columns)[which]
         changes = [step.solve(step.by(Tilt(unit))) for unit in units]
         coefficients = np.array([_derivative(state, change, _effective_mean) for change in changes])
-        scales = InferredScales.of(spec, state, hold_scales=hold_scales)
+        scales = InferredScales.of(spec, state, hold_scales=hold_scales or not log_variances)
 
         def log_rates(state: State) -> Array:
-            return np.log(InferredScales.of(spec, state, hold_scales=hold_scales).rates)
+            return np.log(InferredScales.of(spec, state).rates)
 
         by_block = [step.solve(step.by(Tilt(nothing, b, 1.0))) for b in scales.blocks]
-        of_blocks = np.array([_derivative(state, change, log_rates) for change in by_block])
-        log_variances = of_blocks.reshape(len(by_block), -1) + np.diag(polygamma(1, scales.shapes))
-        return Response(which, coefficients, scales.blocks, log_variances)
+        of_blocks = [_derivative(state, change, log_rates) for change in by_block]
+        covariance = np.diag(polygamma(1, scales.shapes)) + (np.array(of_blocks) if of_blocks else 0.0)
+        return Response(which, coefficients, scales.blocks, covariance)
 
 
 def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec, State]:
