@@ -134,7 +134,7 @@ class Variational(Parameters):
             outcome = self._run(spec, source, start)
             if not self.exact or outcome.ending is Ending.INTERRUPTED or outcome.passes >= self.most_passes(spec):
                 return outcome
-            return self._sharpened(replace(spec, likelihood=EXACT_HINGE), source, outcome)
+            return self.sharpened(spec, source, outcome.state, outcome.passes)[0]
 
     def _run(self, spec: Spec, source: Source, start: State | None) -> Outcome:
         """Climb the paper's bound."""
@@ -160,19 +160,21 @@ class Variational(Parameters):
             if outcome.ending is Ending.INTERRUPTED:
                 return
 
-    def _sharpened(self, spec: Spec, source: Source, found: Outcome) -> Outcome:
-        """Go on with the exact bound from where the paper's ended; where classes are separated, with scales held."""
-        passes = found.passes
-        for hold_scales in (False, True):
-            if not hold_scales and _separates(source, found.state):
-                continue
-            strategy = Profiled(self.tol, hold_scales=hold_scales)
+    def sharpened(self, spec: Spec, source: Source, start: State, passes: int = 0) -> tuple[Outcome, bool]:
+        """Climb the exact bound from a state; and whether scales were held, as they are where classes are separated.
+
+        ``passes`` were made before and count as well.
+        """
+        spec = replace(spec, likelihood=EXACT_HINGE)
+        held = _separates(source, start)
+        while True:
+            strategy = Profiled(self.tol, hold_scales=held)
             left = max(2, self.most_passes(spec) - passes)
-            reached = self._climb(spec, source, found.state, self.tol, left, strategy)
+            reached = self._climb(spec, source, start, self.tol, left, strategy)
             passes += reached.passes
-            if hold_scales or not _separates(source, reached.state):
-                break
-        return replace(reached, passes=passes)
+            if held or not _separates(source, reached.state):
+                return replace(reached, passes=passes), held
+            held = True
 
     def _strategy(self, spec: Spec, source: Source) -> Strategy:
         """How to climb: profiled, but by steps of the whole state where the mean is not the easier part of it.

@@ -75,6 +75,14 @@ class ArrowRows:
         first, tail = self.tail.window
         return ArrowCross(core, ByGroup(((first, tail.cross(u)),), self.tail.n_levels))
 
+    def sums_by_group(self, u: Array) -> ByGroup:
+        """Cᵀu of the core over the rows of each group, groups × coefficients of the core."""
+        first, tail = self.tail.window
+        once = Factor(tail.levels, tail.n_levels, np.ones((len(u), 1)), (0,))
+        parts = [once.with_columns(u, self.written)[:, 0]]
+        parts += [once.with_factor(u, factor).reshape(tail.n_levels, factor.size) for factor in self.factors]
+        return ByGroup(((first, np.concatenate(parts, axis=1)),), self.tail.n_levels)
+
     def gram(self, w: Array) -> "ArrowGram":
         """A = CᵀWC of the core, B_g = Z_gᵀW_gC_g, and Z_gᵀW_gZ_g."""
         C, (first, tail) = self.written, self.tail.window

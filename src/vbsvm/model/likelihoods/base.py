@@ -28,6 +28,17 @@ class RowTerms:
         return RowTerms(self.value, shares * self.u, shares * self.w, curvature)
 
 
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class RowDerivatives:
+    """Of each row, weights included: the slope ∂ℓ/∂f, and the second derivatives of ℓ in f and v."""
+
+    f: Array
+    ff: Array
+    fv: Array
+    vv: Array
+
+
 class Likelihood(Protocol):
     """How labels depend on scores."""
 
@@ -40,4 +51,8 @@ class Likelihood(Protocol):
 
     def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
         """Of each row ℓ at weight 1, and ∂ℓ/∂f."""
+        ...
+
+    def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
+        """The slope of each row and its second derivatives: how the optimum answers to a small change of the model."""
         ...

@@ -14,7 +14,7 @@ from scipy.special import ndtr
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
-from vbsvm.model.likelihoods.base import RowTerms
+from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms
 
 SMALLEST_VARIANCE = 1e-300
 
@@ -38,6 +38,15 @@ class ExactHinge:
         z = h / sd
         below, density = ndtr(z), np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
         return -2.0 * (h * below + sd * density), 2.0 * s * y * below
+
+    def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
+        """ℓ_f = 2syΦ(z), ℓ_ff = −w, ℓ_fv = −½ywz/σ and ℓ_vv = w(1 − z²)/(4v)."""
+        sd = np.sqrt(np.maximum(v, SMALLEST_VARIANCE))
+        z = (1.0 - y * f) / sd
+        w = 2.0 * s * np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * sd)
+        return RowDerivatives(
+            2.0 * s * y * ndtr(z), -w, -0.5 * y * w * (z / sd), 0.25 * w * (1.0 / sd - z * (z / sd)) / sd
+        )
 
 
 EXACT_HINGE = ExactHinge()

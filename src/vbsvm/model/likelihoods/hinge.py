@@ -13,7 +13,7 @@ from scipy.special import expit, log_expit, log_ndtr, logsumexp, ndtr
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import Latent
 from vbsvm.base.reading import Reading
-from vbsvm.model.likelihoods.base import RowTerms
+from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms
 
 # Beyond it a score says nothing; and a distribution without a mean has an infinite one.
 LARGEST_VARIANCE = 1e20
@@ -51,6 +51,13 @@ class Hinge:
         slope *= s
         root += h
         return np.negative(root, out=root), slope
+
+    def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
+        """ℓ_f = sy(1 + h/√χ), ℓ_ff = −svχ^(−3/2), ℓ_fv = −½syhχ^(−3/2) and ℓ_vv = ¼sχ^(−3/2)."""
+        h = 1.0 - y * f
+        root = np.sqrt(h * h + v)
+        bend = s / (root * root * root)
+        return RowDerivatives(s * y * (1.0 + h / root), -bend * v, -0.5 * bend * y * h, 0.25 * bend)
 
 
 HINGE = Hinge()

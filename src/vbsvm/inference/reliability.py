@@ -1,0 +1,69 @@
+"""Whether the spread of a fit can be relied on: what the rows say, in plain words."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+from vbsvm.model.row_pass import Part, Source
+from vbsvm.model.spec import State
+
+# Rows this near to the kink, 1 − y f = 0, may be on either side; more of them than this share is a pile.
+NEAR_KINK = 0.05
+PILE = 0.1
+# Fewer rows on the loss's slope than this many for each coefficient determine nothing.
+ROWS_A_COEFFICIENT = 1.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """Warnings about a spread, each a sentence; none where there is nothing to say.
+
+    ``losing`` is the share of rows with a positive hinge loss at the mean, ``piled`` that of rows at the kink.
+    """
+
+    losing: float
+    piled: float
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def reliable(self) -> bool:
+        """Whether there is no warning."""
+        return not self.warnings
+
+    def and_warning(self, sentence: str) -> "Reliability":
+        """The same with one more warning."""
+        return Reliability(self.losing, self.piled, (*self.warnings, sentence))
+
+
+def reliability(state: State, source: Source) -> Reliability:
+    """Look at every row's loss at the mean; one light pass."""
+    theta = state.coefficients.mean if state.gates is None else state.gates.open * state.coefficients.mean
+
+    def of_part(part: Part) -> Array:
+        h = 1.0 - part.rows.signs * part.scores(theta, state.missing)
+        s = part.rows.weights
+        wrong = h > 1.0
+        return np.array([len(h), (h > NEAR_KINK).sum(), (np.abs(h) < NEAR_KINK).sum(), wrong.sum(), s.sum()])
+
+    n, losing, piled, wrong, _ = map(float, source.total(of_part, light=True))
+    found = Reliability(losing / n, piled / n)
+    n_coefficients = min(source.n_core, len(theta))
+    if losing == 0 or wrong == 0:
+        found = found.and_warning(
+            "The classes are separated: every row is on its side, so that larger coefficients are hardly less likely. "
+            "Neither intervals nor standard deviations can be relied on."
+        )
+    elif losing < ROWS_A_COEFFICIENT * n_coefficients:
+        found = found.and_warning(
+            f"The classes are nearly separated: only {losing:.0f} rows determine {n_coefficients} coefficients. "
+            "Intervals and standard deviations are rough."
+        )
+    if found.piled > PILE:
+        found = found.and_warning(
+            f"{100 * found.piled:.0f} % of the rows lie at the kink of the hinge loss, as happens with discrete "
+            "inputs: robust standard deviations may be much too small. A bootstrap is safer."
+        )
+    return found

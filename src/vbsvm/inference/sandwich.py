@@ -1,0 +1,76 @@
+"""The sandwich A⁻¹ J A⁻¹: how far estimates would lie from each other in other samples, whatever the model says.
+
+The hinge loss is no log likelihood that data could come from, so that the posterior's spread has no frequentist scale.
+A⁻¹ is any covariance of the posterior's kind: how coefficients answer to a change of the scores' sum. J, the meat, is
+the variance of that sum: Σ g² c cᵀ over rows with the slope g = ∂ℓ/∂f, or the same of the sums of groups.
+"""
+
+from typing import Any, cast
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.model.interfaces import Gram, Rows
+from vbsvm.model.layouts.arrow_rows import ArrowRows
+from vbsvm.model.layouts.grouping import ByGroup
+from vbsvm.model.row_pass import Part, Source
+from vbsvm.model.spec import Spec, State
+
+
+def sandwich_of_rows(bread: Array, spec: Spec, state: State, source: Source, repeats: Source | None = None) -> Array:
+    """A⁻¹ J A⁻¹ of some coefficients, where rows are independent; ``bread`` has their rows of A⁻¹, all columns.
+
+    A weight says how often a row is there. Where weights are products of that and of class weights, ``repeats`` are
+    the same rows with the first factor as their weights: a row that is there k times with the slope g in all adds
+    g²/k.
+    """
+    meat = meat_of_rows(spec, state, source, repeats)
+    with single_threaded_blas():
+        return bread @ np.column_stack([meat.times(row) for row in bread])
+
+
+def sandwich_of_groups(bread: Array, spec: Spec, state: State, source: Source) -> Array:
+    """A⁻¹ J A⁻¹ of some coefficients of the core, where groups are independent, but not the rows of a group.
+
+    ``bread`` has their rows of A⁻¹, the columns of the core. A group's own effects are coefficients with a prior, and
+    the sum of the group's scores in their direction is balanced by the prior's gradient: nothing of it is left for the
+    others. The priors of the core act on all groups alike.
+    """
+    sums = group_scores(spec, state, source)
+    n_groups = len(sums)
+    with single_threaded_blas():
+        influence = (sums - sums.mean(axis=0)) @ bread.T
+        return influence.T @ influence * (n_groups / max(n_groups - 1, 1))
+
+
+def meat_of_rows(spec: Spec, state: State, source: Source, repeats: Source | None = None) -> Gram:
+    """J = Σ g²/k c cᵀ, in the layout of the rows; one pass."""
+    message = state.coefficients.message(state.gates)
+    known = None if repeats is None else _weights(repeats)
+
+    def of_part(part: Part) -> Any:
+        rows = cast(Rows, part.rows)
+        f, v = message.row_moments(rows)
+        slope = spec.likelihood.slopes(f, np.asarray(v), rows.signs, rows.weights)[1]
+        return rows.gram(np.square(slope) / (rows.weights if known is None else known[rows.index]))
+
+    return source.total(of_part)
+
+
+def group_scores(spec: Spec, state: State, source: Source) -> Array:
+    """Σ g c over the rows of each group, groups × coefficients of the core; groups are those of the arrow's tail."""
+    message = state.coefficients.message(state.gates)
+
+    def of_part(part: Part) -> ByGroup:
+        rows = cast(ArrowRows, part.rows)
+        f, v = message.row_moments(rows)
+        return rows.sums_by_group(spec.likelihood.slopes(f, np.asarray(v), rows.signs, rows.weights)[1])
+
+    return source.total(of_part).total()
+
+
+def _weights(source: Source) -> dict[int, Array]:
+    """Weights of the rows of each block."""
+    found = source.total(lambda part: ((part.rows.index, part.rows.weights.copy()),), light=True)
+    return dict(found)

@@ -1,0 +1,179 @@
+"""Linear response of any model: one step of the climb as a map z → F(z, t) of packed states, tilted by tᵀθ.
+
+At a fixed point z, dz/dt = (I − F_z)⁻¹ F_t, so that the covariance of what a state expects is found with products of
+F_z and vectors alone: differences of two steps each. ``linear_response`` is quicker where a model is dense, complete
+and without gates.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.linalg import LinearOperator, gmres
+from scipy.special import polygamma
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import InverseGamma
+from vbsvm.base.reading import expect
+from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.inference.linear_response import InferredScales, Response
+from vbsvm.inference.proposals import Visited, newton_step
+from vbsvm.inference.squared_kernel import NoMaximumError
+from vbsvm.model.priors import Ridge
+from vbsvm.model.row_pass import Source
+from vbsvm.model.spec import Spec, State
+from vbsvm.model.sweep import pass_rows
+
+# Length of the differences, in units of what is packed: logs of deviations, means of standardised columns.
+STEP = 1e-5
+ACCURACY = 1e-7
+MOST_PRODUCTS = 120
+# Gates that are surer than this, and the log odds of each, are held: they have no room to answer.
+SATURATED = 1e-6
+# How far a step may move a state that is to be a fixed point.
+AT_REST = 1e-3
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Tilt:
+    """t of the coefficients, and of log σ² of a block."""
+
+    coefficients: Array
+    block: int | None = None
+    of_block: float = 0.0
+
+    def times(self, factor: float) -> "Tilt":
+        """A multiple."""
+        return Tilt(factor * self.coefficients, self.block, factor * self.of_block)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TiltedMap:
+    """One Newton step from a packed state, under a tilt; ``held`` numbers do not move."""
+
+    spec: Spec
+    state: State
+    source: Source
+    held: NDArray[np.bool_]
+
+    def __call__(self, z: Array, tilt: Tilt | None = None) -> Array:
+        """F(z, t)."""
+        spec, state = self.spec, self.state.unpack(z)
+        if tilt is not None and tilt.block is not None:
+            spec, state = _with_shape(spec, state, tilt.block, tilt.of_block)
+        stats = pass_rows(spec, state, self.source, expect, with_curvature=True)
+        if tilt is not None:
+            stats = replace(stats, cross_sums=stats.cross + tilt.coefficients)
+        after = newton_step(spec, Visited(state, 0.0, lambda: stats), 0.0)
+        if after is None:
+            raise NoMaximumError
+        return np.where(self.held, self.state.packed, after.packed)
+
+    def along(self, change: Array) -> Array:
+        """F_z times a change of the state."""
+        size = float(np.abs(change).max())
+        if size == 0.0:
+            return np.zeros_like(change)
+        step, z = (STEP / size) * change, self.state.packed
+        return (self(z + step) - self(z - step)) * (size / (2 * STEP))
+
+    def by(self, tilt: Tilt) -> Array:
+        """F_t in the direction of a tilt."""
+        small, z = tilt.times(STEP), self.state.packed
+        return (self(z, small) - self(z, small.times(-1.0))) / (2 * STEP)
+
+    def solve(self, right: Array) -> Array:
+        """(I − F_z)⁻¹ right, with the log odds of gates in units of 1/Var γ."""
+        units = _units(self.state)
+        operator = LinearOperator(
+            (len(right), len(right)), matvec=lambda y: y - units * self.along(y / units), dtype=np.float64
+        )
+        found, info = gmres(operator, units * right, rtol=ACCURACY, restart=MOST_PRODUCTS, maxiter=1)
+        if info != 0 or not np.isfinite(found).all():
+            raise NoMaximumError
+        return found / units
+
+
+def response_of_map(
+    spec: Spec,
+    state: State,
+    source: Source,
+    which: NDArray[np.intp],
+    *,
+    hold_scales: bool = False,
+    log_variances: bool = True,
+) -> Response:
+    """Covariances of these effective coefficients with all, and of log σ² of blocks with one, at a fixed point.
+
+    Without ``log_variances`` the scales answer, too, but their own covariance is left out.
+    """
+    with single_threaded_blas(), np.errstate(all="ignore"):
+        step = TiltedMap(spec, state, source, _held(state, hold_scales=hold_scales))
+        z = state.packed
+        if not np.abs(step(z) - z).max() < AT_REST:
+            raise NoMaximumError
+        nothing, units = np.zeros(spec.n_columns), np.eye(spec.n_columns)[which]
+        changes = [step.solve(step.by(Tilt(unit))) for unit in units]
+        coefficients = np.array([_derivative(state, change, _effective_mean) for change in changes])
+        scales = InferredScales.of(spec, state, hold_scales=hold_scales or not log_variances)
+
+        def log_rates(state: State) -> Array:
+            return np.log(InferredScales.of(spec, state).rates)
+
+        by_block = [step.solve(step.by(Tilt(nothing, b, 1.0))) for b in scales.blocks]
+        of_blocks = [_derivative(state, change, log_rates) for change in by_block]
+        covariance = np.diag(polygamma(1, scales.shapes)) + (np.array(of_blocks) if of_blocks else 0.0)
+        return Response(which, coefficients, scales.blocks, covariance)
+
+
+def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec, State]:
+    """The model under the tilt of a block's log σ²: the inverse gamma's shape is less by t."""
+    prior, scale = spec.blocks[block].prior, state.scales[block]
+    assert isinstance(prior, Ridge)
+    assert isinstance(scale, InverseGamma)
+    blocks, scales = list(spec.blocks), list(state.scales)
+    blocks[block] = replace(blocks[block], prior=replace(prior, shape=prior.shape - tilt))
+    scales[block] = replace(scale, shape=scale.shape - tilt)
+    return replace(spec, blocks=tuple(blocks)), replace(state, scales=tuple(scales))
+
+
+def _effective_mean(state: State) -> Array:
+    return state.coefficients.mean if state.gates is None else state.gates.open * state.coefficients.mean
+
+
+def _derivative(state: State, change: Array, value: Callable[[State], Array]) -> Array:
+    """How a change of the packed state changes what the state expects."""
+    size = max(float(np.abs(change).max()), 1e-300)
+    step = (STEP / size) * change
+    ahead, behind = (value(state.unpack(state.packed + sign * step)) for sign in (1.0, -1.0))
+    return (ahead - behind) * (size / (2 * STEP))
+
+
+def _places(state: State) -> tuple[int, int, int]:
+    """Where the numbers of scales begin and end in a packed state, and where those of gates end."""
+    begin = state.gaussian.packed_size
+    end = begin + sum(len(scale.pack()) for scale in state.scales)
+    return begin, end, end + (0 if state.gates is None else len(state.gates.log_odds))
+
+
+def _held(state: State, *, hold_scales: bool) -> NDArray[np.bool_]:
+    """Numbers that do not answer: scales that are held, and gates that are as good as decided."""
+    held = np.zeros(len(state.packed), dtype=bool)
+    scales, gates, end = _places(state)
+    held[scales:gates] = hold_scales
+    if state.gates is not None:
+        held[gates:end] = state.gates.inclusion * (1 - state.gates.inclusion) < SATURATED
+    return held
+
+
+def _units(state: State) -> Array:
+    """1, and the variance of each gate for its log odds, which may change a lot where the gate hardly does."""
+    units = np.ones(len(state.packed))
+    _, begin, end = _places(state)
+    if state.gates is not None:
+        units[begin:end] = np.maximum(state.gates.inclusion * (1 - state.gates.inclusion), SATURATED)
+    return units

@@ -1,0 +1,163 @@
+"""The sandwich: against refits without a row or a group, with weights, and with errors that must be seen."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from grouped_models import dense_twin
+from models import source_of, spec_of
+from vbsvm import Normal, Ridge, Variational
+from vbsvm.design.scaling import Recipe
+from vbsvm.inference.spreads import spread_of
+from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.model.spec import Block, Spec
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.row_builder import Grouping
+
+TIGHT = Variational(tol=1e-10)
+
+
+def overlapping(n, p, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, p))
+    return X, np.where(X @ np.linspace(0.3, 1.0, p) + rng.logistic(size=n) > 0, 1.0, -1.0)
+
+
+def sds(covariance):
+    return np.sqrt(covariance.diagonal())
+
+
+def ratio(one, other):
+    return float(np.exp(np.log(sds(one) / sds(other)).mean()))
+
+
+def jackknife(estimates):
+    """Covariance of the estimates that leave out one row or group each."""
+    m = len(estimates)
+    return (m - 1) / m * (apart := estimates - estimates.mean(axis=0)).T @ apart
+
+
+def test_rows_against_refits_without_each_row():
+    """The exact bound's estimate, with its own response as bread; refits that leave out one row each."""
+    X, y = overlapping(150, 3, seed=0)
+    spec, source = spec_of(3), source_of(X, y)
+    state = TIGHT.run(spec, source).state
+    exact = Variational(bound="exact", tol=1e-9)
+    estimates = np.array(
+        [
+            exact.run(spec, source_of(np.delete(X, i, 0), np.delete(y, i)), state).state.coefficients.mean
+            for i in range(len(y))
+        ]
+    )
+    found = spread_of("robust", spec, state, source, 4)
+    expected = jackknife(estimates)
+    assert 0.9 < ratio(found.covariance, expected) < 1.1
+    assert not 0.9 < ratio(2 * found.covariance, expected) < 1.1  # a factor of 2 in the meat
+    assert not 0.9 < ratio(spread_of("posterior", spec, state, source, 4).covariance, expected) < 1.1
+
+
+@pytest.mark.parametrize("by", ["response", "curvature"])
+def test_whole_weights_are_repeated_rows(by):
+    X, y = overlapping(80, 3, seed=1)
+    s = np.random.default_rng(0).integers(1, 4, size=80)
+    spec = spec_of(3)
+    found = []
+    for source in (source_of(X, y, s), source_of(np.repeat(X, s, axis=0), np.repeat(y, s))):
+        state = TIGHT.run(spec, source).state
+        found.append(spread_of("robust", spec, state, source, 4, by=by).covariance)
+    np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
+    # Not what a weight in the loss alone would make of it.
+    source = source_of(X, y, s)
+    as_rows = spread_of("robust", spec, TIGHT.run(spec, source).state, source, 4, repeats=source_of(X, y), by=by)
+    assert np.abs(as_rows.covariance / found[0] - 1).max() > 0.1
+
+
+def test_class_weights_are_not_repetitions():
+    """Rows that are there twice, with class weights: the same as the rows written out twice."""
+    X, y = overlapping(80, 3, seed=2)
+    s, of_class = np.random.default_rng(0).integers(1, 4, size=80), np.where(y > 0, 1.0, 2.5)
+    spec = spec_of(3)
+    few = source_of(X, y, s * of_class)
+    many = source_of(np.repeat(X, s, axis=0), np.repeat(y, s), np.repeat(of_class, s))
+    state = TIGHT.run(spec, few).state
+    one = spread_of("robust", spec, state, few, 4, repeats=source_of(X, y, s)).covariance
+    other = spread_of("robust", spec, state, many, 4, repeats=replace(many, weights=np.ones(s.sum()))).covariance
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    forgotten = spread_of("robust", spec, state, few, 4).covariance
+    assert np.abs(forgotten / one - 1).max() > 0.1
+
+
+def in_groups(n_groups=60, size=5, seed=0, crossed=0):
+    """Random intercepts, inputs that vary between groups; a second factor on request."""
+    rng = np.random.default_rng(seed)
+    n, g = n_groups * size, np.repeat(np.arange(n_groups), size)
+    X = np.column_stack([rng.normal(size=n_groups)[g], rng.normal(size=n)])
+    score = X @ [1.0, 0.7] + 1.2 * rng.normal(size=n_groups)[g]
+    groupings, blocks, n_core = [], [Block("fixed", (slice(0, 3),), Normal(100.0))], 3
+    if crossed:
+        h = rng.integers(0, crossed, size=n)
+        score += 1.0 * rng.normal(size=crossed)[h]
+        groupings.append(Grouping(h, crossed, (0,)))
+        blocks.append(Block("crossed", (slice(3, 3 + crossed),), Ridge()))
+        n_core += crossed
+    groupings.append(Grouping(g, n_groups, (0,)))
+    blocks.append(Block("groups", (slice(n_core, n_core + n_groups),), Ridge()))
+    y = np.where(score + rng.logistic(size=n) > 0, 1.0, -1.0)
+    source = Memory(X, y, np.ones(n), Recipe(np.zeros(2), np.ones(2), True), tuple(groupings))
+    return Spec(tuple(blocks)), source, g
+
+
+def without(source, rows):
+    kept = np.ones(len(source.X), dtype=bool)
+    kept[rows] = False
+    return replace(
+        source,
+        X=source.X[kept],
+        signs=source.signs[kept],
+        weights=source.weights[kept],
+        groupings=tuple(grouping.take(kept) for grouping in source.groupings),
+    )
+
+
+@pytest.mark.parametrize("crossed", [0, 8])
+def test_groups_against_refits_without_each_group(crossed):
+    """With the scales known: they are another matter."""
+    spec, source, g = in_groups(crossed=crossed)
+    state = TIGHT.run(spec, source).state
+    known = Spec(
+        tuple(replace(b, prior=Normal(1 / s.inverse_mean)) for b, s in zip(spec.blocks, state.scales, strict=True))
+    )
+    state = TIGHT.run(known, source).state
+    estimates = np.array(
+        [TIGHT.run(known, without(source, g == j), state).state.coefficients.mean[:3] for j in range(60)]
+    )
+    expected = jackknife(estimates)
+    found = spread_of("robust", known, state, source, 3, by="curvature").covariance
+    assert 0.88 < ratio(found[:2, :2], expected[:2, :2]) < 1.1  # the intercept and an input that groups share
+    # Planted: rows taken for independent; sums of groups with their own columns, but without the prior's gradient.
+    twin = dense_twin(source)
+    C, bread = twin.X, full_covariance(known, state, twin)[:3]
+    f, v = C @ state.coefficients.mean, np.einsum("ij,jk,ik->i", C, twin_covariance(known, state, twin), C)
+    scores = HINGE.slopes(f, v, source.signs, source.weights)[1][:, None] * C
+    sums = np.array([scores[g == j].sum(axis=0) for j in range(60)])
+    by_hand = (apart := sums[:, : source.n_core] @ bread[:, : source.n_core].T) - apart.mean(axis=0)
+    np.testing.assert_allclose(found, by_hand.T @ by_hand * 60 / 59, rtol=1e-4, atol=1e-6)
+    for wrong in (scores @ bread.T, sums @ bread.T):
+        assert ratio((wrong.T @ wrong)[:2, :2], expected[:2, :2]) < 0.85
+    assert not 0.85 < ratio(2 * found, expected) < 1.1
+
+
+def full_covariance(spec, state, twin):
+    """(H + Λ)⁻¹ with the groups' columns written out."""
+    C = twin.X
+    f, v = C @ state.coefficients.mean, np.einsum("ij,jk,ik->i", C, twin_covariance(spec, state, twin), C)
+    H = -HINGE.derivatives(f, v, twin.signs, twin.weights).ff
+    return np.linalg.inv(C.T @ (H[:, None] * C) + np.diag(spec.precision(state).diagonal))
+
+
+def twin_covariance(spec, state, twin):
+    """Σ of the state with the groups' columns written out."""
+    again = TIGHT.run(spec, twin).state.coefficients
+    np.testing.assert_allclose(again.mean, state.coefficients.mean, atol=1e-4)
+    return again.covariance
