@@ -80,10 +80,10 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         The classes, sorted.
     coef_, coef_std_ : ndarray of shape (k, n_features)
         Means and standard deviations of the coefficients; k is 1 for two classes, else the number of classes
-        (one against the rest). The standard deviations of variational Bayes are too small: mean-field ones by about
-        half, those of ``Variational(bound="exact")`` by less.
+        (one against the rest). Standard deviations are those that ``summary`` shows by default, robust ones in most
+        models. They are learned from the training data when they are first asked for.
     coef_cov_ : ndarray of shape (k, n_features, n_features)
-        Covariances of the coefficients, too small in the same way.
+        Covariances of the coefficients, of the same kind; ``fit_[0].coefficient_covariance(kind)`` gives others.
     intercept_, intercept_std_ : ndarray of shape (k,)
         The intercepts and their standard deviations.
     penalty_ : ndarray of shape (k,)
@@ -353,7 +353,12 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         return self.fit_[0].to_arviz()
 
     def report(
-        self, path: Any, X: ArrayLike | None = None, y: ArrayLike | None = None, title: str | None = None
+        self,
+        path: Any,
+        X: ArrayLike | None = None,
+        y: ArrayLike | None = None,
+        title: str | None = None,
+        covariance: str | None = None,
     ) -> Path:
         """Write one self-contained page of HTML: model, data, coefficients, figures, checks and caveats.
 
@@ -365,6 +370,8 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
             The rows of the fit; they add scores by class, calibration and the in-sample error.
         title : str, default None
             Heading of the page.
+        covariance : str, default None
+            Which spread of the coefficients; see ``Fit.summary``.
         """
         from vbsvm import report
         from vbsvm.plots import resolve_fit
@@ -373,14 +380,14 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
             raise ValueError("report: pass both X and y, or neither.")
         classes = [None] if len(self._fits) == 1 else self.classes_
         found = [] if X is None else [resolve_fit.predicted("report", self, X, y, class_) for class_ in classes]
-        return report.write(path, self._fits, found, title)
+        return report.write(path, [fit.showing(covariance) for fit in self._fits], found, title)
 
-    def summary(self, level: float = 0.95) -> "pd.DataFrame":
+    def summary(self, level: float = 0.95, covariance: str | None = None) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
 
-        With several classes the first index level is the class. After variational Bayes the spreads are too small, as
-        the corner of the table notes; after ``Gibbs()`` they are those of the posterior of the pseudo-likelihood.
-        Neither are confidence intervals: they cover the truth less often than their level.
+        With several classes the first index level is the class. ``covariance`` is "robust", "posterior", "curvature"
+        or "mean-field"; None is "robust" for complete inputs without gates: confidence intervals by the sandwich
+        estimator. ``Fit.summary`` has the details, and the corner of the table says which spread it shows.
         """
-        frames = [fit.summary(level) for fit in self._fits]
+        frames = [fit.summary(level, covariance) for fit in self._fits]
         return frames[0] if len(frames) == 1 else self._by_class(frames)

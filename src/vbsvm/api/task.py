@@ -30,7 +30,10 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is fitted to which rows, how missing inputs are treated, and what the scores' signs mean."""
+    """What is fitted to which rows, how missing inputs are treated, and what the scores' signs mean.
+
+    ``sample_weights`` are those without class weights, where there are any.
+    """
 
     spec: Spec
     plan: Plan
@@ -39,6 +42,7 @@ class Task:
     classes: NDArray[Any]
     reader: "Reader | None" = None
     n_dropped: int = 0
+    sample_weights: Array | None = None
 
     def fit(
         self,
@@ -73,7 +77,7 @@ class Task:
             population,
             missing_patterns,
             facts,
-            TrainingRows.of(self.source, learn),
+            _rows=TrainingRows(self.spec, outcome, self.source, self.plan.n_fixed, self.sample_weights, learn),
         )
 
     @property

@@ -25,6 +25,7 @@ from vbsvm.inference.variational import Variational
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.layouts.dual import DualGaussian
+from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import Stats
@@ -42,7 +43,6 @@ NO_MAXIMUM = (
     "The climb has not ended at a clear maximum of the bound, so that its response can't be found: use a smaller tol, "
     "or Gibbs()."
 )
-BY_CURVATURE = "It was found by the curvature at the mean, as the response of the bound is not available here."
 
 
 @final
@@ -51,7 +51,8 @@ class Spread:
     """Covariance of the first coefficients around ``mean``, which the exact bound may have moved.
 
     ``covariance`` is None where no number can be trusted; ``reliability`` says why. ``log_variances`` has the standard
-    deviation of log σ² of blocks by name, where it was asked for.
+    deviation of log σ² of blocks by name, where it was asked for. ``by`` says how the posterior's covariance was found,
+    which a robust spread has as its bread: the "response" of a bound, its "curvature" at the mean, or "draws".
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Spread:
     covariance: Array | None
     reliability: Reliability
     log_variances: dict[str, float]
+    by: str = "response"
 
 
 def spread_of(
@@ -122,8 +124,9 @@ def _robust(
             at = response_of(spec, state, source, n, log_variances=False)
             spec, state, bread = at.spec, at.state, at.response.coefficients[:, : source.n_core]
         except NoMaximumError:
-            found = found.and_warning(BY_CURVATURE)
+            pass
     if bread is None:
+        by = "curvature"
         distribution = curvature_distribution(spec, state, stats or curvature_stats(spec, state, source))
         bread = distribution.covariances(source.n_core)[:n]
         if state.gates is not None:
@@ -133,7 +136,20 @@ def _robust(
         covariance = sandwich_of_groups(bread, spec, state, source)
     else:
         covariance = sandwich_of_rows(bread, spec, state, source, repeats)
-    return Spread("robust", _mean(state, n), covariance, found, {})
+    return Spread("robust", _mean(state, n), covariance, found, {}, by)
+
+
+def robust_of_draws(spec: Spec, state: State, source: Source, n: int, repeats: Source | None = None) -> Spread:
+    """The sandwich with the covariance of a sampler's draws; ``state`` has them as its coefficients."""
+    found = reliability(state, source)
+    if spec.missing is not None:
+        return Spread("robust", state.coefficients.mean[:n], None, found.and_warning(MISSING), {}, "draws")
+    spec, bread = replace(spec, likelihood=EXACT_HINGE), state.gaussian.covariances(source.n_core)[:n]
+    if source.n_core < spec.n_columns:
+        covariance = sandwich_of_groups(bread, spec, state, source)
+    else:
+        covariance = sandwich_of_rows(bread, spec, state, source, repeats)
+    return Spread("robust", state.coefficients.mean[:n], covariance, found, {}, "draws")
 
 
 @final

@@ -33,11 +33,12 @@ def coefficients(
     standardized: bool = True,
     ordered: bool = True,
     top: int | None = None,
+    covariance: str | None = None,
 ) -> "Axes":
     """Forest plot: mean and interval of each coefficient but the intercept.
 
-    Intervals of a variational fit are too narrow, as the axis notes. An open circle is a coefficient that is more
-    likely out than in (``LaplaceZero``).
+    The axis notes which intervals these are. An open circle is a coefficient that is more likely out than in
+    (``LaplaceZero``).
 
     Parameters
     ----------
@@ -56,10 +57,13 @@ def coefficients(
         Put the largest at the top; False keeps the order of the columns.
     top : int, default None
         How many of the largest in magnitude to show; None means at most sixty.
+    covariance : str, default None
+        Which spread, as in ``Fit.summary``.
     """
     require_level("coefficients", level)
     require_flag("coefficients", standardized=standardized, ordered=ordered)
     one = one_fit("coefficients", fit, class_)
+    one = one.showing(covariance)
     table = one.summary(level).iloc[one.plan.recipe.first :]
     scale = one.plan.recipe.scale[: one.plan.n_shown]
     unit = one.plan.recipe.spread[: one.plan.n_shown] if standardized else np.ones(len(table))
@@ -75,7 +79,7 @@ def coefficients(
     ax.set_ylim(len(order) - 0.4, -0.6)
     per = "one standard deviation" if standardized and (scale != 1.0).any() else "one unit"
     left_out = style.left_out(n_shown, len(mean), "the largest")
-    ax.set_xlabel(f"change of the score for {per}\n{one.posterior.words.interval(level)}{left_out}", loc="right")
+    ax.set_xlabel(f"change of the score for {per}\n{one.intervals().words.interval(level)}{left_out}", loc="right")
     return style.dress(ax, hidden=("top", "right", "left"))
 
 
@@ -171,7 +175,9 @@ def _effect_of_groups(one: Fit, factor: str | None, effect: str | None) -> "tupl
     return factor, effect, table.xs(effect, level=table.index.nlevels - 1) if len(effects) > 1 else table
 
 
-def spline(fit: Any, ax: "Canvas" = None, *, term: str | None = None, level: float = 0.95) -> "Axes":
+def spline(
+    fit: Any, ax: "Canvas" = None, *, term: str | None = None, level: float = 0.95, covariance: str | None = None
+) -> "Axes":
     """The curve of an ``s(x)`` term with its band, over the range of x in fit; ticks are the knots.
 
     The curve is the change of the score from its mean over the rows. Interactions of x are not included.
@@ -186,6 +192,8 @@ def spline(fit: Any, ax: "Canvas" = None, *, term: str | None = None, level: flo
         The spline, such as "s(age)"; may be None if there is only one.
     level : float, default 0.95
         Probability of the band, pointwise.
+    covariance : str, default None
+        Which spread, as in ``Fit.summary``.
     """
     require_level("spline", level)
     one = one_fit("spline", fit)
@@ -199,7 +207,8 @@ def spline(fit: Any, ax: "Canvas" = None, *, term: str | None = None, level: flo
     x = np.linspace(curve.spline.low, curve.spline.low + curve.spline.width, POINTS)
     rows = _curve_rows(one, curve, x)
     chances = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    band = np.array([one.posterior.combination(row, chances)[1] for row in rows])
+    intervals = one.intervals(covariance)
+    band = np.array([intervals.combination(row, chances)[1] for row in rows])
     ax = style.axes(ax, 3.2)
     ax.axhline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
     ax.fill_between(x, band[:, 0], band[:, 1], color=style.SKY, alpha=0.45, linewidth=0)
@@ -207,7 +216,7 @@ def spline(fit: Any, ax: "Canvas" = None, *, term: str | None = None, level: flo
     knots = curve.spline.low + curve.spline.width * np.unique(curve.spline.knots)
     ax.plot(knots, np.zeros(len(knots)), "|", color=style.INK, markersize=6, transform=ax.get_xaxis_transform())
     ax.set_xlim(x[0], x[-1])
-    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{one.posterior.words.interval(level, 'band')}")
+    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{intervals.words.interval(level, 'band')}")
     ax.set_ylabel(style.plain(f"{term}: change of the score"))
     return style.dress(ax)
 

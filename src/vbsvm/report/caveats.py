@@ -18,7 +18,7 @@ def of(fit: Fit) -> Iterator[Caveat]:
         "they are not comparable with those of a logistic model. With a hinge loss, coefficients near 0 do not mean "
         "that the inputs are unrelated to the outcome.",
     )
-    yield Caveat(*words.spreads)
+    yield Caveat(*fit.intervals().words.spreads)
     yield Caveat(
         "Probabilities are not calibrated",
         "Probabilities are the normalised pseudo-likelihood, and mostly too close to 0 or 1. For rows with missing "

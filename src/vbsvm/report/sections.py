@@ -45,7 +45,7 @@ def coefficients(fit: Fit, key: str) -> Section:
     written = _rows(table.iloc[chosen])
     body = [(cell(str(table.index[k])), *row, cell(float(scaled[k]))) for k, row in zip(chosen, written, strict=True)]
     head = ("term", *_heads(table), "mean per sd")
-    which = f"{100 * LEVEL:g} % intervals {fit.posterior.words.intervals}"
+    which = f"{100 * LEVEL:g} % intervals {fit.intervals().words.intervals}"
     blocks: list[Block] = [
         Text(
             f"A coefficient is the change of the score for one unit of its column; “mean per sd” is for one standard "
@@ -59,7 +59,7 @@ def coefficients(fit: Fit, key: str) -> Section:
         alt = (
             f"Forest plot of {shown} coefficients for one standard deviation of each column; the table has the numbers."
         )
-        interval = fit.posterior.words.interval(LEVEL)
+        interval = fit.intervals().words.interval(LEVEL)
         caption = f"Coefficients for one standard deviation of their columns ({shown}): {interval}."
         blocks.append(picture(f"{key}-forest", alt, caption, lambda ax: effects.coefficients(fit, ax, top=top)))
     caption = f"Coefficients, {which}." + (
@@ -100,7 +100,7 @@ def curves(fit: Fit, reader: "Reader", key: str) -> Section:
     ]
     for k, curve in enumerate(reader.curves):
         term = str(curve.term)
-        caption = f"{term}: {fit.posterior.words.interval(LEVEL, 'band')}, pointwise."
+        caption = f"{term}: {fit.intervals().words.interval(LEVEL, 'band')}, pointwise."
         blocks.append(_curve(f"{key}-curve{k}", fit, term, caption))
     if not fit.plan.factors:
         blocks.append(_components(fit))

@@ -5,23 +5,24 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vbsvm.design.columns import INTERCEPT, Plan
+from vbsvm.results.intervals import Intervals
 from vbsvm.results.posterior import Posterior
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-def table(plan: Plan, posterior: Posterior, level: float, *, gates: bool) -> "pd.DataFrame":
+def table(plan: Plan, posterior: Posterior, intervals: Intervals, level: float, *, gates: bool) -> "pd.DataFrame":
     """One row for each coefficient, the intercept first; ``gates`` add how likely each of them is included."""
     import pandas as pd
 
     chances, names = [0.5 - 0.5 * level, 0.5 + 0.5 * level], plan.shown_names
-    sd = np.sqrt(posterior.variances)
-    mean, sd, lower, upper = map(plan.to_user_scale, (posterior.mean, sd, *map(posterior.quantiles, chances)))
-    sign, inclusion = plan.shown(posterior.signs), plan.shown(posterior.inclusion)
+    sd = np.sqrt(intervals.variances)
+    mean, sd, lower, upper = map(plan.to_user_scale, (posterior.mean, sd, *map(intervals.quantiles, chances)))
+    sign, inclusion = plan.shown(intervals.signs), plan.shown(posterior.inclusion)
     if plan.recipe.intercept:
         row = plan.intercept_row
-        spread, (low, high), positive = posterior.combination(row, chances)
+        spread, (low, high), positive = intervals.combination(row, chances)
         mean, sd, names = np.r_[row @ posterior.mean, mean], np.r_[spread, sd], (INTERCEPT, *names)
         lower, upper = np.r_[low, lower], np.r_[high, upper]
         sign, inclusion = np.r_[positive, sign], np.r_[1.0, inclusion]
@@ -29,3 +30,17 @@ def table(plan: Plan, posterior: Posterior, level: float, *, gates: bool) -> "pd
     if gates:
         columns["inclusion"] = inclusion
     return pd.DataFrame(columns | posterior.diagnostics(), index=pd.Index(names))
+
+
+def covariance(plan: Plan, intervals: Intervals) -> "pd.DataFrame":
+    """Covariance of the coefficients that the table shows, the intercept first, on the user's scale."""
+    import pandas as pd
+
+    design, names = intervals.covariance, plan.shown_names
+    found = plan.covariance_to_user_scale(design)
+    if plan.recipe.intercept:
+        row = plan.intercept_row @ design
+        beside = plan.to_user_scale(row)
+        found = np.block([[np.array([[row @ plan.intercept_row]]), beside[None]], [beside[:, None], found]])
+        names = (INTERCEPT, *names)
+    return pd.DataFrame(found, index=list(names), columns=list(names))

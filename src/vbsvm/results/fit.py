@@ -22,9 +22,11 @@ from vbsvm.model.spec import Spec
 from vbsvm.results import arviz, coefficients, display, prediction, random_effects
 from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
+from vbsvm.results.intervals import Intervals, Spreads, SpreadShelf
 from vbsvm.results.posterior import Posterior, posterior_of
 from vbsvm.results.traces import Traces, Worst
 from vbsvm.results.training_rows import TrainingRows
+from vbsvm.results.words import Words
 from vbsvm.storage.codec import public_fields
 
 if TYPE_CHECKING:
@@ -40,12 +42,9 @@ INPUTS = "inputs"
 class Fit:
     """A fitted two-class model. Positive scores mean the second of its classes.
 
-    After variational Bayes the spreads are too small: mean-field ones are about half of the posterior's, those of
-    ``Variational(bound="exact")`` are between the two. After Gibbs sampling they are the posterior's. The corner of
-    each table notes which, and ``attrs["spreads"]`` has the full text.
-
-    Spreads are not confidence intervals: even those of the pseudo-likelihood's posterior cover the truth less often
-    than their level. In models with groups the means of variational Bayes can be off, too.
+    Spreads of coefficients answer different questions (see ``summary``): by default they are robust, so that intervals
+    are confidence intervals; those of the posterior cover the truth less often than their level. The corner of each
+    table notes which it shows, and ``attrs["spreads"]`` has the full text.
     """
 
     spec: Spec
@@ -56,7 +55,9 @@ class Fit:
     population: Population | None = None
     missing_patterns: MissingPatterns | None = None
     facts: Facts | None = None
+    spreads: Spreads | None = None
     _rows: TrainingRows | None = None  # while they are at hand
+    _shown: str | None = None  # kind of the spreads that are shown unless it is said
 
     def __repr__(self) -> str:
         """One line: what was fitted, and how it ended."""
@@ -74,6 +75,23 @@ class Fit:
     def posterior(self) -> Posterior:
         """What is believed of the model's parameters: all answers below are its."""
         return posterior_of(self.plan, self.spec, self.outcome)
+
+    @cached_property
+    def _shelf(self) -> SpreadShelf:
+        clusters = self.plan.factors[-1].name if self.plan.factors else None
+        return SpreadShelf(self.posterior, self.spreads or Spreads(), self._rows, clusters)
+
+    def intervals(self, covariance: str | None = None) -> Intervals:
+        """Spreads of the coefficients of a kind (see ``summary``): what tables and figures ask."""
+        return self._shelf.intervals(self._shown if covariance is None else covariance)
+
+    def showing(self, covariance: str | None) -> "Fit":
+        """The same fit, whose tables and figures show spreads of this kind unless it is said."""
+        if covariance is None:
+            return self
+        found = replace(self, _shown=covariance)
+        vars(found)["_shelf"] = self._shelf
+        return found
 
     @property
     def course(self) -> Course:
@@ -141,8 +159,12 @@ class Fit:
 
     @property
     def covariance(self) -> Array:
-        """Covariance of the effective coefficients of the design's (standardised) columns."""
-        return self.posterior.covariance
+        """Covariance of the effective coefficients of the design's (standardised) columns, of the default kind."""
+        return self.intervals().covariance
+
+    def coefficient_covariance(self, kind: str | None = None) -> "pd.DataFrame":
+        """Covariance of the coefficients in ``summary``, the intercept first; see there for the kinds."""
+        return coefficients.covariance(self.plan, self.intervals(kind))
 
     @property
     def coef(self) -> Array:
@@ -152,7 +174,7 @@ class Fit:
     @property
     def coef_std(self) -> Array:
         """Standard deviations of the coefficients, on the original scale of the columns."""
-        return self.plan.to_user_scale(np.sqrt(self.posterior.variances))
+        return self.plan.to_user_scale(np.sqrt(self.intervals().variances))
 
     @property
     def coef_cov(self) -> Array:
@@ -167,7 +189,7 @@ class Fit:
     @property
     def intercept_std(self) -> float:
         """Standard deviation of the intercept."""
-        return self.posterior.combination(self.plan.intercept_row, [])[0]
+        return self.intervals().combination(self.plan.intercept_row, [])[0]
 
     @property
     def inclusion_probability(self) -> Array:
@@ -185,15 +207,29 @@ class Fit:
         names = [block.name for block in self.spec.blocks]
         return 0.25 * self.posterior.inverse_scale(names.index(INPUTS))
 
-    def summary(self, level: float = 0.95) -> "pd.DataFrame":
+    def summary(self, level: float = 0.95, covariance: str | None = None) -> "pd.DataFrame":
         """One row for each coefficient: mean, standard deviation, interval, and the probability that it is positive.
 
-        After Gibbs sampling it has R̂ and effective draws, with gates also those of each column's gate: NaN if a gate is
-        the same in all draws, and an infinite R̂ if chains disagree and none of them ever moves.
+        Parameters
+        ----------
+        level : float, default 0.95
+            Level of the intervals.
+        covariance : "robust", "posterior", "curvature" or "mean-field", default None
+            Which spread. "robust" gives confidence intervals by the sandwich estimator, with groups as independent
+            units where there are some. "posterior" is the posterior of the pseudo-likelihood. "curvature" is a quick
+            approximation to it, and "mean-field" what variational Bayes ended with, which is too narrow. None is
+            robust in models of complete inputs without gates, the posterior after Gibbs sampling, and else the
+            curvature. The corner of the table, and ``attrs["spreads"]``, say which.
+
+        Notes
+        -----
+        After Gibbs sampling the table has R̂ and effective draws, with gates also those of each column's gate: NaN if a
+        gate is the same in all draws, and an infinite R̂ if chains disagree and none of them ever moves.
         """
         require_level("summary", level)
-        table = coefficients.table(self.plan, self.posterior, level, gates=self.selects)
-        frame, starts = self._noted(table, "sd", level), self.course.starts
+        intervals = self.intervals(covariance)
+        table = coefficients.table(self.plan, self.posterior, intervals, level, gates=self.selects)
+        frame, starts = _noted(table, intervals.words, "sd", level), self.course.starts
         if len(starts) > 1:
             frame.attrs["starts"] = starts
         return frame
@@ -204,7 +240,7 @@ class Fit:
         Slopes are given for the user's column. In a standardised model random intercepts are deviations at the mean of
         the slopes' columns. With several factors name one, or get all of them with the factor as the first index level.
         """
-        return self._noted(random_effects.table(self.plan, self.posterior, factor), "sd")
+        return _noted(random_effects.table(self.plan, self.posterior, factor), self.posterior.words, "sd")
 
     def variance_components(self, level: float = 0.95) -> "pd.DataFrame":
         """Standard deviations of random effects and splines with their spread; correlations of slopes.
@@ -213,13 +249,13 @@ class Fit:
         for the user's column. After Gibbs sampling it has R̂ and effective draws.
         """
         require_level("variance_components", level)
-        return self._noted(self.posterior.variance_components(level), "interval", level)
+        return _noted(self.posterior.variance_components(level), self.posterior.words, "interval", level)
 
     def to_arviz(self) -> Any:
         """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns."""
         return arviz.to_arviz(self._drawn("to_arviz"))
 
-    def report(self, path: Any, data: Any = None, title: str | None = None) -> Path:
+    def report(self, path: Any, data: Any = None, title: str | None = None, covariance: str | None = None) -> Path:
         """Write one self-contained page of HTML: model, data, coefficients, figures, checks and caveats.
 
         Parameters
@@ -230,12 +266,14 @@ class Fit:
             The rows of the fit with their outcome; they add scores by class, calibration and the in-sample error.
         title : str, default None
             Heading of the page.
+        covariance : str, default None
+            Which spread of the coefficients; see ``summary``.
         """
         from vbsvm import report
         from vbsvm.plots import resolve_fit
 
         found = [] if data is None else [resolve_fit.predicted("report", self, data)]
-        return report.write(path, [self], found, title)
+        return report.write(path, [self.showing(covariance)], found, title)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fit, without its data, to a file for ``vbsvm.load``; an existing file is replaced."""
@@ -249,7 +287,7 @@ class Fit:
 
     def without_rows(self) -> "Fit":
         """The same fit with everything learned that its training rows are needed for, and without these."""
-        return replace(self, population=self.input_population, _rows=None)
+        return replace(self, population=self.input_population, spreads=self._shelf.settled(), _rows=None)
 
     def __getstate__(self) -> dict[str, Any]:
         """What pickles and copies hold: no training rows."""
@@ -344,14 +382,6 @@ class Fit:
             raise AttributeError("The distribution of the inputs was not learned: there are more than 3000 columns.")
         return self.input_population
 
-    def _noted(self, frame: "pd.DataFrame", spread: str, level: float | None = None) -> "pd.DataFrame":
-        """Say what the spreads are: in the corner in short, since pandas leaves out columns of a wide table."""
-        words = self.posterior.words
-        frame.columns.name = words.corner.format(spread)
-        told = words.explanation
-        frame.attrs = {"spreads": told} if level is None else {"level": level, "spreads": told}
-        return frame
-
     def _read(self, data: Any, new_groups: str) -> Encoded:
         if new_groups not in ("population", "error"):
             raise ValueError(f"new_groups must be 'population' or 'error'; got {new_groups!r}.")
@@ -369,3 +399,10 @@ class Fit:
                 "new_groups='population' gives such rows the population's score."
             )
         return encoded
+
+
+def _noted(frame: "pd.DataFrame", words: Words, spread: str, level: float | None = None) -> "pd.DataFrame":
+    """Say what the spreads are: in the corner in short, since pandas leaves out columns of a wide table."""
+    frame.columns.name = words.corner.format(spread)
+    frame.attrs = {"spreads": words.explanation} if level is None else {"level": level, "spreads": words.explanation}
+    return frame

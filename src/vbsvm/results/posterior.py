@@ -4,7 +4,7 @@
 (standardised) columns; ``Plan`` turns them into the user's.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, final
 
@@ -15,6 +15,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Plan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Outcome
+from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.matrices import DenseMatrix
 from vbsvm.model.spec import Spec, State
@@ -40,6 +41,15 @@ class Posterior(Protocol):
     @property
     def words(self) -> Words:
         """What tables, figures and reports say of it."""
+        ...
+
+    @property
+    def by_draws(self) -> bool:
+        """Whether it is known by draws."""
+        ...
+
+    def with_spread(self, distribution: CoefficientDistribution, words: Words) -> "Posterior":
+        """The same with another distribution of the coefficients, around the same mean."""
         ...
 
     @property
@@ -113,6 +123,7 @@ class MeanField:
     plan: Plan
     spec: Spec
     outcome: Outcome
+    own_words: Words | None = None  # where its spread is not that of the climb
 
     @property
     def course(self) -> Climb:
@@ -120,8 +131,20 @@ class MeanField:
         return Climb(self.spec, self.outcome)
 
     @property
+    def by_draws(self) -> bool:
+        """No."""
+        return False
+
+    def with_spread(self, distribution: CoefficientDistribution, words: Words) -> "MeanField":
+        """The same with another distribution of the coefficients, around the same mean."""
+        state = self.outcome.state.moved(distribution)
+        return MeanField(self.plan, self.spec, replace(self.outcome, state=state), words)
+
+    @property
     def words(self) -> Words:
         """Those of the bound that was climbed."""
+        if self.own_words is not None:
+            return self.own_words
         if self.outcome.exact:
             return words.EXACT_BOUND
         return words.of_mean_field(groups=bool(self.plan.factors), joint_gates=self.spec.joint_gates)
@@ -215,6 +238,15 @@ class Sampled:
     def course(self) -> Chains:
         """The chains."""
         return self._chains
+
+    @property
+    def by_draws(self) -> bool:
+        """Yes."""
+        return True
+
+    def with_spread(self, distribution: CoefficientDistribution, words: Words) -> "Sampled":
+        """Draws have the posterior's own spread."""
+        raise NotImplementedError
 
     @cached_property
     def _chains(self) -> Chains:

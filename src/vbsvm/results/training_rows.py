@@ -2,17 +2,28 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 
+from vbsvm.base.arrays import Array
+from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.inference.curvature_spread import curvature_distribution, curvature_stats
+from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.reliability import Reliability, reliability
+from vbsvm.inference.spreads import Spread, robust_of_draws, spread_of
+from vbsvm.inference.variational import Outcome
 from vbsvm.missing.population import Population
+from vbsvm.model.interfaces import CoefficientDistribution
+from vbsvm.model.spec import Spec
 from vbsvm.sources.memory import Memory
 
 # Rows that are compared, evenly spaced, to see whether the data are still those of the fit.
 COMPARED = 64
+# Rows × coefficients up to which robust intervals go by the response of the exact bound: it takes as long as some fits.
+MOST_RESPONDING = 250_000
 
 
 @final
@@ -20,31 +31,75 @@ COMPARED = 64
 class TrainingRows:
     """The source of a fit, which reads the user's own arrays, and what may be learned from it later.
 
-    Files, pickles and copies of a fit hold no rows: what they need is learned before.
+    ``n`` is the number of coefficients of columns. ``sample_weights`` are the weights without those of classes, where
+    these have some. Files, pickles and copies of a fit hold no rows: what they need is learned before.
     """
 
+    spec: Spec
+    outcome: Outcome | Sample
     source: Memory
+    n: int
+    sample_weights: Array | None
     learn_population: Callable[[], Population | None]
-    fingerprint: bytes
+    fingerprint: bytes = field(init=False)
+    _spreads: dict[str, Spread] = field(default_factory=dict)
 
-    @staticmethod
-    def of(source: Memory, learn_population: Callable[[], Population | None]) -> "TrainingRows":
+    def __post_init__(self) -> None:
         """Remember what the rows look like now."""
-        return TrainingRows(source, learn_population, _fingerprint(source))
+        object.__setattr__(self, "fingerprint", _fingerprint(self.source))
 
-    @cached_property
-    def population(self) -> Population | None:
-        """Mean and covariance of all inputs, where there are not too many."""
-        return self.unchanged().learn_population()
-
-    def unchanged(self) -> "TrainingRows":
-        """Refuse rows that have been changed since the fit."""
+    @property
+    def _unchanged(self) -> Memory:
+        """The rows; those that have been changed since the fit are refused."""
         if _fingerprint(self.source) != self.fingerprint:
             raise ValueError(
                 "The training data have been changed in place since the fit, and what is asked for is learned from "
                 "them only when it is needed. Fit again, or save the model before you change the data."
             )
-        return self
+        return self.source
+
+    @cached_property
+    def population(self) -> Population | None:
+        """Mean and covariance of all inputs, where there are not too many."""
+        assert self._unchanged is not None
+        return self.learn_population()
+
+    def spread(self, kind: str) -> Spread:
+        """Robust, or the posterior's by linear response; in large tables the robust one goes by the curvature."""
+        if kind not in self._spreads:
+            self._spreads[kind] = self._spread(kind, self._unchanged)
+        return self._spreads[kind]
+
+    def _spread(self, kind: str, source: Memory) -> Spread:
+        repeats = None if self.sample_weights is None else replace(source, weights=self._counts)
+        with single_threaded_blas():
+            if isinstance(self.outcome, Sample):
+                return robust_of_draws(self.spec, self.outcome.state, source, self.n, repeats)
+            by = "response" if source.n_rows * source.n_core <= MOST_RESPONDING else "curvature"
+            return spread_of(kind, self._spec, self.outcome.state, source, self.n, repeats=repeats, by=by)
+
+    @property
+    def _counts(self) -> Array:
+        assert self.sample_weights is not None
+        return np.where(self.source.weights > 0, self.sample_weights, 0.0)
+
+    @property
+    def _spec(self) -> Spec:
+        """The model with the likelihood whose bound was climbed."""
+        assert isinstance(self.outcome, Outcome)
+        return replace(self.spec, likelihood=self.outcome.likelihood)
+
+    @cached_property
+    def curvature(self) -> CoefficientDistribution:
+        """The distribution by the curvature at the mean."""
+        spec, state = self._spec, self.outcome.state
+        with single_threaded_blas():
+            return curvature_distribution(spec, state, curvature_stats(spec, state, self._unchanged))
+
+    @cached_property
+    def reliability(self) -> Reliability:
+        """What the rows say of spreads."""
+        return reliability(self.outcome.state, self._unchanged)
 
 
 def _fingerprint(source: Memory) -> bytes:

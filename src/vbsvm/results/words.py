@@ -1,7 +1,10 @@
 """What tables, figures and reports say of a posterior: what its numbers are, and how far to trust them."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import final
+
+from vbsvm.inference.reliability import Reliability
 
 _NOT_CONFIDENCE = (
     "The posterior's own, by Gibbs(), are not confidence intervals either, and cover the truth less often than their "
@@ -108,3 +111,92 @@ DRAWS = Words(
         "Inclusion probabilities are shares of draws. Gates mix slowly: compare the chains before you report them."
     ),
 )
+
+
+def of_kind(
+    kind: str,
+    base: Words,
+    told: Reliability | None,
+    *,
+    clusters: str | None = None,
+    by: str = "curvature",
+    missing: bool = False,
+) -> Words:
+    """Of intervals whose spread is not that of the fit itself: robust, the posterior's, or by the curvature.
+
+    ``clusters`` is the factor whose groups are taken as independent, and ``by`` how the posterior's covariance was
+    found, which robust intervals need.
+    """
+    warnings: Sequence[str] = () if told is None else told.warnings
+    make = {"robust": _robust, "posterior": _by_response, "curvature": _by_curvature}[kind]
+    found = make(base, clusters, by, missing)
+    title, text = found.spreads
+    return replace(
+        found,
+        explanation=" ".join([found.explanation, *warnings]),
+        spreads=(title, " ".join([text, *warnings])),
+    )
+
+
+def _robust(base: Words, clusters: str | None, by: str, missing: bool) -> Words:
+    grouped = "" if clusters is None else f", with the groups of {clusters} as independent units"
+    how = {
+        "response": "by the response of the exact bound",
+        "curvature": "by the curvature at the mean",
+        "draws": "by the draws",
+    }[by]
+    return replace(
+        base,
+        explanation=(
+            f"Standard deviations and intervals are robust: a sandwich estimator {how}{grouped}. Intervals are "
+            "confidence intervals. covariance='posterior' shows the posterior's."
+        ),
+        corner="robust {}",
+        mean="coefficient",
+        aside=" (robust)",
+        intervals="that are robust confidence intervals",
+        spreads=(
+            "Intervals of coefficients are robust confidence intervals",
+            f"Their standard deviations are those of a sandwich estimator {how}{grouped}: they say how far estimates "
+            "would lie from each other in other samples from the same population. The spread of the posterior is "
+            "another thing, and mostly smaller.",
+        ),
+    )
+
+
+def _by_response(base: Words, clusters: str | None, by: str, missing: bool) -> Words:
+    return replace(
+        base,
+        explanation=(
+            "Standard deviations and intervals are those of the pseudo-likelihood's posterior, by linear response; "
+            "they are not confidence intervals."
+        ),
+        corner="posterior {}",
+        mean="mean",
+        aside=" (posterior)",
+        intervals="of the posterior",
+        spreads=(
+            "Spreads are not confidence intervals",
+            f"{_NUMBERS} the posterior of the pseudo-likelihood, by linear response of the bound. They do not describe "
+            "repeated sampling, and cover the truth less often than their level.",
+        ),
+    )
+
+
+def _by_curvature(base: Words, clusters: str | None, by: str, missing: bool) -> Words:
+    narrow = "about two thirds of the posterior's" if missing else "mostly somewhat narrower than the posterior's"
+    return replace(
+        base,
+        explanation=(
+            f"Spreads are by the curvature at the mean, {narrow}; they are not confidence intervals. Gibbs() draws "
+            "from the posterior."
+        ),
+        corner="curvature's {}",
+        mean="mean",
+        aside=" (by the curvature)",
+        intervals="by the curvature at the mean",
+        spreads=(
+            "Spreads are approximate",
+            f"{_NUMBERS} a normal approximation with the curvature at the mean: {narrow}. {_NOT_CONFIDENCE}",
+        ),
+    )

@@ -1,0 +1,207 @@
+"""Intervals of coefficients: four kinds for different questions, and which of them is shown unless it is said.
+
+- "robust": confidence intervals, by the sandwich estimator; by groups where there are some.
+- "posterior": what the posterior of the pseudo-likelihood says; by linear response, or by draws.
+- "curvature": the posterior's curvature at the mean, with scales held.
+- "mean-field": the distribution that a variational fit ended with.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import Protocol, final
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from vbsvm.base.arrays import Array
+from vbsvm.inference.reliability import Reliability
+from vbsvm.inference.spreads import KINDS, Spread
+from vbsvm.model.interfaces import CoefficientDistribution
+from vbsvm.results.posterior import Posterior
+from vbsvm.results.words import Words, of_kind
+
+ROBUST, POSTERIOR, CURVATURE, MEAN_FIELD = KINDS
+# Covariances of more columns than this are not written out: only their curvature at the mean is learned.
+MOST_WRITTEN = 2000
+
+
+class Intervals(Protocol):
+    """What tables and figures ask of a spread; a ``Posterior`` is one."""
+
+    @property
+    def words(self) -> Words:
+        """What tables, figures and reports say of it."""
+        ...
+
+    @property
+    def variances(self) -> Array:
+        """Variances of the coefficients."""
+        ...
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance of the coefficients."""
+        ...
+
+    @property
+    def signs(self) -> Array:
+        """Probabilities that coefficients are positive."""
+        ...
+
+    def quantiles(self, chance: float) -> Array:
+        """Quantiles of the coefficients."""
+        ...
+
+    def combination(self, t: Array, chances: list[float]) -> tuple[float, list[float], float]:
+        """Standard deviation and quantiles of tᵀθ, and the probability that it is positive."""
+        ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NormalIntervals:
+    """Around the coefficients of a fit, by a covariance."""
+
+    mean: Array
+    covariance: Array
+    words: Words
+
+    @property
+    def variances(self) -> Array:
+        """Diagonal of the covariance."""
+        return self.covariance.diagonal()
+
+    @property
+    def _sd(self) -> Array:
+        return np.sqrt(self.variances)
+
+    @property
+    def signs(self) -> Array:
+        """By the normal distribution; ½ where there is no spread."""
+        return ndtr(np.divide(self.mean, self._sd, out=np.zeros_like(self.mean), where=self._sd > 0))
+
+    def quantiles(self, chance: float) -> Array:
+        """By the normal distribution."""
+        return self.mean + float(ndtri(chance)) * self._sd
+
+    def combination(self, t: Array, chances: list[float]) -> tuple[float, list[float], float]:
+        """By the normal distribution of tᵀθ."""
+        mean, sd = float(t @ self.mean), float(np.sqrt(max(t @ self.covariance @ t, 0.0)))
+        return sd, [mean + float(ndtri(chance)) * sd for chance in chances], float(ndtr(mean / sd)) if sd > 0 else 0.5
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Spreads:
+    """Spreads of a fit that have been learned from its rows: what a file holds of them.
+
+    ``curvature`` is the distribution by the curvature at the mean, in the layout of the fit, and ``reliability`` what
+    the rows say of all of them.
+    """
+
+    learned: tuple[Spread, ...] = ()
+    curvature: CoefficientDistribution | None = None
+    reliability: Reliability | None = None
+
+    def known(self, kind: str) -> Spread | None:
+        """The spread of a kind, if it has been learned."""
+        return next((one for one in self.learned if one.kind == kind), None)
+
+
+class Learning(Protocol):
+    """Rows at hand, from which spreads are learned; ``TrainingRows`` are."""
+
+    def spread(self, kind: str) -> Spread:
+        """The spread of a kind."""
+        ...
+
+    @property
+    def curvature(self) -> CoefficientDistribution:
+        """The distribution by the curvature at the mean."""
+        ...
+
+    @property
+    def reliability(self) -> Reliability:
+        """What the rows say of spreads."""
+        ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SpreadShelf:
+    """Intervals of a fit by kind: those that it holds, and those that it learns from its rows."""
+
+    posterior: Posterior
+    known: Spreads
+    rows: Learning | None
+    clusters: str | None = None  # the factor whose groups are taken as independent
+    _found: dict[str, Intervals] = field(default_factory=dict)
+
+    @property
+    def default(self) -> str:
+        """Robust where it can be had; older files without spreads have the mean field's only."""
+        if self.posterior.by_draws:
+            return POSTERIOR
+        if self.posterior.state.gates is None and self.posterior.state.missing is None and self._written:
+            kind, at_hand = ROBUST, self.known.known(ROBUST) is not None
+        else:
+            kind, at_hand = CURVATURE, self.known.curvature is not None
+        return kind if at_hand or self.rows is not None else MEAN_FIELD
+
+    @property
+    def _written(self) -> bool:
+        return len(self.posterior.mean) <= MOST_WRITTEN
+
+    def intervals(self, kind: str | None) -> Intervals:
+        """Intervals of a kind, or of the default one."""
+        kind = self.default if kind is None else kind
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise ValueError(f"covariance must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
+        if kind not in self._found:
+            self._found[kind] = self._make(kind)
+        return self._found[kind]
+
+    def _make(self, kind: str) -> Intervals:
+        draws = self.posterior.by_draws
+        if draws and kind in (CURVATURE, MEAN_FIELD):
+            raise ValueError(f"covariance={kind!r} is only available after variational Bayes; this fit was sampled.")
+        if kind == (POSTERIOR if draws else MEAN_FIELD):
+            return self.posterior
+        if kind == CURVATURE:
+            distribution, told = self.known.curvature, self.known.reliability
+            if distribution is None:
+                rows = self._require_rows(kind)
+                distribution, told = rows.curvature, rows.reliability
+            missing = self.posterior.state.missing is not None
+            words = of_kind(kind, self.posterior.words, told, missing=missing)
+            return self.posterior.with_spread(distribution, words)
+        if not self._written:
+            raise ValueError(
+                f"covariance={kind!r} is available for up to {MOST_WRITTEN} coefficients, and there are "
+                f"{len(self.posterior.mean)}: use covariance='curvature'."
+            )
+        spread = self.known.known(kind) or self._require_rows(kind).spread(kind)
+        if spread.covariance is None:
+            raise ValueError(f"covariance={kind!r} is not available for this fit. {spread.reliability.warnings[-1]}")
+        words = of_kind(kind, self.posterior.words, spread.reliability, clusters=self.clusters, by=spread.by)
+        return NormalIntervals(self.posterior.mean, spread.covariance, words)
+
+    def _require_rows(self, kind: str) -> Learning:
+        if self.rows is None:
+            raise ValueError(
+                f"covariance={kind!r} is learned from the training data, which this fit no longer holds: ask for it "
+                "before the model is saved, and the file will have it."
+            )
+        return self.rows
+
+    def settled(self) -> Spreads:
+        """What a file is to hold: all that has been asked for, and what tables show by default."""
+        if self.rows is None or self.posterior.by_draws:
+            learned = () if self.rows is None else self._asked_for(self.rows)
+            return replace(self.known, learned=self.known.learned + learned)
+        self.intervals(None)
+        curvature = self.rows.curvature if CURVATURE in self._found else self.known.curvature
+        return Spreads(self.known.learned + self._asked_for(self.rows), curvature, self.rows.reliability)
+
+    def _asked_for(self, rows: Learning) -> tuple[Spread, ...]:
+        kinds = [kind for kind in self._found if isinstance(self._found[kind], NormalIntervals)]
+        return tuple(rows.spread(kind) for kind in kinds if self.known.known(kind) is None)
