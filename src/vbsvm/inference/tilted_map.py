@@ -99,18 +99,9 @@ class TiltedMap:
 
 
 def response_of_map(
-    spec: Spec,
-    state: State,
-    source: Source,
-    which: NDArray[np.intp],
-    *,
-    hold_scales: bool = False,
-    log_variances: bool = True,
+    spec: Spec, state: State, source: Source, which: NDArray[np.intp], *, hold_scales: bool = False
 ) -> Response:
-    """Covariances of these effective coefficients with all, and of log σ² of blocks with one, at a fixed point.
-
-    Without ``log_variances`` the scales answer, too, but their own covariance is left out.
-    """
+    """Covariances of these effective coefficients with all, and of log σ² of blocks with one, at a fixed point."""
     with single_threaded_blas(), np.errstate(all="ignore"):
         step = TiltedMap(spec, state, source, _held(state, hold_scales=hold_scales))
         z = state.packed
@@ -118,8 +109,8 @@ def response_of_map(
             raise NoMaximumError
         nothing, units = np.zeros(spec.n_columns), np.eye(spec.n_columns)[which]
         changes = [step.solve(step.by(Tilt(unit))) for unit in units]
-        coefficients = np.array([_derivative(state, change, _effective_mean) for change in changes])
-        scales = InferredScales.of(spec, state, hold_scales=hold_scales or not log_variances)
+        coefficients = np.array([_derivative(state, change, effective_mean) for change in changes])
+        scales = InferredScales.of(spec, state, hold_scales=hold_scales)
 
         def log_rates(state: State) -> Array:
             return np.log(InferredScales.of(spec, state).rates)
@@ -141,7 +132,8 @@ def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec
     return replace(spec, blocks=tuple(blocks)), replace(state, scales=tuple(scales))
 
 
-def _effective_mean(state: State) -> Array:
+def effective_mean(state: State) -> Array:
+    """E[γ v]."""
     return state.coefficients.mean if state.gates is None else state.gates.open * state.coefficients.mean
 
 
