@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.curvature_spread import curvature_distribution, curvature_stats, effective_covariance
 from vbsvm.inference.dual_response import dual_response
 from vbsvm.inference.linear_response import Response, dense_response
@@ -33,6 +34,7 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import Stats
 
 KINDS = ("robust", "posterior", "curvature", "mean-field")
+BREADS = ("response", "curvature")
 # Responses are asked of states that are nearer to the maximum than a fit need be.
 TIGHT = Variational(tol=1e-8)
 # Inputs that are less likely in than this have no spread that could be trusted.
@@ -103,15 +105,15 @@ class Spreads:
         ``by`` says what the bread of the sandwich is: the "response" of the exact bound, or the "curvature" of the
         bound that was climbed, at the cost of one pass.
         """
-        if kind == "robust" and by in ("response", "curvature"):
-            return self._robust(by)
-        if kind == "posterior":
-            return self._posterior()
-        if kind == "curvature":
-            return self._at_end(kind, effective_covariance(self._curved, self.state, self.n))
-        if kind == "mean-field":
-            return self._at_end(kind, effective_covariance(self.state.gaussian, self.state, self.n))
-        raise ValueError(f"A spread is one of {', '.join(map(repr, KINDS))}; got {kind!r}, by {by!r}.")
+        if kind not in KINDS or by not in BREADS:
+            raise ValueError(f"A spread is one of {', '.join(map(repr, KINDS))}; got {kind!r}, by {by!r}.")
+        with single_threaded_blas():
+            if kind == "robust":
+                return self._robust(by)
+            if kind == "posterior":
+                return self._posterior()
+            distribution = self.state.gaussian if kind == "mean-field" else self._curved
+            return self._at_end(kind, effective_covariance(distribution, self.state, self.n))
 
     @cached_property
     def reliability(self) -> Reliability:
