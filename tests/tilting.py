@@ -31,11 +31,11 @@ def effective_mean(state):
     return state.coefficients.mean if state.gates is None else state.gates.open * state.coefficients.mean
 
 
-def by_refits(spec, state, source, column, e=1e-4):
+def by_refits(spec, state, source, column, e=1e-4, still=1e-13):
     """Covariances of one coefficient with all, as the derivative of refits."""
     t = np.zeros(spec.n_columns)
     t[column] = e
-    ahead, behind = (effective_mean(refit(spec, state, source, tilt)) for tilt in (t, -t))
+    ahead, behind = (effective_mean(refit(spec, state, source, tilt, still)) for tilt in (t, -t))
     return (ahead - behind) / (2 * e)
 
 

@@ -9,7 +9,7 @@ from grouped_models import dense_twin
 from models import source_of, spec_of
 from vbsvm import Normal, Ridge, Variational
 from vbsvm.design.scaling import Recipe
-from vbsvm.inference.spreads import spread_of
+from vbsvm.inference.spreads import Spreads
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory
@@ -50,11 +50,11 @@ def test_rows_against_refits_without_each_row():
             for i in range(len(y))
         ]
     )
-    found = spread_of("robust", spec, state, source, 4)
+    found = Spreads(spec, state, source, 4).of("robust")
     expected = jackknife(estimates)
     assert 0.9 < ratio(found.covariance, expected) < 1.1
     assert not 0.9 < ratio(2 * found.covariance, expected) < 1.1  # a factor of 2 in the meat
-    assert not 0.9 < ratio(spread_of("posterior", spec, state, source, 4).covariance, expected) < 1.1
+    assert not 0.9 < ratio(Spreads(spec, state, source, 4).of("posterior").covariance, expected) < 1.1
 
 
 @pytest.mark.parametrize("by", ["response", "curvature"])
@@ -65,11 +65,11 @@ def test_whole_weights_are_repeated_rows(by):
     found = []
     for source in (source_of(X, y, s), source_of(np.repeat(X, s, axis=0), np.repeat(y, s))):
         state = TIGHT.run(spec, source).state
-        found.append(spread_of("robust", spec, state, source, 4, by=by).covariance)
+        found.append(Spreads(spec, state, source, 4).of("robust", by=by).covariance)
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
     # Not what a weight in the loss alone would make of it.
     source = source_of(X, y, s)
-    as_rows = spread_of("robust", spec, TIGHT.run(spec, source).state, source, 4, repeats=source_of(X, y), by=by)
+    as_rows = Spreads(spec, TIGHT.run(spec, source).state, source, 4, repeats=source_of(X, y)).of("robust", by=by)
     assert np.abs(as_rows.covariance / found[0] - 1).max() > 0.1
 
 
@@ -81,10 +81,10 @@ def test_class_weights_are_not_repetitions():
     few = source_of(X, y, s * of_class)
     many = source_of(np.repeat(X, s, axis=0), np.repeat(y, s), np.repeat(of_class, s))
     state = TIGHT.run(spec, few).state
-    one = spread_of("robust", spec, state, few, 4, repeats=source_of(X, y, s)).covariance
-    other = spread_of("robust", spec, state, many, 4, repeats=replace(many, weights=np.ones(s.sum()))).covariance
+    one = Spreads(spec, state, few, 4, repeats=source_of(X, y, s)).of("robust").covariance
+    other = Spreads(spec, state, many, 4, repeats=replace(many, weights=np.ones(s.sum()))).of("robust").covariance
     np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
-    forgotten = spread_of("robust", spec, state, few, 4).covariance
+    forgotten = Spreads(spec, state, few, 4).of("robust").covariance
     assert np.abs(forgotten / one - 1).max() > 0.1
 
 
@@ -133,7 +133,7 @@ def test_groups_against_refits_without_each_group(crossed):
         [TIGHT.run(known, without(source, g == j), state).state.coefficients.mean[:3] for j in range(60)]
     )
     expected = jackknife(estimates)
-    found = spread_of("robust", known, state, source, 3, by="curvature").covariance
+    found = Spreads(known, state, source, 3).of("robust", by="curvature").covariance
     assert 0.88 < ratio(found[:2, :2], expected[:2, :2]) < 1.1  # the intercept and an input that groups share
     # Planted: rows taken for independent; sums of groups with their own columns, but without the prior's gradient.
     twin = dense_twin(source)

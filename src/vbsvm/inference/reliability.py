@@ -12,8 +12,8 @@ from vbsvm.model.spec import State
 # Rows this near to the kink, 1 − y f = 0, may be on either side; more of them than this share is a pile.
 NEAR_KINK = 0.05
 PILE = 0.1
-# Fewer rows on the loss's slope than this many for each coefficient determine nothing.
-ROWS_A_COEFFICIENT = 1.0
+# With fewer rows that have a loss than this many for each coefficient, classes are nearly separated.
+ROWS_A_COEFFICIENT = 2
 
 
 @final
@@ -33,9 +33,9 @@ class Reliability:
         """Whether there is no warning."""
         return not self.warnings
 
-    def and_warning(self, sentence: str) -> "Reliability":
-        """The same with one more warning."""
-        return Reliability(self.losing, self.piled, (*self.warnings, sentence))
+    def and_warnings(self, *sentences: str) -> "Reliability":
+        """The same with further warnings."""
+        return Reliability(self.losing, self.piled, (*self.warnings, *sentences))
 
 
 def reliability(state: State, source: Source) -> Reliability:
@@ -44,25 +44,22 @@ def reliability(state: State, source: Source) -> Reliability:
 
     def of_part(part: Part) -> Array:
         h = 1.0 - part.rows.signs * part.scores(theta, state.missing)
-        s = part.rows.weights
-        wrong = h > 1.0
-        return np.array([len(h), (h > NEAR_KINK).sum(), (np.abs(h) < NEAR_KINK).sum(), wrong.sum(), s.sum()])
+        return np.array([len(h), (h > 1.0).sum(), (h > NEAR_KINK).sum(), (np.abs(h) < NEAR_KINK).sum()])
 
-    n, losing, piled, wrong, _ = map(float, source.total(of_part, light=True))
-    found = Reliability(losing / n, piled / n)
-    n_coefficients = min(source.n_core, len(theta))
-    if losing == 0 or wrong == 0:
-        found = found.and_warning(
+    n, wrong, losing, piled = map(int, source.total(of_part, light=True))
+    found, n_coefficients = Reliability(losing / n, piled / n), source.n_core
+    if wrong == 0:
+        found = found.and_warnings(
             "The classes are separated: every row is on its side, so that larger coefficients are hardly less likely. "
             "Neither intervals nor standard deviations can be relied on."
         )
     elif losing < ROWS_A_COEFFICIENT * n_coefficients:
-        found = found.and_warning(
-            f"The classes are nearly separated: only {losing:.0f} rows determine {n_coefficients} coefficients. "
+        found = found.and_warnings(
+            f"The classes are nearly separated: only {losing} rows have a loss, for {n_coefficients} coefficients. "
             "Intervals and standard deviations are rough."
         )
     if found.piled > PILE:
-        found = found.and_warning(
+        found = found.and_warnings(
             f"{100 * found.piled:.0f} % of the rows lie at the kink of the hinge loss, as happens with discrete "
             "inputs: robust standard deviations may be much too small. A bootstrap is safer."
         )

@@ -13,6 +13,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.model.interfaces import Gram, Rows
 from vbsvm.model.layouts.arrow_rows import ArrowRows
+from vbsvm.model.layouts.dual import DualGram
 from vbsvm.model.layouts.grouping import ByGroup
 from vbsvm.model.row_pass import Part, Source
 from vbsvm.model.spec import Spec, State
@@ -27,6 +28,9 @@ def sandwich_of_rows(bread: Array, spec: Spec, state: State, source: Source, rep
     """
     meat = meat_of_rows(spec, state, source, repeats)
     with single_threaded_blas():
+        if isinstance(meat, DualGram):  # never formed: rows are fewer than columns
+            influence = np.sqrt(meat.w)[:, None] * (meat.design @ bread.T)
+            return influence.T @ influence
         return bread @ np.column_stack([meat.times(row) for row in bread])
 
 

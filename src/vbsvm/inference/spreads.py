@@ -8,20 +8,24 @@
 Numbers are those of the design's (standardised) columns, gates applied.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.curvature_spread import curvature_distribution, curvature_stats, effective_covariance
 from vbsvm.inference.dual_response import dual_response
 from vbsvm.inference.linear_response import Response, dense_response
 from vbsvm.inference.reliability import Reliability, reliability
 from vbsvm.inference.sandwich import sandwich_of_groups, sandwich_of_rows
 from vbsvm.inference.squared_kernel import NoMaximumError
-from vbsvm.inference.tilted_map import response_of_map
+from vbsvm.inference.tilted_map import effective_mean, response_of_map
 from vbsvm.inference.variational import Variational
+from vbsvm.model.interfaces import GaussianDistribution
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.layouts.dual import DualGaussian
@@ -31,17 +35,24 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import Stats
 
 KINDS = ("robust", "posterior", "curvature", "mean-field")
+BREADS = ("response", "curvature")
 # Responses are asked of states that are nearer to the maximum than a fit need be.
 TIGHT = Variational(tol=1e-8)
+# Inputs that are less likely in than this have no spread that could be trusted.
+LIKELY_IN = 0.5
 
 MISSING = (
-    "Values are missing: the spread of the missing values and that of the coefficients answer to each other in a way "
-    "that this approximation does not get right. Use Gibbs() for the posterior's spread."
+    "Values are missing: they and the coefficients depend on each other in a way that this approximation does not get "
+    "right. Gibbs() gives the posterior's spread."
 )
-JOINT_GATES = "Gates and coefficients have a joint distribution: its response is not available. Use Gibbs()."
+JOINT_GATES = "Gates and coefficients have a joint distribution, which has no response here. Use Gibbs()."
 NO_MAXIMUM = (
     "The climb has not ended at a clear maximum of the bound, so that its response can't be found: use a smaller tol, "
     "or Gibbs()."
+)
+CROSSED = (
+    "The robust spread takes the groups of the largest factor for a sample, and the levels of the other factors as "
+    "given: the intercept, and whatever varies between these levels only, is less certain than it says."
 )
 
 
@@ -50,106 +61,18 @@ NO_MAXIMUM = (
 class Spread:
     """Covariance of the first coefficients around ``mean``, which the exact bound may have moved.
 
-    ``covariance`` is None where no number can be trusted; ``reliability`` says why. ``log_variances`` has the standard
-    deviation of log σ² of blocks by name, where it was asked for. ``by`` says how the posterior's covariance was found,
-    which a robust spread has as its bread: the "response" of a bound, its "curvature" at the mean, or "draws".
+    ``covariance`` is None where no number can be trusted, and NaN for single coefficients; ``reliability`` says why.
+    ``log_variances`` has the standard deviation of log σ² of blocks by name, for the kind "posterior". ``by`` says how
+    the posterior's covariance was found, which a robust spread has as its bread: the "response" of a bound, its
+    "curvature" at the mean, or "draws".
     """
 
     kind: str
     mean: Array
     covariance: Array | None
     reliability: Reliability
-    log_variances: dict[str, float]
+    log_variances: dict[str, float] = field(default_factory=dict)
     by: str = "response"
-
-
-def spread_of(
-    kind: str,
-    spec: Spec,
-    state: State,
-    source: Source,
-    n: int,
-    *,
-    stats: Stats | None = None,
-    repeats: Source | None = None,
-    by: str = "response",
-) -> Spread:
-    """Spread of the first n coefficients at the end of a variational fit; n is at most the size of the core.
-
-    ``spec`` has the likelihood whose bound was climbed. ``stats`` are the sums of a pass at this state, curvature
-    included, if there has been one. ``repeats`` are the same rows with weights that say how often each is there, if
-    class weights are among the source's own. ``by`` says what the robust spread's bread is: the "response" of the
-    exact bound, or the "curvature" of the bound that was climbed, at the cost of one pass.
-    """
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
-    found = reliability(state, source)
-    if kind == "mean-field":
-        return Spread(kind, _mean(state, n), effective_covariance(state.gaussian, state, n), found, {})
-    if kind == "curvature":
-        distribution = curvature_distribution(spec, state, stats or curvature_stats(spec, state, source))
-        return Spread(kind, _mean(state, n), effective_covariance(distribution, state, n), found, {})
-    if spec.missing is not None:
-        return Spread(kind, _mean(state, n), None, found.and_warning(MISSING), {})
-    if kind == "posterior":
-        return _posterior(spec, state, source, n, found)
-    return _robust(spec, state, source, n, found, stats, repeats, by)
-
-
-def _posterior(spec: Spec, state: State, source: Source, n: int, found: Reliability) -> Spread:
-    """By linear response: of the exact bound, or of the paper's where there are gates."""
-    try:
-        at = response_of(spec, state, source, n)
-    except NoMaximumError:
-        return Spread("posterior", _mean(state, n), None, found.and_warning(NO_MAXIMUM), {})
-    sds = np.sqrt(at.response.log_variances.diagonal())
-    named = {spec.blocks[b].name: float(sd) for b, sd in zip(at.response.blocks, sds, strict=True)}
-    return Spread("posterior", _mean(at.state, n), at.response.covariance, found, named)
-
-
-def _robust(
-    spec: Spec,
-    state: State,
-    source: Source,
-    n: int,
-    found: Reliability,
-    stats: Stats | None,
-    repeats: Source | None,
-    by: str,
-) -> Spread:
-    """The sandwich, by groups where there are some."""
-    bread = None
-    if by == "response" and state.gates is None:
-        try:
-            at = response_of(spec, state, source, n, log_variances=False)
-            spec, state, bread = at.spec, at.state, at.response.coefficients[:, : source.n_core]
-        except NoMaximumError:
-            pass
-    if bread is None:
-        by = "curvature"
-        distribution = curvature_distribution(spec, state, stats or curvature_stats(spec, state, source))
-        bread = distribution.covariances(source.n_core)[:n]
-        if state.gates is not None:
-            opened = state.gates.open[: source.n_core]
-            bread = opened[:n, None] * bread * opened
-    if isinstance(state.coefficients, ArrowGaussian):
-        covariance = sandwich_of_groups(bread, spec, state, source)
-    else:
-        covariance = sandwich_of_rows(bread, spec, state, source, repeats)
-    return Spread("robust", _mean(state, n), covariance, found, {}, by)
-
-
-def robust_of_draws(spec: Spec, state: State, source: Source, n: int, repeats: Source | None = None) -> Spread:
-    """The sandwich with the covariance of a sampler's draws; ``state`` has them as its coefficients."""
-    found = reliability(state, source)
-    if spec.missing is not None:
-        return Spread("robust", state.coefficients.mean[:n], None, found.and_warning(MISSING), {}, "draws")
-    spec, bread = replace(spec, likelihood=EXACT_HINGE), state.gaussian.covariances(source.n_core)[:n]
-    if source.n_core < spec.n_columns:
-        covariance = sandwich_of_groups(bread, spec, state, source)
-    else:
-        covariance = sandwich_of_rows(bread, spec, state, source, repeats)
-    return Spread("robust", state.coefficients.mean[:n], covariance, found, {}, "draws")
 
 
 @final
@@ -162,26 +85,139 @@ class Responded:
     response: Response
 
 
-def response_of(spec: Spec, state: State, source: Source, n: int, *, log_variances: bool = True) -> Responded:
-    """Linear response of the first n coefficients, after a climb of the exact bound from this state.
+@final
+@dataclass(frozen=True, eq=False)
+class Spreads:
+    """Spreads of the first n coefficients at the end of a variational fit; what several kinds need is found once.
 
-    Models with gates have the paper's bound only.
+    ``n`` is at most the size of the core. ``spec`` has the likelihood whose bound was climbed. ``last`` are the sums of
+    a pass at this state, curvature included, if there has been one. ``repeats`` are the same rows with weights that say
+    how often each is there, if class weights are among the source's own.
+    """
+
+    spec: Spec
+    state: State
+    source: Source
+    n: int
+    last: Stats | None = None
+    repeats: Source | None = None
+
+    def of(self, kind: str, by: str = "response") -> Spread:
+        """The spread of this kind.
+
+        ``by`` says what the bread of the sandwich is: the "response" of the exact bound, or the "curvature" of the
+        bound that was climbed, at the cost of one pass.
+        """
+        if kind not in KINDS or by not in BREADS:
+            raise ValueError(f"A spread is one of {', '.join(map(repr, KINDS))}; got {kind!r}, by {by!r}.")
+        with single_threaded_blas():
+            if kind == "robust":
+                return self._robust(by)
+            if kind == "posterior":
+                return self._posterior()
+            distribution = self.state.gaussian if kind == "mean-field" else self.curvature
+            return self._at_end(kind, effective_covariance(distribution, self.state, self.n))
+
+    @cached_property
+    def reliability(self) -> Reliability:
+        """What the rows say about any of them."""
+        return reliability(self.state, self.source)
+
+    @cached_property
+    def curvature(self) -> GaussianDistribution:
+        """The distribution by the curvature at the mean, of all coefficients behind the gates."""
+        stats = curvature_stats(self.spec, self.state, self.source) if self.last is None else self.last
+        return curvature_distribution(self.spec, self.state, stats)
+
+    @cached_property
+    def _responded(self) -> Responded | None:
+        """The response, or None where there is none."""
+        try:
+            return responded(self.spec, self.state, self.source, np.arange(self.n))
+        except NoMaximumError:
+            return None
+
+    def _at_end(self, kind: str, covariance: Array | None, *warnings: str) -> Spread:
+        """A spread around the mean that the climb ended with."""
+        return Spread(kind, effective_mean(self.state)[: self.n], covariance, self.reliability.and_warnings(*warnings))
+
+    def _posterior(self) -> Spread:
+        if self.spec.missing is not None:
+            return self._at_end("posterior", None, MISSING)
+        if self.spec.joint_gates:
+            return self._at_end("posterior", None, JOINT_GATES)
+        if self._responded is None:
+            return self._at_end("posterior", None, NO_MAXIMUM)
+        state, found = self._responded.state, self._responded.response
+        sds = np.sqrt(found.log_variances.diagonal())
+        named = {self.spec.blocks[b].name: float(sd) for b, sd in zip(found.blocks, sds, strict=True)}
+        covariance, unknown = self._without_unlikely(state, found.covariance)
+        said = self.reliability.and_warnings(*unknown)
+        return Spread("posterior", effective_mean(state)[: self.n], covariance, said, named)
+
+    def _robust(self, by: str) -> Spread:
+        """The sandwich, by groups where there are some."""
+        if self.spec.missing is not None:
+            return self._at_end("robust", None, MISSING)
+        n_core, warnings = self.source.n_core, []
+        at = self._responded if by == "response" and self.state.gates is None else None
+        if at is None:
+            spec, state, bread = self.spec, self.state, self.curvature.covariances(n_core)[: self.n]
+            by = "curvature"
+        else:
+            spec, state, bread = at.spec, at.state, at.response.coefficients[:, :n_core]
+        if state.gates is not None:
+            bread = state.gates.open[: self.n, None] * bread * state.gates.open[:n_core]
+        if isinstance(state.coefficients, ArrowGaussian):
+            covariance = sandwich_of_groups(bread, spec, state, self.source)
+            warnings += [CROSSED] if state.coefficients.shapes else []
+        else:
+            covariance = sandwich_of_rows(bread, spec, state, self.source, self.repeats)
+        covariance, unknown = self._without_unlikely(state, covariance)
+        said = self.reliability.and_warnings(*warnings, *unknown)
+        return Spread("robust", effective_mean(state)[: self.n], covariance, said, by=by)
+
+    def _without_unlikely(self, state: State, covariance: Array) -> tuple[Array, list[str]]:
+        """NaN for inputs that the fit leaves out: that they would not answer does not make them certain."""
+        if state.gates is None:
+            return covariance, []
+        out = state.gates.open[: self.n] < LIKELY_IN
+        if not out.any():
+            return covariance, []
+        covariance = np.where(out | out[:, None], np.nan, covariance)
+        return covariance, [
+            f"The fit leaves out {out.sum()} of the inputs; this approximation can't tell how uncertain their "
+            "coefficients are. The others' spreads hold as if the choice of inputs were known."
+        ]
+
+
+def robust_of_draws(spec: Spec, state: State, source: Source, n: int, repeats: Source | None = None) -> Spread:
+    """The sandwich with the covariance of a sampler's draws; ``state`` has them as its coefficients."""
+    found, mean = reliability(state, source), state.coefficients.mean[:n]
+    if spec.missing is not None:
+        return Spread("robust", mean, None, found.and_warnings(MISSING), by="draws")
+    spec, bread = replace(spec, likelihood=EXACT_HINGE), state.gaussian.covariances(source.n_core)[:n]
+    with single_threaded_blas():
+        if source.n_core < spec.n_columns:
+            covariance = sandwich_of_groups(bread, spec, state, source)
+        else:
+            covariance = sandwich_of_rows(bread, spec, state, source, repeats)
+    return Spread("robust", mean, covariance, found, by="draws")
+
+
+def responded(spec: Spec, state: State, source: Source, which: NDArray[np.intp]) -> Responded:
+    """Linear response of these coefficients, after a climb of the exact bound from this state.
+
+    Models with gates have the paper's bound only. Effects of groups may be among the coefficients.
     """
     if spec.gate_map is None:
         outcome, held = TIGHT.sharpened(spec, source, state)
     else:
         outcome, held = TIGHT.run(spec, source, state), False
-    spec = replace(spec, likelihood=outcome.likelihood)
-    which, state = np.arange(n), outcome.state
+    spec, state = replace(spec, likelihood=outcome.likelihood), outcome.state
     if state.gates is None and isinstance(state.coefficients, DenseGaussian):
         found = dense_response(spec, state, source, hold_scales=held)
-        found = replace(found, which=which, coefficients=found.coefficients[:n])
-    elif state.gates is None and isinstance(state.coefficients, DualGaussian):
-        found = dual_response(spec, state, source, which, hold_scales=held)
-    else:
-        found = response_of_map(spec, state, source, which, hold_scales=held, log_variances=log_variances)
-    return Responded(spec, state, found)
-
-
-def _mean(state: State, n: int) -> Array:
-    return state.coefficients.mean[:n] if state.gates is None else (state.gates.open * state.coefficients.mean)[:n]
+        return Responded(spec, state, replace(found, which=which, coefficients=found.coefficients[which]))
+    if state.gates is None and isinstance(state.coefficients, DualGaussian):
+        return Responded(spec, state, dual_response(spec, state, source, which, hold_scales=held))
+    return Responded(spec, state, response_of_map(spec, state, source, which, hold_scales=held))

@@ -1,12 +1,13 @@
 """Linear response of any model: one step of the climb as a map z → F(z, t) of packed states, tilted by tᵀθ.
 
 At a fixed point z, dz/dt = (I − F_z)⁻¹ F_t, so that the covariance of what a state expects is found with products of
-F_z and vectors alone: differences of two steps each. ``linear_response`` is quicker where a model is dense, complete
-and without gates.
+F_z and vectors alone: differences of steps, one pass each. ``linear_response`` is quicker where a model is dense,
+complete and without gates.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -27,8 +28,8 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import pass_rows
 
 # Length of the differences, in units of what is packed: logs of deviations, means of standardised columns.
-STEP = 1e-5
-ACCURACY = 1e-7
+STEP = 1e-7
+ACCURACY = 1e-4
 MOST_PRODUCTS = 120
 # Gates that are surer than this, and the log odds of each, are held: they have no room to answer.
 SATURATED = 1e-6
@@ -78,21 +79,24 @@ class TiltedMap:
         size = float(np.abs(change).max())
         if size == 0.0:
             return np.zeros_like(change)
-        step, z = (STEP / size) * change, self.state.packed
-        return (self(z + step) - self(z - step)) * (size / (2 * STEP))
+        return (self(self.state.packed + (STEP / size) * change) - self.image) * (size / STEP)
 
     def by(self, tilt: Tilt) -> Array:
         """F_t in the direction of a tilt."""
-        small, z = tilt.times(STEP), self.state.packed
-        return (self(z, small) - self(z, small.times(-1.0))) / (2 * STEP)
+        return (self(self.state.packed, tilt.times(STEP)) - self.image) / STEP
 
-    def solve(self, right: Array) -> Array:
+    @cached_property
+    def image(self) -> Array:
+        """F(z, 0)."""
+        return self(self.state.packed)
+
+    def solve(self, right: Array, accuracy: float) -> Array:
         """(I − F_z)⁻¹ right, with the log odds of gates in units of 1/Var γ."""
         units = _units(self.state)
         operator = LinearOperator(
             (len(right), len(right)), matvec=lambda y: y - units * self.along(y / units), dtype=np.float64
         )
-        found, info = gmres(operator, units * right, rtol=ACCURACY, restart=MOST_PRODUCTS, maxiter=1)
+        found, info = gmres(operator, units * right, rtol=accuracy, restart=MOST_PRODUCTS, maxiter=1)
         if info != 0 or not np.isfinite(found).all():
             raise NoMaximumError
         return found / units
@@ -105,26 +109,22 @@ def response_of_map(
     which: NDArray[np.intp],
     *,
     hold_scales: bool = False,
-    log_variances: bool = True,
+    accuracy: float = ACCURACY,
 ) -> Response:
-    """Covariances of these effective coefficients with all, and of log σ² of blocks with one, at a fixed point.
-
-    Without ``log_variances`` the scales answer, too, but their own covariance is left out.
-    """
+    """Covariances of these effective coefficients with all, and of log σ² of blocks with one, at a fixed point."""
     with single_threaded_blas(), np.errstate(all="ignore"):
         step = TiltedMap(spec, state, source, _held(state, hold_scales=hold_scales))
-        z = state.packed
-        if not np.abs(step(z) - z).max() < AT_REST:
+        if not np.abs(step.image - state.packed).max() < AT_REST:
             raise NoMaximumError
         nothing, units = np.zeros(spec.n_columns), np.eye(spec.n_columns)[which]
-        changes = [step.solve(step.by(Tilt(unit))) for unit in units]
-        coefficients = np.array([_derivative(state, change, _effective_mean) for change in changes])
-        scales = InferredScales.of(spec, state, hold_scales=hold_scales or not log_variances)
+        changes = [step.solve(step.by(Tilt(unit)), accuracy) for unit in units]
+        coefficients = np.array([_derivative(state, change, effective_mean) for change in changes])
+        scales = InferredScales.of(spec, state, hold_scales=hold_scales)
 
         def log_rates(state: State) -> Array:
             return np.log(InferredScales.of(spec, state).rates)
 
-        by_block = [step.solve(step.by(Tilt(nothing, b, 1.0))) for b in scales.blocks]
+        by_block = [step.solve(step.by(Tilt(nothing, b, 1.0)), accuracy) for b in scales.blocks]
         of_blocks = [_derivative(state, change, log_rates) for change in by_block]
         covariance = np.diag(polygamma(1, scales.shapes)) + (np.array(of_blocks) if of_blocks else 0.0)
         return Response(which, coefficients, scales.blocks, covariance)
@@ -141,16 +141,15 @@ def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec
     return replace(spec, blocks=tuple(blocks)), replace(state, scales=tuple(scales))
 
 
-def _effective_mean(state: State) -> Array:
+def effective_mean(state: State) -> Array:
+    """E[γ v]."""
     return state.coefficients.mean if state.gates is None else state.gates.open * state.coefficients.mean
 
 
 def _derivative(state: State, change: Array, value: Callable[[State], Array]) -> Array:
     """How a change of the packed state changes what the state expects."""
     size = max(float(np.abs(change).max()), 1e-300)
-    step = (STEP / size) * change
-    ahead, behind = (value(state.unpack(state.packed + sign * step)) for sign in (1.0, -1.0))
-    return (ahead - behind) * (size / (2 * STEP))
+    return (value(state.unpack(state.packed + (STEP / size) * change)) - value(state)) * (size / STEP)
 
 
 def _places(state: State) -> tuple[int, int, int]:

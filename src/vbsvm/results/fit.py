@@ -22,11 +22,11 @@ from vbsvm.model.spec import Spec
 from vbsvm.results import arviz, coefficients, display, prediction, random_effects
 from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
-from vbsvm.results.intervals import Intervals, Spreads, SpreadShelf
+from vbsvm.results.intervals import Intervals, LearnedSpreads, SpreadShelf
 from vbsvm.results.posterior import Posterior, posterior_of
 from vbsvm.results.traces import Traces, Worst
 from vbsvm.results.training_rows import TrainingRows
-from vbsvm.results.words import Words
+from vbsvm.results.words import Words, of_components
 from vbsvm.storage.codec import public_fields
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Fit:
     population: Population | None = None
     missing_patterns: MissingPatterns | None = None
     facts: Facts | None = None
-    spreads: Spreads | None = None
+    spreads: LearnedSpreads | None = None
     _rows: TrainingRows | None = None  # while they are at hand
     _shown: str | None = None  # kind of the spreads that are shown unless it is said
 
@@ -79,7 +79,7 @@ class Fit:
     @cached_property
     def _shelf(self) -> SpreadShelf:
         clusters = self.plan.factors[-1].name if self.plan.factors else None
-        return SpreadShelf(self.posterior, self.spreads or Spreads(), self._rows, clusters)
+        return SpreadShelf(self.posterior, self.spreads or LearnedSpreads(), self._rows, clusters)
 
     def intervals(self, covariance: str | None = None) -> Intervals:
         """Spreads of the coefficients of a kind (see ``summary``): what tables and figures ask."""
@@ -249,7 +249,9 @@ class Fit:
         for the user's column. After Gibbs sampling it has R̂ and effective draws.
         """
         require_level("variance_components", level)
-        return _noted(self.posterior.variance_components(level), self.posterior.words, "interval", level)
+        known = self._shelf.log_variances() if len(self.posterior.variance_components(level)) else {}
+        words = of_components(self.posterior.words) if known else self.posterior.words
+        return _noted(self.posterior.variance_components(level, known), words, "interval", level)
 
     def to_arviz(self) -> Any:
         """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns."""
@@ -287,6 +289,7 @@ class Fit:
 
     def without_rows(self) -> "Fit":
         """The same fit with everything learned that its training rows are needed for, and without these."""
+        self.variance_components()
         return replace(self, population=self.input_population, spreads=self._shelf.settled(), _rows=None)
 
     def __getstate__(self) -> dict[str, Any]:

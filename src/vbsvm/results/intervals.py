@@ -91,7 +91,7 @@ class NormalIntervals:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Spreads:
+class LearnedSpreads:
     """Spreads of a fit that have been learned from its rows: what a file holds of them.
 
     ``curvature`` is the distribution by the curvature at the mean, in the layout of the fit, and ``reliability`` what
@@ -115,6 +115,11 @@ class Learning(Protocol):
         ...
 
     @property
+    def learned(self) -> tuple[Spread, ...]:
+        """Spreads that have been asked for."""
+        ...
+
+    @property
     def curvature(self) -> CoefficientDistribution:
         """The distribution by the curvature at the mean."""
         ...
@@ -131,7 +136,7 @@ class SpreadShelf:
     """Intervals of a fit by kind: those that it holds, and those that it learns from its rows."""
 
     posterior: Posterior
-    known: Spreads
+    known: LearnedSpreads
     rows: Learning | None
     clusters: str | None = None  # the factor whose groups are taken as independent
     _found: dict[str, Intervals] = field(default_factory=dict)
@@ -193,15 +198,19 @@ class SpreadShelf:
             )
         return self.rows
 
-    def settled(self) -> Spreads:
-        """What a file is to hold: all that has been asked for, and what tables show by default."""
-        if self.rows is None or self.posterior.by_draws:
-            learned = () if self.rows is None else self._asked_for(self.rows)
-            return replace(self.known, learned=self.known.learned + learned)
-        self.intervals(None)
-        curvature = self.rows.curvature if CURVATURE in self._found else self.known.curvature
-        return Spreads(self.known.learned + self._asked_for(self.rows), curvature, self.rows.reliability)
+    def log_variances(self) -> dict[str, float]:
+        """Standard deviations of log σ² by the response of the bound; none where it is not available."""
+        known = self.known.known(POSTERIOR)
+        if known is None and self.default == ROBUST and self.rows is not None:
+            known = self.rows.spread(POSTERIOR)
+        return {} if known is None else known.log_variances
 
-    def _asked_for(self, rows: Learning) -> tuple[Spread, ...]:
-        kinds = [kind for kind in self._found if isinstance(self._found[kind], NormalIntervals)]
-        return tuple(rows.spread(kind) for kind in kinds if self.known.known(kind) is None)
+    def settled(self) -> LearnedSpreads:
+        """What a file is to hold: all that has been learned, and what tables show by default."""
+        if self.rows is None:
+            return self.known
+        if self.posterior.by_draws:
+            return replace(self.known, learned=self.rows.learned)
+        self.intervals(None)
+        curvature = self.rows.curvature if CURVATURE in self._found else None
+        return LearnedSpreads(self.rows.learned, curvature, self.rows.reliability)

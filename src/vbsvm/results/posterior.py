@@ -4,6 +4,7 @@
 (standardised) columns; ``Plan`` turns them into the user's.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, final
@@ -98,8 +99,11 @@ class Posterior(Protocol):
         """Means and standard deviations of some effects of groups, by their places among all coefficients."""
         ...
 
-    def variance_components(self, level: float) -> "pd.DataFrame":
-        """One row for each standard deviation of effects and each correlation: median, interval, and what is known."""
+    def variance_components(self, level: float, log_variances: Mapping[str, float] | None = None) -> "pd.DataFrame":
+        """One row for each standard deviation of effects and each correlation: median, interval, and what is known.
+
+        ``log_variances`` has standard deviations of log σ² by term that are better than the posterior's own.
+        """
         ...
 
     def diagnostics(self) -> dict[str, Array]:
@@ -216,9 +220,9 @@ class MeanField:
         distribution = self.state.gaussian
         return distribution.mean[which], np.sqrt(distribution.variances[which])
 
-    def variance_components(self, level: float) -> "pd.DataFrame":
-        """By the distributions of the blocks' scales."""
-        return variance_components.table(self.plan, self.spec, self.state, level)
+    def variance_components(self, level: float, log_variances: Mapping[str, float] | None = None) -> "pd.DataFrame":
+        """By the distributions of the blocks' scales, or by better known standard deviations of log σ²."""
+        return variance_components.table(self.plan, self.spec, self.state, level, log_variances)
 
     def diagnostics(self) -> dict[str, Array]:
         """None."""
@@ -321,7 +325,7 @@ class Sampled:
         distribution = self.state.gaussian
         return distribution.mean[which], np.sqrt(distribution.variances[which])
 
-    def variance_components(self, level: float) -> "pd.DataFrame":
+    def variance_components(self, level: float, log_variances: Mapping[str, float] | None = None) -> "pd.DataFrame":
         """By the draws, with R̂ and effective draws."""
         return variance_components.table_of_draws(self.course.traces, level)
 

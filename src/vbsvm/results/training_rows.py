@@ -10,10 +10,9 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.inference.curvature_spread import curvature_distribution, curvature_stats
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.reliability import Reliability, reliability
-from vbsvm.inference.spreads import Spread, robust_of_draws, spread_of
+from vbsvm.inference.reliability import Reliability
+from vbsvm.inference.spreads import Spread, Spreads, robust_of_draws
 from vbsvm.inference.variational import Outcome
 from vbsvm.missing.population import Population
 from vbsvm.model.interfaces import CoefficientDistribution
@@ -42,7 +41,7 @@ class TrainingRows:
     sample_weights: Array | None
     learn_population: Callable[[], Population | None]
     fingerprint: bytes = field(init=False)
-    _spreads: dict[str, Spread] = field(default_factory=dict)
+    _found: dict[str, Spread] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Remember what the rows look like now."""
@@ -66,40 +65,43 @@ class TrainingRows:
 
     def spread(self, kind: str) -> Spread:
         """Robust, or the posterior's by linear response; in large tables the robust one goes by the curvature."""
-        if kind not in self._spreads:
-            self._spreads[kind] = self._spread(kind, self._unchanged)
-        return self._spreads[kind]
-
-    def _spread(self, kind: str, source: Memory) -> Spread:
-        repeats = None if self.sample_weights is None else replace(source, weights=self._counts)
-        with single_threaded_blas():
+        if kind not in self._found:
+            source = self._unchanged
             if isinstance(self.outcome, Sample):
-                return robust_of_draws(self.spec, self.outcome.state, source, self.n, repeats)
-            by = "response" if source.n_rows * source.n_core <= MOST_RESPONDING else "curvature"
-            return spread_of(kind, self._spec, self.outcome.state, source, self.n, repeats=repeats, by=by)
+                self._found[kind] = robust_of_draws(self.spec, self.outcome.state, source, self.n, self._repeats)
+            else:
+                large = source.n_rows * source.n_core > MOST_RESPONDING
+                self._found[kind] = self._spreads.of(kind, "curvature" if large else "response")
+        return self._found[kind]
 
     @property
-    def _counts(self) -> Array:
-        assert self.sample_weights is not None
-        return np.where(self.source.weights > 0, self.sample_weights, 0.0)
-
-    @property
-    def _spec(self) -> Spec:
-        """The model with the likelihood whose bound was climbed."""
-        assert isinstance(self.outcome, Outcome)
-        return replace(self.spec, likelihood=self.outcome.likelihood)
+    def learned(self) -> tuple[Spread, ...]:
+        """Spreads that have been asked for."""
+        return tuple(self._found.values())
 
     @cached_property
+    def _spreads(self) -> Spreads:
+        assert isinstance(self.outcome, Outcome)
+        spec = replace(self.spec, likelihood=self.outcome.likelihood)
+        return Spreads(spec, self.outcome.state, self._unchanged, self.n, repeats=self._repeats)
+
+    @property
+    def _repeats(self) -> Memory | None:
+        """The same rows without class weights, where there are any."""
+        if self.sample_weights is None:
+            return None
+        return replace(self.source, weights=np.where(self.source.weights > 0, self.sample_weights, 0.0))
+
+    @property
     def curvature(self) -> CoefficientDistribution:
         """The distribution by the curvature at the mean."""
-        spec, state = self._spec, self.outcome.state
         with single_threaded_blas():
-            return curvature_distribution(spec, state, curvature_stats(spec, state, self._unchanged))
+            return self._spreads.curvature
 
-    @cached_property
+    @property
     def reliability(self) -> Reliability:
         """What the rows say of spreads."""
-        return reliability(self.outcome.state, self._unchanged)
+        return self._spreads.reliability
 
 
 def _fingerprint(source: Memory) -> bytes:

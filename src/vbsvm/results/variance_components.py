@@ -1,12 +1,12 @@
 """Variance components: what was inferred of the spread of each block's effects, on the user's scale."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-from scipy.special import gammainccinv, hyp2f1
+from scipy.special import gammainccinv, hyp2f1, ndtri
 
 from vbsvm.base import diagnostics
 from vbsvm.base.arrays import Array
@@ -83,11 +83,26 @@ def marginals(plan: Plan, spec: Spec, state: State) -> Iterator[Marginal]:
                     yield Marginal(block.name, told, _correlation(distribution, i, j))
 
 
-def table(plan: Plan, spec: Spec, state: State, level: float) -> "pd.DataFrame":
-    """One row for each standard deviation and each correlation: median, interval, and the median of the variance."""
+def table(
+    plan: Plan, spec: Spec, state: State, level: float, log_variances: Mapping[str, float] | None = None
+) -> "pd.DataFrame":
+    """One row for each standard deviation and each correlation: median, interval, and the median of the variance.
+
+    ``log_variances`` has standard deviations of log σ² by term, where something better than the distributions of the
+    scales is known.
+    """
     chances, found = np.array([0.5, 0.5 - 0.5 * level, 0.5 + 0.5 * level]), list(marginals(plan, spec, state))
-    rows = [_numbers(one, chances) for one in found]
+    known = log_variances or {}
+    rows = [
+        _around_median(one, chances, known[one.term]) if one.term in known else _numbers(one, chances) for one in found
+    ]
     return _framed(rows, [(one.term, one.effect) for one in found])
+
+
+def _around_median(one: Marginal, chances: Array, sd: float) -> tuple[float, ...]:
+    """Quantiles of σ where log σ² is normal with this standard deviation."""
+    median = _numbers(one, chances[:1])[0]
+    return _with_variance(median * np.exp(0.5 * sd * ndtri(chances)), of_sd=True)
 
 
 def table_of_draws(traces: Traces, level: float) -> "pd.DataFrame":

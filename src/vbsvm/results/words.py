@@ -138,6 +138,17 @@ def of_kind(
     )
 
 
+def of_components(base: Words) -> Words:
+    """Of variance components whose intervals are those of the posterior, around the value of the fit."""
+    where = "" if base is EXACT_BOUND else " With groups, mean field's own value can be far off."
+    return replace(
+        base,
+        explanation=f"Intervals of standard deviations are the posterior's, by linear response.{where}",
+        corner="posterior {}",
+        components="of the posterior, by linear response",
+    )
+
+
 def _robust(base: Words, clusters: str | None, by: str, missing: bool) -> Words:
     grouped = "" if clusters is None else f", with the groups of {clusters} as independent units"
     how = {

@@ -46,7 +46,7 @@ MODELS = CHAINS | {
     "Outcome": "vbsvm.inference.variational:Outcome",
     "Ending": "vbsvm.inference.variational:Ending",
     "Sample": "vbsvm.inference.gibbs:Sample",
-    "Spreads": "vbsvm.results.intervals:Spreads",
+    "LearnedSpreads": "vbsvm.results.intervals:LearnedSpreads",
     "Spread": "vbsvm.inference.spreads:Spread",
     "Reliability": "vbsvm.inference.reliability:Reliability",
     "GaussianImputation": "vbsvm.missing.settings:GaussianImputation",
