@@ -24,8 +24,8 @@ from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import pass_rows
 
-# Names of the bounds, and whether they are the exact one.
-BOUNDS = {"augmented": False, "paper": False, "exact": True}
+AUTO, EXACT = "auto", "exact"
+BOUNDS = (AUTO, "augmented", "paper", EXACT)
 # What rounding can do to a bound, relatively: a step that gains less is small. Sums over many rows carry more, so that
 # near the optimum even the paper's update may seem to lower it by as much as the second figure.
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
@@ -90,11 +90,12 @@ class Variational(Parameters):
     max_iter : int, default None
         Most passes over the data; steps that were tried and refused count. None is 2000, and 200 where inputs are
         missing and ``accelerate`` is True.
-    bound : "augmented" or "exact", default "augmented"
+    bound : "auto", "augmented" or "exact", default "auto"
         Which lower bound is raised. "augmented" (or "paper") is the paper's, with a latent scale for each row. "exact"
         continues from there with the exact expectation of the hinge loss: tighter, with means and spreads closer to the
         posterior's, for models without gates and missing values. If the classes are separable, it keeps the scales of
-        the priors at the values of the paper's bound, because the posterior hardly determines them.
+        the priors at the values of the paper's bound, because the posterior hardly determines them. "auto" is "exact"
+        in such models with groups, where the paper's bound can be far off, and "augmented" in all others.
     accelerate : bool, default True
         Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes,
         often a tenth. False gives the paper's sweeps exactly; they converge slowly, and need a smaller ``tol``.
@@ -103,14 +104,16 @@ class Variational(Parameters):
     tol: float = 1e-6
     max_iter: int | None = None
     accelerate: bool = True
-    bound: str = "augmented"
+    bound: str = AUTO
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
         require_positive("Variational", 1e-300, tol=self.tol)
         require_flag("Variational", accelerate=self.accelerate)
         if not isinstance(self.bound, str) or self.bound not in BOUNDS:
-            raise ValueError(f"Variational: bound must be 'augmented' (or 'paper') or 'exact'; got {self.bound!r}.")
+            raise ValueError(
+                f"Variational: bound must be 'auto', 'augmented' (or 'paper') or 'exact'; got {self.bound!r}."
+            )
         if self.max_iter is not None:
             require_whole("Variational", 2, 10**9, max_iter=self.max_iter)
 
@@ -120,19 +123,17 @@ class Variational(Parameters):
             return int(self.max_iter)
         return MOST_PASSES if input_model(spec.missing) is None or not self.accelerate else MOST_PASSES_WITH_MISSING
 
-    @property
-    def exact(self) -> bool:
-        """Whether the exact bound is asked for."""
-        return BOUNDS[self.bound]
-
     def run(self, spec: Spec, source: Source, start: State | None = None) -> Outcome:
         """Fit the model to the rows, from the paper's start or from a given state."""
-        if self.exact and (spec.gate_map is not None or spec.missing is not None):
+        supported = spec.gate_map is None and spec.missing is None
+        if self.bound == EXACT and not supported:
             what = "missing values" if spec.gate_map is None else "gates (LaplaceZero)"
             raise ValueError(f"Variational(bound='exact') does not support {what}: use bound='augmented', or Gibbs().")
         with single_threaded_blas():
             outcome = self._run(spec, source, start)
-            if not self.exact or outcome.ending is Ending.INTERRUPTED or outcome.passes >= self.most_passes(spec):
+            grouped = self.accelerate and source.n_core < spec.n_columns
+            exact = self.bound == EXACT or (self.bound == AUTO and supported and grouped)
+            if not exact or outcome.ending is Ending.INTERRUPTED or outcome.passes >= self.most_passes(spec):
                 return outcome
             return self.sharpened(spec, source, outcome.state, outcome.passes)[0]
 

@@ -131,7 +131,7 @@ def _inference(method: str, sweeps: int) -> Variational | Gibbs:
     """The paper's: sweeps until the bound rises by less than 1e−10, or as many sweeps again as were thrown away."""
     if method in (MCMC, GIBBS):
         return Gibbs(sweeps, sweeps, chains=1, accelerate=method == GIBBS)
-    return Variational(tol=1e-10)
+    return Variational(tol=1e-10, bound="paper")
 
 
 def _fit(
