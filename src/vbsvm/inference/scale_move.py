@@ -6,7 +6,7 @@ in the next one. Missing inputs stay where they are.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
@@ -44,7 +44,7 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
         ratio += part
     if not proposal.log_uniform < ratio:
         return state, False
-    return replace(state, coefficients=PointDistribution(g * theta), scales=tuple(scales)), True
+    return State(PointDistribution(g * theta), tuple(scales), state.gates, state.missing), True
 
 
 def _change(part: Part, state: State, theta: Array, g: float) -> float:

@@ -1,7 +1,6 @@
 """What is fitted (``Spec``), and what is known so far (``State``)."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import cast, final
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import ScaleDistribution
 from vbsvm.model.coefficients import Moments, PointDistribution
 from vbsvm.model.gates import GateMap, Gates

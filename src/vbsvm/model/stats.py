@@ -1,12 +1,12 @@
 """What a pass over the rows sends back to the coefficients: sums, and nothing of the size of the data."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self, TypeVar, final
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import Addable
 from vbsvm.model.gates import Gates
 from vbsvm.model.interfaces import CrossSums, Gram

@@ -5,13 +5,13 @@ kept as an index, and its one-hot columns are never written out: what would be a
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 
 
 @final
