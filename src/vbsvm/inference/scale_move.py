@@ -50,4 +50,6 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
 def _change(part: Part, state: State, theta: Array, g: float) -> float:
     """Change of the loss, which is h₊ in each row."""
     margin = part.rows.signs * part.scores(theta, state.missing)
-    return part.loss_change(np.maximum(1.0 - margin, 0.0), np.maximum(1.0 - g * margin, 0.0), state.missing)
+    before, after = 1.0 - margin, 1.0 - g * margin
+    np.maximum(before, 0.0, out=before)
+    return part.loss_change(before, np.maximum(after, 0.0, out=after), state.missing)

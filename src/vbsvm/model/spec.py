@@ -79,10 +79,11 @@ class Spec:
         diagonal, couplings = np.empty(len(state.coefficients.mean)), []
         for block, scale in zip(self.blocks, state.scales, strict=True):
             precision = block.prior.precision(scale)
+            if not isinstance(precision, np.ndarray) or precision.ndim == 1:
+                for columns in block.columns:
+                    diagonal[columns] = precision
+                continue
             for j, left in enumerate(block.columns):
-                if not isinstance(precision, np.ndarray) or precision.ndim == 1:
-                    diagonal[left] = precision
-                    continue
                 diagonal[left] = precision[j, j]
                 couplings += [(left, right, float(precision[j, k])) for k, right in enumerate(block.columns[:j])]
         return Precision(diagonal, tuple(coupling for coupling in couplings if coupling[2]))

@@ -65,10 +65,10 @@ def update_gates(spec: Spec, state: State, stats: Stats, resolve: Reading) -> St
 def update_priors(spec: Spec, state: State, resolve: Reading) -> State:
     """q(σ²) of each block, or a draw from it (Algorithm 2, line 4; Algorithm 3, lines 5 and 11; Appendices A, B)."""
     blocks = zip(spec.blocks, state.scales, spec.moments(state), strict=True)
-    scales = (
+    scales = [
         block.prior.update(scale, moments, partial(_at_site, resolve, i))
         for i, (block, scale, moments) in enumerate(blocks)
-    )
+    ]
     return State(state.coefficients, tuple(scales), state.gates, state.missing)
 
 
