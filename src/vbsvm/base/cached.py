@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 else:
 
     @final
-    class cached_property:
+    class cached_property:  # noqa: N801
         """A property that is computed once, and kept among the object's own attributes."""
 
         def __init__(self, compute: Callable[[Any], Any]) -> None:

@@ -14,7 +14,7 @@ from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
 from vbsvm.inference.profiled import Profiled
-from vbsvm.inference.proposals import Accelerated, Plain, Strategy, Visited
+from vbsvm.inference.proposals import Accelerated, Plain, Strategy, Visited, shorter_steps
 from vbsvm.missing.input_distributions import InputSums, Learned
 from vbsvm.missing.model import MissingModel, MissingState, input_model
 from vbsvm.model.likelihoods.base import Likelihood
@@ -33,6 +33,8 @@ AT_REST = 1e-11
 FALLING = 0.2
 FEW_COLUMNS = 24
 INPUTS_REST = 1e-7
+# The climb of the exact bound begins where the paper's bound gains less than this a step.
+EARLY = 10.0
 # Passes unless it is said otherwise. Where rows are few beside the columns that miss values, missing values and the
 # inputs' covariance feed each other, from plateau to plateau, for thousands of passes: a stronger prior ends that.
 MOST_PASSES = 2000
@@ -131,10 +133,7 @@ class Variational(Parameters):
             what = "missing values" if spec.gate_map is None else "gates (LaplaceZero)"
             raise ValueError(f"Variational(bound='exact') does not support {what}: use bound='augmented', or Gibbs().")
         with single_threaded_blas():
-            outcome = self._run(spec, source, start)
-            if not self.exact or outcome.ending is Ending.INTERRUPTED or outcome.passes >= self.most_passes(spec):
-                return outcome
-            return self._sharpened(replace(spec, likelihood=EXACT_HINGE), source, outcome)
+            return self._sharpened(spec, source, start) if self.exact else self._run(spec, source, start)
 
     def _run(self, spec: Spec, source: Source, start: State | None) -> Outcome:
         """Climb the paper's bound."""
@@ -160,17 +159,24 @@ class Variational(Parameters):
             if outcome.ending is Ending.INTERRUPTED:
                 return
 
-    def _sharpened(self, spec: Spec, source: Source, found: Outcome) -> Outcome:
-        """Go on with the exact bound from where the paper's ended; where classes are separated, with scales held."""
-        passes = found.passes
-        for hold_scales in (False, True):
-            if not hold_scales and _separates(source, found.state):
+    def _sharpened(self, spec: Spec, source: Source, start: State | None) -> Outcome:
+        """Begin with the paper's bound and go on with the exact one.
+
+        Where classes are separated, the paper's is climbed to its end, and the scales are held there.
+        """
+        sharp, most, passes = replace(spec, likelihood=EXACT_HINGE), self.most_passes(spec), 0
+        few = source.n_core < min(FEW_COLUMNS, spec.n_columns)
+        free = Accelerated(shorter_steps) if few else Profiled(self.tol)
+        for tol, strategy in ((max(self.tol, EARLY), free), (self.tol, Profiled(self.tol, hold_scales=True))):
+            begun = replace(self, tol=tol)._run(spec, source, start)
+            passes += begun.passes
+            if begun.ending is Ending.INTERRUPTED or passes >= most:
+                return replace(begun, passes=passes)
+            if strategy is free and _separates(source, begun.state):
                 continue
-            strategy = Profiled(self.tol, hold_scales=hold_scales)
-            left = max(2, self.most_passes(spec) - passes)
-            reached = self._climb(spec, source, found.state, self.tol, left, strategy)
+            reached = self._climb(sharp, source, begun.state, self.tol, max(2, most - passes), strategy)
             passes += reached.passes
-            if hold_scales or not _separates(source, reached.state):
+            if strategy is not free or reached.ending is Ending.INTERRUPTED or not _separates(source, reached.state):
                 break
         return replace(reached, passes=passes)
 

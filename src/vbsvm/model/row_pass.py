@@ -108,13 +108,15 @@ class CompleteRows:
             if row_pass.missing is not None:
                 missing = row_pass.missing.with_complete_rows(missing, rows, row_pass.resolve)
             row_bound = float(s @ terms.value) + entropy
-            curvature = terms.curvature if row_pass.with_curvature else None
+            gram, curvature = rows.gram(terms.w), None
+            if row_pass.with_curvature and terms.curvature is not None:
+                curvature = gram if terms.curvature is terms.w else rows.gram(terms.curvature)
             return Stats(
-                gram=rows.gram(terms.w),
+                gram=gram,
                 cross_sums=rows.cross(terms.u),
                 row_bound=row_bound,
                 constant=float(terms.u @ f) - 0.5 * float(terms.w @ (f * f + v)) - row_bound,
-                curvature=None if curvature is None else rows.gram(curvature),
+                curvature=curvature,
                 missing=missing,
             )
 

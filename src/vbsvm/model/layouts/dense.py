@@ -131,7 +131,7 @@ class DenseGaussian:
 
     def square_sum(self, columns: slice) -> float:
         """Σ E[θ²] over these columns."""
-        return float(self.squares[columns].sum())
+        return float(np.add.reduce(self.squares[columns]))
 
     @cached_property
     def squares(self) -> Array:
