@@ -20,6 +20,9 @@ from vbsvm.model.layouts.arrow_message import ArrowMessage, FactorMessage
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, upper_triangle
 from vbsvm.model.layouts.grouping import ByGroup
 
+# What a distribution that has moved need not compute anew.
+SPREADS = ("effect_covariances", "variances")
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -261,7 +264,9 @@ class ArrowGaussian:
         """Move the distribution to another mean."""
         n_core = len(self.core.mean)
         effects = mean[n_core:].reshape(self.effects.shape)
-        return ArrowGaussian(self.core.at(mean[:n_core]), effects, self.root, self.link, self.shapes)
+        moved = ArrowGaussian(self.core.at(mean[:n_core]), effects, self.root, self.link, self.shapes)
+        vars(moved).update({name: vars(self)[name] for name in SPREADS if name in vars(self)})
+        return moved
 
     @property
     def packed_size(self) -> int:
