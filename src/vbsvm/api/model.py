@@ -13,6 +13,7 @@ from vbsvm.api.formula_priors import keys
 from vbsvm.api.from_formula import KeptRows
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
 from vbsvm.api.task import read_imputation, read_inference, require_variational
+from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
 from vbsvm.design import frames
 from vbsvm.design.formula import syntax
@@ -104,7 +105,10 @@ class Model:
         """Fit the model by ``inference``, ``Variational()`` by default; ``random_state`` is the seed of ``Gibbs()``."""
         inference = read_inference(inference)
         seed = validation.read_seed(random_state) if isinstance(inference, Gibbs) else 0
-        fit = self._task.fit(inference, seed=seed)
+        remedy = "weights=… with {own} for its rows and {others} for all others"
+        with single_threaded_blas():  # once for all that follows
+            fit = self._task.fit(inference, seed=seed)
+            unassigned = describe_unassigned("Model.fit", remedy, [self._task], [fit], self.classes)
         for message in warnings_of("Model.fit", fit, inference):
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
         if fit.largest_fixed_effect > LARGEST_EFFECT:
@@ -114,8 +118,6 @@ class Model:
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        remedy = "weights=… with {own} for its rows and {others} for all others"
-        unassigned = describe_unassigned("Model.fit", remedy, [self._task], [fit], self.classes)
         if unassigned is not None:
             warnings.warn(unassigned, OneClassWarning, stacklevel=2)
         return fit

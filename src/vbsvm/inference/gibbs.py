@@ -161,7 +161,8 @@ class Gibbs(Parameters):
             _start(self.for_class(k) if len(models) > 1 else self, spec, source, seed + k)
             for k, (spec, source) in enumerate(models)
         ]
-        runs, interrupted = run_rounds(runs, self.sweeps)
+        with single_threaded_blas():  # once for all rounds
+            runs, interrupted = run_rounds(runs, self.sweeps)
         if not all(run.chains[0].drawn for run in runs):
             raise KeyboardInterrupt
         return [_sample(run.chains, run.done, interrupted) for run in runs]
@@ -280,18 +281,18 @@ def _advance(spec: Spec, source: Source, settings: Gibbs, chain: _Chain, end: in
     drawn = chain.drawn
     if kept:
         thetas, gates, scales = zip(*kept, strict=True)
-        blocks = tuple(np.array(values) for values in zip(*scales, strict=True))
+        blocks = tuple(np.array(values).reshape(len(kept), -1) for values in zip(*scales, strict=True))
         drawn = (*drawn, (np.array(thetas), None if gates[0] is None else np.array(gates), blocks))
     losses = n, zero, taken
     return replace(chain, state=state, step=step, done=end, drawn=drawn, losses=losses, missing=missing)
 
 
-def _numbers(state: State) -> Drawn:
-    """Effective coefficients, gates, and of each block the variance or covariance matrix, flat."""
+def _numbers(state: State) -> tuple[Array, Array | None, list[float | Array]]:
+    """Effective coefficients, gates, and of each block the variance or covariance matrix."""
     theta, gates = state.coefficients.mean, None
     if state.gates is not None:
         theta, gates = state.gates.open * theta, state.gates.inclusion
-    return theta, gates, tuple(np.ravel(scale.mean) for scale in state.scales)
+    return theta, gates, [scale.mean for scale in state.scales]
 
 
 def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:

@@ -6,12 +6,12 @@ paper's update never lowers it, so the climb goes on whatever the bolder ones do
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol, final
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.reading import expect
 from vbsvm.model import bound
 from vbsvm.model.row_pass import Source
@@ -63,6 +63,11 @@ def paper_step(spec: Spec, at: Visited) -> State:
     return update(spec, at.state, at.stats, expect)
 
 
+def paper_alone(spec: Spec, at: Visited) -> Iterator[State]:
+    """Yield the paper's updates."""
+    yield paper_step(spec, at)
+
+
 def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
     """The paper's updates, but with a Newton step for the mean on the bound collapsed over the latent scales.
 
@@ -75,16 +80,20 @@ def newton_step(spec: Spec, at: Visited, damping: float) -> State | None:
     if stats.curvature is None:
         return None
     leapt = False
-    curvature = stats.curvature.towards(stats.gram, damping).gated(at.state.gates, stats.gram)
     gram, cross = stats.gated(at.state.gates)
-    residual = cross - gram.times(distribution.mean)
+    curvature = stats.curvature.towards(stats.gram, damping).gated(at.state.gates, stats.gram)
+    # Where the curvature is the gram itself, the update's own mean is the Newton step.
+    residual = None if curvature is gram else cross - gram.times(distribution.mean)
     state, rounds = at.state, max(block.prior.rounds for block in spec.blocks)
     while rounds:
         precision = spec.precision(state)
-        step = curvature.solve(residual - precision.times(distribution.mean), precision)
-        if step is None:
-            return None
-        state = state.moved(gram.conditional(cross, precision).at(distribution.mean + step))
+        proposed = gram.conditional(cross, precision)
+        if residual is not None:
+            step = curvature.solve(residual - precision.times(distribution.mean), precision)
+            if step is None:
+                return None
+            proposed = proposed.at(distribution.mean + step)
+        state = state.moved(proposed)
         moved = update_gates(spec, state, stats, expect)
         if not leapt and _gates_rest(at.state, moved) and (ahead := leap(spec, state)) is not None:
             leapt, state = True, ahead
@@ -132,6 +141,7 @@ class Accelerated:
 
     A refused Newton step is followed by damped ones, and each that is taken halves the damping: without it, data
     without signal or with rare classes, where many rows sit at the kink, would cost three passes for each step.
+    ``safe`` are the steps to fall back on: the paper's update, which raises the augmented bound.
     """
 
     superlinear = False
@@ -140,7 +150,8 @@ class Accelerated:
     # where the paper's own update takes it: then the climb ends where plain sweeps end, or higher.
     GATE_REACH = 0.05
 
-    def __init__(self) -> None:
+    def __init__(self, safe: Callable[[Spec, Visited], Iterator[State]] = paper_alone) -> None:
+        self._safe = safe
         self._damping = 0.0
         self._anderson = Anderson()
 
@@ -149,7 +160,7 @@ class Accelerated:
         return full_visit(spec, source, state, with_curvature=True)
 
     def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
-        """Yield Anderson's extrapolation, the Newton step, and the paper's update; bold ones only near its gates."""
+        """Yield Anderson's extrapolation, the Newton step, and safe steps; bold ones only near the gates of these."""
         if at.state.gates is None:
             yield from self._from_bold_to_safe(spec, at)
             return
@@ -174,7 +185,7 @@ class Accelerated:
             yield from self._extrapolated(at, newton)
             yield newton
             self._damping = min(1.0, max(0.2, 4 * damping))
-        yield paper_step(spec, at)
+        yield from self._safe(spec, at)
 
     def _extrapolated(self, at: Visited, image: State) -> Iterator[State]:
         extrapolated = self._anderson.propose(at.state.packed, image.packed)

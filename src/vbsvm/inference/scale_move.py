@@ -6,7 +6,7 @@ in the next one. Missing inputs stay where they are.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
@@ -44,10 +44,12 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
         ratio += part
     if not proposal.log_uniform < ratio:
         return state, False
-    return replace(state, coefficients=PointDistribution(g * theta), scales=tuple(scales)), True
+    return State(PointDistribution(g * theta), tuple(scales), state.gates, state.missing), True
 
 
 def _change(part: Part, state: State, theta: Array, g: float) -> float:
     """Change of the loss, which is h₊ in each row."""
     margin = part.rows.signs * part.scores(theta, state.missing)
-    return part.loss_change(np.maximum(1.0 - margin, 0.0), np.maximum(1.0 - g * margin, 0.0), state.missing)
+    before, after = 1.0 - margin, 1.0 - g * margin
+    np.maximum(before, 0.0, out=before)
+    return part.loss_change(before, np.maximum(after, 0.0, out=after), state.missing)

@@ -14,7 +14,7 @@ from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
 from vbsvm.inference.profiled import Profiled
-from vbsvm.inference.proposals import Accelerated, Plain, Strategy, Visited
+from vbsvm.inference.proposals import Accelerated, Plain, Strategy, Visited, shorter_steps
 from vbsvm.missing.input_distributions import InputSums, Learned
 from vbsvm.missing.model import MissingModel, MissingState, input_model
 from vbsvm.model.likelihoods.base import Likelihood
@@ -33,6 +33,8 @@ AT_REST = 1e-11
 FALLING = 0.2
 FEW_COLUMNS = 24
 INPUTS_REST = 1e-7
+# The climb of the exact bound begins where the paper's bound gains less than this a step.
+EARLY = 10.0
 # Passes unless it is said otherwise. Where rows are few beside the columns that miss values, missing values and the
 # inputs' covariance feed each other, from plateau to plateau, for thousands of passes: a stronger prior ends that.
 MOST_PASSES = 2000
@@ -130,12 +132,9 @@ class Variational(Parameters):
             what = "missing values" if spec.gate_map is None else "gates (LaplaceZero)"
             raise ValueError(f"Variational(bound='exact') does not support {what}: use bound='augmented', or Gibbs().")
         with single_threaded_blas():
-            outcome = self._run(spec, source, start)
             grouped = self.accelerate and source.n_core < spec.n_columns
             exact = self.bound == EXACT or (self.bound == AUTO and supported and grouped)
-            if not exact or outcome.ending is Ending.INTERRUPTED or outcome.passes >= self.most_passes(spec):
-                return outcome
-            return self.sharpened(spec, source, outcome.state, outcome.passes)[0]
+            return self._sharpened(spec, source, start) if exact else self._run(spec, source, start)
 
     def _run(self, spec: Spec, source: Source, start: State | None) -> Outcome:
         """Climb the paper's bound."""
@@ -161,21 +160,41 @@ class Variational(Parameters):
             if outcome.ending is Ending.INTERRUPTED:
                 return
 
-    def sharpened(self, spec: Spec, source: Source, start: State, passes: int = 0) -> tuple[Outcome, bool]:
-        """Climb the exact bound from a state; and whether scales were held, as they are where classes are separated.
+    def _sharpened(self, spec: Spec, source: Source, start: State | None) -> Outcome:
+        """Begin with the paper's bound and go on with the exact one.
 
-        ``passes`` were made before and count as well.
+        Where classes are separated, the paper's is climbed to its end, and the scales are held there.
         """
-        spec = replace(spec, likelihood=EXACT_HINGE)
-        held = _separates(source, start)
-        while True:
-            strategy = Profiled(self.tol, hold_scales=held)
-            left = max(2, self.most_passes(spec) - passes)
-            reached = self._climb(spec, source, start, self.tol, left, strategy)
+        sharp, most, passes = replace(spec, likelihood=EXACT_HINGE), self.most_passes(spec), 0
+        for tol, held in ((max(self.tol, EARLY), False), (self.tol, True)):
+            begun = replace(self, tol=tol)._run(spec, source, start)
+            passes += begun.passes
+            if begun.ending is Ending.INTERRUPTED or passes >= most:
+                return replace(begun, passes=passes)
+            if not held and _separates(source, begun.state):
+                continue
+            strategy = self._exact_strategy(spec, source, held=held)
+            reached = self._climb(sharp, source, begun.state, self.tol, max(2, most - passes), strategy)
             passes += reached.passes
-            if held or not _separates(source, reached.state):
-                return replace(reached, passes=passes), held
-            held = True
+            if held or reached.ending is Ending.INTERRUPTED or not _separates(source, reached.state):
+                break
+        return replace(reached, passes=passes)
+
+    def sharpened(self, spec: Spec, source: Source, start: State) -> tuple[Outcome, bool]:
+        """Climb the exact bound from a state; and whether scales were held, as they are where classes are separated."""
+        spec, held = replace(spec, likelihood=EXACT_HINGE), _separates(source, start)
+        with single_threaded_blas():
+            while True:
+                strategy = self._exact_strategy(spec, source, held=held)
+                reached = self._climb(spec, source, start, self.tol, self.most_passes(spec), strategy)
+                if held or not _separates(source, reached.state):
+                    return reached, held
+                held = True
+
+    def _exact_strategy(self, spec: Spec, source: Source, *, held: bool) -> Strategy:
+        """How to climb the exact bound, with the scales held or free."""
+        few = source.n_core < min(FEW_COLUMNS, spec.n_columns)
+        return Accelerated(shorter_steps) if few and not held else Profiled(self.tol, hold_scales=held)
 
     def _strategy(self, spec: Spec, source: Source) -> Strategy:
         """How to climb: profiled, but by steps of the whole state where the mean is not the easier part of it.

@@ -1,5 +1,6 @@
 """A pass over the rows: where they come from, what goes down to them, and the sums that complete rows send up."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, final
@@ -108,13 +109,17 @@ class CompleteRows:
             if row_pass.missing is not None:
                 missing = row_pass.missing.with_complete_rows(missing, rows, row_pass.resolve)
             row_bound = float(s @ terms.value) + entropy
-            curvature = terms.curvature if row_pass.with_curvature else None
+            gram, curvature, constant = rows.gram(terms.w), None, math.nan
+            if terms.curvature is not None:
+                constant = float(terms.u @ f) - 0.5 * float(terms.w @ (f * f + v)) - row_bound
+                if row_pass.with_curvature:
+                    curvature = gram if terms.curvature is terms.w else rows.gram(terms.curvature)
             return Stats(
-                gram=rows.gram(terms.w),
+                gram=gram,
                 cross_sums=rows.cross(terms.u),
                 row_bound=row_bound,
-                constant=float(terms.u @ f) - 0.5 * float(terms.w @ (f * f + v)) - row_bound,
-                curvature=None if curvature is None else rows.gram(curvature),
+                constant=constant,
+                curvature=curvature,
                 missing=missing,
             )
 

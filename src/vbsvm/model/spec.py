@@ -1,7 +1,6 @@
 """What is fitted (``Spec``), and what is known so far (``State``)."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import cast, final
 
 import numpy as np
@@ -9,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import ScaleDistribution
 from vbsvm.model.coefficients import Moments, PointDistribution
 from vbsvm.model.gates import GateMap, Gates
@@ -79,10 +79,11 @@ class Spec:
         diagonal, couplings = np.empty(len(state.coefficients.mean)), []
         for block, scale in zip(self.blocks, state.scales, strict=True):
             precision = block.prior.precision(scale)
+            if not isinstance(precision, np.ndarray) or precision.ndim == 1:
+                for columns in block.columns:
+                    diagonal[columns] = precision
+                continue
             for j, left in enumerate(block.columns):
-                if not isinstance(precision, np.ndarray) or precision.ndim == 1:
-                    diagonal[left] = precision
-                    continue
                 diagonal[left] = precision[j, j]
                 couplings += [(left, right, float(precision[j, k])) for k, right in enumerate(block.columns[:j])]
         return Precision(diagonal, tuple(coupling for coupling in couplings if coupling[2]))

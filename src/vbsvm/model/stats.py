@@ -1,12 +1,12 @@
 """What a pass over the rows sends back to the coefficients: sums, and nothing of the size of the data."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Self, TypeVar, final
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import Addable
 from vbsvm.model.gates import Gates
 from vbsvm.model.interfaces import CrossSums, Gram
@@ -22,8 +22,8 @@ class Stats:
     ``gram`` and ``cross`` are G and r of the coefficients' update. ``row_bound`` is the row term of the bound at the
     state whose message went into the pass, with the latent scales refreshed. ``constant`` is κ: with the weights of
     this pass held, the row term at any other distribution of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant.
-    ``curvature`` is minus the second derivative of the collapsed row term in the mean, for Newton steps; a pass that
-    starts from a point has none. ``missing`` are the sums for the distributions of what may be missing.
+    ``curvature`` is minus the second derivative of the collapsed row term in the mean, for Newton steps. A pass that
+    starts from a point has neither. ``missing`` are the sums for the distributions of what may be missing.
     """
 
     gram: Gram

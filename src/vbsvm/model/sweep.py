@@ -5,7 +5,6 @@ full conditional is updated from the moments of the others. ``resolve`` decides 
 distribution (variational Bayes), or replace it by a draw (Gibbs).
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -45,7 +44,7 @@ def update_coefficients_and_gates(spec: Spec, state: State, stats: Stats) -> Sta
     distribution, gates = update_jointly(
         stats.gram, stats.cross, spec.precision(state), state.coefficients, state.gates, spec.prior_log_odds(state)
     )
-    return replace(state, coefficients=distribution, gates=gates)
+    return State(distribution, state.scales, gates, state.missing)
 
 
 def update_coefficients(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
@@ -60,16 +59,16 @@ def update_gates(spec: Spec, state: State, stats: Stats, resolve: Reading) -> St
     if state.gates is None:
         return state
     scan = stats.gram.scan(stats.cross, state.coefficients, state.gates, spec.prior_log_odds(state))
-    return replace(state, gates=resolve(scan, "gates").result)
+    return State(state.coefficients, state.scales, resolve(scan, "gates").result, state.missing)
 
 
 def update_priors(spec: Spec, state: State, resolve: Reading) -> State:
     """q(σ²) of each block, or a draw from it (Algorithm 2, line 4; Algorithm 3, lines 5 and 11; Appendices A, B)."""
     blocks = zip(spec.blocks, state.scales, spec.moments(state), strict=True)
-    scales = (
+    scales = [
         block.prior.update(scale, moments, partial(_at_site, resolve, i))
         for i, (block, scale, moments) in enumerate(blocks)
-    )
+    ]
     return state.scaled(tuple(scales))
 
 
@@ -77,7 +76,8 @@ def update_missing(spec: Spec, state: State, stats: Stats, resolve: Reading) -> 
     """The distributions of what may be missing, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
     if spec.missing is None:
         return state
-    return replace(state, missing=spec.missing.update(state.missing, stats.missing, resolve))
+    missing = spec.missing.update(state.missing, stats.missing, resolve)
+    return State(state.coefficients, state.scales, state.gates, missing)
 
 
 def _at_site(resolve: Reading, block: int, distribution: Any, *site: str | int) -> Any:

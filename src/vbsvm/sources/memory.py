@@ -248,8 +248,8 @@ class _Block:
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
         """Sum the kernel over complete rows and rows with missing values."""
-        first, *others = (kernel(part) for part in self._parts)
-        return first + others[0] if others else first
+        parts = self._parts
+        return kernel(parts[0]) if len(parts) == 1 else kernel(parts[0]) + kernel(parts[1])
 
     @cached_property
     def _parts(self) -> tuple[Any, ...]:

@@ -20,6 +20,9 @@ from vbsvm.model.layouts.arrow_message import ArrowMessage, FactorMessage
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, upper_triangle
 from vbsvm.model.layouts.grouping import ByGroup
 
+# What a distribution that has moved need not compute anew.
+SPREADS = ("effect_covariances", "variances")
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -170,11 +173,11 @@ class ArrowGaussian:
     @cached_property
     def variances(self) -> Array:
         """Var(θ), elementwise."""
-        return np.concatenate([self.core.variances, np.einsum("gqq->gq", self.effect_covariances).ravel()])
+        return np.concatenate([self.core.variances, _diagonals(self.effect_covariances).ravel()])
 
     def square_sum(self, columns: slice) -> float:
         """Σ E[θ²] over these columns."""
-        return float(self.squares[columns].sum())
+        return float(np.add.reduce(self.squares[columns]))
 
     @cached_property
     def squares(self) -> Array:
@@ -200,8 +203,8 @@ class ArrowGaussian:
     @property
     def entropy(self) -> float:
         """½P(1 + log 2π) + ½ log|Σ|, and log|Σ| = log|Σ_xx| − Σ log|D_g|."""
-        diagonals = np.einsum("gqq->gq", self.root)
-        return self.core.entropy + 0.5 * self.effects.size * (1 + LOG_2PI) + float(np.log(diagonals).sum())
+        logs = np.log(_diagonals(self.root))
+        return self.core.entropy + 0.5 * self.effects.size * (1 + LOG_2PI) + float(logs.sum())
 
     def outer(self, n: int) -> Array:
         """E[xxᵀ] of the first n coefficients of the core."""
@@ -261,7 +264,9 @@ class ArrowGaussian:
         """Move the distribution to another mean."""
         n_core = len(self.core.mean)
         effects = mean[n_core:].reshape(self.effects.shape)
-        return ArrowGaussian(self.core.at(mean[:n_core]), effects, self.root, self.link, self.shapes)
+        moved = ArrowGaussian(self.core.at(mean[:n_core]), effects, self.root, self.link, self.shapes)
+        vars(moved).update({name: vars(self)[name] for name in SPREADS if name in vars(self)})
+        return moved
 
     @property
     def packed_size(self) -> int:
@@ -272,22 +277,17 @@ class ArrowGaussian:
     def pack(self) -> Array:
         """The packed core, effects, the triangles of the groups' roots with logs on the diagonal, and the links."""
         m, q = self.effects.shape
-        flat, diagonal = upper_triangle(q)
-        triangles = self.root.reshape(m, q * q)[:, flat]
-        triangles[:, diagonal] = np.log(triangles[:, diagonal])
+        triangles = np.log(self.root) if q == 1 else _packed_triangles(self.root.reshape(m, q * q), q)
         return np.concatenate([self.core.pack(), self.effects.ravel(), triangles.ravel(), self.link.ravel()])
 
     def unpack(self, numbers: Array) -> "ArrowGaussian":
         """Make the distribution that packs to these numbers."""
         m, q = self.effects.shape
-        flat, diagonal = upper_triangle(q)
         at_effects = self.core.packed_size
         at_triangles = at_effects + m * q
-        at_link = at_triangles + m * len(flat)
-        triangles = numbers[at_triangles:at_link].reshape(m, -1).copy()
-        triangles[:, diagonal] = np.exp(triangles[:, diagonal])
-        root = np.zeros((m, q * q))
-        root[:, flat] = triangles
+        at_link = at_triangles + m * (q * (q + 1) // 2)
+        triangles = numbers[at_triangles:at_link].reshape(m, -1)
+        root = np.exp(triangles) if q == 1 else _unpacked_triangles(triangles, q)
         effects, link = numbers[at_effects:at_triangles].reshape(m, q), numbers[at_link:].reshape(self.link.shape)
         return ArrowGaussian(self.core.unpack(numbers[:at_effects]), effects, root.reshape(m, q, q), link, self.shapes)
 
@@ -302,6 +302,29 @@ def _flat(blocks: Array) -> Array:
     """The groups' blocks, one below the other."""
     m, q, n_core = blocks.shape
     return blocks.reshape(m * q, n_core)
+
+
+def _diagonals(matrices: Array) -> Array:
+    """Diagonal of each group's matrix; with one effect it is the matrix."""
+    return matrices[:, 0] if matrices.shape[1] == 1 else np.einsum("gqq->gq", matrices)
+
+
+def _packed_triangles(matrices: Array, q: int) -> Array:
+    """Upper triangle of each group's matrix (in a row), its diagonal as logs."""
+    flat, diagonal = upper_triangle(q)
+    triangles = matrices[:, flat]
+    triangles[:, diagonal] = np.log(triangles[:, diagonal])
+    return triangles
+
+
+def _unpacked_triangles(triangles: Array, q: int) -> Array:
+    """The matrices (in a row each) that pack to these triangles."""
+    flat, diagonal = upper_triangle(q)
+    triangles = triangles.copy()
+    triangles[:, diagonal] = np.exp(triangles[:, diagonal])
+    matrices = np.zeros((len(triangles), q * q))
+    matrices[:, flat] = triangles
+    return matrices
 
 
 def _times(left: Array, right: Array) -> Array:

@@ -52,7 +52,7 @@ class ArrowMessage:
                 v += factor.scores_of_rows(_each_times(factor.of_rows(distribution.variances), factor.z))
             else:  # z is one of the dense columns, so that zᵀVz is another product with them
                 with_dense[:, :, own] += distribution.variances
-            v += factor.scores_of_rows(_each_times(factor.of_rows(with_dense), rows.written))
+            v += _products(factor, with_dense, rows.written)
         for (k, j), covariances in self.pairs.items():
             one, other = factors[k], factors[j]
             looked_up = covariances[one.levels, :, other.levels]
@@ -109,6 +109,15 @@ def _of_columns(with_dense: Array, columns: NDArray[np.intp]) -> Array:
     known = columns < with_dense.shape[2]
     found[:, :, known] = with_dense[:, :, columns[known]]
     return found
+
+
+def _products(factor: Factor, matrices: Array, vectors: Array) -> Array:
+    """zᵀMc of each row c with the matrix M (q × p) of its level; column by column, as rows are stored, if q is 1."""
+    if matrices.shape[1] > 1:
+        return factor.scores_of_rows(_each_times(factor.of_rows(matrices), vectors))
+    found = np.take(matrices[:, 0].T, factor.levels, axis=1)
+    found *= vectors.T
+    return np.add.reduce(found, axis=0) * factor.z[:, 0]
 
 
 def _each_times(matrices: Array, vectors: Array) -> Array:

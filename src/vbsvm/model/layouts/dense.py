@@ -21,6 +21,7 @@ from vbsvm.model.interfaces import CoefficientDistribution, Effects, Precision
 from vbsvm.model.matrices import DenseMatrix, DesignMatrix
 
 LOG_2PI = math.log(2 * math.pi)
+EPS = float(np.finfo(np.float64).eps)
 
 
 _potrf, _trtri, _posv = get_lapack_funcs(("potrf", "trtri", "posv"), dtype=np.float64)
@@ -130,7 +131,7 @@ class DenseGaussian:
 
     def square_sum(self, columns: slice) -> float:
         """Σ E[θ²] over these columns."""
-        return float(self.squares[columns].sum())
+        return float(np.add.reduce(self.squares[columns]))
 
     @cached_property
     def squares(self) -> Array:
@@ -308,7 +309,7 @@ def _cholesky(precision: Array) -> Array:
     is raised, first by the rounding error that the gram's own sums carry, at most by a millionth.
     """
     lower, info = _potrf(precision, lower=1, clean=1)
-    widening = 4 * len(precision) * np.finfo(np.float64).eps
+    widening = 4 * len(precision) * EPS
     while info != 0 and widening < 1e-6:
         raised = precision.copy(order="F")
         raised.ravel(order="F")[:: len(precision) + 1] *= 1 + widening

@@ -5,13 +5,13 @@ kept as an index, and its one-hot columns are never written out: what would be a
 """
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 
 
 @final
@@ -98,8 +98,8 @@ class Factor:
                 sums[j, k] = np.bincount(pairs, wz * z_other, minlength=sums.shape[2])
         return sums.reshape(*sums.shape[:2], self.n_levels, other.n_levels).transpose(2, 0, 3, 1)
 
-    def _sum(self, values: Array) -> Array:
-        return np.bincount(self.levels, values, minlength=self.n_levels).astype(np.float64, copy=False)
+    def _sum(self, values: Array) -> NDArray[Any]:
+        return np.bincount(self.levels, values, minlength=self.n_levels)
 
 
 @final

@@ -33,10 +33,14 @@ class Hinge:
     def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
         """ℓ = −s(h + √χ), w = s² E[1/a] and u = y(s + w) (Algorithm 1, line 3; Algorithm 2, line 3)."""
         h = 1.0 - y * f
+        if not isinstance(v, np.ndarray):  # of a point, whose scores have no variance
+            root = np.abs(h)
+            w = resolve(Latent(s, root), *site).weight
+            return RowTerms(value(h, root), pull(y, s, w), w, None)
         slack = h * h + v
         root = np.sqrt(slack)
         w = resolve(Latent(s, root), *site).weight
-        return RowTerms(value(h, root), pull(y, s, w), w, w * (v / slack) if isinstance(v, np.ndarray) else None)
+        return RowTerms(value(h, root), pull(y, s, w), w, w * (v / slack))
 
     def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
         """ℓ = −s(h + √χ) and ∂ℓ/∂f = s y (1 + h/√χ)."""
