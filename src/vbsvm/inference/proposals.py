@@ -6,12 +6,12 @@ paper's update never lowers it, so the climb goes on whatever the bolder ones do
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Protocol, final
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.reading import expect
 from vbsvm.model import bound
 from vbsvm.model.row_pass import Source

@@ -170,7 +170,7 @@ class Variational(Parameters):
             left = max(2, self.most_passes(spec) - passes)
             reached = self._climb(spec, source, found.state, self.tol, left, strategy)
             passes += reached.passes
-            if hold_scales or not _separates(source, reached.state):
+            if hold_scales or reached.ending is Ending.INTERRUPTED or not _separates(source, reached.state):
                 break
         return replace(reached, passes=passes)
 
