@@ -196,6 +196,21 @@ def test_ctrl_c_among_several_classes_keeps_the_earlier_fit(monkeypatch):
     assert len(clf.fit_) == 3
 
 
+def test_ctrl_c_ends_the_exact_bound_without_another_pass(monkeypatch):
+    X, y = DATA["simulated"]
+    counting = Interrupt(monkeypatch, 10**6)
+    VBSVC().fit(X, y)
+    passes = 10**6 - counting.left
+    separates, asked = variational._separates, []
+    monkeypatch.setattr(variational, "_separates", lambda *given: asked.append(1) or separates(*given))
+    Interrupt(monkeypatch, passes + 2)
+    clf = VBSVC(inference=Variational(bound="exact"))
+    with pytest.raises(KeyboardInterrupt):
+        clf.fit(X, y)
+    assert clf.fit_[0].interrupted
+    assert len(asked) == 1
+
+
 def test_ctrl_c_stops_a_grid_search(monkeypatch):
     from sklearn.model_selection import GridSearchCV
 

@@ -22,6 +22,7 @@ from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 from vbsvm.results.training_rows import TrainingRows
 from vbsvm.sources.memory import Memory
+from vbsvm.sources.together import most_together, run_together
 
 if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
@@ -133,20 +134,29 @@ class Task:
 def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) -> list[Fit]:
     """Fit one model for each class.
 
-    Samplers go on together, so that an interrupted one has draws of every class. Climbs follow each other: where one is
-    interrupted before the last, a class is missing.
+    Samplers go on together, and so do climbs over tables of several blocks: an interrupted one has a state of every
+    class. Other climbs follow each other: where one is interrupted before the last, a class is missing.
     """
     fits: list[Fit] = []
     if isinstance(inference, Gibbs):
         for task, sample in zip(tasks, inference.run_several([task.sampled for task in tasks], seed), strict=True):
             fits.append(task.result(sample, fits[0] if fits else None))
         return fits
-    for task in tasks:
-        outcome = inference.run(task.spec, task.source)
-        fits.append(task.result(outcome, fits[0] if fits else None))
-        if fits[-1].interrupted and len(fits) < len(tasks):
+    size = most_together(tasks[0].source)
+    for begin in range(0, len(tasks), size):
+        some = tasks[begin : begin + size]
+        for task, outcome in zip(some, _climb_together(some, inference), strict=True):
+            fits.append(task.result(outcome, fits[0] if fits else None))
+        if any(fit.interrupted for fit in fits) and len(fits) < len(tasks):
             raise KeyboardInterrupt
     return fits
+
+
+def _climb_together(tasks: Sequence[Task], inference: Variational) -> list[Outcome]:
+    """Where each climb ended; several share their passes over the data."""
+    if len(tasks) == 1:
+        return [inference.run(tasks[0].spec, tasks[0].source)]
+    return run_together([task.source for task in tasks], lambda k, source: inference.run(tasks[k].spec, source))
 
 
 def read_inference(given: Any) -> Variational | Gibbs:

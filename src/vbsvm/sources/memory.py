@@ -88,14 +88,14 @@ class Memory(BlockSource):
         """Give a function that encodes the block of a number, into work space that its blocks share."""
         if self.n_blocks == 1:
             return lambda index: self._encoder(len(self.X))(0, slice(0, len(self.X)))
-        if self._plain and self.weights.all():
+        if self.plain and self.weights.all():
             return self._plain_blocks.__getitem__
         size, n_rows = self._block_rows(), len(self.X)
         block_of = self._encoder(size + self._most_candidates)
         return lambda index: block_of(index, self._aligned(slice(index * size, min((index + 1) * size, n_rows))))
 
     @cached_property
-    def _plain(self) -> bool:
+    def plain(self) -> bool:
         """Whether rows are those of a table without groups and missing values that can be standardised by algebra.
 
         A table of one block is standardised once, as it needs no more room than work space does.
@@ -122,17 +122,18 @@ class Memory(BlockSource):
 
     def _encoder(self, size: int) -> "Callable[[int, slice], _Block | _PlainBlock]":
         """Give a function that encodes a block of rows into work space of its own."""
-        if self._plain:
+        if self.plain:
             return self._plain_block
         design, scratch = self.recipe.work_space(size), self.recipe.work_space(size)
 
         def block_of(index: int, where: slice) -> _Block:
             raw, weights, kept = weighted_rows(self.X, self.weights, where)
             encoded = self.recipe.encode(raw, design)
+            places = _Places(where, kept)
             rows = RowBuilder(
                 self.first_block + index,
                 encoded,
-                self.signs[where][kept],
+                places.of(self.signs),
                 weights,
                 self.recipe,
                 self.n_carried,
@@ -140,9 +141,8 @@ class Memory(BlockSource):
                 None if self.missing_inputs is None else self.missing_inputs.take(where).take(kept),
                 self.wide,
             )
-            return _Block(
-                self, rows, scratch, None if self.candidates is None else self.candidates.take(where).take(kept)
-            )
+            candidates = None if self.candidates is None else self.candidates.take(where).take(kept)
+            return _Block(self, places, rows, scratch, candidates)
 
         return block_of
 
@@ -158,7 +158,8 @@ class Memory(BlockSource):
     def _plain_block(self, index: int, where: slice) -> "_PlainBlock":
         raw, weights, kept = weighted_rows(self.X, self.weights, where)
         matrix = StandardisedMatrix(raw, self.recipe.centre, self.recipe.scale, self.recipe.intercept)
-        return _PlainBlock(DenseRows(self.first_block + index, matrix, self.signs[where][kept], weights))
+        places = _Places(where, kept)
+        return _PlainBlock(places, DenseRows(self.first_block + index, matrix, places.of(self.signs), weights))
 
     @cached_property
     def patterns(self) -> dict[int, Patterns]:
@@ -216,10 +217,29 @@ class Memory(BlockSource):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
+class _Places:
+    """Where the rows of a block stand among all: a run of rows, and those of them that count."""
+
+    where: slice
+    kept: NDArray[np.bool_] | slice
+
+    def of(self, values: Array) -> Array:
+        """The values of these rows."""
+        return values[self.where][self.kept]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
 class _PlainBlock:
     """A block of complete rows that are standardised by algebra."""
 
+    places: _Places
     rows: DenseRows
+
+    def relabelled(self, signs: Array) -> "_PlainBlock":
+        """The same rows with other labels, which are given for all rows of the source."""
+        rows = self.rows
+        return _PlainBlock(self.places, DenseRows(rows.index, rows.matrix, self.places.of(signs), rows.weights))
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
         """The kernel of the rows."""
@@ -242,9 +262,14 @@ class _Block:
     """A block of encoded rows, as complete rows and rows with missing values."""
 
     source: Memory
+    places: _Places
     rows: RowBuilder
     scratch: Array
     candidates: Candidates | None
+
+    def relabelled(self, signs: Array) -> "_Block":
+        """The same rows with other labels, which are given for all rows of the source; work space is shared."""
+        return replace(self, rows=replace(self.rows, signs=self.places.of(signs)))
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
         """Sum the kernel over complete rows and rows with missing values."""
