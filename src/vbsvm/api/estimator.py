@@ -266,17 +266,29 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
+        """Calibrated probabilities of the classes; the largest belongs to the predicted class.
 
-        The largest belongs to the predicted class. With several classes the odds of any two are the ratio of their own
-        odds against the rest. If inputs are missing or a group was not seen in fit, the probabilities are
-        averaged over their possible values.
+        They are learned in fit from the scores that rows would have had in fits without them, and they increase with
+        the score. They speak of the population of ``sample_weight``: with ``class_weight``, which moves the border
+        between the classes, the predicted class may not be the more probable one. With several classes the odds of any
+        two are the ratio of their own odds against the rest. If inputs are missing or a group was not seen in fit, the
+        probabilities are averaged over their possible values.
         """
-        return prediction.probabilities(self._scores(X))
+        return prediction.probabilities(self._log_odds(X))
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
-        return prediction.log_probabilities(self._scores(X))
+        return prediction.log_probabilities(self._log_odds(X))
+
+    def _log_odds(self, X: ArrayLike) -> Array:
+        return prediction.log_odds(self._scores(X), [fit.calibration for fit in self.fit_])
+
+    def pseudo_probability(self, X: ArrayLike) -> Array:
+        """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
+
+        These are what the model itself says of a label. They are averaged like those of ``predict_proba``.
+        """
+        return prediction.probabilities(prediction.pseudo_log_odds(self._scores(X)))
 
     def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]":
         """X with missing values replaced by their expected values given the other inputs, and standard deviations.

@@ -13,11 +13,13 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import KNOWN
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.gibbs import Gibbs, Sample
+from vbsvm.inference.leave_one_out import row_influence
 from vbsvm.inference.variational import Outcome, Variational
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
 from vbsvm.missing.settings import GaussianImputation, Shift
 from vbsvm.model.spec import Spec, State
+from vbsvm.results.calibration import Calibration, calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 from vbsvm.sources.memory import Memory
@@ -55,8 +57,22 @@ class Task:
         """The fit that ended like this."""
         if population is None or self.source.missing_inputs is not None:
             population = self.completion.population(self.source, outcome)
-        missing_patterns, facts = self.completion.missing_patterns, Facts.of(self.source, self.n_dropped)
-        return Fit(self.spec, self.plan, outcome, self.classes, self.reader, population, missing_patterns, facts)
+        return Fit(
+            self.spec,
+            self.plan,
+            outcome,
+            self.classes,
+            self.reader,
+            population,
+            self.completion.missing_patterns,
+            Facts.of(self.source, self.n_dropped),
+            self._calibration(outcome),
+        )
+
+    def _calibration(self, outcome: Outcome | Sample) -> Calibration:
+        """How scores become probabilities, learned from rows left out."""
+        rows = row_influence(self.spec, outcome, self.source)
+        return calibrate(rows, rows.s)
 
     @property
     def sampled(self) -> tuple[Spec, Memory]:

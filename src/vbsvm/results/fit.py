@@ -20,6 +20,7 @@ from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
 from vbsvm.results import arviz, coefficients, display, prediction, random_effects
+from vbsvm.results.calibration import Calibration
 from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.posterior import Posterior, posterior_of
@@ -55,6 +56,7 @@ class Fit:
     population: Population | None = None
     missing_patterns: MissingPatterns | None = None
     facts: Facts | None = None
+    calibration: Calibration | None = None
 
     def __repr__(self) -> str:
         """One line: what was fitted, and how it ended."""
@@ -266,15 +268,27 @@ class Fit:
         return self.classes[(scores > 0).astype(np.intp)]
 
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
-        """Probabilities of the two classes by the normalised pseudo-likelihood; they are not calibrated.
+        """Calibrated probabilities of the two classes; the larger belongs to the predicted class.
 
-        If inputs are missing or a group was not seen in fit, they are averaged over their possible values.
+        They speak of the population of the weights. If inputs are missing or a group was not seen in fit, they are
+        averaged over their possible values.
         """
-        return prediction.probabilities([self._mean_scores(self._read(data, new_groups))])
+        return prediction.probabilities(self._log_odds(data, new_groups))
 
     def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
-        return prediction.log_probabilities([self._mean_scores(self._read(data, new_groups))])
+        return prediction.log_probabilities(self._log_odds(data, new_groups))
+
+    def _log_odds(self, data: Any, new_groups: str) -> Array:
+        return prediction.log_odds([self._mean_scores(self._read(data, new_groups))], [self.calibration])
+
+    def pseudo_probability(self, data: Any, *, new_groups: str = "population") -> Array:
+        """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
+
+        These are what the model itself says of a label. They are averaged like those of ``predict_proba``.
+        """
+        found = [self._mean_scores(self._read(data, new_groups))]
+        return prediction.probabilities(prediction.pseudo_log_odds(found))
 
     def _mean_scores(self, encoded: Encoded) -> prediction.Scores:
         found = prediction.mean_scores(self.plan, self.spec, self.posterior.state, encoded, self.population)

@@ -23,6 +23,8 @@ from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Message
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.spec import Spec, State
+from vbsvm.results import calibration
+from vbsvm.results.calibration import Calibration
 from vbsvm.sources.row_builder import Grouping, MissingInputs, RowBuilder
 
 
@@ -101,24 +103,34 @@ def averaged(scores: Scores, rows: NDArray[np.intp], chances: Array) -> Scores:
     return Scores(centre, mean(scores.variance) + between, mean(scores.from_unknown) + between)
 
 
-def probabilities(found: Sequence[Scores]) -> Array:
-    """Probability of each class, from scores of the second of two classes, or of each of several against the rest."""
-    log_odds = _log_odds(found)
-    return expit(_of_both(log_odds)) if len(found) == 1 else softmax(log_odds, axis=1)
+def log_odds(found: Sequence[Scores], calibrations: Sequence[Calibration | None]) -> Array:
+    """Calibrated log odds of each model, rows × models, averaged over missing inputs and effects of new groups.
+
+    Files of older versions have no calibration: then those of the normalised pseudo-likelihood.
+    """
+    known = [one for one in calibrations if one is not None]
+    if len(known) < len(found):
+        return pseudo_log_odds(found)
+    scores, unknown = (np.stack(one, axis=1) for one in ([x.mean for x in found], [x.from_unknown for x in found]))
+    return calibration.log_odds(known, scores, unknown)
 
 
-def log_probabilities(found: Sequence[Scores]) -> Array:
-    """Logarithms of ``probabilities``, which are finite also where a probability is too small for a number."""
-    log_odds = _log_odds(found)
-    return log_expit(_of_both(log_odds)) if len(found) == 1 else log_softmax(log_odds, axis=1)
-
-
-def _log_odds(found: Sequence[Scores]) -> Array:
-    """Log odds of each model, rows × models, averaged over missing inputs and effects of new groups."""
+def pseudo_log_odds(found: Sequence[Scores]) -> Array:
+    """Log odds of each model by the normalised pseudo-likelihood, averaged in the same way."""
     scores = np.stack([one.mean for one in found], axis=1)
     # The same variance for all classes: the largest probability then belongs to the largest score.
     variance = np.stack([one.from_unknown for one in found], axis=1).mean(axis=1, keepdims=True)
     return hinge.averaged_log_odds(scores, np.broadcast_to(variance, scores.shape))
+
+
+def probabilities(log_odds: Array) -> Array:
+    """Probability of each class, from log odds of the second of two classes, or of each of several against the rest."""
+    return expit(_of_both(log_odds)) if log_odds.shape[1] == 1 else softmax(log_odds, axis=1)
+
+
+def log_probabilities(log_odds: Array) -> Array:
+    """Logarithms of ``probabilities``, which are finite also where a probability is too small for a number."""
+    return log_expit(_of_both(log_odds)) if log_odds.shape[1] == 1 else log_softmax(log_odds, axis=1)
 
 
 def _of_both(log_odds: Array) -> Array:
