@@ -42,7 +42,8 @@ class Problem:
     """What is to be fitted: columns and factors, rows and weights, priors by block, and how inputs may be missing.
 
     There is a model for each of ``outcomes``; all of them have the rest in common. ``ranges`` are those of the table's
-    columns. Where categories are missing, ``known_levels`` counts the levels that are known.
+    columns. ``sample_weights`` are the weights without those of classes, where these have some. Where categories are
+    missing, ``known_levels`` counts the levels that are known.
     """
 
     plan: Plan
@@ -56,6 +57,7 @@ class Problem:
     known_levels: LevelCounts | None = None
     reader: "Reader | None" = None
     n_dropped: int = 0
+    sample_weights: Array | None = None
 
     def tasks(self) -> list[Task]:
         """Decide how missing values are treated and how rows lie in memory; refuse what can't be fitted."""
@@ -80,9 +82,9 @@ class Problem:
         )
         source = replace(source, wide=_suits_dual(spec, source))
         validation.require_moderate_size(plan, source)
+        about = self.reader, self.n_dropped, self.sample_weights
         return [
-            Task(spec, plan, completion, replace(source, signs=one.signs), one.labels, self.reader, self.n_dropped)
-            for one in self.outcomes
+            Task(spec, plan, completion, replace(source, signs=one.signs), one.labels, *about) for one in self.outcomes
         ]
 
 

@@ -49,7 +49,8 @@ class Table:
             rows = Encoded(self.X, (levels.encode([self.members]),))
         plan = Plan(recipe, self.names, len(self.names), factors)
         terms = InputTerms(range(len(self.names)))
-        return Problem(plan, rows, weights, ranges, self._outcomes(), _blocks(prior, plan), imputation, terms)
+        blocks, own = _blocks(prior, plan), None if class_weight is None else self.weights
+        return Problem(plan, rows, weights, ranges, self._outcomes(), blocks, imputation, terms, sample_weights=own)
 
     def _outcomes(self) -> tuple[TwoClasses, ...]:
         """One model for two classes, else one for each class against the rest, which None stands for."""

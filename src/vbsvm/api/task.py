@@ -18,6 +18,7 @@ from vbsvm.inference.variational import Outcome, Variational
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
 from vbsvm.missing.settings import GaussianImputation, Shift
+from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec, State
 from vbsvm.results.calibration import Calibration, calibrate
 from vbsvm.results.data_summary import Facts
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What is fitted to which rows, how missing inputs are treated, and what the scores' signs mean."""
+    """What is fitted to which rows, how missing inputs are treated, and what the scores' signs mean.
+
+    ``sample_weights`` are those without class weights, where there are any.
+    """
 
     spec: Spec
     plan: Plan
@@ -40,6 +44,7 @@ class Task:
     classes: NDArray[Any]
     reader: "Reader | None" = None
     n_dropped: int = 0
+    sample_weights: Array | None = None
 
     def fit(
         self,
@@ -72,7 +77,10 @@ class Task:
     def _calibration(self, outcome: Outcome | Sample) -> Calibration:
         """How scores become probabilities, learned from rows left out."""
         rows = row_influence(self.spec, outcome, self.source)
-        return calibrate(rows, rows.s)
+        if self.sample_weights is None:
+            return calibrate(rows, rows.s)
+        counts = np.where(self.source.weights > 0, self.sample_weights, 0.0)
+        return calibrate(rows, np.concatenate(replace(self.source, weights=counts).total(_weights)))
 
     @property
     def sampled(self) -> tuple[Spec, Memory]:
@@ -122,6 +130,10 @@ class Task:
             complete &= (self.source.candidates.levels == KNOWN).all(axis=1)
         levels = tuple(grouping.index[complete] for grouping in self.source.groupings)
         return Encoded(self.source.X[complete], levels)
+
+
+def _weights(part: Part) -> list[Array]:
+    return [part.rows.weights]
 
 
 def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) -> list[Fit]:

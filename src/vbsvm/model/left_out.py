@@ -61,8 +61,10 @@ class RowInfluence:
 
         centre = mean(self.score)
         between = np.maximum(mean(np.square(self.score)) - np.square(centre), 0.0)
-        of_row = (mean(one) for one in (self.slope, self.curvature, self.response))
-        return RowInfluence(self.y[firsts], self.s[firsts], centre, *of_row, mean(self.unknown) + between)
+        slope, curvature, response = (mean(one) for one in (self.slope, self.curvature, self.response))
+        return RowInfluence(
+            self.y[firsts], self.s[firsts], centre, slope, curvature, response, mean(self.unknown) + between
+        )
 
     def left_out_scores(self, counts: Array) -> Array:
         """The scores without one row of the ``counts`` that each stands for, or without the part of a row."""

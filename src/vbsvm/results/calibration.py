@@ -30,7 +30,7 @@ SMALLEST_SLOPE = 1e-12
 # expects none.
 PSEUDO_ERROR = 0.5
 PRIOR_SLOPE, PRIOR_WEIGHT = 2.0, 0.1
-BEND_PENALTY = 1.0
+BEND_PENALTY = 0.3
 MOST_STEPS = 60
 LONGEST_STEP = 2.0
 ENOUGH = 1e-11
@@ -110,10 +110,8 @@ class _Labelled:
         place = np.arcsinh(self.f / unit)
         place *= BINS / np.abs(place).max()
         bins = np.rint(place).astype(np.intp) + BINS + (2 * BINS + 1) * (self.y > 0)
-        s = np.bincount(bins, self.s, minlength=4 * BINS + 2)
-        f = np.bincount(bins, self.s * self.f, minlength=4 * BINS + 2)
-        y = np.repeat([-1.0, 1.0], 2 * BINS + 1)
-        kept = s > 0
+        s, f = (np.bincount(bins, one, minlength=4 * BINS + 2).astype(np.float64) for one in (self.s, self.s * self.f))
+        y, kept = np.repeat([-1.0, 1.0], 2 * BINS + 1), s > 0
         return _Labelled(y[kept], s[kept], f[kept] / s[kept], np.zeros(int(kept.sum())))
 
 

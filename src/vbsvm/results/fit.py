@@ -170,6 +170,11 @@ class Fit:
         return self.posterior.combination(self.plan.intercept_row, [])[0]
 
     @property
+    def slope(self) -> float:
+        """What a unit of the score adds to the log odds where the score is 0; 1 in a file of an older version."""
+        return 1.0 if self.calibration is None else self.calibration.slope
+
+    @property
     def inclusion_probability(self) -> Array:
         """E γ of each column that users see; 1 where there is no gate."""
         return self.plan.shown(self.posterior.inclusion)
@@ -261,6 +266,15 @@ class Fit:
         found = prediction.score_moments(self.plan, self.spec, self.posterior.state, encoded, self.population)
         found = self._averaged(found, encoded)
         return found.mean, np.sqrt(found.variance)
+
+    def predictive(self, data: Any, *, new_groups: str = "population") -> "pd.DataFrame":
+        """Mean and standard deviation of each row's score, and the probability that it is positive.
+
+        The spread is that of the coefficients, and of missing inputs and new groups: with all coefficients known it
+        would be 0. ``predict_proba`` is about the class of a row instead.
+        """
+        mean, sd = self.decision_function(data, return_std=True, new_groups=new_groups)
+        return self._noted(patterns.with_index(prediction.table(mean, sd), data), "sd")
 
     def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
         """Class of each row: by the sign of its score."""

@@ -7,11 +7,11 @@ decided in ``results/fit.py``.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, log_softmax, softmax
+from scipy.special import expit, log_expit, log_softmax, ndtr, softmax
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import block_rows, single_threaded_blas
@@ -26,6 +26,9 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.results import calibration
 from vbsvm.results.calibration import Calibration
 from vbsvm.sources.row_builder import Grouping, MissingInputs, RowBuilder
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @final
@@ -103,6 +106,16 @@ def averaged(scores: Scores, rows: NDArray[np.intp], chances: Array) -> Scores:
     return Scores(centre, mean(scores.variance) + between, mean(scores.from_unknown) + between)
 
 
+def decision_values(found: Sequence[Scores], calibrations: Sequence[Calibration | None]) -> Array:
+    """Scores, rows × models; of several classes times their slopes, by which they can be compared with each other."""
+    scores = np.stack([one.mean for one in found], axis=1)
+    known = [one for one in calibrations if one is not None]
+    if len(found) == 1 or len(known) < len(found):
+        return scores
+    with np.errstate(over="ignore"):
+        return scores * np.array([one.slope for one in known])
+
+
 def log_odds(found: Sequence[Scores], calibrations: Sequence[Calibration | None]) -> Array:
     """Calibrated log odds of each model, rows × models, averaged over missing inputs and effects of new groups.
 
@@ -135,6 +148,14 @@ def log_probabilities(log_odds: Array) -> Array:
 
 def _of_both(log_odds: Array) -> Array:
     return np.concatenate([-log_odds, log_odds], axis=1)
+
+
+def table(mean: Array, sd: Array) -> "pd.DataFrame":
+    """Moments of normal scores, and the chance that each is positive."""
+    import pandas as pd
+
+    positive = ndtr(np.divide(mean, sd, out=np.copysign(np.inf, mean), where=sd > 0))
+    return pd.DataFrame({"mean": mean, "sd": sd, "p_positive": positive})
 
 
 def prior_covariance(plan: Plan, spec: Spec, state: State, k: int) -> Array:
