@@ -20,7 +20,7 @@ from vbsvm.missing.population import Population
 from vbsvm.missing.settings import GaussianImputation, Shift
 from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec, State
-from vbsvm.results.calibration import Calibration, calibrate
+from vbsvm.results.calibration import LeftOutScores, calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 from vbsvm.sources.memory import Memory
@@ -55,11 +55,13 @@ class Task:
     ) -> Fit:
         """Fit the model, from its own start or from a state; a population that is known already is not learned anew."""
         if isinstance(inference, Gibbs):
-            return self.result(inference.run(*self.sampled, seed), population)
-        return self.result(inference.run(self.spec, self.source, start), population)
+            fit = self.result(inference.run(*self.sampled, seed), population)
+        else:
+            fit = self.result(inference.run(self.spec, self.source, start), population)
+        return with_probabilities([self], [fit])[0]
 
     def result(self, outcome: Outcome | Sample, population: Population | None = None) -> Fit:
-        """The fit that ended like this."""
+        """The fit that ended like this, which does not know probabilities yet."""
         if population is None or self.source.missing_inputs is not None:
             population = self.completion.population(self.source, outcome)
         return Fit(
@@ -71,16 +73,15 @@ class Task:
             population,
             self.completion.missing_patterns,
             Facts.of(self.source, self.n_dropped),
-            self._calibration(outcome),
         )
 
-    def _calibration(self, outcome: Outcome | Sample) -> Calibration:
-        """How scores become probabilities, learned from rows left out."""
-        rows = row_influence(self.spec, outcome, self.source)
+    def left_out(self, fit: Fit) -> LeftOutScores:
+        """Scores of the rows in fits without them."""
+        rows = row_influence(self.spec, fit.outcome, self.source)
         if self.sample_weights is None:
-            return calibrate(rows, rows.s)
+            return LeftOutScores.of(rows, rows.s)
         counts = np.where(self.source.weights > 0, self.sample_weights, 0.0)
-        return calibrate(rows, np.concatenate(replace(self.source, weights=counts).total(_weights)))
+        return LeftOutScores.of(rows, np.concatenate(replace(self.source, weights=counts).total(_weights)))
 
     @property
     def sampled(self) -> tuple[Spec, Memory]:
@@ -146,12 +147,18 @@ def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) ->
     if isinstance(inference, Gibbs):
         for task, sample in zip(tasks, inference.run_several([task.sampled for task in tasks], seed), strict=True):
             fits.append(task.result(sample, fits[0].population if fits else None))
-        return fits
+        return with_probabilities(tasks, fits)
     for task in tasks:
-        fits.append(task.fit(inference, population=fits[0].population if fits else None))
+        fits.append(task.result(inference.run(task.spec, task.source), fits[0].population if fits else None))
         if fits[-1].interrupted and len(fits) < len(tasks):
             raise KeyboardInterrupt
-    return fits
+    return with_probabilities(tasks, fits)
+
+
+def with_probabilities(tasks: Sequence[Task], fits: Sequence[Fit]) -> list[Fit]:
+    """The fits with what makes probabilities of their scores, learned from the rows left out."""
+    found = calibrate([task.left_out(fit) for task, fit in zip(tasks, fits, strict=True)])
+    return [replace(fit, calibration=one) for fit, one in zip(fits, found, strict=True)]
 
 
 def read_inference(given: Any) -> Variational | Gibbs:

@@ -3,15 +3,16 @@
 The log odds of the positive class are ψ(f) = a f / √(1 + b (a f)²), plus an offset where class weights are in use. ψ is
 odd and increasing: its sign is that of the score, and far from the hyperplane it levels off where scores are less
 certain than they are large. Slope a and bend b maximise the likelihood of the labels, given scores of fits without the
-row (``model/left_out.py``), so that no refit is needed.
+row (``model/left_out.py``), so that no refit is needed. With several classes a common factor of all slopes follows.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import final
+from dataclasses import dataclass, replace
+from typing import Any, final
 
 import numpy as np
-from scipy.special import expit
+from scipy.optimize import brentq
+from scipy.special import expit, softmax
 
 from vbsvm.base.arrays import Array
 from vbsvm.model.left_out import RowInfluence
@@ -34,6 +35,11 @@ BEND_PENALTY = 0.3
 MOST_STEPS = 60
 LONGEST_STEP = 2.0
 ENOUGH = 1e-11
+# The say of θ = 1, as a number of rows; and how far from 1 it may be, as a logarithm.
+TEMPER_WEIGHT = 3.0
+WIDEST_TEMPER = 12.0
+# The common factor of several classes is learned from at most so many rows.
+MOST_TEMPERED = 100_000
 # More rows than this are put into bins, of which so many lie on each side of 0.
 MOST_ROWS = 8192
 BINS = 1024
@@ -58,61 +64,92 @@ def log_odds(calibrations: Sequence[Calibration], scores: Array, variances: Arra
     ``variances`` are those that missing inputs and new groups cause. All models have the same bend and, in a row, the
     same variance, so that the largest of several log odds belongs to the largest a f.
     """
+    return _link(calibrations, scores, variances) + np.array([one.offset for one in calibrations])
+
+
+def _link(calibrations: Sequence[Calibration], scores: Array, variances: Array) -> Array:
+    """ψ of each score, without offsets."""
     slopes = np.array([one.slope for one in calibrations])
     bend = float(np.mean([one.bend for one in calibrations]))
-    offsets = np.array([one.offset for one in calibrations])
     with np.errstate(over="ignore"):
         scaled = np.clip(scores * slopes, -LARGEST_SCORE, LARGEST_SCORE)
         unknown = np.minimum(np.square(slopes) * variances, LARGEST_VARIANCE).mean(axis=1, keepdims=True)
     found = scaled / np.hypot(np.sqrt(1.0 + WIDENING * unknown), np.sqrt(bend) * scaled)
-    found = np.sign(scaled) * np.maximum(np.abs(found), SMALLEST_LOG_ODDS) + SMALLEST_SLOPE * scaled
-    return found + offsets
-
-
-def calibrate(rows: RowInfluence, counts: Array) -> Calibration:
-    """Learn the link from what each row did to the fit; ``counts`` are the sample weights, without class weights."""
-    with np.errstate(all="ignore"):
-        score = rows.left_out_scores(counts)
-        largest = np.abs(rows.score).max()
-        score = np.clip(np.where(np.isfinite(score), score, rows.score), -largest, largest)
-        offset = _offset(rows, counts)
-        labelled = _Labelled(rows.y, counts, score, rows.unknown)
-        slope, bend = _climb(labelled if len(score) <= MOST_ROWS else labelled.in_bins(), offset)
-    return Calibration(slope, bend, offset)
-
-
-def _offset(rows: RowInfluence, counts: Array) -> float:
-    """How much larger the weights of the negative rows are in the loss than in the sample, against the positive."""
-    if counts is rows.s:
-        return 0.0
-    positive = rows.y > 0
-    negative, positive = (rows.s[side].sum() / counts[side].sum() for side in (~positive, positive))
-    return float(np.log(negative) - np.log(positive))
+    return np.sign(scaled) * np.maximum(np.abs(found), SMALLEST_LOG_ODDS) + SMALLEST_SLOPE * scaled
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class _Labelled:
-    """Labels, weights, scores and their unknown variances."""
+class LeftOutScores:
+    """Labels ±1 and weights of rows, their scores in fits without them, and the variances of what is unknown of these.
+
+    ``offset`` is what class weights added to the log odds.
+    """
 
     y: Array
     s: Array
     f: Array
     u: Array
+    offset: float = 0.0
 
-    def in_bins(self) -> "_Labelled":
+    @staticmethod
+    def of(rows: RowInfluence, counts: Array) -> "LeftOutScores":
+        """From what each row did to the fit; ``counts`` are the sample weights, without class weights."""
+        with np.errstate(all="ignore"):
+            f = rows.left_out_scores(counts)
+            largest = np.abs(rows.score).max()  # the first order says nothing of larger ones
+            f = np.clip(np.where(np.isfinite(f), f, rows.score), -largest, largest)
+        return LeftOutScores(rows.y, counts, f, rows.unknown, 0.0 if counts is rows.s else _offset(rows, counts))
+
+    def in_bins(self) -> "LeftOutScores":
         """Rows of one label with nearly the same score as one row."""
-        if self.u.any():
-            return self
         unit = _median(np.abs(self.f), self.s)
-        if not unit > 0:
+        if self.u.any() or not unit > 0:
             return self
         place = np.arcsinh(self.f / unit)
         place *= BINS / np.abs(place).max()
         bins = np.rint(place).astype(np.intp) + BINS + (2 * BINS + 1) * (self.y > 0)
         s, f = (np.bincount(bins, one, minlength=4 * BINS + 2).astype(np.float64) for one in (self.s, self.s * self.f))
         y, kept = np.repeat([-1.0, 1.0], 2 * BINS + 1), s > 0
-        return _Labelled(y[kept], s[kept], f[kept] / s[kept], np.zeros(int(kept.sum())))
+        return LeftOutScores(y[kept], s[kept], f[kept] / s[kept], np.zeros(int(kept.sum())), self.offset)
+
+
+def _offset(rows: RowInfluence, counts: Array) -> float:
+    """How much larger the weights of the negative rows are in the loss than in the sample, against the positive."""
+    sides = rows.y < 0, rows.y > 0
+    negative, positive = (float(np.log(rows.s[side].sum()) - np.log(counts[side].sum())) for side in sides)
+    return negative - positive
+
+
+def calibrate(models: Sequence[LeftOutScores]) -> list[Calibration]:
+    """Learn the link of each model: of two classes, or of each of several against the rest, with the same rows."""
+    with np.errstate(all="ignore"):
+        found = [_calibration(one if len(one.f) <= MOST_ROWS else one.in_bins()) for one in models]
+        return found if len(found) == 1 else _tempered(found, models)
+
+
+def _tempered(calibrations: list[Calibration], models: Sequence[LeftOutScores]) -> list[Calibration]:
+    """All slopes times a common factor θ, so that the probabilities of several classes together are right.
+
+    Odds against the rest, each right on its own, are too sure as odds of the classes against each other. θ maximises
+    the likelihood of the labels; its prior has the mode 1.
+    """
+    every = slice(None, None, -(-len(models[0].f) // MOST_TEMPERED))
+    f, u = (np.stack([getattr(one, name)[every] for one in models], axis=1) for name in ("f", "u"))
+    truth, s = np.stack([one.y[every] for one in models], axis=1) > 0, models[0].s[every]
+    psi, offsets = _link(calibrations, f, u), np.array([one.offset for one in calibrations])
+    own = float(s @ psi[truth])
+
+    def slope(log_theta: float) -> float:
+        theta = float(np.exp(log_theta))
+        chances = softmax(theta * psi + offsets, axis=1)
+        return float(s @ (chances * psi).sum(axis=1)) - own + TEMPER_WEIGHT * (1.0 - 1.0 / theta)
+
+    if not np.isfinite(slope(0.0)) or slope(-WIDEST_TEMPER) > 0 or slope(WIDEST_TEMPER) < 0:
+        return calibrations
+    root: Any = brentq(slope, -WIDEST_TEMPER, WIDEST_TEMPER, xtol=1e-10)
+    theta = float(np.exp(root))
+    return [replace(one, slope=theta * one.slope, bend=one.bend / theta**2) for one in calibrations]
 
 
 def _median(values: Array, weights: Array) -> float:
@@ -122,11 +159,11 @@ def _median(values: Array, weights: Array) -> float:
     return float(values[order[np.searchsorted(below, 0.5 * below[-1])]])
 
 
-def _climb(rows: _Labelled, offset: float) -> tuple[float, float]:
+def _calibration(rows: LeftOutScores) -> Calibration:
     """Slope a and bend b: Fisher scoring in (log a, b a² × mean square of the scores), damped where a step fails."""
-    objective = _Objective.of(rows, offset)
+    objective = _Objective.of(rows)
     if objective is None:
-        return PRIOR_SLOPE, 0.0
+        return Calibration(PRIOR_SLOPE, 0.0, rows.offset)
     at = np.array([np.log(PRIOR_SLOPE), 0.0])
     loss, gradient, information = objective.at(at)
     damping = 0.0
@@ -141,7 +178,7 @@ def _climb(rows: _Labelled, offset: float) -> tuple[float, float]:
         else:
             damping = max(4.0 * damping, 0.01)
     a = float(np.exp(at[0]))
-    return a, float(at[1] / (objective.square * a * a))
+    return Calibration(a, float(at[1] / (objective.square * a * a)), rows.offset)
 
 
 def _moved(at: Array, gradient: Array, information: Array, damping: float) -> Array:
@@ -160,18 +197,17 @@ def _moved(at: Array, gradient: Array, information: Array, damping: float) -> Ar
 class _Objective:
     """Minus the log likelihood of labels, with half an error more, and the priors."""
 
-    rows: _Labelled
-    offset: float
+    rows: LeftOutScores
     median: float
     square: float
 
     @staticmethod
-    def of(rows: _Labelled, offset: float) -> "_Objective | None":
+    def of(rows: LeftOutScores) -> "_Objective | None":
         """None where scores say nothing, as they are all 0."""
         square = float(rows.s @ np.square(rows.f) / rows.s.sum())
         if not 0.0 < square < np.inf:
             return None
-        return _Objective(rows, offset, _median(np.abs(rows.f), rows.s), square)
+        return _Objective(rows, _median(np.abs(rows.f), rows.s), square)
 
     def at(self, place: Array) -> tuple[float, Array, Array]:
         """Value, gradient and information at (log a, b a² × mean square)."""
@@ -180,7 +216,7 @@ class _Objective:
         bent = 1.0 + c * squares
         root = bent + (WIDENING * a * a) * rows.u
         psi = a * rows.f / np.sqrt(root)
-        odds = psi + self.offset
+        odds = psi + rows.offset
         p = expit(odds)
         value = float(rows.s @ np.logaddexp(0.0, -rows.y * odds))
         J = np.stack([psi * bent / root, -0.5 * psi * squares / root])
