@@ -160,30 +160,30 @@ def _median(values: Array, weights: Array) -> float:
 
 
 def _calibration(rows: LeftOutScores) -> Calibration:
-    """Slope a and bend b: Fisher scoring in (log a, b a² × mean square of the scores), damped where a step fails."""
+    """Slope a and bend b: Newton steps in (log a, b a² × mean square of the scores), damped where one fails."""
     objective = _Objective.of(rows)
     if objective is None:
         return Calibration(PRIOR_SLOPE, 0.0, rows.offset)
     at = np.array([np.log(PRIOR_SLOPE), 0.0])
-    loss, gradient, information = objective.at(at)
+    loss, gradient, curvature = objective.at(at)
     damping = 0.0
     for _ in range(MOST_STEPS):
-        moved = _moved(at, gradient, information, damping)
+        moved = _moved(at, gradient, curvature, damping)
         reached, *slopes = objective.at(moved)
         if reached <= loss:
             gain, at, loss, damping = loss - reached, moved, reached, 0.1 * damping
-            gradient, information = slopes
+            gradient, curvature = slopes
             if gain < ENOUGH * (1.0 + loss):
                 break
         else:
-            damping = max(4.0 * damping, 0.01)
+            damping = max(10.0 * damping, 0.1)
     a = float(np.exp(at[0]))
     return Calibration(a, float(at[1] / (objective.square * a * a)), rows.offset)
 
 
-def _moved(at: Array, gradient: Array, information: Array, damping: float) -> Array:
+def _moved(at: Array, gradient: Array, curvature: Array, damping: float) -> Array:
     """A step, which ends where the bend is 0."""
-    damped = information + damping * np.diag(information.diagonal())
+    damped = curvature + damping * np.diag(curvature.diagonal())
     if at[1] > 0.0 or gradient[1] < 0.0:
         step = -np.linalg.solve(damped, gradient)
         if at[1] + step[1] > 0.0:
@@ -210,23 +210,26 @@ class _Objective:
         return _Objective(rows, _median(np.abs(rows.f), rows.s), square)
 
     def at(self, place: Array) -> tuple[float, Array, Array]:
-        """Value, gradient and information at (log a, b a² × mean square)."""
+        """Value, gradient and curvature at (log a, b a² × mean square); expected curvature where it is not positive."""
         rows, a, c = self.rows, float(np.exp(place[0])), float(place[1])
-        squares = np.square(rows.f) / self.square
-        bent = 1.0 + c * squares
+        q = np.square(rows.f) / self.square
+        bent = 1.0 + c * q
         root = bent + (WIDENING * a * a) * rows.u
         psi = a * rows.f / np.sqrt(root)
-        odds = psi + rows.offset
-        p = expit(odds)
-        value = float(rows.s @ np.logaddexp(0.0, -rows.y * odds))
-        J = np.stack([psi * bent / root, -0.5 * psi * squares / root])
-        gradient = J @ (rows.s * (p - (rows.y > 0)))
-        information = (J * (rows.s * p * (1.0 - p))) @ J.T
-        of_error = PSEUDO_ERROR * a * self.median * float(expit(a * self.median))
-        of_prior = PRIOR_WEIGHT * a / PRIOR_SLOPE
-        value += PSEUDO_ERROR * float(np.logaddexp(0.0, a * self.median)) + BEND_PENALTY * c
-        value += of_prior - PRIOR_WEIGHT * float(place[0])
-        gradient += [of_error + of_prior - PRIOR_WEIGHT, BEND_PENALTY]
-        information[0, 0] += of_error + of_prior
-        information[1, 1] += 1e-9
-        return value, gradient, information
+        p = expit(psi + rows.offset)
+        error, x = rows.s * (p - (rows.y > 0)), a * self.median
+        of_error, of_prior = PSEUDO_ERROR * x * float(expit(x)), PRIOR_WEIGHT * a / PRIOR_SLOPE
+        value = float(rows.s @ np.logaddexp(0.0, -rows.y * (psi + rows.offset))) + BEND_PENALTY * c
+        value += PSEUDO_ERROR * float(np.logaddexp(0.0, x)) + of_prior - PRIOR_WEIGHT * float(place[0])
+        bent, q = bent / root, q / root
+        J = np.stack([psi * bent, -0.5 * psi * q])
+        gradient = J @ error + [of_error + of_prior - PRIOR_WEIGHT, BEND_PENALTY]
+        curvature = (J * (rows.s * p * (1.0 - p))) @ J.T + 1e-9 * np.eye(2)
+        curvature[0, 0] += of_error * (1.0 + x * float(expit(-x))) + of_prior
+        error *= psi  # times second derivatives of ψ, as shares of ψ
+        rest = 1.0 - bent
+        mixed = float(error @ (q * (rest - 0.5 * bent)))
+        of_slope, of_bend = float(error @ (bent * (bent - 2.0 * rest))), 0.75 * float(error @ (q * q))
+        observed = curvature + np.array([[of_slope, mixed], [mixed, of_bend]])
+        positive = observed[0, 0] > 0 and np.linalg.det(observed) > 0
+        return value, gradient, observed if positive else curvature
