@@ -15,6 +15,7 @@ from reference import algorithm_2_grouped
 from vbsvm import VBSVC, Normal, Variational
 from vbsvm.datasets import load_toenail
 from vbsvm.model.likelihoods import hinge
+from vbsvm.results.calibration import log_odds
 
 TIGHT = Variational(tol=1e-10)
 
@@ -199,9 +200,13 @@ class TestProbabilities:
         scores, chances = clf.decision_function(new), clf.predict_proba(new)[:, 1]
         sd = float(np.sqrt(clf.fit_[0].outcome.state.scales[-1].mean))
         effects = sd * np.random.default_rng(0).standard_normal(100_000)
+        of_known = [clf.fit_[0].calibration]
+        drawn = np.stack([log_odds(of_known, one + effects[:, None], np.zeros((len(effects), 1))) for one in scores])
+        np.testing.assert_allclose(chances, special.expit(drawn).mean(axis=(1, 2)), atol=0.03)
+        known = special.expit(log_odds(of_known, scores[:, None], np.zeros((len(scores), 1)))[:, 0])
+        assert np.abs(chances - known).max() > 0.05
         drawn = hinge.log_odds(scores[:, None] + effects)
-        np.testing.assert_allclose(chances, (1 / (1 + np.exp(-drawn))).mean(axis=1), atol=0.006)
-        known = 1 / (1 + np.exp(-hinge.log_odds(scores)))
+        np.testing.assert_allclose(clf.pseudo_probability(new)[:, 1], special.expit(drawn).mean(axis=1), atol=0.006)
         assert (np.abs(chances - 0.5) < np.abs(known - 0.5)).all()
         assert ((chances > 0.5) == (scores > 0)).all()
 

@@ -8,30 +8,25 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, final
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from numpy.typing import ArrayLike
+from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
-from sklearn.utils.validation import check_is_fitted
 
 from vbsvm.api import inputs, sensitivity, validation
 from vbsvm.api.fit_warnings import warnings_of
-from vbsvm.api.fitted_attributes import FittedAttributes
 from vbsvm.api.from_table import Table
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
+from vbsvm.api.predictions import Predictions
 from vbsvm.api.sklearn_export import linear_svc
 from vbsvm.api.task import Task, fit_all, read_imputation, read_inference, require_variational
-from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
-from vbsvm.design.columns import Encoded
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing import patterns
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior, Ridge
-from vbsvm.results import prediction
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -42,7 +37,7 @@ LEARNED = ("classes_", "n_features_in_", "feature_names_in_")
 
 
 @final
-class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
+class VBSVC(ClassifierMixin, Predictions):
     """Linear support vector classifier that infers its own penalty.
 
     The hinge loss is read as a pseudo-likelihood and fitted by variational Bayes (Luts & Ormerod), so that the penalty
@@ -86,6 +81,9 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         Covariances of the coefficients, of the same kind; ``fit_[0].coefficient_covariance(kind)`` gives others.
     intercept_, intercept_std_ : ndarray of shape (k,)
         The intercepts and their standard deviations.
+    slopes_ : ndarray of shape (k,)
+        What a unit of the score adds to the log odds of a class where the score is 0; ``predict_proba`` learns it. With
+        several classes ``decision_function`` is ``slopes_ * (X @ coef_.T + intercept_)``.
     penalty_ : ndarray of shape (k,)
         Expected penalty α = 1/(4σ²) of the standardised inputs.
     elbo_ : float
@@ -240,47 +238,6 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
     def _imputation(self) -> GaussianImputation:
         return read_imputation(self.imputation)
 
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Mean score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).
-
-        A missing input (NaN) is replaced by its expected value given the other inputs of the row.
-        """
-        found = self._scores(X)
-        return found[0].mean if len(found) == 1 else np.stack([one.mean for one in found], axis=1)
-
-    def _scores(self, X: ArrayLike) -> list[prediction.Scores]:
-        """Scores of each row in the k models, and the variance that missing inputs and new groups cause in them."""
-        encoded = self._read(X)
-        found = [fit._mean_scores(encoded) for fit in self.fit_]
-        scores = np.stack([one.mean for one in found], axis=1)
-        if not np.isfinite(scores).all():
-            fills = self.fit_[0].input_population is not None
-            validation.require_finite_scores(encoded.table, scores, validation.column_names(self), fills=fills)
-        return found
-
-    def _read(self, X: ArrayLike) -> Encoded:
-        check_is_fitted(self)
-        table, members = inputs.read_table(self, X, self.group, reset=False)
-        return Encoded(table, () if members is None else (self.fit_[0].plan.factors[0].encode([members]),))
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Class of each row: by the sign of its score, or the largest score of several classes."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
-
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
-
-        The largest belongs to the predicted class. With several classes the odds of any two are the ratio of their own
-        odds against the rest. If inputs are missing or a group was not seen in fit, the probabilities are
-        averaged over their possible values.
-        """
-        return prediction.probabilities(self._scores(X))
-
-    def predict_log_proba(self, X: ArrayLike) -> Array:
-        """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
-        return prediction.log_probabilities(self._scores(X))
-
     def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]":
         """X with missing values replaced by their expected values given the other inputs, and standard deviations.
 
@@ -335,10 +292,11 @@ class VBSVC(FittedAttributes, ClassifierMixin, BaseEstimator):
         saving.write(path, "VBSVC", {"parameters": parameters, "learned": learned, "fits": fits})
 
     def to_sklearn(self) -> LinearSVC:
-        """A fitted ``sklearn.svm.LinearSVC`` with the same coefficients, scores and predictions.
+        """A fitted ``sklearn.svm.LinearSVC`` with the same decision values and predictions.
 
-        It predicts without vbsvm, and converters such as skl2onnx support it. It needs complete rows, and it is not
-        available for models with random effects.
+        It predicts without vbsvm, and converters such as skl2onnx support it. With several classes its coefficients are
+        those of ``coef_`` times ``slopes_``. It needs complete rows, and it is not available for models with random
+        effects.
         """
         if self.group is not None:
             raise ValueError(

@@ -53,6 +53,11 @@ class FittedAttributes(ABC):
         return np.array([fit.intercept_std for fit in self._fits])
 
     @property
+    def slopes_(self) -> Array:
+        """What a unit of each model's score adds to the log odds where the score is 0, (k,)."""
+        return np.array([fit.slope for fit in self._fits])
+
+    @property
     def penalty_(self) -> Array:
         """Expected penalty α of the standardised inputs, (k,)."""
         return np.array([fit.penalty for fit in self._fits])

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import Candidates
+from vbsvm.results import prediction
 from vbsvm.results.fit import Fit
 
 # Rows that are scored first; twice as many next, until every class has been assigned.
@@ -59,7 +60,8 @@ def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> N
     begin, size = 0, FIRST_ROWS if source.candidates is None else len(source.X)
     while begin < len(source.X) and not seen.all():
         where = slice(begin, begin + size)
-        scores = np.stack([fit._mean_scores(tasks[0].encoded(where)).mean for fit in fits], axis=1)
+        found = [fit._mean_scores(tasks[0].encoded(where)) for fit in fits]
+        scores = prediction.decision_values(found, [fit.calibration for fit in fits])
         counted = _counted(source.weights[where], source.candidates)
         seen[_assigned(scores)[counted]] = True
         begin, size = begin + size, 2 * size

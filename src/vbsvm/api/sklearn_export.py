@@ -11,10 +11,11 @@ from vbsvm.results.fit import Fit
 
 
 def linear_svc(fits: Sequence[Fit], classes: NDArray[Any], names: NDArray[Any] | None) -> LinearSVC:
-    """A ``LinearSVC`` with the coefficients of these fits, one for two classes and else one for each class."""
+    """A ``LinearSVC`` with the decision values of these fits, one for two classes and else one for each class."""
     found: Any = LinearSVC(fit_intercept=bool(fits[0].plan.recipe.intercept))
-    found.coef_ = np.stack([fit.coef for fit in fits])
-    found.intercept_ = np.array([fit.intercept for fit in fits])
+    slopes = [1.0] if len(fits) == 1 else [fit.slope for fit in fits]
+    found.coef_ = np.stack([slope * fit.coef for slope, fit in zip(slopes, fits, strict=True)])
+    found.intercept_ = np.array([slope * fit.intercept for slope, fit in zip(slopes, fits, strict=True)])
     found.classes_ = classes.copy()
     found.n_features_in_ = found.coef_.shape[1]
     found.n_iter_ = max(fit.outcome.passes for fit in fits)

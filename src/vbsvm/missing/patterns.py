@@ -91,10 +91,13 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
 
 def indexed(tables: "tuple[pd.DataFrame, pd.DataFrame]", data: object) -> "tuple[pd.DataFrame, pd.DataFrame]":
     """The tables with the index of the frame that was given, if it has one."""
+    return with_index(tables[0], data), with_index(tables[1], data)
+
+
+def with_index(table: "pd.DataFrame", data: object) -> "pd.DataFrame":
+    """The table with the index of the frame that was given, if it has one."""
     index = getattr(data, "index", None)
-    if index is None or callable(index) or len(index) != len(tables[0]):
-        return tables
-    return tables[0].set_axis(index), tables[1].set_axis(index)
+    return table if index is None or callable(index) or len(index) != len(table) else table.set_axis(index)
 
 
 def mean_and_covariance(plan: Plan, population: Population) -> tuple[Array, Array]:

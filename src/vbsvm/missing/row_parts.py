@@ -9,11 +9,12 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.model import MissingState, MissingSums
-from vbsvm.missing.row_updates import Resolved, RowDistributions
+from vbsvm.missing.row_updates import Resolved, RowDistributions, conditional_means, left_over
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.shares import WeighedCandidates
 from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import LabelledRows, MissingDistributions
+from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions
+from vbsvm.model.left_out import RowInfluence
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.row_pass import CompleteRows, RowPass
 from vbsvm.model.stats import Stats
@@ -81,6 +82,24 @@ class IncompletePart:
             return self.rows.filled(missing.values[self.rows.index]).scores(theta)
         return self.rows.filled(np.where(self.rows.missing, STANDING_IN, 0.0)).scores(theta)
 
+    def curvature(self, row_pass: RowPass) -> Gram:
+        """Minus the second derivative of the row term in the mean."""
+        found = self.stats(row_pass).curvature
+        assert found is not None
+        return found
+
+    def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
+        """What each row does to the fit, as if its missing inputs were as uncertain as they are in prediction."""
+        rows, message, state = self.rows, row_pass.message, row_pass.missing
+        assert isinstance(state, MissingState)
+        assert state.inputs is not None
+        with np.errstate(all="ignore"):
+            filled = rows.filled(conditional_means(rows, state.inputs))
+            unknown = left_over(rows, filled, message, state.inputs)
+            f, v = message.row_moments(filled)
+            V = v if response is message else response.row_moments(filled)[1]
+            return RowInfluence.of(row_pass.likelihood, rows, f, v, np.asarray(V), unknown)
+
     def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
@@ -104,6 +123,20 @@ class CandidatePart:
         assert isinstance(row_pass.missing, MissingState)
         assert row_pass.missing.levels is not None
         return self.part.stats(row_pass, WeighedCandidates(self.candidates, row_pass.missing.levels, row_pass.resolve))
+
+    def curvature(self, row_pass: RowPass) -> Gram:
+        """Minus the second derivative of the row term in the mean; each candidate counts by its share."""
+        found = self.stats(row_pass).curvature
+        assert found is not None
+        return found
+
+    def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
+        """What each row does to the fit, averaged over its candidates by the chances of their levels."""
+        assert isinstance(row_pass.missing, MissingState)
+        assert row_pass.missing.levels is not None
+        found = self.part.influence(row_pass, response)
+        chances = self.candidates.softmax(self.candidates.log_chances(row_pass.missing.levels.logs))
+        return found.averaged(self.candidates.firsts, chances)
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
         """Scores at a point."""

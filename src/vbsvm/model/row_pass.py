@@ -10,7 +10,8 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
 from vbsvm.base.row_sums import Addable
-from vbsvm.model.interfaces import LabelledRows, Message, MissingDistributions, Rows
+from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions, Rows
+from vbsvm.model.left_out import RowInfluence
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.stats import Stats
 
@@ -47,6 +48,17 @@ class Part(Protocol):
 
     def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
         """Change of the total loss where each row's own goes from ``before`` to ``after``."""
+        ...
+
+    def curvature(self, row_pass: RowPass) -> Gram:
+        """Minus the second derivative of the row term in the mean."""
+        ...
+
+    def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
+        """What each row does to the fit, where ``response`` has the covariance by which the mean gives way.
+
+        Missing values are those of prediction: labels have no say.
+        """
         ...
 
 
@@ -122,6 +134,22 @@ class CompleteRows:
                 curvature=curvature,
                 missing=missing,
             )
+
+    def curvature(self, row_pass: RowPass) -> Gram:
+        """Σ −∂²ℓ/∂f² c cᵀ, from the rows that have a curvature worth speaking of."""
+        rows, s = self.rows, self.rows.weights
+        with np.errstate(all="ignore"):
+            f, v = row_pass.message.row_moments(rows)
+            terms = row_pass.likelihood.terms(f, v, rows.signs, s, row_pass.resolve)
+            assert terms.curvature is not None
+            return rows.gram(terms.curvature)
+
+    def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
+        """What each row does to the fit."""
+        with np.errstate(all="ignore"):
+            f, v = row_pass.message.row_moments(self.rows)
+            V = v if response is row_pass.message else response.row_moments(self.rows)[1]
+            return RowInfluence.of(row_pass.likelihood, self.rows, f, v, np.asarray(V), np.zeros(len(f)))
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
         """Scores at a point."""

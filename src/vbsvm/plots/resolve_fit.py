@@ -145,7 +145,8 @@ def _of_estimator(what: str, clf: Any, X: Any, y: Any, class_: Any) -> Predicted
     if len(classes) == 2:
         return _found(what, scores, chances[:, 1], y, classes[1], classes[0])
     k = _place(what, classes, class_)
-    return _found(what, scores[:, k], chances[:, k], y, classes[k], None)
+    # Figures show scores in units of the margin, as for two classes.
+    return _found(what, scores[:, k] / one_fit(what, clf, class_).slope, chances[:, k], y, classes[k], None)
 
 
 def _require_known(what: str, y: Any, classes: NDArray[Any]) -> None:

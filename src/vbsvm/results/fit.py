@@ -20,6 +20,7 @@ from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
 from vbsvm.results import arviz, coefficients, display, prediction, random_effects
+from vbsvm.results.calibration import Calibration
 from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.intervals import Intervals, LearnedSpreads, SpreadShelf
@@ -55,6 +56,7 @@ class Fit:
     population: Population | None = None
     missing_patterns: MissingPatterns | None = None
     facts: Facts | None = None
+    calibration: Calibration | None = None
     spreads: LearnedSpreads | None = None
     _rows: TrainingRows | None = None  # while they are at hand
     _shown: str | None = None  # kind of the spreads that are shown unless it is said
@@ -192,6 +194,11 @@ class Fit:
         return self.intervals().combination(self.plan.intercept_row, [])[0]
 
     @property
+    def slope(self) -> float:
+        """What a unit of the score adds to the log odds where the score is 0; 1 in a file of an older version."""
+        return 1.0 if self.score_calibration is None else self.score_calibration.slope
+
+    @property
     def inclusion_probability(self) -> Array:
         """E γ of each column that users see; 1 where there is no gate."""
         return self.plan.shown(self.posterior.inclusion)
@@ -290,7 +297,13 @@ class Fit:
     def without_rows(self) -> "Fit":
         """The same fit with everything learned that its training rows are needed for, and without these."""
         self.variance_components()
-        return replace(self, population=self.input_population, spreads=self._shelf.settled(), _rows=None)
+        return replace(
+            self,
+            population=self.input_population,
+            calibration=self.score_calibration,
+            spreads=self._shelf.settled(),
+            _rows=None,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """What pickles and copies hold: no training rows."""
@@ -308,10 +321,20 @@ class Fit:
         if not return_std:
             return self._mean_scores(encoded).mean
         found = prediction.score_moments(
-            self.plan, self.spec, self.posterior.state, encoded, lambda: self.input_population
+            self.plan, self.spec, self._shelf.of_scores.state, encoded, lambda: self.input_population
         )
         found = self._averaged(found, encoded)
         return found.mean, np.sqrt(found.variance)
+
+    def predictive(self, data: Any, *, new_groups: str = "population") -> "pd.DataFrame":
+        """Mean and standard deviation of each row's score, and the probability that it is positive.
+
+        The spread is that of the coefficients, and of missing inputs and new groups: with all coefficients known it
+        would be 0. ``predict_proba`` is about the class of a row instead.
+        """
+        mean, sd = self.decision_function(data, return_std=True, new_groups=new_groups)
+        table = patterns.with_index(prediction.table(mean, sd), data)
+        return _noted(table, self._shelf.of_scores.words, "sd")
 
     def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
         """Class of each row: by the sign of its score."""
@@ -319,15 +342,27 @@ class Fit:
         return self.classes[(scores > 0).astype(np.intp)]
 
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
-        """Probabilities of the two classes by the normalised pseudo-likelihood; they are not calibrated.
+        """Calibrated probabilities of the two classes; the larger belongs to the predicted class.
 
-        If inputs are missing or a group was not seen in fit, they are averaged over their possible values.
+        They speak of the population of the weights. If inputs are missing or a group was not seen in fit, they are
+        averaged over their possible values.
         """
-        return prediction.probabilities([self._mean_scores(self._read(data, new_groups))])
+        return prediction.probabilities(self._log_odds(data, new_groups))
 
     def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
-        return prediction.log_probabilities([self._mean_scores(self._read(data, new_groups))])
+        return prediction.log_probabilities(self._log_odds(data, new_groups))
+
+    def _log_odds(self, data: Any, new_groups: str) -> Array:
+        return prediction.log_odds([self._mean_scores(self._read(data, new_groups))], [self.score_calibration])
+
+    def pseudo_probability(self, data: Any, *, new_groups: str = "population") -> Array:
+        """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
+
+        These are what the model itself says of a label. They are averaged like those of ``predict_proba``.
+        """
+        found = [self._mean_scores(self._read(data, new_groups))]
+        return prediction.probabilities(prediction.pseudo_log_odds(found))
 
     def _mean_scores(self, encoded: Encoded) -> prediction.Scores:
         found = prediction.mean_scores(
@@ -379,6 +414,11 @@ class Fit:
     def input_population(self) -> Population | None:
         """Mean and covariance of the inputs; learned from the training rows when it is first asked for."""
         return self.population if self._rows is None or self.population is not None else self._rows.population
+
+    @property
+    def score_calibration(self) -> Calibration | None:
+        """How scores become probabilities; learned from the training rows when it is first asked for."""
+        return self.calibration if self._rows is None or self.calibration is not None else self._rows.calibration
 
     def _population(self) -> Population:
         if self.input_population is None:

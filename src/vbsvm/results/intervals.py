@@ -7,7 +7,7 @@
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol, final
+from typing import Protocol, cast, final
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -165,6 +165,14 @@ class SpreadShelf:
             self._found[kind] = self._make(kind)
         return self._found[kind]
 
+    @property
+    def of_scores(self) -> Posterior:
+        """The posterior whose spread scores of rows have: by the curvature, which covers effects of groups too."""
+        if self.posterior.by_draws or (self.rows is None and self.known.curvature is None):
+            return self.posterior
+        found = self.intervals(CURVATURE)
+        return cast(Posterior, found)
+
     def _make(self, kind: str) -> Intervals:
         draws = self.posterior.by_draws
         if draws and kind in (CURVATURE, MEAN_FIELD):
@@ -212,5 +220,4 @@ class SpreadShelf:
         if self.posterior.by_draws:
             return replace(self.known, learned=self.rows.learned)
         self.intervals(None)
-        curvature = self.rows.curvature if CURVATURE in self._found else None
-        return LearnedSpreads(self.rows.learned, curvature, self.rows.reliability)
+        return LearnedSpreads(self.rows.learned, self.rows.curvature, self.rows.reliability)

@@ -7,11 +7,11 @@ decided in ``results/fit.py``.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, log_softmax, softmax
+from scipy.special import expit, log_expit, log_softmax, ndtr, softmax
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import block_rows, single_threaded_blas
@@ -23,7 +23,12 @@ from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Message
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.spec import Spec, State
+from vbsvm.results import calibration
+from vbsvm.results.calibration import Calibration
 from vbsvm.sources.row_builder import Grouping, MissingInputs, RowBuilder
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Mean and covariance of the inputs, learned where a row misses some; None where there are too many columns.
 Learn = Callable[[], Population | None]
@@ -101,28 +106,56 @@ def averaged(scores: Scores, rows: NDArray[np.intp], chances: Array) -> Scores:
     return Scores(centre, mean(scores.variance) + between, mean(scores.from_unknown) + between)
 
 
-def probabilities(found: Sequence[Scores]) -> Array:
-    """Probability of each class, from scores of the second of two classes, or of each of several against the rest."""
-    log_odds = _log_odds(found)
-    return expit(_of_both(log_odds)) if len(found) == 1 else softmax(log_odds, axis=1)
+def decision_values(found: Sequence[Scores], calibrations: Sequence[Calibration | None]) -> Array:
+    """Scores, rows × models; of several classes times their slopes, by which they can be compared with each other."""
+    scores = np.stack([one.mean for one in found], axis=1)
+    known = [one for one in calibrations if one is not None]
+    if len(found) == 1 or len(known) < len(found):
+        return scores
+    with np.errstate(over="ignore"):
+        return scores * np.array([one.slope for one in known])
 
 
-def log_probabilities(found: Sequence[Scores]) -> Array:
-    """Logarithms of ``probabilities``, which are finite also where a probability is too small for a number."""
-    log_odds = _log_odds(found)
-    return log_expit(_of_both(log_odds)) if len(found) == 1 else log_softmax(log_odds, axis=1)
+def log_odds(found: Sequence[Scores], calibrations: Sequence[Calibration | None]) -> Array:
+    """Calibrated log odds of each model, rows × models, averaged over missing inputs and effects of new groups.
+
+    Files of older versions have no calibration: then those of the normalised pseudo-likelihood.
+    """
+    known = [one for one in calibrations if one is not None]
+    if len(known) < len(found):
+        return pseudo_log_odds(found)
+    scores, unknown = (np.stack(one, axis=1) for one in ([x.mean for x in found], [x.from_unknown for x in found]))
+    return calibration.log_odds(known, scores, unknown)
 
 
-def _log_odds(found: Sequence[Scores]) -> Array:
-    """Log odds of each model, rows × models, averaged over missing inputs and effects of new groups."""
+def pseudo_log_odds(found: Sequence[Scores]) -> Array:
+    """Log odds of each model by the normalised pseudo-likelihood, averaged in the same way."""
     scores = np.stack([one.mean for one in found], axis=1)
     # The same variance for all classes: the largest probability then belongs to the largest score.
     variance = np.stack([one.from_unknown for one in found], axis=1).mean(axis=1, keepdims=True)
     return hinge.averaged_log_odds(scores, np.broadcast_to(variance, scores.shape))
 
 
+def probabilities(log_odds: Array) -> Array:
+    """Probability of each class, from log odds of the second of two classes, or of each of several against the rest."""
+    return expit(_of_both(log_odds)) if log_odds.shape[1] == 1 else softmax(log_odds, axis=1)
+
+
+def log_probabilities(log_odds: Array) -> Array:
+    """Logarithms of ``probabilities``, which are finite also where a probability is too small for a number."""
+    return log_expit(_of_both(log_odds)) if log_odds.shape[1] == 1 else log_softmax(log_odds, axis=1)
+
+
 def _of_both(log_odds: Array) -> Array:
     return np.concatenate([-log_odds, log_odds], axis=1)
+
+
+def table(mean: Array, sd: Array) -> "pd.DataFrame":
+    """Moments of normal scores, and the chance that each is positive."""
+    import pandas as pd
+
+    positive = ndtr(np.divide(mean, sd, out=np.copysign(np.inf, mean), where=sd > 0))
+    return pd.DataFrame({"mean": mean, "sd": sd, "p_positive": positive})
 
 
 def prior_covariance(plan: Plan, spec: Spec, state: State, k: int) -> Array:

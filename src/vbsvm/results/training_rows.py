@@ -17,6 +17,7 @@ from vbsvm.inference.variational import Outcome
 from vbsvm.missing.population import Population
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.spec import Spec
+from vbsvm.results.calibration import Calibration
 from vbsvm.sources.memory import Memory
 
 # Rows that are compared, evenly spaced, to see whether the data are still those of the fit.
@@ -40,6 +41,7 @@ class TrainingRows:
     n: int
     sample_weights: Array | None
     learn_population: Callable[[], Population | None]
+    learn_calibration: Callable[[], Calibration]
     fingerprint: bytes = field(init=False)
     _found: dict[str, Spread] = field(default_factory=dict)
 
@@ -62,6 +64,13 @@ class TrainingRows:
         """Mean and covariance of all inputs, where there are not too many."""
         assert self._unchanged is not None
         return self.learn_population()
+
+    @cached_property
+    def calibration(self) -> Calibration:
+        """How scores become probabilities."""
+        assert self._unchanged is not None
+        with single_threaded_blas():
+            return self.learn_calibration()
 
     def spread(self, kind: str) -> Spread:
         """Robust, or the posterior's by linear response; in large tables the robust one goes by the curvature."""

@@ -83,4 +83,5 @@ MODELS = CHAINS | {
     "Categories": "vbsvm.design.formula.missing_categories:Categories",
     "Reader": "vbsvm.design.formula.saved:FORM",
     "Facts": "vbsvm.results.data_summary:Facts",
+    "Calibration": "vbsvm.results.calibration:Calibration",
 }

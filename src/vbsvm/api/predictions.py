@@ -1,0 +1,94 @@
+"""What a fitted estimator says of rows: scores, classes and probabilities."""
+
+from abc import ABC
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from vbsvm.api import inputs, validation
+from vbsvm.api.fitted_attributes import FittedAttributes
+from vbsvm.base.arrays import Array
+from vbsvm.design.columns import Encoded
+from vbsvm.missing import patterns
+from vbsvm.results import prediction
+from vbsvm.results.calibration import Calibration
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Predictions(FittedAttributes, BaseEstimator, ABC):
+    """Predictions from ``fit_``: k models, one for two classes, else one for each class."""
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).
+
+        With several classes it is the score f of each class against the rest times that class's ``slopes_``: scores of
+        different models have different units, and only with these do they agree with the probabilities. A missing
+        input (NaN) is replaced by its expected value given the other inputs of the row.
+        """
+        values = prediction.decision_values(self._scores(X), [fit.calibration for fit in self.fit_])
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def _scores(self, X: ArrayLike) -> list[prediction.Scores]:
+        """Scores of each row in the k models, and the variance that missing inputs and new groups cause in them."""
+        encoded = self._read(X)
+        found = [fit._mean_scores(encoded) for fit in self.fit_]
+        scores = np.stack([one.mean for one in found], axis=1)
+        if not np.isfinite(scores).all():
+            fills = self.fit_[0].input_population is not None
+            validation.require_finite_scores(encoded.table, scores, validation.column_names(self), fills=fills)
+        return found
+
+    def _read(self, X: ArrayLike) -> Encoded:
+        check_is_fitted(self)
+        table, members = inputs.read_table(self, X, self.group, reset=False)
+        return Encoded(table, () if members is None else (self.fit_[0].plan.factors[0].encode([members]),))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Class of each row: by the sign of its score, or the largest score of several classes."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Calibrated probabilities of the classes; the largest belongs to the predicted class.
+
+        They are learned in fit from the scores that rows would have had in fits without them, and they increase with
+        the score. They speak of the population of ``sample_weight``: with ``class_weight``, which moves the border
+        between the classes, the predicted class may not be the more probable one. With several classes the odds of any
+        two are the ratio of their own odds against the rest. If inputs are missing or a group was not seen in fit, the
+        probabilities are averaged over their possible values.
+        """
+        return prediction.probabilities(self._log_odds(X))
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
+        return prediction.log_probabilities(self._log_odds(X))
+
+    def _log_odds(self, X: ArrayLike) -> Array:
+        return prediction.log_odds(self._scores(X), self._calibrations)
+
+    @property
+    def _calibrations(self) -> list[Calibration | None]:
+        return [fit.score_calibration for fit in self.fit_]
+
+    def pseudo_probability(self, X: ArrayLike) -> Array:
+        """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
+
+        These are what the model itself says of a label. They are averaged like those of ``predict_proba``.
+        """
+        return prediction.probabilities(prediction.pseudo_log_odds(self._scores(X)))
+
+    def predictive(self, X: ArrayLike) -> "pd.DataFrame":
+        """Mean and standard deviation of each row's score, and the probability that it is positive.
+
+        The spread is that of the coefficients, and of missing inputs and new groups: with all coefficients known it
+        would be 0. ``predict_proba`` is about the class of a row instead. With several classes the first index level
+        is the class, and scores are those of each class against the rest, without ``slopes_``.
+        """
+        encoded = self._read(X)
+        frames = [patterns.with_index(fit.predictive(encoded), X) for fit in self._fits]
+        return frames[0] if len(frames) == 1 else self._by_class(frames)

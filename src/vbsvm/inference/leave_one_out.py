@@ -1,0 +1,41 @@
+"""What each row did to a finished fit: one pass for the curvature, and one over the rows with it."""
+
+import numpy as np
+
+from vbsvm.base.reading import expect
+from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.variational import Outcome
+from vbsvm.model.interfaces import Gram, Message
+from vbsvm.model.left_out import RowInfluence
+from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
+from vbsvm.model.row_pass import RowPass, Source
+from vbsvm.model.spec import Spec, State
+from vbsvm.model.sweep import pass_rows
+
+
+def row_influence(spec: Spec, outcome: Outcome | Sample, source: Source) -> RowInfluence:
+    """What each row did to the fit that ended like this.
+
+    After a sampler the covariance of the draws is the response of their mean, and mean slopes are those of the exact
+    hinge.
+    """
+    state = outcome.state
+    if isinstance(outcome, Sample):
+        row_pass = RowPass(EXACT_HINGE, state.coefficients.message(None), expect, missing=state.missing)
+        response = row_pass.message
+    else:
+        row_pass = RowPass(outcome.likelihood, state.coefficients.message(state.gates), expect, True, state.missing)
+        response = _response(spec, state, source, row_pass)
+    return source.total(lambda part: part.influence(row_pass, response))
+
+
+def _response(spec: Spec, state: State, source: Source, row_pass: RowPass) -> Message:
+    """The distribution with the precision H + Λ, gates applied; with G in place of H where that is not positive."""
+    curvature: Gram = source.total(lambda part: part.curvature(row_pass))
+    if state.gates is not None:
+        curvature = curvature.gated(state.gates, pass_rows(spec, state, source, expect).gram)
+    precision, nothing = spec.precision(state), np.zeros(len(state.coefficients.mean))
+    try:
+        return curvature.conditional(nothing, precision).message(state.gates)
+    except (FloatingPointError, np.linalg.LinAlgError):
+        return row_pass.message
