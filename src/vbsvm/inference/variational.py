@@ -166,15 +166,15 @@ class Variational(Parameters):
         ``passes`` were made before and count as well.
         """
         spec = replace(spec, likelihood=EXACT_HINGE)
-        held = _separates(source, start)
-        while True:
-            strategy = Profiled(self.tol, hold_scales=held)
-            left = max(2, self.most_passes(spec) - passes)
-            reached = self._climb(spec, source, start, self.tol, left, strategy)
-            passes += reached.passes
-            if held or not _separates(source, reached.state):
-                return replace(reached, passes=passes), held
-            held = True
+        with single_threaded_blas():
+            held = _separates(source, start)
+            while True:
+                left = max(2, self.most_passes(spec) - passes)
+                reached = self._climb(spec, source, start, self.tol, left, Profiled(self.tol, hold_scales=held))
+                passes += reached.passes
+                if held or not _separates(source, reached.state):
+                    return replace(reached, passes=passes), held
+                held = True
 
     def _strategy(self, spec: Spec, source: Source) -> Strategy:
         """How to climb: profiled, but by steps of the whole state where the mean is not the easier part of it.
