@@ -29,6 +29,8 @@ from vbsvm.model.sweep import pass_rows
 
 # Length of the differences, in units of what is packed: logs of deviations, means of standardised columns.
 STEP = 1e-7
+LARGEST_STEP = 1e-3
+TINY = 1e-300
 ACCURACY = 1e-4
 MOST_PRODUCTS = 120
 # Gates that are surer than this, and the log odds of each, are held: they have no room to answer.
@@ -76,14 +78,22 @@ class TiltedMap:
 
     def along(self, change: Array) -> Array:
         """F_z times a change of the state."""
-        size = float(np.abs(change).max())
-        if size == 0.0:
-            return np.zeros_like(change)
-        return (self(self.state.packed + (STEP / size) * change) - self.image) * (size / STEP)
+        sizes = np.abs(change)
+        factor = min(STEP / max(float((self.units * sizes).max()), TINY), LARGEST_STEP / max(float(sizes.max()), TINY))
+        return (self(self.state.packed + factor * change) - self.image) / factor
 
     def by(self, tilt: Tilt) -> Array:
         """F_t in the direction of a tilt."""
         return (self(self.state.packed, tilt.times(STEP)) - self.image) / STEP
+
+    @cached_property
+    def units(self) -> Array:
+        """1, and the variance of each gate for its log odds, which may change a lot where the gate hardly does."""
+        units = np.ones(len(self.state.packed))
+        _, begin, end = _places(self.state)
+        if self.state.gates is not None:
+            units[begin:end] = np.maximum(self.state.gates.inclusion * (1 - self.state.gates.inclusion), SATURATED)
+        return units
 
     @cached_property
     def image(self) -> Array:
@@ -91,8 +101,8 @@ class TiltedMap:
         return self(self.state.packed)
 
     def solve(self, right: Array, accuracy: float) -> Array:
-        """(I − F_z)⁻¹ right, with the log odds of gates in units of 1/Var γ."""
-        units = _units(self.state)
+        """(I − F_z)⁻¹ right."""
+        units = self.units
         operator = LinearOperator(
             (len(right), len(right)), matvec=lambda y: y - units * self.along(y / units), dtype=np.float64
         )
@@ -167,12 +177,3 @@ def _held(state: State, *, hold_scales: bool) -> NDArray[np.bool_]:
     if state.gates is not None:
         held[gates:end] = state.gates.inclusion * (1 - state.gates.inclusion) < SATURATED
     return held
-
-
-def _units(state: State) -> Array:
-    """1, and the variance of each gate for its log odds, which may change a lot where the gate hardly does."""
-    units = np.ones(len(state.packed))
-    _, begin, end = _places(state)
-    if state.gates is not None:
-        units[begin:end] = np.maximum(state.gates.inclusion * (1 - state.gates.inclusion), SATURATED)
-    return units
