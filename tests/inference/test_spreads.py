@@ -4,21 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from test_linear_response import GROUP_PRIORS, in_groups, settled
-from test_sandwich import overlapping, sds
 
 from grouped_models import dense_twin
 from models import source_of, spec_of
 from reference import simulate
+from spread_models import FIXED, GROUP_PRIORS, crossed_with_slopes, overlapping, sds, settled
 from tilting import by_refits, refit
-from vbsvm import VBSVC, Gibbs, LaplaceZero, Normal, Ridge, Variational
+from vbsvm import VBSVC, Gibbs, LaplaceZero, Normal, Variational
 from vbsvm.inference.curvature_spread import curvature_distribution, curvature_stats
 from vbsvm.inference.spreads import KINDS, Spreads, responded
 from vbsvm.inference.squared_kernel import NoMaximumError, solve_response, squared_kernel
 from vbsvm.inference.tilted_map import response_of_map
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
 from vbsvm.model.priors import Joint
-from vbsvm.model.spec import Block, Spec
+from vbsvm.model.spec import Spec
 
 TIGHT = Variational(tol=1e-10)
 
@@ -60,9 +59,8 @@ class TestCurvature:
     @pytest.mark.parametrize("exact", [False, True])
     def test_arrow_and_dense_agree(self, exact):
         """Effects of groups, too."""
-        source = in_groups()
-        fixed = Block("fixed", (slice(0, 3),), Normal(100.0)), Block("crossed", (slice(3, 8),), Ridge(1.0, 1.0))
-        spec = Spec((*fixed, *GROUP_PRIORS["independent"]))
+        source = crossed_with_slopes()
+        spec = Spec((*FIXED, *GROUP_PRIORS["independent"]))
         twin = dense_twin(source)
         one, other = (
             curvature_distribution(*fit, curvature_stats(*fit, rows))
@@ -179,9 +177,8 @@ def test_an_exact_fit_starts_from_itself():
 
 
 def test_effects_of_groups_on_request():
-    source = in_groups()
-    fixed = Block("fixed", (slice(0, 3),), Normal(100.0)), Block("crossed", (slice(3, 8),), Ridge(1.0, 1.0))
-    spec = Spec((*fixed, *GROUP_PRIORS["together"]))
+    source = crossed_with_slopes()
+    spec = Spec((*FIXED, *GROUP_PRIORS["together"]))
     found = responded(spec, TIGHT.run(spec, source).state, source, np.array([1, 10, 30]))
     expected = by_refits(found.spec, refit(found.spec, found.state, source), source, 10)
     np.testing.assert_allclose(found.response.coefficients[1], expected, rtol=1e-2, atol=1e-3 * expected[10])

@@ -27,8 +27,9 @@ from vbsvm.model.spec import Spec, State
 # Rows whose second derivatives are smaller than this, in units of their weight and of their score's deviation, are left
 # out: under the exact hinge all that are far from the kink.
 NEGLIGIBLE = 3e-4
-# Residual of the system for the variances, relatively; what is left in a covariance is about its square.
-ACCURACY = 1e-2
+# The square of this share of a quadratic form may be left when the system for the variances is solved; then standard
+# deviations are within 2e-4.
+ACCURACY = 0.03
 
 
 @final

@@ -91,13 +91,13 @@ def solve_response(kernel: SquaredKernel, bend: Array, right: Array, accuracy: f
     """Q with (I − 2 diag(bend) K∘K) Q = right, as far as K∘K can see it, and (K∘K) Q; ``bend`` is ∂²ℓ/∂v².
 
     The matrix is symmetric and positive in the inner product of K∘K, if the state is a maximum of the bound: conjugate
-    gradients for all columns at once, one product with K∘K a step. They end when a step adds less than accuracy² of
-    the quadratic form that they maximise: such forms are what a covariance is made of.
+    gradients for all columns at once, one product with K∘K a step. They end when the next would add less than accuracy²
+    of the quadratic form that they maximise, going by how gains fell: such forms are what a covariance is made of.
     """
     twice = 2.0 * bend[:, None]
     residual = search = search_image = right
     found, found_image = np.zeros_like(right), np.zeros_like(right)
-    before, reached = np.inf, np.zeros(right.shape[1])
+    before, reached, last = np.inf, np.zeros(right.shape[1]), np.zeros(right.shape[1])
     for _ in range(MOST_PRODUCTS):
         image = kernel.times(residual)
         square = np.einsum("ij,ij->j", residual, image)
@@ -111,7 +111,8 @@ def solve_response(kernel: SquaredKernel, bend: Array, right: Array, accuracy: f
         step = np.divide(gain, square, out=np.zeros_like(square), where=gain > 0)
         found, found_image = found + step * search, found_image + step * search_image
         residual, before = residual - step * product, np.maximum(square, np.finfo(np.float64).tiny)
-        reached = reached + gain
-        if (gain <= accuracy**2 * reached).all():
+        reached, falling = reached + gain, np.divide(gain, last, out=np.ones_like(gain), where=last > gain)
+        if (falling * gain <= accuracy**2 * reached).all():
             return found, found_image
+        last = gain
     raise NoMaximumError

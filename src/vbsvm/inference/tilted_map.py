@@ -12,7 +12,7 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, gmres
+from scipy.sparse.linalg import aslinearoperator, gmres
 from scipy.special import polygamma
 
 from vbsvm.base.arrays import Array
@@ -103,13 +103,22 @@ class TiltedMap:
     def solve(self, right: Array, accuracy: float) -> Array:
         """(I − F_z)⁻¹ right."""
         units = self.units
-        operator = LinearOperator(
-            (len(right), len(right)), matvec=lambda y: y - units * self.along(y / units), dtype=np.float64
-        )
+        operator = aslinearoperator(_Operator(len(right), lambda y: y - units * self.along(y / units)))
         found, info = gmres(operator, units * right, rtol=accuracy, restart=MOST_PRODUCTS, maxiter=1)
         if info != 0 or not np.isfinite(found).all():
             raise NoMaximumError
         return found / units
+
+
+@final
+class _Operator:
+    """A matrix that is known by its products."""
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, size: int, matvec: Callable[[Array], Array]) -> None:
+        self.shape = size, size
+        self.matvec = matvec
 
 
 def response_of_map(
