@@ -11,6 +11,7 @@ from reference import simulate
 from spread_models import FIXED, GROUP_PRIORS, crossed_with_slopes, overlapping, sds, settled
 from tilting import by_refits, refit
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Normal, Variational
+from vbsvm.inference import spreads
 from vbsvm.inference.curvature_spread import curvature_distribution, curvature_stats
 from vbsvm.inference.spreads import KINDS, Spreads, responded
 from vbsvm.inference.squared_kernel import NoMaximumError, solve_response, squared_kernel
@@ -142,10 +143,20 @@ class TestGates:
         assert "joint distribution" in found.reliability.warnings[-1]
 
 
-def test_missing_values_have_a_verdict_and_no_number():
-    spreads = Spreads(*with_missing(), 4)
+def test_a_climb_that_has_not_converged_is_named(monkeypatch):
+    X, y = overlapping(100, 3, seed=0)
+    spec, source = spec_of(3), source_of(X, y)
+    state = Variational().run(spec, source).state
+    monkeypatch.setattr(spreads, "TIGHT", Variational(tol=1e-8, max_iter=2))
     for kind in ("robust", "posterior"):
-        found = spreads.of(kind)
+        assert Spreads(spec, state, source, 4).of(kind).reliability.warnings == (spreads.NOT_CONVERGED,)
+
+
+def test_missing_values_have_a_verdict_and_no_number():
+    of_fit = Spreads(*with_missing(), 4)
+    assert of_fit.reliability.reliable
+    for kind in ("robust", "posterior"):
+        found = of_fit.of(kind)
         assert found.covariance is None
         assert "Values are missing" in found.reliability.warnings[-1]
 
@@ -156,12 +167,12 @@ def test_kinds_in_order_and_close_to_the_posterior():
     drawn = VBSVC(inference=Gibbs(draws=2000, tune=500, chains=2), random_state=0).fit(X, y)
     posterior = np.sqrt(drawn._fits[0].posterior.variances)
     task = VBSVC()._tasks(X, y, None)[0]
-    spreads = Spreads(task.spec, Variational().run(task.spec, task.source).state, task.source, 5)
-    ratio = {kind: float(np.exp(np.log(sds(spreads.of(kind).covariance) / posterior).mean())) for kind in KINDS}
+    of_fit = Spreads(task.spec, Variational().run(task.spec, task.source).state, task.source, 5)
+    ratio = {kind: float(np.exp(np.log(sds(of_fit.of(kind).covariance) / posterior).mean())) for kind in KINDS}
     assert ratio["mean-field"] < 0.7
     assert 0.93 < ratio["posterior"] < 1.07
     assert ratio["robust"] > 1.3
-    found = spreads.of("posterior")
+    found = of_fit.of("posterior")
     np.testing.assert_allclose(found.mean, drawn._fits[0].posterior.mean, atol=0.15 * posterior.max())
     assert found.log_variances["inputs"] == pytest.approx(np.log(drawn._fits[0].outcome.scales[1]).std(), rel=0.15)
 
@@ -187,10 +198,10 @@ def test_effects_of_groups_on_request():
 def test_kinds_that_are_not_known_are_refused():
     X, y = overlapping(60, 2, seed=0)
     spec, source = spec_of(2), source_of(X, y)
-    spreads = Spreads(spec, TIGHT.run(spec, source).state, source, 3)
+    of_fit = Spreads(spec, TIGHT.run(spec, source).state, source, 3)
     for kind, by in (("sandwich", "response"), ("robust", "guess")):
         with pytest.raises(ValueError, match="A spread is one of 'robust'"):
-            spreads.of(kind, by)
+            of_fit.of(kind, by)
 
 
 class TestReliability:
@@ -206,10 +217,10 @@ class TestReliability:
     def test_separated_classes(self):
         X, _ = overlapping(60, 2, seed=0)
         X[:, 0] += np.sign(X[:, 0])
-        spreads = self.of(X, np.sign(X[:, 0]))
-        assert "separated" in spreads.reliability.warnings[0]
+        of_fit = self.of(X, np.sign(X[:, 0]))
+        assert "separated" in of_fit.reliability.warnings[0]
         for kind in KINDS:
-            found = spreads.of(kind)
+            found = of_fit.of(kind)
             assert not found.reliability.reliable
             assert np.isfinite(found.covariance).all()
 

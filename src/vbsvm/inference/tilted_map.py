@@ -137,7 +137,8 @@ def response_of_map(
             raise NoMaximumError
         nothing, units = np.zeros(spec.n_columns), np.eye(spec.n_columns)[which]
         changes = [step.solve(step.by(Tilt(unit)), accuracy) for unit in units]
-        coefficients = np.array([_derivative(state, change, effective_mean) for change in changes])
+        means = [_derivative(state, change, effective_mean) for change in changes]
+        coefficients = np.array(means).reshape(len(which), spec.n_columns)
         scales = InferredScales.of(spec, state, hold_scales=hold_scales)
 
         def log_rates(state: State) -> Array:
