@@ -10,6 +10,7 @@ from models import source_of, spec_of
 from spread_models import overlapping, sds
 from vbsvm import Normal, Ridge, Variational
 from vbsvm.design.scaling import Recipe
+from vbsvm.inference.sandwich import sandwich_of_rows
 from vbsvm.inference.spreads import Spreads
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.spec import Block, Spec
@@ -77,6 +78,19 @@ def test_class_weights_are_not_repetitions():
     np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
     forgotten = Spreads(spec, state, few, 4).of("robust").covariance
     assert np.abs(forgotten / one - 1).max() > 0.1
+
+
+def test_meat_of_several_blocks():
+    """Σ g²/k c cᵀ by hand, with repetitions and class weights, over rows in several blocks."""
+    X, y = overlapping(3000, 59, seed=4)
+    k, of_class = np.random.default_rng(0).integers(1, 4, size=3000), np.where(y > 0, 1.0, 2.5)
+    spec, source = spec_of(59), source_of(X, y, k * of_class)
+    assert source.n_blocks > 1
+    state, C = Variational().run(spec, source).state, np.column_stack([np.ones(3000), X])
+    f, v = C @ state.coefficients.mean, np.square(C @ state.coefficients.root).sum(axis=1)
+    slope = HINGE.slopes(f, v, y, k * of_class)[1]
+    found = sandwich_of_rows(np.eye(60), spec, state, source, source_of(X, y, k))
+    np.testing.assert_allclose(found, C.T @ ((slope**2 / k)[:, None] * C), rtol=1e-9, atol=1e-7)
 
 
 def in_groups(n_groups=60, size=5, seed=0, crossed=0):

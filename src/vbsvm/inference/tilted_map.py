@@ -8,7 +8,7 @@ complete and without gates.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +17,13 @@ from scipy.special import polygamma
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.reading import expect
+from vbsvm.base.reading import Reading, expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.linear_response import InferredScales, Response
 from vbsvm.inference.proposals import Visited, newton_step
 from vbsvm.inference.squared_kernel import NoMaximumError
-from vbsvm.model.priors import Ridge
+from vbsvm.model.coefficients import Moments
+from vbsvm.model.priors import Prior, Ridge
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import pass_rows
@@ -132,11 +133,12 @@ def response_of_map(
 ) -> Response:
     """Covariances of these effective coefficients with all, and of log σ² of blocks with one, at a fixed point."""
     with single_threaded_blas(), np.errstate(all="ignore"):
-        step = TiltedMap(spec, state, source, _held(state, hold_scales=hold_scales))
+        held = _held(state, hold_scales=hold_scales)
+        step = TiltedMap(_with_held_scales(spec) if hold_scales else spec, state, source, held)
         if not np.abs(step.image - state.packed).max() < AT_REST:
             raise NoMaximumError
-        nothing, units = np.zeros(spec.n_columns), np.eye(spec.n_columns)[which]
-        changes = [step.solve(step.by(Tilt(unit)), accuracy) for unit in units]
+        nothing = np.zeros(spec.n_columns)
+        changes = [step.solve(step.by(Tilt(_unit(spec.n_columns, k))), accuracy) for k in which]
         means = [_derivative(state, change, effective_mean) for change in changes]
         coefficients = np.array(means).reshape(len(which), spec.n_columns)
         scales = InferredScales.of(spec, state, hold_scales=hold_scales)
@@ -148,6 +150,38 @@ def response_of_map(
         of_blocks = [_derivative(state, change, log_rates) for change in by_block]
         covariance = np.diag(polygamma(1, scales.shapes)) + (np.array(of_blocks) if of_blocks else 0.0)
         return Response(which, coefficients, scales.blocks, covariance)
+
+
+def _unit(size: int, k: int) -> Array:
+    found = np.zeros(size)
+    found[k] = 1.0
+    return found
+
+
+@final
+@dataclass(frozen=True)
+class _HeldScale(Prior[Any]):
+    """A prior whose scale stays where it is."""
+
+    def start(self, width: int, size: int) -> Any:
+        """Not asked: the scale is there."""
+        raise NotImplementedError
+
+    def update(self, scale: Any, moments: Moments, resolve: Reading) -> Any:
+        """The same scale."""
+        return scale
+
+    def bound(self, scale: Any, moments: Moments) -> float:
+        """Not asked: no bound is climbed."""
+        raise NotImplementedError
+
+    def stretch(self, scale: Any, moments: Moments, g: float) -> tuple[Any, float]:
+        """Not asked: nothing is drawn."""
+        raise NotImplementedError
+
+
+def _with_held_scales(spec: Spec) -> Spec:
+    return replace(spec, blocks=tuple(replace(block, prior=_HeldScale()) for block in spec.blocks))
 
 
 def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec, State]:
