@@ -1,12 +1,13 @@
 """Whether the spread of a fit can be relied on: what the rows say, in plain words."""
 
+import math
 from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.model.row_pass import Part, Source
+from vbsvm.model.row_pass import CompleteRows, Part, Source
 from vbsvm.model.spec import State
 
 # Rows this near to the kink, 1 − y f = 0, may be on either side; more of them than this share is a pile.
@@ -21,7 +22,8 @@ ROWS_A_COEFFICIENT = 2
 class Reliability:
     """Warnings about a spread, each a sentence; none where there is nothing to say.
 
-    ``losing`` is the share of rows with a positive hinge loss at the mean, ``piled`` that of rows at the kink.
+    ``losing`` is the share of rows with a positive hinge loss at the mean, ``piled`` that of rows at the kink; NaN
+    where every row misses something.
     """
 
     losing: float
@@ -39,14 +41,18 @@ class Reliability:
 
 
 def reliability(state: State, source: Source) -> Reliability:
-    """Look at every row's loss at the mean; one light pass."""
+    """Look at every row's loss at the mean, but for rows that miss something; one light pass."""
     theta = state.coefficients.mean if state.gates is None else state.gates.open * state.coefficients.mean
 
     def of_part(part: Part) -> Array:
+        if not isinstance(part, CompleteRows):
+            return np.zeros(4)
         h = 1.0 - part.rows.signs * part.scores(theta, state.missing)
         return np.array([len(h), (h > 1.0).sum(), (h > NEAR_KINK).sum(), (np.abs(h) < NEAR_KINK).sum()])
 
     n, wrong, losing, piled = map(int, source.total(of_part, light=True))
+    if n == 0:
+        return Reliability(math.nan, math.nan)
     found, n_coefficients = Reliability(losing / n, piled / n), source.n_core
     if wrong == 0:
         found = found.and_warnings(

@@ -76,5 +76,8 @@ def group_scores(spec: Spec, state: State, source: Source) -> Array:
 
 def _weights(source: Source) -> dict[int, Array]:
     """Weights of the rows of each block."""
-    found = source.total(lambda part: ((part.rows.index, part.rows.weights.copy()),), light=True)
-    return dict(found)
+
+    def of_part(part: Part) -> tuple[tuple[int, Array], ...]:
+        return ((part.rows.index, part.rows.weights.copy()),)
+
+    return dict(source.total(of_part, light=True))

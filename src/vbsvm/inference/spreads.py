@@ -24,7 +24,7 @@ from vbsvm.inference.reliability import Reliability, reliability
 from vbsvm.inference.sandwich import sandwich_of_groups, sandwich_of_rows
 from vbsvm.inference.squared_kernel import NoMaximumError
 from vbsvm.inference.tilted_map import effective_mean, response_of_map
-from vbsvm.inference.variational import Variational
+from vbsvm.inference.variational import Ending, Variational
 from vbsvm.model.interfaces import GaussianDistribution
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.dense import DenseGaussian
@@ -50,6 +50,7 @@ NO_MAXIMUM = (
     "The climb has not ended at a clear maximum of the bound, so that its response can't be found: use a smaller tol, "
     "or Gibbs()."
 )
+NOT_CONVERGED = "The climb of the exact bound has not converged: the spread is that of where it ended."
 CROSSED = (
     "The robust spread takes the groups of the largest factor for a sample, and the levels of the other factors as "
     "given: the intercept, and whatever varies between these levels only, is less certain than it says."
@@ -78,11 +79,12 @@ class Spread:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Responded:
-    """A response, and the model and state that it belongs to."""
+    """A response, the model and state that it belongs to, and whether the climb to that state has converged."""
 
     spec: Spec
     state: State
     response: Response
+    converged: bool
 
 
 @final
@@ -152,7 +154,7 @@ class Spreads:
         sds = np.sqrt(found.log_variances.diagonal())
         named = {self.spec.blocks[b].name: float(sd) for b, sd in zip(found.blocks, sds, strict=True)}
         covariance, unknown = self._without_unlikely(state, found.covariance)
-        said = self.reliability.and_warnings(*unknown)
+        said = self.reliability.and_warnings(*unknown, *self._not_converged(self._responded))
         return Spread("posterior", effective_mean(state)[: self.n], covariance, said, named)
 
     def _robust(self, by: str) -> Spread:
@@ -166,6 +168,7 @@ class Spreads:
             by = "curvature"
         else:
             spec, state, bread = at.spec, at.state, at.response.coefficients[:, :n_core]
+            warnings += self._not_converged(at)
         if state.gates is not None:
             bread = state.gates.open[: self.n, None] * bread * state.gates.open[:n_core]
         if isinstance(state.coefficients, ArrowGaussian):
@@ -176,6 +179,10 @@ class Spreads:
         covariance, unknown = self._without_unlikely(state, covariance)
         said = self.reliability.and_warnings(*warnings, *unknown)
         return Spread("robust", effective_mean(state)[: self.n], covariance, said, by=by)
+
+    @staticmethod
+    def _not_converged(at: Responded) -> list[str]:
+        return [] if at.converged else [NOT_CONVERGED]
 
     def _without_unlikely(self, state: State, covariance: Array) -> tuple[Array, list[str]]:
         """NaN for inputs that the fit leaves out: that they would not answer does not make them certain."""
@@ -217,7 +224,9 @@ def responded(spec: Spec, state: State, source: Source, which: NDArray[np.intp])
     spec, state = replace(spec, likelihood=outcome.likelihood), outcome.state
     if state.gates is None and isinstance(state.coefficients, DenseGaussian):
         found = dense_response(spec, state, source, hold_scales=held)
-        return Responded(spec, state, replace(found, which=which, coefficients=found.coefficients[which]))
-    if state.gates is None and isinstance(state.coefficients, DualGaussian):
-        return Responded(spec, state, dual_response(spec, state, source, which, hold_scales=held))
-    return Responded(spec, state, response_of_map(spec, state, source, which, hold_scales=held))
+        found = replace(found, which=which, coefficients=found.coefficients[which])
+    elif state.gates is None and isinstance(state.coefficients, DualGaussian):
+        found = dual_response(spec, state, source, which, hold_scales=held)
+    else:
+        found = response_of_map(spec, state, source, which, hold_scales=held)
+    return Responded(spec, state, found, outcome.ending is Ending.CONVERGED)

@@ -16,6 +16,8 @@ from vbsvm.base.arrays import Array
 MOST_KEPT = 2**24
 AT_ONCE = 2**18
 MOST_PRODUCTS = 200
+# What is left of a right side, relatively, when conjugate gradients have nothing to go by.
+NOTHING = 1e-26
 
 
 class NoMaximumError(ArithmeticError):
@@ -86,32 +88,31 @@ def _products(whitened: Array) -> Array:
 
 
 def solve_response(kernel: SquaredKernel, bend: Array, right: Array, accuracy: float) -> tuple[Array, Array]:
-    """Q with (I − 2 diag(bend) K∘K) Q = right, and (K∘K) Q; ``bend`` is ∂²ℓ/∂v².
+    """Q with (I − 2 diag(bend) K∘K) Q = right, as far as K∘K can see it, and (K∘K) Q; ``bend`` is ∂²ℓ/∂v².
 
     The matrix is symmetric and positive in the inner product of K∘K, if the state is a maximum of the bound: conjugate
-    gradients for all columns at once, one product with K∘K a step.
+    gradients for all columns at once, one product with K∘K a step. They end when the next would add less than accuracy²
+    of the quadratic form that they maximise, going by how gains fell: such forms are what a covariance is made of.
     """
     twice = 2.0 * bend[:, None]
-    residual = search = right
+    residual = search = search_image = right
     found, found_image = np.zeros_like(right), np.zeros_like(right)
-    first = np.einsum("ij,ij->j", right, right)
-    search_image, square = None, None
+    before, reached, last = np.inf, np.zeros(right.shape[1]), np.zeros(right.shape[1])
     for _ in range(MOST_PRODUCTS):
-        left = np.einsum("ij,ij->j", residual, residual) > accuracy**2 * first
-        if not left.any():
-            return found, found_image
         image = kernel.times(residual)
-        before, square = square, np.einsum("ij,ij->j", residual, image)
-        if before is None or search_image is None:
-            search_image = image
-        else:
-            ratio = np.divide(square, before, out=np.zeros_like(square), where=before > 0)
-            search, search_image = residual + ratio * search, image + ratio * search_image
+        square = np.einsum("ij,ij->j", residual, image)
+        ratio = square / before
+        search, search_image = residual + ratio * search, image + ratio * search_image
         product = search - twice * search_image
         along = np.einsum("ij,ij->j", search_image, product)
-        if not (along[left] > 0).all():
+        gain = np.divide(square * square, along, out=np.zeros_like(square), where=square > NOTHING * reached)
+        if not np.isfinite(gain).all() or (gain < 0).any():
             raise NoMaximumError
-        step = np.divide(square, along, out=np.zeros_like(square), where=along > 0)
+        step = np.divide(gain, square, out=np.zeros_like(square), where=gain > 0)
         found, found_image = found + step * search, found_image + step * search_image
-        residual = residual - step * product
+        residual, before = residual - step * product, np.maximum(square, np.finfo(np.float64).tiny)
+        reached, falling = reached + gain, np.divide(gain, last, out=np.ones_like(gain), where=last > gain)
+        if (falling * gain <= accuracy**2 * reached).all():
+            return found, found_image
+        last = gain
     raise NoMaximumError

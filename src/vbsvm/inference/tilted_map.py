@@ -8,27 +8,30 @@ complete and without gates.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import LinearOperator, gmres
+from scipy.sparse.linalg import aslinearoperator, gmres
 from scipy.special import polygamma
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.reading import expect
+from vbsvm.base.reading import Reading, expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.linear_response import InferredScales, Response
 from vbsvm.inference.proposals import Visited, newton_step
 from vbsvm.inference.squared_kernel import NoMaximumError
-from vbsvm.model.priors import Ridge
+from vbsvm.model.coefficients import Moments
+from vbsvm.model.priors import Prior, Ridge
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import pass_rows
 
 # Length of the differences, in units of what is packed: logs of deviations, means of standardised columns.
 STEP = 1e-7
+LARGEST_STEP = 1e-3
+TINY = 1e-300
 ACCURACY = 1e-4
 MOST_PRODUCTS = 120
 # Gates that are surer than this, and the log odds of each, are held: they have no room to answer.
@@ -76,14 +79,22 @@ class TiltedMap:
 
     def along(self, change: Array) -> Array:
         """F_z times a change of the state."""
-        size = float(np.abs(change).max())
-        if size == 0.0:
-            return np.zeros_like(change)
-        return (self(self.state.packed + (STEP / size) * change) - self.image) * (size / STEP)
+        sizes = np.abs(change)
+        factor = min(STEP / max(float((self.units * sizes).max()), TINY), LARGEST_STEP / max(float(sizes.max()), TINY))
+        return (self(self.state.packed + factor * change) - self.image) / factor
 
     def by(self, tilt: Tilt) -> Array:
         """F_t in the direction of a tilt."""
         return (self(self.state.packed, tilt.times(STEP)) - self.image) / STEP
+
+    @cached_property
+    def units(self) -> Array:
+        """1, and the variance of each gate for its log odds, which may change a lot where the gate hardly does."""
+        units = np.ones(len(self.state.packed))
+        _, begin, end = _places(self.state)
+        if self.state.gates is not None:
+            units[begin:end] = np.maximum(self.state.gates.inclusion * (1 - self.state.gates.inclusion), SATURATED)
+        return units
 
     @cached_property
     def image(self) -> Array:
@@ -91,15 +102,24 @@ class TiltedMap:
         return self(self.state.packed)
 
     def solve(self, right: Array, accuracy: float) -> Array:
-        """(I − F_z)⁻¹ right, with the log odds of gates in units of 1/Var γ."""
-        units = _units(self.state)
-        operator = LinearOperator(
-            (len(right), len(right)), matvec=lambda y: y - units * self.along(y / units), dtype=np.float64
-        )
+        """(I − F_z)⁻¹ right."""
+        units = self.units
+        operator = aslinearoperator(_Operator(len(right), lambda y: y - units * self.along(y / units)))
         found, info = gmres(operator, units * right, rtol=accuracy, restart=MOST_PRODUCTS, maxiter=1)
         if info != 0 or not np.isfinite(found).all():
             raise NoMaximumError
         return found / units
+
+
+@final
+class _Operator:
+    """A matrix that is known by its products."""
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, size: int, matvec: Callable[[Array], Array]) -> None:
+        self.shape = size, size
+        self.matvec = matvec
 
 
 def response_of_map(
@@ -113,12 +133,14 @@ def response_of_map(
 ) -> Response:
     """Covariances of these effective coefficients with all, and of log σ² of blocks with one, at a fixed point."""
     with single_threaded_blas(), np.errstate(all="ignore"):
-        step = TiltedMap(spec, state, source, _held(state, hold_scales=hold_scales))
+        held = _held(state, hold_scales=hold_scales)
+        step = TiltedMap(_with_held_scales(spec) if hold_scales else spec, state, source, held)
         if not np.abs(step.image - state.packed).max() < AT_REST:
             raise NoMaximumError
-        nothing, units = np.zeros(spec.n_columns), np.eye(spec.n_columns)[which]
-        changes = [step.solve(step.by(Tilt(unit)), accuracy) for unit in units]
-        coefficients = np.array([_derivative(state, change, effective_mean) for change in changes])
+        nothing = np.zeros(spec.n_columns)
+        changes = [step.solve(step.by(Tilt(_unit(spec.n_columns, k))), accuracy) for k in which]
+        means = [_derivative(state, change, effective_mean) for change in changes]
+        coefficients = np.array(means).reshape(len(which), spec.n_columns)
         scales = InferredScales.of(spec, state, hold_scales=hold_scales)
 
         def log_rates(state: State) -> Array:
@@ -128,6 +150,38 @@ def response_of_map(
         of_blocks = [_derivative(state, change, log_rates) for change in by_block]
         covariance = np.diag(polygamma(1, scales.shapes)) + (np.array(of_blocks) if of_blocks else 0.0)
         return Response(which, coefficients, scales.blocks, covariance)
+
+
+def _unit(size: int, k: int) -> Array:
+    found = np.zeros(size)
+    found[k] = 1.0
+    return found
+
+
+@final
+@dataclass(frozen=True)
+class _HeldScale(Prior[Any]):
+    """A prior whose scale stays where it is."""
+
+    def start(self, width: int, size: int) -> Any:
+        """Not asked: the scale is there."""
+        raise NotImplementedError
+
+    def update(self, scale: Any, moments: Moments, resolve: Reading) -> Any:
+        """The same scale."""
+        return scale
+
+    def bound(self, scale: Any, moments: Moments) -> float:
+        """Not asked: no bound is climbed."""
+        raise NotImplementedError
+
+    def stretch(self, scale: Any, moments: Moments, g: float) -> tuple[Any, float]:
+        """Not asked: nothing is drawn."""
+        raise NotImplementedError
+
+
+def _with_held_scales(spec: Spec) -> Spec:
+    return replace(spec, blocks=tuple(replace(block, prior=_HeldScale()) for block in spec.blocks))
 
 
 def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec, State]:
@@ -167,12 +221,3 @@ def _held(state: State, *, hold_scales: bool) -> NDArray[np.bool_]:
     if state.gates is not None:
         held[gates:end] = state.gates.inclusion * (1 - state.gates.inclusion) < SATURATED
     return held
-
-
-def _units(state: State) -> Array:
-    """1, and the variance of each gate for its log odds, which may change a lot where the gate hardly does."""
-    units = np.ones(len(state.packed))
-    _, begin, end = _places(state)
-    if state.gates is not None:
-        units[begin:end] = np.maximum(state.gates.inclusion * (1 - state.gates.inclusion), SATURATED)
-    return units
