@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -10,24 +9,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.settings import require_level
-from vbsvm.design.columns import Encoded, Plan
+from vbsvm.design.columns import Plan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Ending, Outcome
 from vbsvm.missing import patterns
-from vbsvm.missing.level_model import LevelDistributions
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
-from vbsvm.results import arviz, coefficients, display, prediction, random_effects
+from vbsvm.results import arviz, coefficients, display, random_effects
 from vbsvm.results.calibration import Calibration
 from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
+from vbsvm.results.fit_predictions import FitPredictions
 from vbsvm.results.intervals import Intervals, LearnedSpreads, SpreadShelf
 from vbsvm.results.posterior import Posterior, posterior_of
 from vbsvm.results.traces import Traces, Worst
 from vbsvm.results.training_rows import TrainingRows
-from vbsvm.results.words import Words, of_components
+from vbsvm.results.words import noted, of_components
 from vbsvm.storage.codec import public_fields
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ INPUTS = "inputs"
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Fit:
+class Fit(FitPredictions):
     """A fitted two-class model. Positive scores mean the second of its classes.
 
     Spreads of coefficients answer different questions (see ``summary``): by default they are robust, so that intervals
@@ -236,7 +236,7 @@ class Fit:
         require_level("summary", level)
         intervals = self.intervals(covariance)
         table = coefficients.table(self.plan, self.posterior, intervals, level, gates=self.selects)
-        frame, starts = _noted(table, intervals.words, "sd", level), self.course.starts
+        frame, starts = noted(table, intervals.words, "sd", level), self.course.starts
         if len(starts) > 1:
             frame.attrs["starts"] = starts
         return frame
@@ -247,7 +247,7 @@ class Fit:
         Slopes are given for the user's column. In a standardised model random intercepts are deviations at the mean of
         the slopes' columns. With several factors name one, or get all of them with the factor as the first index level.
         """
-        return _noted(random_effects.table(self.plan, self.posterior, factor), self.posterior.words, "sd")
+        return noted(random_effects.table(self.plan, self.posterior, factor), self.posterior.words, "sd")
 
     def variance_components(self, level: float = 0.95) -> "pd.DataFrame":
         """Standard deviations of random effects and splines with their spread; correlations of slopes.
@@ -258,7 +258,7 @@ class Fit:
         require_level("variance_components", level)
         known = self._shelf.log_variances() if len(self.posterior.variance_components(level)) else {}
         words = of_components(self.posterior.words) if known else self.posterior.words
-        return _noted(self.posterior.variance_components(level, known), words, "interval", level)
+        return noted(self.posterior.variance_components(level, known), words, "interval", level)
 
     def to_arviz(self) -> Any:
         """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns."""
@@ -309,80 +309,6 @@ class Fit:
         """What pickles and copies hold: no training rows."""
         return vars(self) if self._rows is None else vars(self.without_rows())
 
-    def decision_function(
-        self, data: Any, *, return_std: bool = False, new_groups: str = "population"
-    ) -> Array | tuple[Array, Array]:
-        """Mean score of each row, and on request its standard deviation.
-
-        A group that was not seen in fit gets the population's score, and the variance of its effects is added to the
-        score's; ``new_groups="error"`` refuses it.
-        """
-        encoded = self._read(data, new_groups)
-        if not return_std:
-            return self._mean_scores(encoded).mean
-        found = prediction.score_moments(
-            self.plan, self.spec, self._shelf.of_scores.state, encoded, lambda: self.input_population
-        )
-        found = self._averaged(found, encoded)
-        return found.mean, np.sqrt(found.variance)
-
-    def predictive(self, data: Any, *, new_groups: str = "population") -> "pd.DataFrame":
-        """Mean and standard deviation of each row's score, and the probability that it is positive.
-
-        The spread is that of the coefficients, and of missing inputs and new groups: with all coefficients known it
-        would be 0. ``predict_proba`` is about the class of a row instead.
-        """
-        mean, sd = self.decision_function(data, return_std=True, new_groups=new_groups)
-        table = patterns.with_index(prediction.table(mean, sd), data)
-        return _noted(table, self._shelf.of_scores.words, "sd")
-
-    def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
-        """Class of each row: by the sign of its score."""
-        scores = self._mean_scores(self._read(data, new_groups)).mean
-        return self.classes[(scores > 0).astype(np.intp)]
-
-    def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
-        """Calibrated probabilities of the two classes; the larger belongs to the predicted class.
-
-        They speak of the population of the weights. If inputs are missing or a group was not seen in fit, they are
-        averaged over their possible values.
-        """
-        return prediction.probabilities(self._log_odds(data, new_groups))
-
-    def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
-        """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
-        return prediction.log_probabilities(self._log_odds(data, new_groups))
-
-    def _log_odds(self, data: Any, new_groups: str) -> Array:
-        return prediction.log_odds([self._mean_scores(self._read(data, new_groups))], [self.score_calibration])
-
-    def pseudo_probability(self, data: Any, *, new_groups: str = "population") -> Array:
-        """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
-
-        These are what the model itself says of a label. They are averaged like those of ``predict_proba``.
-        """
-        found = [self._mean_scores(self._read(data, new_groups))]
-        return prediction.probabilities(prediction.pseudo_log_odds(found))
-
-    def _mean_scores(self, encoded: Encoded) -> prediction.Scores:
-        found = prediction.mean_scores(
-            self.plan, self.spec, self.posterior.state, encoded, lambda: self.input_population
-        )
-        return self._averaged(found, encoded)
-
-    def _averaged(self, found: prediction.Scores, encoded: Encoded) -> prediction.Scores:
-        """Average over the levels of missing categories; an estimator looks at its scores itself."""
-        if self.reader is None:
-            return found
-        candidates = encoded.candidates
-        if candidates is None:
-            return prediction.require_finite(found, encoded, lambda: self.input_population)
-        learned = getattr(self.posterior.state.missing, "levels", None)
-        distributions = learned or LevelDistributions.of(tuple(1.0 + one for one in self.reader.categories.counts))
-        logs = tuple(np.log(one / one.sum()) for one in distributions.concentrations)
-        found = prediction.averaged(found, candidates.row, np.exp(candidates.log_chances(logs)))
-        return prediction.require_finite(found, encoded, lambda: self.input_population)
-
     def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
         """The inputs with missing values replaced by their expected values given the others, and standard deviations.
 
@@ -424,28 +350,3 @@ class Fit:
         if self.input_population is None:
             raise AttributeError("The distribution of the inputs was not learned: there are more than 3000 columns.")
         return self.input_population
-
-    def _read(self, data: Any, new_groups: str) -> Encoded:
-        if new_groups not in ("population", "error"):
-            raise ValueError(f"new_groups must be 'population' or 'error'; got {new_groups!r}.")
-        if isinstance(data, Encoded):
-            encoded = data
-        elif self.reader is None:
-            raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
-        else:
-            encoded = self.reader.read(data)
-        unseen = encoded.first_unseen() if new_groups == "error" else None
-        if unseen is not None:
-            factor, row = unseen
-            raise ValueError(
-                f"The group of row {row} in {self.plan.factors[factor].name!r} was not seen in fit. "
-                "new_groups='population' gives such rows the population's score."
-            )
-        return encoded
-
-
-def _noted(frame: "pd.DataFrame", words: Words, spread: str, level: float | None = None) -> "pd.DataFrame":
-    """Say what the spreads are: in the corner in short, since pandas leaves out columns of a wide table."""
-    frame.columns.name = words.corner.format(spread)
-    frame.attrs = {"spreads": words.explanation} if level is None else {"level": level, "spreads": words.explanation}
-    return frame

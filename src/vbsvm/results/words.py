@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import TYPE_CHECKING, final
 
 from vbsvm.inference.reliability import Reliability
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _NOT_CONFIDENCE = (
     "The posterior's own, by Gibbs(), are not confidence intervals either, and cover the truth less often than their "
@@ -211,3 +214,10 @@ def _by_curvature(base: Words, clusters: str | None, by: str, missing: bool) -> 
             f"{_NUMBERS} a normal approximation with the curvature at the mean: {narrow}. {_NOT_CONFIDENCE}",
         ),
     )
+
+
+def noted(frame: "pd.DataFrame", words: Words, spread: str, level: float | None = None) -> "pd.DataFrame":
+    """Say what the spreads are: in the corner in short, since pandas leaves out columns of a wide table."""
+    frame.columns.name = words.corner.format(spread)
+    frame.attrs = {"spreads": words.explanation} if level is None else {"level": level, "spreads": words.explanation}
+    return frame

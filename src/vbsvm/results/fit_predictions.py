@@ -1,0 +1,145 @@
+"""What a fit says of rows: scores, classes and probabilities."""
+
+from abc import ABC
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.design.columns import Encoded, Plan
+from vbsvm.missing import patterns
+from vbsvm.missing.level_model import LevelDistributions
+from vbsvm.missing.population import Population
+from vbsvm.model.spec import Spec
+from vbsvm.results import prediction
+from vbsvm.results.calibration import Calibration
+from vbsvm.results.intervals import SpreadShelf
+from vbsvm.results.posterior import Posterior
+from vbsvm.results.words import noted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.design.formula.reader import Reader
+
+
+class FitPredictions(ABC):
+    """Predictions of one two-class model."""
+
+    spec: Spec
+    plan: Plan
+    classes: NDArray[Any]
+    reader: "Reader | None"
+
+    @property
+    def posterior(self) -> Posterior:
+        """What is believed of the model's parameters."""
+        raise NotImplementedError
+
+    @property
+    def _shelf(self) -> SpreadShelf:
+        """Spreads by kind."""
+        raise NotImplementedError
+
+    @property
+    def input_population(self) -> Population | None:
+        """Mean and covariance of the inputs."""
+        raise NotImplementedError
+
+    @property
+    def score_calibration(self) -> Calibration | None:
+        """How scores become probabilities."""
+        raise NotImplementedError
+
+    def decision_function(
+        self, data: Any, *, return_std: bool = False, new_groups: str = "population"
+    ) -> Array | tuple[Array, Array]:
+        """Mean score of each row, and on request its standard deviation.
+
+        A group that was not seen in fit gets the population's score, and the variance of its effects is added to the
+        score's; ``new_groups="error"`` refuses it.
+        """
+        encoded = self._read(data, new_groups)
+        if not return_std:
+            return self._mean_scores(encoded).mean
+        found = prediction.score_moments(
+            self.plan, self.spec, self._shelf.of_scores.state, encoded, lambda: self.input_population
+        )
+        found = self._averaged(found, encoded)
+        return found.mean, np.sqrt(found.variance)
+
+    def predictive(self, data: Any, *, new_groups: str = "population") -> "pd.DataFrame":
+        """Mean and standard deviation of each row's score, and the probability that it is positive.
+
+        The spread is that of the coefficients, and of missing inputs and new groups: with all coefficients known it
+        would be 0. ``predict_proba`` is about the class of a row instead.
+        """
+        mean, sd = self.decision_function(data, return_std=True, new_groups=new_groups)
+        table = patterns.with_index(prediction.table(mean, sd), data)
+        return noted(table, self._shelf.of_scores.words, "sd")
+
+    def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
+        """Class of each row: by the sign of its score."""
+        scores = self._mean_scores(self._read(data, new_groups)).mean
+        return self.classes[(scores > 0).astype(np.intp)]
+
+    def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
+        """Calibrated probabilities of the two classes; the larger belongs to the predicted class.
+
+        They speak of the population of the weights. If inputs are missing or a group was not seen in fit, they are
+        averaged over their possible values.
+        """
+        return prediction.probabilities(self._log_odds(data, new_groups))
+
+    def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
+        """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
+        return prediction.log_probabilities(self._log_odds(data, new_groups))
+
+    def _log_odds(self, data: Any, new_groups: str) -> Array:
+        return prediction.log_odds([self._mean_scores(self._read(data, new_groups))], [self.score_calibration])
+
+    def pseudo_probability(self, data: Any, *, new_groups: str = "population") -> Array:
+        """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
+
+        These are what the model itself says of a label. They are averaged like those of ``predict_proba``.
+        """
+        found = [self._mean_scores(self._read(data, new_groups))]
+        return prediction.probabilities(prediction.pseudo_log_odds(found))
+
+    def _mean_scores(self, encoded: Encoded) -> prediction.Scores:
+        found = prediction.mean_scores(
+            self.plan, self.spec, self.posterior.state, encoded, lambda: self.input_population
+        )
+        return self._averaged(found, encoded)
+
+    def _averaged(self, found: prediction.Scores, encoded: Encoded) -> prediction.Scores:
+        """Average over the levels of missing categories; an estimator looks at its scores itself."""
+        if self.reader is None:
+            return found
+        candidates = encoded.candidates
+        if candidates is None:
+            return prediction.require_finite(found, encoded, lambda: self.input_population)
+        learned = getattr(self.posterior.state.missing, "levels", None)
+        distributions = learned or LevelDistributions.of(tuple(1.0 + one for one in self.reader.categories.counts))
+        logs = tuple(np.log(one / one.sum()) for one in distributions.concentrations)
+        found = prediction.averaged(found, candidates.row, np.exp(candidates.log_chances(logs)))
+        return prediction.require_finite(found, encoded, lambda: self.input_population)
+
+    def _read(self, data: Any, new_groups: str) -> Encoded:
+        if new_groups not in ("population", "error"):
+            raise ValueError(f"new_groups must be 'population' or 'error'; got {new_groups!r}.")
+        if isinstance(data, Encoded):
+            encoded = data
+        elif self.reader is None:
+            raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
+        else:
+            encoded = self.reader.read(data)
+        unseen = encoded.first_unseen() if new_groups == "error" else None
+        if unseen is not None:
+            factor, row = unseen
+            raise ValueError(
+                f"The group of row {row} in {self.plan.factors[factor].name!r} was not seen in fit. "
+                "new_groups='population' gives such rows the population's score."
+            )
+        return encoded
