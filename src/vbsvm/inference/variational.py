@@ -14,9 +14,10 @@ from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
 from vbsvm.inference.profiled import Profiled
-from vbsvm.inference.proposals import Accelerated, Plain, Strategy, Visited
+from vbsvm.inference.proposals import Accelerated, NaturalGradient, Plain, Strategy, Visited
 from vbsvm.missing.input_distributions import InputSums, Learned
 from vbsvm.missing.model import MissingModel, MissingState, input_model
+from vbsvm.missing.settings import NotAtRandom
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.likelihoods.hinge import HINGE
@@ -127,8 +128,7 @@ class Variational(Parameters):
 
     def run(self, spec: Spec, source: Source, start: State | None = None) -> Outcome:
         """Fit the model to the rows, from the paper's start or from a given state."""
-        if self.exact and (spec.gate_map is not None or spec.missing is not None):
-            what = "missing values" if spec.gate_map is None else "gates (LaplaceZero)"
+        if self.exact and (what := _not_exact(spec)) is not None:
             raise ValueError(f"Variational(bound='exact') does not support {what}: use bound='augmented', or Gibbs().")
         with single_threaded_blas():
             outcome = self._run(spec, source, start)
@@ -166,13 +166,18 @@ class Variational(Parameters):
         for hold_scales in (False, True):
             if not hold_scales and _separates(source, found.state):
                 continue
-            strategy = Profiled(self.tol, hold_scales=hold_scales)
+            strategy = self._exact_strategy(spec, hold_scales=hold_scales)
             left = max(2, self.most_passes(spec) - passes)
             reached = self._climb(spec, source, found.state, self.tol, left, strategy)
             passes += reached.passes
             if hold_scales or not _separates(source, reached.state):
                 break
         return replace(reached, passes=passes)
+
+    def _exact_strategy(self, spec: Spec, *, hold_scales: bool) -> Strategy:
+        if spec.missing is not None:
+            return NaturalGradient(hold_scales=hold_scales)
+        return Profiled(self.tol, hold_scales=hold_scales)
 
     def _strategy(self, spec: Spec, source: Source) -> Strategy:
         """How to climb: profiled, but by steps of the whole state where the mean is not the easier part of it.
@@ -239,6 +244,19 @@ class Variational(Parameters):
         return Outcome(at.state, trace, passes, ending, (), inputs, spec.likelihood)
 
 
+def _not_exact(spec: Spec) -> str | None:
+    """What the exact bound can't do of a model; None where it can do all."""
+    if spec.gate_map is not None:
+        return "gates (LaplaceZero)"
+    if spec.missing is None:
+        return None
+    assert isinstance(spec.missing, MissingModel)
+    if spec.missing.levels is not None:
+        return "missing categories"
+    mechanism = None if spec.missing.inputs is None else spec.missing.inputs.settings.mechanism
+    return "values that are missing not at random (NotAtRandom)" if isinstance(mechanism, NotAtRandom) else None
+
+
 def learn_inputs(spec: Spec, source: Source, max_passes: int) -> tuple[Learned, bool]:
     """The distribution of the inputs from the inputs alone, and whether it converged within these passes.
 
@@ -259,9 +277,8 @@ def learn_inputs(spec: Spec, source: Source, max_passes: int) -> tuple[Learned, 
 
 
 def _separates(source: Source, state: State) -> bool:
-    """Whether the mean scores put every row on its side: then the loss vanishes as coefficients grow."""
-    theta = state.coefficients.mean
-    return not source.total(lambda part: np.count_nonzero(part.rows.signs * part.scores(theta, None) <= 0.0))
+    """Whether the mean scores put every row on its side: then no loss grows with the coefficients."""
+    return not source.total(lambda part: part.n_held(state.coefficients.mean))
 
 
 def _highest(outcomes: Iterator[Outcome]) -> Outcome:
