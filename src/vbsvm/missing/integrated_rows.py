@@ -14,7 +14,7 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.model import MissingSums
-from vbsvm.missing.row_expectations import ScorePairs, expectations, standard_roots
+from vbsvm.missing.row_expectations import ScorePairs, expectations
 from vbsvm.missing.row_updates import Cells, Coordinates, Spread, conditional_means
 from vbsvm.missing.rows import IncompleteRows, PatternGroup
 from vbsvm.model.interfaces import Effects, Gram, Message, Rows
@@ -118,9 +118,9 @@ def _integrate(rows: IncompleteRows, group: PatternGroup, effects: Effects, f: A
 
 def _made_of(pairs: ScorePairs, mean: Array, with_f: Array, with_p: Array) -> Array:
     """b as its mean and its covariances with the two standard normal numbers of the scores, rows × k × 3."""
-    of_p, beside = standard_roots(pairs)
-    first = _over(with_p, np.sqrt(pairs.pp))
-    return np.stack([mean, first, _over(with_f - of_p[:, None] * first, beside)], axis=2)
+    of_p, of_f, beside = pairs.roots
+    first = _over(with_p, of_p)
+    return np.stack([mean, first, _over(with_f - of_f[:, None] * first, beside)], axis=2)
 
 
 def _unit(vectors: Array) -> tuple[Array, Array]:
