@@ -228,9 +228,10 @@ class NaturalGradient:
     def _share(self, spec: Spec, at: Visited, share: float) -> State | None:
         """A share of the step of the coefficients; None where its precision is not positive, as it may be far off."""
         try:
-            return self._with_others(spec, at, _shorter(spec, at, share))
-        except FloatingPointError:
+            state = _shorter(spec, at, share)
+        except (FloatingPointError, np.linalg.LinAlgError):
             return None
+        return self._with_others(spec, at, state) if np.isfinite(state.coefficients.mean).all() else None
 
     def _with_others(self, spec: Spec, at: Visited, state: State) -> State:
         if not self._hold_scales:

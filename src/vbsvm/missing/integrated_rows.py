@@ -1,9 +1,10 @@
 """Rows with missing inputs under the exact hinge: the inputs are integrated out, given the coefficients.
 
 Given the coefficients θ, the missing inputs d of a row have the distribution N(m, C) that the known ones imply, tilted
-by the likelihood of the label. Its normalising constant, E exp(−2h₊), is the row's likelihood, and its moments follow
-from the derivatives g of the log of that by the score: E[d] = m + C b g_f and E(d − m)(d − m)ᵀ = C + C b bᵀC 2g_t, where
-b multiplies d and t = bᵀCb. So the family is q(θ) q(inputs) Π q(d | θ), with the best q(d | θ) for every θ.
+by the likelihood of the label. The row's likelihood is the constant that normalises it, exp g = E exp(−2h₊), and the
+derivatives of g by the mean f and the variance t = bᵀCb of the score, where b multiplies d, give the moments of d:
+E[d] = m + C b g_f, and E(d − m)(d − m)ᵀ = C + C b bᵀC 2g_t. So the family of distributions is q(θ) q(inputs) Π q(d | θ)
+with the best q(d | θ) for every θ; the paper's has q(θ) q(inputs) Π q(d) q(a).
 """
 
 from dataclasses import dataclass
@@ -25,10 +26,10 @@ from vbsvm.model.stats import Stats
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Integrated:
-    """What rows of a group add. ``weights`` (rows × 2 × 2) and ``across`` are those of c, LV and LCLᵀ in the gram.
+    """What rows of a group add.
 
-    ``directions`` V (rows × k) are what p multiplies. The right side is ``u`` c + L ``lift``. ``change`` is E[d] − m and
-    ``about`` is E(d − m)(d − m)ᵀ.
+    To the gram: ``weights`` (rows × 2 × 2) of c and of L times ``directions``, which p multiplies; and ``spread``. To
+    the right side: ``u`` times c, and L times ``lift``. ``change`` is E[d] − m, and ``about`` is E(d − m)(d − m)ᵀ.
     """
 
     weights: Array
@@ -76,7 +77,9 @@ def integrated_stats(rows: IncompleteRows, message: Message, distribution: Input
     )
 
 
-def _integrate(rows: IncompleteRows, group: PatternGroup, effects: Effects, f: Array, v: Array, T: Array) -> _Integrated:
+def _integrate(
+    rows: IncompleteRows, group: PatternGroup, effects: Effects, f: Array, v: Array, T: Array
+) -> _Integrated:
     """Integrate over the missing inputs of rows that miss the same number of them."""
     s, cells = rows.weights[group.rows], Cells.of(group, effects)
     found, of_row = Coordinates.of(cells, T), cells.of_row
@@ -111,9 +114,7 @@ def _integrate(rows: IncompleteRows, group: PatternGroup, effects: Effects, f: A
     constant = float(u[:, 0] @ pairs.f) + float(np.vdot(lift, made[:, :, 0])) - 0.5 * float(np.vdot(W, second))
     constant -= 0.5 * float(of_spread @ (np.square(pairs.p) + pairs.pp + pairs.across))
     spread = Spread.of(cells, found, np.ones((len(s), k)), of_spread, s, len(rows.inputs.variables))
-    return _Integrated(
-        W, directions, u[:, 0], lift, change, C + about @ C, float(s @ bound), constant, spread
-    )
+    return _Integrated(W, directions, u[:, 0], lift, change, C + about @ C, float(s @ bound), constant, spread)
 
 
 def _made_of(pairs: ScorePairs, mean: Array, with_f: Array, with_p: Array) -> Array:

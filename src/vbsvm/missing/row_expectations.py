@@ -1,10 +1,11 @@
 """Rows whose missing inputs are integrated out: expectations over the coefficients of what is left.
 
-Given the coefficients, the score of such a row is normal. Its mean is a linear score f; its variance is bᵀCb, where b
-multiplies the missing inputs and C is their covariance given the known ones. Under a normal distribution of the
-coefficients the root of bᵀCb varies along the mean of b, p = bᵀC E[b]/(E[b]ᵀC E[b])^½, a second linear score; of what is
-across it only the expectation ``across`` is used. So a row term is an expectation over two normal scores, and by the
-theorems of Bonnet and Price its derivatives by their means and covariances are expectations of derivatives.
+Given the coefficients, the score of such a row is normal. Its mean is a linear score f; its variance is t = bᵀCb, where
+b multiplies the missing inputs and C is their covariance given the known ones. Where b is normal, too, t varies mostly
+along the mean of b: t = p² + across with a second linear score p = bᵀC E[b]/(E[b]ᵀC E[b])^½, and of what is across only
+the expectation is used. (With one missing input there is nothing across.) So a row term is an expectation over two
+normal scores, and by the theorems of Bonnet and Price its derivatives by their means and covariances are expectations
+of derivatives.
 
 The kink of the loss would upset a quadrature where C is small. So −2 E h₊ is integrated over f in closed form, and only
 the difference to it, which vanishes with C, by Gauss and Hermite's rule.
@@ -61,8 +62,8 @@ class RowExpectations:
     """Expectations of each row: of g and of its derivatives by f, p and t = p² + across.
 
     ``f``, ``p``, ``t`` are first derivatives, ``ff`` and ``fp`` second ones; ``pp`` is the part of the second one by p
-    that goes through t twice, 4p² ∂²g/∂t². ``tilt`` (rows × 3 × 3) are the expectations of 2 ∂g/∂t times the products of
-    1 and the two standard normal numbers that the scores are made of, p's first.
+    that goes through t twice, 4p² ∂²g/∂t². ``tilt`` (rows × 3 × 3) has the expectations of 2 ∂g/∂t times the products
+    of 1 and of the two standard normal numbers that the scores are made of, p's first.
     """
 
     value: Array
