@@ -94,8 +94,9 @@ class Variational(Parameters):
     bound : "augmented" or "exact", default "augmented"
         Which lower bound is raised. "augmented" (or "paper") is the paper's, with a latent scale for each row. "exact"
         continues from there with the exact expectation of the hinge loss: tighter, with means and spreads closer to the
-        posterior's, for models without gates and missing values. If the classes are separable, it keeps the scales of
-        the priors at the values of the paper's bound, because the posterior hardly determines them.
+        posterior's, for models without gates. Missing inputs are integrated out given the coefficients; missing
+        categories and ``NotAtRandom`` are not supported. If the classes of the complete rows are separable, it keeps
+        the scales of the priors at the values of the paper's bound, because the posterior hardly determines them.
     accelerate : bool, default True
         Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes,
         often a tenth. False gives the paper's sweeps exactly; they converge slowly, and need a smaller ``tol``.
