@@ -12,7 +12,7 @@ from scipy import special
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
-from models import spec_of
+from incomplete_models import correlated, incomplete_model
 from reference import algorithm_5, simulate
 from vbsvm import (
     VBSVC,
@@ -35,32 +35,12 @@ from vbsvm.missing.missingness import ProbitDistribution
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.model import bound, sweep
+from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping, MissingInputs
 
 TIGHT = Variational(tol=1e-11)
-
-
-def correlated(n, d, seed, share=0.25):
-    """Standardised correlated inputs with missing values, and labels ±1."""
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d)) @ (np.eye(d) + 0.5 * np.tri(d, k=-1))
-    y = np.where(X @ rng.normal(size=d) + rng.logistic(size=n) > 0, 1.0, -1.0)
-    X[rng.random(X.shape) < share] = np.nan
-    return (X - np.nanmean(X, axis=0)) / np.nanstd(X, axis=0), y
-
-
-def incomplete_model(X, y, s=None, prior=None, **imputation):
-    """Spec and source of an array with NaN, as it is."""
-    settings, d = GaussianImputation(**imputation), X.shape[1]
-    incomplete = np.isnan(X).any(axis=0)
-    columns = 1 + np.arange(d)
-    inputs = Inputs.of(columns, []) if settings.joint else Inputs.of(columns[incomplete], columns[~incomplete])
-    spec = replace(spec_of(d, prior), missing=MissingModel(InputModel(settings, inputs, d)))
-    s = np.ones(len(y)) if s is None else s
-    incomplete = MissingInputs(inputs, np.empty((len(y), 0)), np.zeros(len(inputs.variables)))
-    return spec, Memory(X, y, s, Recipe(np.zeros(d), np.ones(d), True), missing_inputs=incomplete)
 
 
 class TestThePaper:
@@ -125,6 +105,16 @@ class TestCardiac:
         assert centre == pytest.approx(0.703909, abs=1e-5)
         if joint:
             assert clf.elbo_ == pytest.approx(-22177.658092920, abs=1e-6)
+
+    def test_the_exact_bound_is_near_the_sampler(self, cardiac):
+        X, y = cardiac
+        clf = VBSVC(inference=Variational(bound="exact")).fit(X, y)
+        # Means and standard deviations of 20 000 draws of one chain.
+        means, deviations = [0.06392, -1.9949, -0.02335, 3.3051], np.array([0.002882, 0.05412, 0.01645, 0.13468])
+        assert np.abs((clf.coef_[0] - means) / deviations).max() < 0.1
+        np.testing.assert_allclose(clf.coef_std_[0] / deviations, 0.96, atol=0.04)
+        papers = VBSVC().fit(X, y)
+        assert np.abs((papers.coef_[0] - means) / deviations).max() > 5
 
     @pytest.mark.long
     def test_those_figures_are_the_transcriptions(self, cardiac):
@@ -333,6 +323,16 @@ class TestStructure:
         other_curved = sweep.pass_rows(twin, other_state, dense, expect, with_curvature=True).curvature
         v = np.random.default_rng(0).normal(size=17)
         np.testing.assert_allclose(one_curved.times(v), other_curved.times(v), rtol=1e-8)
+        if not gated:
+            pairs = ((spec, one_state, arrow), (twin, other_state, dense))
+            ours, theirs = (
+                sweep.pass_rows(replace(model, likelihood=EXACT_HINGE), state, source, expect)
+                for model, state, source in pairs
+            )
+            assert ours.row_bound == pytest.approx(theirs.row_bound, rel=1e-8)
+            np.testing.assert_allclose(ours.gram.times(v), theirs.gram.times(v), rtol=1e-6)
+            np.testing.assert_allclose(ours.cross, theirs.cross, rtol=1e-6, atol=1e-8)
+            np.testing.assert_allclose(ours.missing.inputs.squares, theirs.missing.inputs.squares, rtol=1e-8)
 
     def test_the_curvature_is_the_second_derivative_with_the_missing_distributions_held(self):
         X, y = correlated(30, 2, seed=2)

@@ -224,6 +224,7 @@ class HeldRows:
         self._message = state.coefficients.message(None)
         self._blocks: dict[int, _Block] = {}
         self._here: Look = source.total(self._take)
+        self._blocks = dict(sorted(self._blocks.items()))  # threads finish in any order, and sums follow this one
 
     def _take(self, part: Part) -> Look:
         rows = cast(Rows, part.rows)

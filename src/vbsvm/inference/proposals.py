@@ -203,6 +203,53 @@ def shorter_steps(spec: Spec, at: Visited) -> Iterator[State]:
         yield _shorter(spec, at, share)
 
 
+@final
+class NaturalGradient:
+    """Natural-gradient steps of an exact bound where inputs are missing, and Anderson extrapolation of these.
+
+    No step is sure to raise such a bound but a short one. ``hold_scales`` leaves the scales of the priors where they
+    are.
+    """
+
+    superlinear = False
+
+    def __init__(self, *, hold_scales: bool = False) -> None:
+        self._hold_scales = hold_scales
+        self._anderson = Anderson()
+
+    def visit(self, spec: Spec, source: Source, state: State) -> Visited:
+        """Pass over the rows once."""
+        return full_visit(spec, source, state)
+
+    def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
+        """Yield Anderson's extrapolation, the whole step, shares of it, and at last everything but coefficients."""
+        image = self._share(spec, at, 1.0)
+        if image is not None:
+            extrapolated = self._anderson.propose(at.state.packed, image.packed)
+            if extrapolated is not None:
+                yield image.unpack(extrapolated)
+                self._anderson.refused()
+            yield image
+        for share in SHARES:
+            shorter = self._share(spec, at, share)
+            if shorter is not None:
+                yield shorter
+        yield self._with_others(spec, at, at.state)
+
+    def _share(self, spec: Spec, at: Visited, share: float) -> State | None:
+        """A share of the step of the coefficients; None where its precision is not positive, as it may be far off."""
+        try:
+            state = _shorter(spec, at, share)
+        except (FloatingPointError, np.linalg.LinAlgError):
+            return None
+        return self._with_others(spec, at, state) if np.isfinite(state.coefficients.mean).all() else None
+
+    def _with_others(self, spec: Spec, at: Visited, state: State) -> State:
+        if not self._hold_scales:
+            state = update_priors(spec, state, expect)
+        return update_missing(spec, state, at.stats, expect)
+
+
 def _shorter(spec: Spec, at: Visited, share: float) -> State:
     """A share of the natural-gradient step."""
     distribution, stats = at.state.gaussian, at.stats

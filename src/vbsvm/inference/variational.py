@@ -14,9 +14,10 @@ from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
 from vbsvm.inference.profiled import Profiled
-from vbsvm.inference.proposals import Accelerated, Plain, Strategy, Visited, shorter_steps
+from vbsvm.inference.proposals import Accelerated, NaturalGradient, Plain, Strategy, Visited, shorter_steps
 from vbsvm.missing.input_distributions import InputSums, Learned
 from vbsvm.missing.model import MissingModel, MissingState, input_model
+from vbsvm.missing.settings import NotAtRandom
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.likelihoods.hinge import HINGE
@@ -95,9 +96,11 @@ class Variational(Parameters):
     bound : "auto", "augmented" or "exact", default "auto"
         Which lower bound is raised. "augmented" (or "paper") is the paper's, with a latent scale for each row. "exact"
         continues from there with the exact expectation of the hinge loss: tighter, with means and spreads closer to the
-        posterior's, for models without gates and missing values. If the classes are separable, it keeps the scales of
-        the priors at the values of the paper's bound, because the posterior hardly determines them. "auto" is "exact"
-        in such models with groups, where the paper's bound can be far off, and "augmented" in all others.
+        posterior's, for models without gates. Missing inputs are integrated out given the coefficients; missing
+        categories and ``NotAtRandom`` are not supported. If the classes of the complete rows are separable, it keeps
+        the scales of the priors at the values of the paper's bound, because the posterior hardly determines them.
+        "auto" is "exact" in models of complete inputs with groups, where the paper's bound can be far off, and
+        "augmented" in all others.
     accelerate : bool, default True
         Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes,
         often a tenth. False gives the paper's sweeps exactly; they converge slowly, and need a smaller ``tol``.
@@ -127,13 +130,13 @@ class Variational(Parameters):
 
     def run(self, spec: Spec, source: Source, start: State | None = None) -> Outcome:
         """Fit the model to the rows, from the paper's start or from a given state."""
-        supported = spec.gate_map is None and spec.missing is None
-        if self.bound == EXACT and not supported:
-            what = "missing values" if spec.gate_map is None else "gates (LaplaceZero)"
+        if self.bound == EXACT and (what := _not_exact(spec)) is not None:
             raise ValueError(f"Variational(bound='exact') does not support {what}: use bound='augmented', or Gibbs().")
         with single_threaded_blas():
-            grouped = self.accelerate and source.n_core < spec.n_columns
-            exact = self.bound == EXACT or (self.bound == AUTO and supported and grouped)
+            suits = (
+                self.accelerate and source.n_core < spec.n_columns and spec.gate_map is None and spec.missing is None
+            )
+            exact = self.bound == EXACT or (self.bound == AUTO and suits)
             return self._sharpened(spec, source, start) if exact else self._run(spec, source, start)
 
     def _run(self, spec: Spec, source: Source, start: State | None) -> Outcome:
@@ -193,6 +196,8 @@ class Variational(Parameters):
 
     def _exact_strategy(self, spec: Spec, source: Source, *, held: bool) -> Strategy:
         """How to climb the exact bound, with the scales held or free."""
+        if spec.missing is not None:
+            return NaturalGradient(hold_scales=held)
         few = source.n_core < min(FEW_COLUMNS, spec.n_columns)
         return Accelerated(shorter_steps) if few and not held else Profiled(self.tol, hold_scales=held)
 
@@ -261,6 +266,19 @@ class Variational(Parameters):
         return Outcome(at.state, trace, passes, ending, (), inputs, spec.likelihood)
 
 
+def _not_exact(spec: Spec) -> str | None:
+    """What the exact bound can't do of a model; None where it can do all."""
+    if spec.gate_map is not None:
+        return "gates (LaplaceZero)"
+    if spec.missing is None:
+        return None
+    assert isinstance(spec.missing, MissingModel)
+    if spec.missing.levels is not None:
+        return "missing categories"
+    mechanism = None if spec.missing.inputs is None else spec.missing.inputs.settings.mechanism
+    return "values that are missing not at random (NotAtRandom)" if isinstance(mechanism, NotAtRandom) else None
+
+
 def learn_inputs(spec: Spec, source: Source, max_passes: int) -> tuple[Learned, bool]:
     """The distribution of the inputs from the inputs alone, and whether it converged within these passes.
 
@@ -281,9 +299,8 @@ def learn_inputs(spec: Spec, source: Source, max_passes: int) -> tuple[Learned, 
 
 
 def _separates(source: Source, state: State) -> bool:
-    """Whether the mean scores put every row on its side: then the loss vanishes as coefficients grow."""
-    theta = state.coefficients.mean
-    return not source.total(lambda part: np.count_nonzero(part.rows.signs * part.scores(theta, None) <= 0.0))
+    """Whether the mean scores put every row on its side: then no loss grows with the coefficients."""
+    return not source.total(lambda part: part.n_held(state.coefficients.mean))
 
 
 def _highest(outcomes: Iterator[Outcome]) -> Outcome:

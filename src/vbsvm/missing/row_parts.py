@@ -8,6 +8,7 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.integrated_rows import integrated_stats
 from vbsvm.missing.model import MissingState, MissingSums
 from vbsvm.missing.row_updates import Resolved, RowDistributions, conditional_means, left_over
 from vbsvm.missing.rows import IncompleteRows
@@ -16,6 +17,7 @@ from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions
 from vbsvm.model.left_out import RowInfluence
 from vbsvm.model.likelihoods import hinge
+from vbsvm.model.likelihoods.exact_hinge import ExactHinge
 from vbsvm.model.row_pass import CompleteRows, RowPass
 from vbsvm.model.stats import Stats
 
@@ -31,13 +33,17 @@ class IncompletePart:
     rows: IncompleteRows
 
     def stats(self, row_pass: RowPass, candidates: WeighedCandidates | None = None) -> Stats:
-        """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs."""
-        with np.errstate(all="ignore"):
-            return self._stats(row_pass, candidates)
-
-    def _stats(self, row_pass: RowPass, candidates: WeighedCandidates | None) -> Stats:
-        rows, message, state = self.rows, row_pass.message, row_pass.missing
+        """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs; under the exact hinge, these integrated out."""
+        state = row_pass.missing
         assert isinstance(state, MissingState)
+        assert state.inputs is not None
+        with np.errstate(all="ignore"):
+            if isinstance(row_pass.likelihood, ExactHinge):
+                return integrated_stats(self.rows, row_pass.message, state.inputs)
+            return self._stats(row_pass, state, candidates)
+
+    def _stats(self, row_pass: RowPass, state: MissingState, candidates: WeighedCandidates | None) -> Stats:
+        rows, message = self.rows, row_pass.message
         assert state.inputs is not None
         before = None if state.values is None else state.values.get(rows.index)
         distributions = RowDistributions(rows, message, state.inputs, candidates, before)
@@ -104,6 +110,10 @@ class IncompletePart:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
 
+    def n_held(self, theta: Array) -> int:
+        """None where labels move missing values: these can always be on the right side. Else all, as some never are."""
+        return 0 if self.rows.labels else len(self.rows.signs)
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,3 +159,7 @@ class CandidatePart:
         candidates, chances = self.candidates, self.candidates.log_chances(missing.levels.logs)
         ratios = candidates.log_sums(chances - 2 * after) - candidates.log_sums(chances - 2 * before)
         return -0.5 * float(self.rows.weights[candidates.firsts] @ ratios)
+
+    def n_held(self, theta: Array) -> int:
+        """Number of candidates whose loss grows."""
+        return self.part.n_held(theta)

@@ -61,6 +61,10 @@ class Part(Protocol):
         """
         ...
 
+    def n_held(self, theta: Array) -> int:
+        """Number of rows whose loss grows with the coefficients, in proportion to these; under the exact hinge."""
+        ...
+
 
 class Source(Protocol):
     """Where rows come from: memory now; files and other machines answer the same calls."""
@@ -158,3 +162,7 @@ class CompleteRows:
     def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
+
+    def n_held(self, theta: Array) -> int:
+        """Number of rows on the wrong side."""
+        return int(np.count_nonzero(self.rows.signs * self.rows.scores(theta) <= 0.0))

@@ -1,0 +1,35 @@
+"""Data with missing values and small models of them, for tests."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from models import spec_of
+from vbsvm import GaussianImputation
+from vbsvm.design.scaling import Recipe
+from vbsvm.missing.input_model import InputModel
+from vbsvm.missing.model import MissingModel
+from vbsvm.missing.rows import Inputs
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.row_builder import MissingInputs
+
+
+def correlated(n, d, seed, share=0.25):
+    """Standardised correlated inputs with missing values, and labels ±1."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) @ (np.eye(d) + 0.5 * np.tri(d, k=-1))
+    y = np.where(X @ rng.normal(size=d) + rng.logistic(size=n) > 0, 1.0, -1.0)
+    X[rng.random(X.shape) < share] = np.nan
+    return (X - np.nanmean(X, axis=0)) / np.nanstd(X, axis=0), y
+
+
+def incomplete_model(X, y, s=None, prior=None, **imputation):
+    """Spec and source of an array with NaN, as it is."""
+    settings, d = GaussianImputation(**imputation), X.shape[1]
+    incomplete = np.isnan(X).any(axis=0)
+    columns = 1 + np.arange(d)
+    inputs = Inputs.of(columns, []) if settings.joint else Inputs.of(columns[incomplete], columns[~incomplete])
+    spec = replace(spec_of(d, prior), missing=MissingModel(InputModel(settings, inputs, d)))
+    s = np.ones(len(y)) if s is None else s
+    incomplete = MissingInputs(inputs, np.empty((len(y), 0)), np.zeros(len(inputs.variables)))
+    return spec, Memory(X, y, s, Recipe(np.zeros(d), np.ones(d), True), missing_inputs=incomplete)
