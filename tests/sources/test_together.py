@@ -282,7 +282,7 @@ def test_few_blocks_are_not_shared_nor_more_than_memory_allows(monkeypatch):
     monkeypatch.setattr(Memory, "_block_rows", lambda self: 45)
     assert most_together(replace(source)) == 1  # blocks are counted once
     assert most_together(replace(far)) > 100
-    monkeypatch.setattr(Memory, "_block_rows", lambda self: BLOCK)
+    monkeypatch.setattr(Memory, "_block_rows", lambda self: 10)
     assert most_together(replace(source)) > 100
     monkeypatch.setattr(together, "MOST_KEPT", 3 * (together.KEPT_OF_ROW + 2) * len(X))
     assert most_together(replace(source)) == 3

@@ -28,7 +28,7 @@ MOST_KEPT = 2**24
 # A table of one block is encoded once anyway. Where larger ones are standardised by algebra, nothing is saved but the
 # way from memory, and a few blocks stay in the processor's cache: then taking turns costs more.
 FEWEST_BLOCKS = 2
-FEWEST_PLAIN_BLOCKS = 4
+FEWEST_PLAIN_BLOCKS = 8
 # Seconds after which the main thread looks for Ctrl-C, on systems where that does not end a wait.
 PATIENCE = 0.1
 
