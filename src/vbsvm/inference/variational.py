@@ -94,7 +94,7 @@ class Variational(Parameters):
         missing and ``accelerate`` is True.
     bound : "augmented" or "exact", default "augmented"
         Which lower bound is raised. "augmented" (or "paper") is the paper's, with a latent scale for each row. "exact"
-        continues from there with the exact expectation of the hinge loss: tighter, with means and spreads closer to the
+        begins there and goes on with the exact expectation of the hinge loss: tighter, with means and spreads closer to the
         posterior's, for models without gates and missing values. If the classes are separable, it keeps the scales of
         the priors at the values of the paper's bound, because the posterior hardly determines them.
     accelerate : bool, default True
