@@ -55,6 +55,19 @@ def test_packing_and_unpacking_is_the_identity(problem):
         np.testing.assert_allclose(getattr(again.coefficients, name), getattr(state.coefficients, name), rtol=1e-12)
 
 
+@settings(max_examples=30, deadline=None)
+@given(grouped_problems())
+def test_a_distribution_that_has_moved_has_the_spreads_of_a_new_one(problem):
+    spec, arrow = problem
+    at = sweep.sweep(spec, spec.start(), arrow, expect)[0].coefficients
+    early = at.at(2.0 * at.mean + 1.0)  # before anything was computed
+    assert at.squares.shape == at.mean.shape
+    late = at.at(2.0 * at.mean + 1.0)
+    for name in ("mean", "variances", "squares", "effect_covariances", "entropy"):
+        np.testing.assert_array_equal(getattr(late, name), getattr(early, name))
+    assert not np.allclose(late.squares, at.squares)  # squares follow the mean, and are not handed on
+
+
 @pytest.mark.parametrize("accelerate", [True, False])
 def test_the_climb_ends_at_the_dense_optimum(accelerate):
     rng = np.random.default_rng(3)

@@ -12,6 +12,8 @@ from reference import simulate
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Normal, Ridge, Variational, load
 from vbsvm.base.reading import expect
 from vbsvm.design.scaling import Recipe
+from vbsvm.inference import variational
+from vbsvm.inference.profiled import Profiled
 from vbsvm.model import bound
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
@@ -91,6 +93,31 @@ def test_a_climb_starts_from_the_papers_and_rises(name):
     assert exact.ending.name == "CONVERGED"
     assert exact.bounds[0] > paper.bounds[-1]
     assert np.diff(exact.bounds).min(initial=0.0) > -1e-9 * abs(exact.bounds[-1])
+
+
+@pytest.mark.parametrize("early", [1e-6, 1.0, 1e3])
+@pytest.mark.parametrize("name", ["dense", "groups", "slopes", "crossed"])
+def test_it_ends_at_the_same_place_wherever_it_begins(name, early, monkeypatch):
+    """Wherever the paper's climb is left, and whichever strategy goes on from there."""
+    task, spec = TASKS[name](), replace(TASKS[name]().spec, likelihood=EXACT_HINGE)
+    paper = Variational().run(task.spec, task.source).state
+    wanted = EXACT._climb(spec, task.source, paper, 1e-10, 2000, Profiled(1e-10))
+    monkeypatch.setattr(variational, "EARLY", early)
+    found = EXACT.run(task.spec, task.source)
+    assert found.ending.name == "CONVERGED"
+    assert found.bounds[-1] == pytest.approx(wanted.bounds[-1], abs=2e-5)
+    assert found.bounds[-1] > bound.total(
+        spec, paper, pass_rows(spec, paper, task.source, expect).row_bound
+    )  # the paper's own optimum is another place
+
+
+def test_its_curvature_is_its_gram_and_formed_once():
+    task = TASKS["groups"]()
+    state = Variational().run(task.spec, task.source).state
+    exact = pass_rows(replace(task.spec, likelihood=EXACT_HINGE), state, task.source, expect, with_curvature=True)
+    assert exact.curvature is exact.gram
+    paper = pass_rows(task.spec, state, task.source, expect, with_curvature=True)
+    assert not np.allclose(paper.curvature.corner, paper.gram.corner)
 
 
 @pytest.mark.parametrize("name", ["dense", "weights", "fixed penalty", "groups", "slopes", "crossed"])

@@ -95,8 +95,8 @@ class Variational(Parameters):
         missing and ``accelerate`` is True.
     bound : "auto", "augmented" or "exact", default "auto"
         Which lower bound is raised. "augmented" (or "paper") is the paper's, with a latent scale for each row. "exact"
-        continues from there with the exact expectation of the hinge loss: tighter, with means and spreads closer to the
-        posterior's, for models without gates. Missing inputs are integrated out given the coefficients; missing
+        begins there and goes on with the exact expectation of the hinge loss: tighter, with means and spreads closer to
+        the posterior's, for models without gates. Missing inputs are integrated out given the coefficients; missing
         categories and ``NotAtRandom`` are not supported. If the classes of the complete rows are separable, it keeps
         the scales of the priors at the values of the paper's bound, because the posterior hardly determines them.
         "auto" is "exact" in models of complete inputs with groups, where the paper's bound can be far off, and
