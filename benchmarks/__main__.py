@@ -3,7 +3,20 @@
 import argparse
 import sys
 
-from benchmarks import bounds, climbs, groups, missing, nine_cells, passes, sampling, selection, speed, threads, untuned
+from benchmarks import (
+    bounds,
+    climbs,
+    groups,
+    missing,
+    nine_cells,
+    passes,
+    probabilities,
+    sampling,
+    selection,
+    speed,
+    threads,
+    untuned,
+)
 
 BENCHMARKS = {
     "speed": speed.main,
@@ -13,6 +26,7 @@ BENCHMARKS = {
     "groups": groups.main,
     "selection": selection.main,
     "missing": missing.main,
+    "probabilities": probabilities.main,
     "sampling": sampling.main,
     "nine_cells": nine_cells.main,
     "threads": threads.main,
@@ -44,6 +58,7 @@ def main(arguments: list[str]) -> None:
     groups.main(["--quick"])
     selection.main(["--quick"])
     missing.main(["--quick"])
+    probabilities.main(["--quick"])
     sampling.main(["--quick"])
     nine_cells.main(["--quick"])
     threads.main(["--quick"])

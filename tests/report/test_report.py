@@ -135,7 +135,7 @@ def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_m
         "biased as well as too narrow",
         "are not comparable with those of a logistic model",
         "Columns with many missing values are overrated",
-        "not calibrated",
+        "Probabilities are calibrated for new rows",
     ):
         assert said in page.words, said
     assert len(page.named("svg")) == 7

@@ -19,12 +19,21 @@ def of(fit: Fit) -> Iterator[Caveat]:
         "that the inputs are unrelated to the outcome.",
     )
     yield Caveat(*fit.intervals().words.spreads)
-    yield Caveat(
-        "Probabilities are not calibrated",
-        "Probabilities are the normalised pseudo-likelihood, and mostly too close to 0 or 1. For rows with missing "
-        "inputs or a new group they are averaged over the possible values; among all other rows they have the order of "
-        "the scores. If you need the numbers, calibrate them on rows that were not used in the fit.",
-    )
+    if fit.score_calibration is None:
+        yield Caveat(
+            "Probabilities are not calibrated",
+            "This fit is of an older version: its probabilities are the normalised pseudo-likelihood, and mostly too "
+            "close to 0 or 1. Fit it again for calibrated ones.",
+        )
+    else:
+        yield Caveat(
+            "Probabilities",
+            "Probabilities are calibrated for new rows of the same population, by the scores that rows would have had "
+            "in fits without them. They can be no better than the score: where one input decides, or one class is "
+            "rare, scores of very different rows may be the same. Among the rows of the fit itself larger shares are "
+            "right than they say."
+            + (" They speak of new rows of known groups more surely than of new groups." if fit.plan.factors else ""),
+        )
     if fit.plan.factors and words.groups:
         yield Caveat("Spreads between groups", words.groups)
     if fit.selects:
