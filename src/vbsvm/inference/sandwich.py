@@ -13,10 +13,14 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.model.interfaces import Gram, Rows
 from vbsvm.model.layouts.arrow_rows import ArrowRows
+from vbsvm.model.layouts.dense import DenseGram
 from vbsvm.model.layouts.dual import DualGram
 from vbsvm.model.layouts.grouping import ByGroup
 from vbsvm.model.row_pass import Part, Source
 from vbsvm.model.spec import Spec, State
+
+# What sums over rows leave of a direction that no row has, relatively, for each column.
+ROUNDING = 8 * float(np.finfo(np.float64).eps)
 
 
 def sandwich_of_rows(bread: Array, spec: Spec, state: State, source: Source, repeats: Source | None = None) -> Array:
@@ -31,7 +35,16 @@ def sandwich_of_rows(bread: Array, spec: Spec, state: State, source: Source, rep
         if isinstance(meat, DualGram):  # never formed: rows are fewer than columns
             influence = np.sqrt(meat.w)[:, None] * (meat.design @ bread.T)
             return influence.T @ influence
-        return bread @ np.column_stack([meat.times(row) for row in bread])
+        assert isinstance(meat, DenseGram)
+        influence = bread @ _root(meat.matrix)
+        return influence @ influence.T
+
+
+def _root(meat: Array) -> Array:
+    """U with UUᵀ = J, without the directions in which J is rounding: there A⁻¹ may be as large as a flat prior's."""
+    squares, directions = np.linalg.eigh(meat)
+    squares[squares < ROUNDING * len(squares) * squares.max(initial=0.0)] = 0.0
+    return directions * np.sqrt(squares)
 
 
 def sandwich_of_groups(bread: Array, spec: Spec, state: State, source: Source) -> Array:
