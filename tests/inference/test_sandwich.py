@@ -17,7 +17,7 @@ from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping
 
-TIGHT = Variational(tol=1e-10)
+TIGHT = Variational(tol=1e-10, bound="augmented")
 
 
 def ratio(one, other):

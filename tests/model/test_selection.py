@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from grouped_models import dense_twin, grouped_problems
 from models import source_of, visit
 from reference import algorithm_3, simulate
+from shown import by_mean_field
 from vbsvm import VBSVC, Beta, Joint, LaplaceZero, Model, Normal, Variational
 from vbsvm.api import validation
 from vbsvm.base.reading import Draw, expect
@@ -312,7 +313,7 @@ class TestWide:
         for wide in (True, False):
             monkeypatch.setattr(validation, "is_wide", lambda X, wide=wide: wide)
             with pytest.warns(UserWarning, match="reached the limit of passes .60."):
-                fits.append(VBSVC(prior, plain, fit_intercept=intercept).fit(X, y))
+                fits.append(by_mean_field(VBSVC(prior, plain, fit_intercept=intercept).fit(X, y)))
         dual, dense = fits
         assert type(dual.fit_[0].outcome.state.coefficients) is not type(dense.fit_[0].outcome.state.coefficients)
         for name in ("coef_", "coef_std_", "coef_cov_", "intercept_", "intercept_std_", "elbo_"):
@@ -431,7 +432,7 @@ class TestEstimator:
         moved = replace(
             fit, outcome=replace(fit.outcome, state=replace(state, gates=state.gates.at(np.linspace(-2, 2, 12))))
         )
-        table = moved.summary(0.9)
+        table = moved.summary(0.9, covariance="mean-field")
         distribution, scale = state.coefficients, fit.plan.recipe.scale
         v = (distribution.mean[1:] + np.sqrt(distribution.variances[1:]) * rng.normal(size=(200_000, 12))) / scale
         draws = v * (rng.random(v.shape) < special.expit(np.linspace(-2, 2, 12)))

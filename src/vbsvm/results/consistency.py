@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from vbsvm.design.columns import Encoded, FactorPlan, Plan
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.levels import UNSEEN
+from vbsvm.inference.spreads import KINDS
 from vbsvm.missing.model import input_model
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
@@ -17,6 +18,7 @@ from vbsvm.missing.rows import Inputs
 from vbsvm.model.spec import Spec
 from vbsvm.results.course import Claims
 from vbsvm.results.fit import Fit
+from vbsvm.results.intervals import LearnedSpreads
 
 
 def require_agreement(fit: Fit) -> None:
@@ -53,6 +55,8 @@ def _claims(fit: Fit) -> Claims:
         yield from _reader(fit.reader, plan)
     if fit.population is not None:
         yield from _population(fit.population, plan)
+    if fit.spreads is not None:
+        yield from _spreads(fit.spreads, plan, len(fit.posterior.state.coefficients.mean))
     if fit.missing_patterns is not None:
         yield from _missing_patterns(fit.missing_patterns)
 
@@ -113,6 +117,16 @@ def _inputs_agree(inputs: Inputs, plan: Plan) -> bool:
 
 def _within(numbers: NDArray[np.intp], end: int) -> bool:
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < end)
+
+
+def _spreads(spreads: LearnedSpreads, plan: Plan, n_coefficients: int) -> Claims:
+    for one in spreads.learned:
+        yield f"the {one.kind} spread", one.kind in KINDS and one.mean.shape == (plan.n_fixed,)
+        size = None if one.covariance is None else one.covariance.shape
+        yield f"the {one.kind} spread", size is None or size == (plan.n_fixed, plan.n_fixed)
+    if spreads.curvature is not None:
+        shapes = spreads.curvature.mean.shape, spreads.curvature.variances.shape
+        yield "the curvature", shapes == ((n_coefficients,), (n_coefficients,))
 
 
 def _population(population: Population, plan: Plan) -> Claims:
