@@ -228,7 +228,19 @@ def test_the_summary_says_what_its_spreads_are(cancer):
     np.testing.assert_allclose(table["sd"], np.r_[clf.intercept_std_, clf.coef_std_[0]])
     np.testing.assert_allclose(table["upper"] - table["lower"], 2 * 1.6448536269514722 * table["sd"])
     np.testing.assert_allclose(table["p_positive"], ndtr(table["coefficient"] / table["sd"]))
-    assert "sd too narrow" in str(table)
+    assert "robust sd" in str(table)
+    assert "robust" in table.attrs["spreads"]
+    for kind, said in {
+        "posterior": "posterior sd",
+        "curvature": "curvature's sd",
+        "mean-field": "sd too narrow",
+    }.items():
+        other = clf.summary(level=0.9, covariance=kind)
+        assert said in str(other)
+        np.testing.assert_array_equal(other["coefficient"], table["coefficient"])
+        assert not np.allclose(other["sd"], table["sd"], rtol=0.05)
+    with pytest.raises(ValueError, match="covariance must be one of 'robust'"):
+        clf.summary(covariance="sandwich")
     with pytest.raises(ValueError, match="level must be a number between 0 and 1"):
         clf.summary(level=95)
 
@@ -238,7 +250,7 @@ def test_the_summary_of_several_classes_has_them_as_first_level(iris):
     table = VBSVC().fit(X, y).summary()
     assert table.index.nlevels == 2
     assert table.loc[1].index.tolist() == ["(intercept)", *X.columns]
-    assert "sd too narrow" in str(table)
+    assert "robust sd" in str(table)
 
 
 def test_grids_name_the_settings_of_prior_and_inference():

@@ -17,7 +17,7 @@ from vbsvm.datasets import load_toenail
 from vbsvm.model.likelihoods import hinge
 from vbsvm.results.calibration import log_odds
 
-TIGHT = Variational(tol=1e-10)
+TIGHT = Variational(tol=1e-10, bound="augmented")
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ class TestProbabilities:
         scores, chances = clf.decision_function(new), clf.predict_proba(new)[:, 1]
         sd = float(np.sqrt(clf.fit_[0].outcome.state.scales[-1].mean))
         effects = sd * np.random.default_rng(0).standard_normal(100_000)
-        of_known = [clf.fit_[0].calibration]
+        of_known = [clf.fit_[0].score_calibration]
         drawn = np.stack([log_odds(of_known, one + effects[:, None], np.zeros((len(effects), 1))) for one in scores])
         np.testing.assert_allclose(chances, special.expit(drawn).mean(axis=(1, 2)), atol=0.03)
         known = special.expit(log_odds(of_known, scores[:, None], np.zeros((len(scores), 1)))[:, 0])

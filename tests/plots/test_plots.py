@@ -114,7 +114,9 @@ def test_a_forest_has_means_and_intervals_for_one_standard_deviation_in_order(fi
     np.testing.assert_allclose(segments(ax)[row][:, 0], table.loc["dose", ["lower", "upper"]].to_numpy(float) * sd)
     np.testing.assert_allclose(points(ax)[row], [table.loc["dose", "coefficient"] * sd, row])
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first at the top
-    assert "90 % interval (mean field: narrow, biased)" in ax.get_xlabel()
+    assert "90 % interval (robust)" in ax.get_xlabel()
+    ax = plots.coefficients(fit, level=0.9, covariance="mean-field")
+    assert "90 % interval (exact bound: narrow)" in ax.get_xlabel()
     assert "one standard deviation" in ax.get_xlabel()
 
 

@@ -136,7 +136,7 @@ class Spreads:
         """The response, or None where there is none."""
         try:
             return responded(self.spec, self.state, self.source, np.arange(self.n))
-        except NoMaximumError:
+        except (NoMaximumError, FloatingPointError, np.linalg.LinAlgError):
             return None
 
     def _at_end(self, kind: str, covariance: Array | None, *warnings: str) -> Spread:

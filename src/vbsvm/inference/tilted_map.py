@@ -190,6 +190,8 @@ def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec
     assert isinstance(prior, Ridge)
     assert isinstance(scale, InverseGamma)
     blocks, scales = list(spec.blocks), list(state.scales)
+    if not prior.shape > tilt:
+        raise NoMaximumError
     blocks[block] = replace(blocks[block], prior=replace(prior, shape=prior.shape - tilt))
     scales[block] = replace(scale, shape=scale.shape - tilt)
     return replace(spec, blocks=tuple(blocks)), replace(state, scales=tuple(scales))
