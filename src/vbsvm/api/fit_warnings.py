@@ -19,16 +19,17 @@ def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str
         return [_why_separable(what)]
     worst = fit.worst_mixing()
     found = [f"{what} was interrupted after {fit.course.passes} sweeps."] if fit.interrupted else []
-    return found if worst is None else [*found, _why_not_mixed(what, worst, inference)]
+    return found if worst is None else [*found, _why_not_mixed(what, worst, inference, fit.spec)]
 
 
-def _why_not_mixed(what: str, worst: Worst, inference: Gibbs) -> str:
+def _why_not_mixed(what: str, worst: Worst, inference: Gibbs, spec: Spec) -> str:
     """Say that chains have not mixed, and what to do."""
     rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.LARGEST_RHAT} is good), and "
+    n_tune = inference.n_tune(warm=inference.suits_warm_start(spec))
     return (
         f"{what}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
         f"{worst.ess_of!r} has {worst.ess:.0f} effective draws ({diagnostics.SMALLEST_ESS} are needed). Draw more, as "
-        f"with Gibbs(draws={4 * int(inference.draws)}, tune={2 * int(inference.tune)}), or check the last columns of "
+        f"with Gibbs(draws={4 * int(inference.draws)}, tune={2 * n_tune}), or check the last columns of "
         "the tables before you trust a number."
     )
 

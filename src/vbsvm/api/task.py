@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
 
 
+# A rough fit will do for a sampler to start from.
+WARM_START = Variational(tol=1e-2, bound="augmented")
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Task:
@@ -56,7 +60,8 @@ class Task:
     ) -> Fit:
         """Fit the model, from its own start or from a state."""
         if isinstance(inference, Gibbs):
-            return self.result(inference.run(*self.sampled, seed))
+            spec, source = self.sampled
+            return self.result(inference.run(spec, source, seed, self._around(inference)))
         return self.result(inference.run(self.spec, self.source, start))
 
     def result(self, outcome: Outcome | Sample, first: Fit | None = None) -> Fit:
@@ -99,6 +104,10 @@ class Task:
             return LeftOutScores.of(rows, rows.s)
         counts = np.where(self.source.weights > 0, self.sample_weights, 0.0)
         return LeftOutScores.of(rows, np.concatenate(replace(self.source, weights=counts).total(_weights)))
+
+    def _around(self, inference: Gibbs) -> State | None:
+        """Where a sampler's chains start: around a variational fit, where that suits the model."""
+        return WARM_START.run(self.spec, self.source).state if inference.suits_warm_start(self.spec) else None
 
     @property
     def sampled(self) -> tuple[Spec, Memory]:
@@ -162,7 +171,9 @@ def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) ->
     """
     fits: list[Fit] = []
     if isinstance(inference, Gibbs):
-        for task, sample in zip(tasks, inference.run_several([task.sampled for task in tasks], seed), strict=True):
+        models = [task.sampled for task in tasks]
+        around = [state for task in tasks if (state := task._around(inference)) is not None] or None
+        for task, sample in zip(tasks, inference.run_several(models, seed, around), strict=True):
             fits.append(task.result(sample, fits[0] if fits else None))
         return with_slopes(tasks, fits)
     size = most_together(tasks[0].source)

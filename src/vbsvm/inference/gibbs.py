@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -21,15 +21,21 @@ from vbsvm.inference.scale_move import stretch
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.level_model import LevelCounts, LevelDistributions
 from vbsvm.missing.model import MissingState, MissingSums, input_model
+from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.interfaces import Conditional
 from vbsvm.model.layouts.sampled import SampledCoefficients
 from vbsvm.model.row_pass import Part, Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import added
-from vbsvm.model.sweep import sweep
+from vbsvm.model.sweep import sweep, update_priors
 
 # What all chains may hold, draws and missing values of the last sweep: two gigabytes of float64.
 MOST_NUMBERS = 2**28
 MOST_CHAINS = 10_000
+# Sweeps that are discarded unless it is said: the paper's number, and that where chains start around a variational fit.
+TUNE, WARM_TUNE = 5000, 1000
+# How far apart chains start, in standard deviations of mean field, which are about half of the posterior's.
+APART = 4.0
 FIRST_STEP = 0.2
 # A step is adapted while tuning, towards the best acceptance rate of moves along one direction.
 ACCEPTANCE = 0.44
@@ -105,8 +111,9 @@ class Gibbs(Parameters):
     ----------
     draws : int, default 5000
         Sweeps of each chain after tuning, of which every ``thin``-th is kept.
-    tune : int, default 5000
-        Sweeps before these, which are discarded.
+    tune : int, default None
+        Sweeps before these, which are discarded. None is 1000 where chains start around a variational fit, as they do
+        in models without gates and missing values, and else 5000.
     chains : int, default 4
         Number of independent chains, run in parallel processes if that saves time; with gates, every other chain starts
         with all gates closed.
@@ -121,7 +128,7 @@ class Gibbs(Parameters):
     """
 
     draws: int = 5000
-    tune: int = 5000
+    tune: int | None = None
     chains: int = 4
     thin: int = 1
     checkpoint: str | os.PathLike[str] | None = None
@@ -131,7 +138,8 @@ class Gibbs(Parameters):
         """Check the settings."""
         require_flag("Gibbs", accelerate=self.accelerate)
         require_whole("Gibbs", 1, 10**9, draws=self.draws, thin=self.thin)
-        require_whole("Gibbs", 0, 10**9, tune=self.tune)
+        if self.tune is not None:
+            require_whole("Gibbs", 0, 10**9, tune=self.tune)
         require_whole("Gibbs", 1, MOST_CHAINS, chains=self.chains)
         if self.checkpoint is not None and (not isinstance(self.checkpoint, str | os.PathLike) or not self.checkpoint):
             raise TypeError(f"Gibbs: checkpoint must be a path or None; got {self.checkpoint!r}.")
@@ -148,17 +156,36 @@ class Gibbs(Parameters):
     @property
     def sweeps(self) -> int:
         """Sweeps of each chain, tuning included."""
-        return int(self.tune) + int(self.draws)
+        return self.n_tune() + int(self.draws)
 
-    def run(self, spec: Spec, source: Source, seed: int = 0) -> Sample:
-        """Draw from the posterior; Ctrl-C ends after the round and keeps what has been drawn."""
-        return self.run_several([(spec, source)], seed)[0]
+    def n_tune(self, *, warm: bool = False) -> int:
+        """Sweeps that are discarded; fewer will do where chains start around a variational fit."""
+        return (WARM_TUNE if warm else TUNE) if self.tune is None else int(self.tune)
 
-    def run_several(self, models: Sequence[tuple[Spec, Source]], seed: int = 0) -> list[Sample]:
+    def suits_warm_start(self, spec: Spec) -> bool:
+        """Whether chains start around a variational fit: gates have many optima, and the paper's sampler its start."""
+        return self.accelerate and spec.gate_map is None and spec.missing is None
+
+    def run(self, spec: Spec, source: Source, seed: int = 0, around: State | None = None) -> Sample:
+        """Draw from the posterior; Ctrl-C ends after the round and keeps what has been drawn.
+
+        Chains start ``around`` a variational state, further apart than the posterior is wide, or at the paper's start.
+        """
+        return self.run_several([(spec, source)], seed, None if around is None else [around])[0]
+
+    def run_several(
+        self, models: Sequence[tuple[Spec, Source]], seed: int = 0, around: Sequence[State] | None = None
+    ) -> list[Sample]:
         """Draw for several models, all of them round by round, so that Ctrl-C finds draws of each."""
+        settled = replace(self, tune=self.n_tune(warm=around is not None))
+        return settled._run_several(models, seed, [None] * len(models) if around is None else around)
+
+    def _run_several(
+        self, models: Sequence[tuple[Spec, Source]], seed: int, around: Sequence[State | None]
+    ) -> list[Sample]:
         self.require_room(models)
         runs = [
-            _start(self.for_class(k) if len(models) > 1 else self, spec, source, seed + k)
+            _start(self.for_class(k) if len(models) > 1 else self, spec, source, seed + k, around[k])
             for k, (spec, source) in enumerate(models)
         ]
         with single_threaded_blas():  # once for all rounds
@@ -207,10 +234,11 @@ class _Chain:
     missing: MissingSums | None
 
     @staticmethod
-    def start(spec: Spec, seed: int, number: int) -> "_Chain":
-        """The paper's start; with gates, every other chain starts with all of them closed."""
+    def start(spec: Spec, seed: int, number: int, around: State | None) -> "_Chain":
+        """Around a variational state, or the paper's start; with gates, every other chain starts with all closed."""
         opened = 1.0 if number % 2 == 0 else 0.0
-        return _Chain(seed, number, spec.start(opened), FIRST_STEP, 0, (), (0, 0, 0), None)
+        state = spec.start(opened) if around is None else _apart(spec, around, Draw(seed, number, 0))
+        return _Chain(seed, number, state, FIRST_STEP, 0, (), (0, 0, 0), None)
 
     @property
     def content(self) -> tuple[object, ...]:
@@ -228,10 +256,18 @@ class _Chain:
         return replace(part, drawn=(*self.drawn, *part.drawn), losses=losses, missing=missing)
 
 
-def _start(settings: Gibbs, spec: Spec, source: Source, seed: int) -> Run[_Chain]:
+def _apart(spec: Spec, around: State, draw: Draw) -> State:
+    """A point that lies further from the mean than the posterior is wide, with scales drawn given that point."""
+    mean = around.coefficients.mean
+    drawn = draw(cast(Conditional, around.gaussian), "start")
+    theta = PointDistribution(mean + APART * (drawn.mean - mean))
+    return update_priors(spec, around.moved(theta), lambda distribution, *site: draw(distribution, "start", *site))
+
+
+def _start(settings: Gibbs, spec: Spec, source: Source, seed: int, around: State | None) -> Run[_Chain]:
     """A run from the beginning, or from its checkpoint."""
     about = _about(settings, spec, source, seed)
-    chains = [_Chain.start(spec, seed, k) for k in range(settings.chains)]
+    chains = [_Chain.start(spec, seed, k, around) for k in range(settings.chains)]
     if settings.checkpoint is not None and (found := checkpoint.read(settings.checkpoint, about)) is not None:
         chains = [_Chain(*one) for one in found]
     return Run(partial(_advance, spec, source, settings), chains, settings.sweeps, settings.checkpoint, about)
@@ -248,7 +284,8 @@ def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, 
     blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
     if (inputs := input_model(spec.missing)) is not None:
         blocks.append(repr(inputs.settings))
-    numbers = {name: int(getattr(settings, name)) for name in ("draws", "tune", "chains", "thin", "accelerate")}
+    numbers = {name: int(getattr(settings, name)) for name in ("draws", "chains", "thin", "accelerate")}
+    numbers["tune"] = settings.n_tune()
     return {"settings": numbers, "seed": seed, "model": blocks, "data": [float(f"{one:.9e}") for one in sums]}
 
 
@@ -259,7 +296,7 @@ def _fingerprint(part: Part, theta: Array) -> Array:
 
 def _advance(spec: Spec, source: Source, settings: Gibbs, chain: _Chain, end: int) -> _Chain:
     """Sweep on to the end of the round."""
-    state, step, kept, tune, moves = chain.state, chain.step, [], settings.tune, settings.accelerate
+    state, step, kept, tune, moves = chain.state, chain.step, [], settings.n_tune(), settings.accelerate
     n, zero, taken = chain.losses
     missing = chain.missing
     with single_threaded_blas(), np.errstate(all="ignore"):

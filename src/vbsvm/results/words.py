@@ -91,9 +91,9 @@ EXACT_BOUND = Words(
         f"{_NUMBERS} the exact bound: wider than mean field's, but narrower than the posterior's. {_NOT_CONFIDENCE}",
     ),
     groups=(
-        "With groups, standard deviations of effects by the exact bound are somewhat too small: on the toenail data 3.1 "
-        "where Gibbs sampling found 3.7, and the intercept was .6 posterior standard deviations off. Predicted classes "
-        "are hardly affected. Compare with a fit by Gibbs() if these numbers matter."
+        "With groups, standard deviations of effects by the exact bound are somewhat too small: on the toenail data "
+        "3.1 where Gibbs sampling found 3.7, and the intercept was .6 posterior standard deviations off. Predicted "
+        "classes are hardly affected. Compare with a fit by Gibbs() if these numbers matter."
     ),
     selection="",
 )
