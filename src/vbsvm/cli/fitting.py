@@ -52,7 +52,7 @@ class Asked:
 @click.option("--select", is_flag=True, help="Select inputs: infer for each the probability that it matters.")
 @click.option("--gibbs", is_flag=True, help="Sample from the posterior instead of using variational Bayes.")
 @click.option("--draws", type=click.IntRange(1), help="With --gibbs: draws to keep from each chain.  [default: 5000]")
-@click.option("--tune", type=click.IntRange(0), help="With --gibbs: sweeps to discard first.  [default: 5000]")
+@click.option("--tune", type=click.IntRange(0), help="With --gibbs: sweeps to discard first.  [default: 1000 or 5000]")
 @click.option("--chains", type=click.IntRange(1), help="With --gibbs: the number of chains.  [default: 4]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed for --gibbs.")
 @texts.options

@@ -9,18 +9,29 @@ from vbsvm.cli import tables, texts
 from vbsvm.cli.texts import Signs
 
 
+def _covariance(command: Any) -> Any:
+    """Add the option that chooses which spreads are shown."""
+    return click.option(
+        "--covariance",
+        type=click.Choice(["robust", "posterior", "curvature", "mean-field"]),
+        help="Which spread of the coefficients.  [default: robust where it can be had]",
+    )(command)
+
+
 @click.command()
 @click.argument("model")
-def summary(model: str) -> None:
+@_covariance
+def summary(model: str, *, covariance: str | None) -> None:
     """Show the saved MODEL: whether the fit converged, its coefficients, and its variance components.
 
     \b
     Example:
       vbsvm summary model.vbsvm
+      vbsvm summary model.vbsvm --covariance posterior
     """
     from vbsvm import load
 
-    click.echo(described(load(model)))
+    click.echo(described(load(model), covariance))
 
 
 @click.command()
@@ -30,6 +41,7 @@ def summary(model: str) -> None:
 @click.option("--drop-missing-outcome", is_flag=True, help="With --data: leave out rows whose outcome is missing.")
 @texts.options
 @click.option("--title", metavar="TEXT", help="The title of the page.")
+@_covariance
 @click.option("--out", metavar="FILE", required=True, help="Write the page to FILE.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def report(
@@ -41,6 +53,7 @@ def report(
     sep: str | None,
     decimal: str | None,
     title: str | None,
+    covariance: str | None,
     out: str,
     force: bool,
 ) -> None:
@@ -61,7 +74,7 @@ def report(
         frame = tables.with_plain_numbers(tables.read(data, text, Signs(sep, decimal)), text)
         given, rows = _rows(fitted, frame, target, drop=drop_missing_outcome)
     with tables.numbered(rows):
-        fitted.report(out, title=title, **given)
+        fitted.report(out, title=title, covariance=covariance, **given)
     click.echo(f"Wrote {out}.", err=True)
 
 
@@ -128,15 +141,15 @@ def text_of(fitted: Any, target: str | None = None) -> set[str]:
     return {name for name, values in levels if name is not None and all(isinstance(value, str) for value in values)}
 
 
-def described(fitted: Any) -> str:
+def described(fitted: Any, covariance: str | None = None) -> str:
     """What a fit or a classifier says of itself, in a few tables."""
     from vbsvm.results import display
 
     if is_fit(fitted):
-        return str(fitted)
+        return str(fitted.showing(covariance))
     if len(fitted.fit_) == 1:
-        return str(fitted.fit_[0])
+        return str(fitted.fit_[0].showing(covariance))
     ended = "converged" if fitted.converged_ else "not converged"
     shown = tables.listed(fitted.classes_)
     head = f"Fit of {fitted.n_features_in_} columns, one class of {shown} against the rest: {ended}"
-    return display.of_several_classes(head, fitted.summary())
+    return display.of_several_classes(head, fitted.summary(covariance=covariance))

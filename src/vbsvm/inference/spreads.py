@@ -153,7 +153,8 @@ class Spreads:
         state, found = self._responded.state, self._responded.response
         sds = np.sqrt(found.log_variances.diagonal())
         named = {self.spec.blocks[b].name: float(sd) for b, sd in zip(found.blocks, sds, strict=True)}
-        covariance, unknown = self._without_unlikely(state, found.covariance)
+        symmetric = 0.5 * (found.covariance + found.covariance.T)
+        covariance, unknown = self._without_unlikely(state, symmetric)
         said = self.reliability.and_warnings(*unknown, *self._not_converged(self._responded))
         return Spread("posterior", effective_mean(state)[: self.n], covariance, said, named)
 

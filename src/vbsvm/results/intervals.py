@@ -209,9 +209,14 @@ class SpreadShelf:
     def log_variances(self) -> dict[str, float]:
         """Standard deviations of log σ² by the response of the bound; none where it is not available."""
         known = self.known.known(POSTERIOR)
-        if known is None and self.default == ROBUST and self.rows is not None:
+        if known is None and self.rows is not None and self._responds:
             known = self.rows.spread(POSTERIOR)
         return {} if known is None else known.log_variances
+
+    @property
+    def _responds(self) -> bool:
+        """Whether the default is by the response of the exact bound, which costs too much in large tables."""
+        return self.default == ROBUST and self.rows is not None and self.rows.spread(ROBUST).by == "response"
 
     def settled(self) -> LearnedSpreads:
         """What a file is to hold: all that has been learned, and what tables show by default."""
@@ -220,4 +225,6 @@ class SpreadShelf:
         if self.posterior.by_draws:
             return replace(self.known, learned=self.rows.learned)
         self.intervals(None)
+        if self._responds:  # then the posterior's costs nothing more
+            self.rows.spread(POSTERIOR)
         return LearnedSpreads(self.rows.learned, self.rows.curvature, self.rows.reliability)

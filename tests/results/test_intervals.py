@@ -1,0 +1,149 @@
+"""Spreads of coefficients by kind, as users meet them: tables, matrices, files, figures."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from scipy.special import ndtri
+
+from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Variational, load
+from vbsvm.cli import main
+from vbsvm.results import intervals, training_rows
+
+KINDS = ("robust", "posterior", "curvature", "mean-field")
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng, n = np.random.default_rng(4), 240
+    frame = pd.DataFrame({"a": 3 * rng.normal(size=n) + 5, "b": rng.normal(size=n), "g": np.arange(n) % 24})
+    score = 0.4 * (frame["a"] - 5) - frame["b"] + rng.normal(size=24)[frame["g"]] + rng.logistic(size=n)
+    return frame.assign(y=np.where(score > 0, "yes", "no"))
+
+
+@pytest.fixture(scope="module")
+def clf(data):
+    return VBSVC().fit(data[["a", "b"]], data["y"])
+
+
+@pytest.fixture(scope="module")
+def mixed(data):
+    return Model("y ~ a + b + (1 | g)", data).fit()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_matrix_and_table_say_the_same(clf, mixed, kind):
+    for fit in (clf.fit_[0], mixed):
+        matrix, table = fit.coefficient_covariance(kind), fit.summary(0.9, covariance=kind)
+        assert list(matrix.index) == list(matrix.columns) == list(table.index) == ["(intercept)", "a", "b"]
+        np.testing.assert_allclose(matrix, matrix.T)
+        np.testing.assert_allclose(np.sqrt(np.diagonal(matrix)), table["sd"])
+        np.testing.assert_allclose(table["upper"] - table["coefficient"], ndtri(0.95) * table["sd"])
+        np.testing.assert_array_equal(table["coefficient"], fit.summary()["coefficient"])
+
+
+def test_attributes_follow_the_default(clf):
+    robust = clf.fit_[0].coefficient_covariance("robust").to_numpy()
+    np.testing.assert_allclose(clf.coef_cov_[0], robust[1:, 1:])
+    np.testing.assert_allclose(clf.coef_std_[0], np.sqrt(np.diagonal(robust))[1:])
+    assert clf.intercept_std_[0] == pytest.approx(np.sqrt(robust[0, 0]))
+
+
+def test_kinds_are_ordered_as_they_are_in_ordinary_data(clf):
+    sd = {kind: np.log(clf.summary(covariance=kind)["sd"]).mean() for kind in KINDS}
+    assert sd["mean-field"] < sd["curvature"] - 0.3
+    assert abs(sd["posterior"] - sd["curvature"]) < 0.2
+    assert sd["robust"] > sd["posterior"] + 0.1
+
+
+def test_the_sampler_has_its_own_posterior_and_a_sandwich_on_request(data, clf):
+    with pytest.warns(UserWarning, match="mixed"):
+        drawn = VBSVC(inference=Gibbs(draws=400, tune=100, chains=2), random_state=0).fit(data[["a", "b"]], data["y"])
+    own, robust = drawn.summary(), drawn.summary(covariance="robust")
+    assert own.columns.name == "Gibbs"
+    assert robust.columns.name == "robust sd"
+    assert "by the draws" in robust.attrs["spreads"]
+    np.testing.assert_allclose(robust["sd"], clf.summary()["sd"], rtol=0.25)
+    assert (robust["sd"] > own["sd"]).all()
+    with pytest.raises(ValueError, match="'curvature' is only available after variational Bayes"):
+        drawn.summary(covariance="curvature")
+
+
+def test_a_file_has_what_tables_show_and_says_what_it_lacks(mixed, clf, tmp_path, monkeypatch):
+    mixed.save(tmp_path / "m")
+    back = load(tmp_path / "m")
+    for kind in (None, *KINDS):
+        pd.testing.assert_frame_equal(back.summary(covariance=kind), mixed.summary(covariance=kind))
+    pd.testing.assert_frame_equal(back.variance_components(), mixed.variance_components())
+    monkeypatch.setattr(training_rows, "MOST_RESPONDING", 0)
+    large = VBSVC().fit(*_rows(clf))
+    assert "by the curvature at the mean" in large.summary().attrs["spreads"]
+    large.save(tmp_path / "l")
+    with pytest.raises(ValueError, match="'posterior' is learned from the training data, which this fit no longer"):
+        load(tmp_path / "l").summary(covariance="posterior")
+
+
+def _rows(clf):
+    source = clf.fit_[0]._rows.source
+    return source.X, source.signs
+
+
+def test_the_command_line_shows_the_kind_that_is_asked_for(mixed, tmp_path):
+    mixed.save(tmp_path / "m")
+    said = CliRunner().invoke(main, ["summary", str(tmp_path / "m"), "--covariance", "posterior"])
+    assert said.exit_code == 0
+    assert "by linear response" in said.output
+    page = CliRunner().invoke(
+        main, ["report", str(tmp_path / "m"), "--covariance", "mean-field", "--out", str(tmp_path / "r.html")]
+    )
+    assert page.exit_code == 0
+    assert "by the exact bound" in (tmp_path / "r.html").read_text(encoding="utf-8")
+    wrong = CliRunner().invoke(main, ["summary", str(tmp_path / "m"), "--covariance", "sandwich"])
+    assert wrong.exit_code != 0
+
+
+def test_with_gates_or_missing_inputs_the_curvature_is_shown_and_others_are_refused_in_words(data):
+    X = data[["a", "b"]].to_numpy()
+    gated = VBSVC(LaplaceZero(0.3)).fit(X, data["y"])
+    assert gated.summary().columns.name == "curvature's sd"
+    X = np.where(np.arange(X.size).reshape(X.shape) % 11 == 0, np.nan, X)
+    clf = VBSVC().fit(X, data["y"])
+    assert "two thirds" in clf.summary().attrs["spreads"]
+    for kind in ("robust", "posterior"):
+        with pytest.raises(ValueError, match=f"covariance='{kind}' is not available for this fit. Values are missing"):
+            clf.summary(covariance=kind)
+    with pytest.raises(ValueError, match="covariance must be one of 'robust', 'posterior'"):
+        clf.summary(covariance=["robust"])
+
+
+def test_separated_classes_and_piles_of_rows_are_told():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    separated = VBSVC().fit(X, X[:, 0] > 0)
+    assert "separated" in separated.summary().attrs["spreads"]
+    sex = rng.integers(0, 2, size=200).astype(float)
+    piled = VBSVC().fit(sex[:, None], (sex + 0.9 * rng.normal(size=200) > 0.5))
+    assert "at the kink" in piled.summary().attrs["spreads"]
+
+
+def test_wide_tables_have_the_curvature_only(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 30))
+    monkeypatch.setattr(intervals, "MOST_WRITTEN", 20)
+    clf = VBSVC().fit(X, X[:, 0] + rng.normal(size=50) > 0)
+    assert clf.summary().columns.name == "curvature's sd"
+    with pytest.raises(ValueError, match="available for up to 20 coefficients, and there are 31"):
+        clf.summary(covariance="robust")
+
+
+def test_class_weights_and_repetition(data):
+    """Rows that count twice are two rows, and equal class weights change nothing."""
+    X, y = data[["a", "b"]].to_numpy(), data["y"].to_numpy()
+    inference = Variational(tol=1e-9)
+    twice = VBSVC(inference=inference).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    weighted = VBSVC(inference=inference).fit(X, y, sample_weight=np.full(len(y), 2.0))
+    np.testing.assert_allclose(weighted.coef_std_, twice.coef_std_, rtol=1e-3)
+    plain = VBSVC(inference=inference).fit(X, y)
+    even = VBSVC(inference=inference, class_weight={"no": 1.0, "yes": 1.0}).fit(X, y)
+    np.testing.assert_allclose(even.coef_std_, plain.coef_std_, rtol=1e-6)
+    assert not np.allclose(weighted.coef_std_, plain.coef_std_, rtol=0.1)  # twice the rows are surer
