@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from vbsvm.missing.settings import GaussianImputation, NotAtRandom, Shift
     from vbsvm.model.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
     from vbsvm.results.comparison import compare
+    from vbsvm.results.model_comparison import compare_models
     from vbsvm.storage.archive import ModelFileError
 
 __all__ = [
@@ -38,12 +39,14 @@ __all__ = [
     "Variational",
     "__version__",
     "compare",
+    "compare_models",
     "load",
     "to_sklearn",
 ]
 
 _HOMES = {
     "compare": "vbsvm.results.comparison",
+    "compare_models": "vbsvm.results.model_comparison",
     "load": "vbsvm.api.load",
     "to_sklearn": "vbsvm.api.sklearn_export",
     "VBSVC": "vbsvm.api.estimator",

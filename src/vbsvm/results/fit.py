@@ -24,6 +24,8 @@ from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit_predictions import FitPredictions
 from vbsvm.results.intervals import Intervals, LearnedSpreads, SpreadShelf
+from vbsvm.results.leave_one_out import leave_one_out
+from vbsvm.results.left_out_predictions import LeftOutPredictions
 from vbsvm.results.posterior import Posterior, posterior_of
 from vbsvm.results.traces import Traces, Worst
 from vbsvm.results.training_rows import TrainingRows
@@ -308,6 +310,10 @@ class Fit(FitPredictions):
     def __getstate__(self) -> dict[str, Any]:
         """What pickles and copies hold: no training rows."""
         return vars(self) if self._rows is None else vars(self.without_rows())
+
+    def left_out_predictions(self) -> LeftOutPredictions:
+        """What the fit without a row would predict of it, for each training row; ``compare_models`` asks for it."""
+        return leave_one_out([self], self.classes)
 
     def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
         """The inputs with missing values replaced by their expected values given the others, and standard deviations.
