@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from vbsvm.version import __version__
 
 if TYPE_CHECKING:
+    from vbsvm.api.cross_validation import cross_validate
     from vbsvm.api.estimator import VBSVC
     from vbsvm.api.load import load
     from vbsvm.api.model import Model
@@ -40,6 +41,7 @@ __all__ = [
     "__version__",
     "compare",
     "compare_models",
+    "cross_validate",
     "load",
     "to_sklearn",
 ]
@@ -47,6 +49,7 @@ __all__ = [
 _HOMES = {
     "compare": "vbsvm.results.comparison",
     "compare_models": "vbsvm.results.model_comparison",
+    "cross_validate": "vbsvm.api.cross_validation",
     "load": "vbsvm.api.load",
     "to_sklearn": "vbsvm.api.sklearn_export",
     "VBSVC": "vbsvm.api.estimator",

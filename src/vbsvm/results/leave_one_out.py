@@ -15,7 +15,7 @@ from vbsvm.results.training_rows import TrainingRows
 if TYPE_CHECKING:
     from vbsvm.results.fit import Fit
 
-SCHEME = "leave-one-out"
+SCHEME = "leave-one-out, row by row"
 
 
 def leave_one_out(fits: "Sequence[Fit]", classes: NDArray[Any]) -> LeftOutPredictions:

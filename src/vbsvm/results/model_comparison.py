@@ -109,11 +109,9 @@ def compare_models(models: Mapping[str, Any], groups: str | None = None) -> Mode
     found = _read(models)
     _require_same_rows(found)
     name, members = _groups(found, groups)
-    best = min(found, key=lambda key: found[key].log_loss.value)
     order = sorted(found, key=lambda key: found[key].log_loss.value)
-    table = _table(found, order, best, members)
-    first = found[best]
-    notes = [f"By {first.scheme}, {len(first.rows)} rows. {ABOUT_ROWS}"]
+    table, first = _table(found, order, members), found[order[0]]
+    notes = [f"{len(first.rows)} rows, left out by {first.scheme}. {ABOUT_ROWS}"]
     if members is not None:
         notes.append(f"group se: with the {len(np.unique(members))} groups of {name} as independent units.")
     if first.scheme == leave_one_out.SCHEME:
@@ -126,7 +124,7 @@ def compare_models(models: Mapping[str, Any], groups: str | None = None) -> Mode
 
 
 def _table(
-    found: Mapping[str, LeftOutPredictions], order: list[str], best: str, members: NDArray[np.intp] | None
+    found: Mapping[str, LeftOutPredictions], order: list[str], members: NDArray[np.intp] | None
 ) -> "pd.DataFrame":
     """One row for each model; differences are to the best one."""
     import pandas as pd
@@ -135,7 +133,7 @@ def _table(
     for key in order:
         line: dict[str, float] = {}
         for measure in MEASURES:
-            own, of_best = (getattr(found[one], measure) for one in (key, best))
+            own, of_best = (getattr(found[one], measure) for one in (key, order[0]))
             line |= _columns(measure, own, members)
             line |= _columns(f"{measure}_difference", own - of_best, members)
         lines.append(line | ({} if np.isnan(found[key].bound) else {"elbo": found[key].bound}))
