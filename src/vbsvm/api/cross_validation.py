@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,11 @@ from vbsvm.api import validation
 from vbsvm.api.model import Model
 from vbsvm.api.task import read_inference
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import is_number, require_whole
+from vbsvm.base.settings import require_whole
 from vbsvm.design import frames
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.results.cross_validation import CrossValidation, summarised
-from vbsvm.results.fit import Fit
 from vbsvm.results.left_out_predictions import LeftOutPredictions
 
 if TYPE_CHECKING:
@@ -74,16 +73,8 @@ def cross_validate(
     rows = _CountedRows.of(model)
     members = None if groups is None else rows.groups(groups)
     splits = _splits(folds, rows, members, seed)
-    scores, log_odds, fold_of = (np.full(len(rows.numbers), np.nan) for _ in range(3))
-    for k, (train, test) in enumerate(splits, start=1):
-        try:
-            fit = rows.model_of(train).fit(inference, random_state=seed)
-            scores[test], log_odds[test] = _predicted(fit, rows.frame.iloc[test])
-        except ValueError as error:
-            raise ValueError(f"cross_validate, fold {k}: {error}") from error
-        fold_of[test] = k
+    scores, log_odds = _predicted(rows, splits, inference, seed)
     scheme = f"{len(splits)}-fold cross-validation" + ("" if groups is None else f" in groups of {groups}")
-    tested = np.flatnonzero(~np.isnan(fold_of))
     found = LeftOutPredictions(
         scheme,
         rows.numbers,
@@ -92,15 +83,54 @@ def cross_validate(
         model.classes[(scores > 0).astype(np.intp)],
         log_expit(np.where(rows.truth > 0, log_odds, -log_odds)),
         {} if groups is None or members is None else {groups: members},
-    ).take(tested)
-    in_fold = fold_of[tested].astype(np.intp)
+    )
+    return _result(model, found, splits, log_odds, groups)
+
+
+def _predicted(
+    rows: "_CountedRows", splits: "list[Fold]", inference: Variational | Gibbs, seed: int
+) -> tuple[Array, Array]:
+    """Scores of the rows left out and log odds of the positive class; NaN for rows that are never left out."""
+    scores, log_odds = (np.full(len(rows.numbers), np.nan) for _ in range(2))
+    for k, (train, test) in enumerate(splits, start=1):
+        try:
+            fit = rows.model_of(train).fit(inference, random_state=seed)
+            new = rows.frame.iloc[test]
+            log_chances = fit.predict_log_proba(new)
+            scores[test], log_odds[test] = fit.decision_function(new), log_chances[:, 1] - log_chances[:, 0]
+        except ValueError as error:
+            raise ValueError(f"cross_validate, fold {k}: {error}") from error
+    return scores, log_odds
+
+
+def _result(
+    model: Model, found: LeftOutPredictions, splits: list[Fold], log_odds: Array, groups: str | None
+) -> CrossValidation:
+    """The predictions of rows that were left out, as a table by fold and as a frame with the index of the data."""
+    import pandas as pd
+
+    fold = np.zeros(len(found.rows), dtype=np.intp)
+    for k, (_, test) in enumerate(splits, start=1):
+        fold[test] = k
+    tested = np.flatnonzero(fold)
+    found, fold = found.take(tested), fold[tested]
+    index = getattr(model.data, "index", None)
+    predictions = pd.DataFrame(
+        {
+            "fold": fold,
+            "outcome": found.labels,
+            "predicted": found.predicted,
+            "probability": expit(log_odds[tested]),
+        },
+        index=pd.Index(found.rows, name="row") if index is None or callable(index) else index.take(found.rows),
+    )
+    predictions.columns.name = f"probability of {model.classes[1]}"
     units = "rows" if groups is None else f"groups of {groups}"
     note = (
-        f"{len(tested)} rows, left out by {scheme}. se: standard error with {units} as independent units; it does not know that fits of "
-        "different folds have rows in common."
+        f"{len(tested)} rows, left out by {found.scheme}. se: standard error with {units} as independent units; it "
+        "does not know that fits of different folds have rows in common."
     )
-    table, predictions = summarised(found, in_fold, groups), _frame(model, found, in_fold, log_odds[tested])
-    return CrossValidation(model.formula, table, predictions, note, found)
+    return CrossValidation(model.formula, summarised(found, fold, groups), predictions, note, found)
 
 
 @final
@@ -141,22 +171,14 @@ class _CountedRows:
         return self.model.refitted_to(self.frame.iloc[train], self.weights[train])
 
 
-def _predicted(fit: Fit, new: "pd.DataFrame") -> tuple[Any, Array]:
-    """Scores of new rows, and log odds of the positive class."""
-    log_chances = fit.predict_log_proba(new)
-    return fit.decision_function(new), log_chances[:, 1] - log_chances[:, 0]
-
-
 def _splits(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
     """Training rows and rows left out of each fold, as places among the rows that count."""
     if isinstance(folds, Iterable) and not isinstance(folds, str):
         found = _given(folds, rows)
         _require_whole_groups(found, members)
         return found
-    if not is_number(folds):
-        raise TypeError(f"cross_validate: folds must be a whole number or pairs of row numbers; got {folds!r}.")
-    n_rows, wanted = len(rows.numbers), cast(Any, folds)
-    require_whole("cross_validate", 2, n_rows, folds=wanted)
+    n_rows = len(rows.numbers)
+    require_whole("cross_validate", 2, n_rows, folds=folds)
     n_folds, counts = int(folds), np.bincount(rows.truth, minlength=2)
     if n_folds > counts.min():
         label = rows.model.classes[counts.argmin()]
@@ -208,20 +230,3 @@ def _require_whole_groups(folds: list[Fold], members: NDArray[np.intp] | None) -
     for k, (train, test) in enumerate(folds, start=1):
         if members is not None and np.isin(members[test], members[train]).any():
             raise ValueError(f"cross_validate: fold {k} leaves out some rows of a group that is also in training.")
-
-
-def _frame(model: Model, found: LeftOutPredictions, folds: NDArray[np.intp], log_odds: Array) -> "pd.DataFrame":
-    """The predictions, with the index of the data where they have one."""
-    import pandas as pd
-
-    columns = {
-        "fold": folds,
-        "outcome": found.labels,
-        "predicted": found.predicted,
-        "probability": expit(log_odds),
-    }
-    index = getattr(model.data, "index", None)
-    rows = pd.Index(found.rows, name="row") if index is None or callable(index) else index.take(found.rows)
-    frame = pd.DataFrame(columns, index=rows)
-    frame.columns.name = f"probability of {model.classes[1]}"
-    return frame

@@ -22,12 +22,14 @@ ABOUT_ROWS = (
     "of the paired differences."
 )
 ABOUT_LINK = (
-    "Scores without a row are approximate, and the link from scores to probabilities was learned from the same rows: "
-    "log-losses are slightly too small, in all models alike."
+    "Scores without a row are approximate, with the scales of priors held, and the link from scores to probabilities "
+    "was learned from the same rows: log-losses are slightly too small, by about 1/n."
 )
 ABOUT_NEW_GROUPS = (
     "A row is predicted with the other rows of its group at hand: this does not speak of new groups. For these leave "
-    "out whole groups: cross_validate(model, groups={!r}), or GroupKFold for estimators."
+    "out whole groups: cross_validate(model, groups={!r}), or GroupKFold for estimators. Models with groups are also "
+    "flattered, as their scales are held: by a few times 1/n, and sometimes by more. Confirm a difference between "
+    "models with and without groups by cross_validate, which fits again."
 )
 ABOUT_BOUND = (
     "elbo: comparable only between models with the same rows, labels and standardised columns. Do not choose fixed "
