@@ -173,7 +173,8 @@ class _CountedRows:
 
 def _splits(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
     """Training rows and rows left out of each fold, as places among the rows that count."""
-    if isinstance(folds, Iterable) and not isinstance(folds, str):
+    is_list = isinstance(folds, Iterable) and not isinstance(folds, str)
+    if is_list:
         found = _given(folds, rows)
         _require_whole_groups(found, members)
         return found
