@@ -173,11 +173,15 @@ class _CountedRows:
 
 def _splits(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
     """Training rows and rows left out of each fold, as places among the rows that count."""
-    is_list = isinstance(folds, Iterable) and not isinstance(folds, str)
-    if is_list:
-        found = _given(folds, rows)
-        _require_whole_groups(found, members)
-        return found
+    if not isinstance(folds, Iterable) or isinstance(folds, str):
+        return _shuffled(folds, rows, members, seed)
+    found = _given(folds, rows)
+    _require_whole_groups(found, members)
+    return found
+
+
+def _shuffled(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
+    """So many folds, with the classes in equal shares, and whole groups where there are some."""
     n_rows = len(rows.numbers)
     require_whole("cross_validate", 2, n_rows, folds=folds)
     n_folds, counts = int(folds), np.bincount(rows.truth, minlength=2)
