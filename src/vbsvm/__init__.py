@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from vbsvm.version import __version__
 
 if TYPE_CHECKING:
+    from vbsvm.api.cross_validation import cross_validate
     from vbsvm.api.estimator import VBSVC
     from vbsvm.api.load import load
     from vbsvm.api.model import Model
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from vbsvm.missing.settings import GaussianImputation, NotAtRandom, Shift
     from vbsvm.model.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
     from vbsvm.results.comparison import compare
+    from vbsvm.results.model_comparison import compare_models
     from vbsvm.storage.archive import ModelFileError
 
 __all__ = [
@@ -38,12 +40,16 @@ __all__ = [
     "Variational",
     "__version__",
     "compare",
+    "compare_models",
+    "cross_validate",
     "load",
     "to_sklearn",
 ]
 
 _HOMES = {
     "compare": "vbsvm.results.comparison",
+    "compare_models": "vbsvm.results.model_comparison",
+    "cross_validate": "vbsvm.api.cross_validation",
     "load": "vbsvm.api.load",
     "to_sklearn": "vbsvm.api.sklearn_export",
     "VBSVC": "vbsvm.api.estimator",

@@ -43,7 +43,8 @@ class Problem:
 
     There is a model for each of ``outcomes``; all of them have the rest in common. ``ranges`` are those of the table's
     columns. ``sample_weights`` are the weights without those of classes, where these have some. Where categories are
-    missing, ``known_levels`` counts the levels that are known.
+    missing, ``known_levels`` counts the levels that are known. ``given`` are the numbers that the rows have in the
+    user's data, where these are others.
     """
 
     plan: Plan
@@ -58,6 +59,7 @@ class Problem:
     reader: "Reader | None" = None
     n_dropped: int = 0
     sample_weights: Array | None = None
+    given: NDArray[np.intp] | None = None
 
     def tasks(self) -> list[Task]:
         """Decide how missing values are treated and how rows lie in memory; refuse what can't be fitted."""
@@ -82,7 +84,7 @@ class Problem:
         )
         source = replace(source, wide=_suits_dual(spec, source))
         validation.require_moderate_size(plan, source)
-        about = self.reader, self.n_dropped, self.sample_weights
+        about = self.reader, self.n_dropped, self.sample_weights, self.given
         return [
             Task(spec, plan, completion, replace(source, signs=one.signs), one.labels, *about) for one in self.outcomes
         ]

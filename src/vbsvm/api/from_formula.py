@@ -68,12 +68,14 @@ class KeptRows:
         """
         reader, rows = formulas.learn(parts, self.frame, self.weights, standardize)
         signs, weights, known_levels = outcome.signs, self.weights, None
+        given = self.frame.index.to_numpy(dtype=np.intp)
         if rows.candidates is not None:
             signs, weights = signs[rows.candidates.row], weights[rows.candidates.row]
+            given = given[rows.candidates.row]
             known_levels = LevelCounts(reader.categories.counts)
         if rows.levels and (rows.levels[-1][1:] < rows.levels[-1][:-1]).any():
             order = np.argsort(rows.levels[-1], kind="stable")
-            rows, signs, weights = rows.take(order), signs[order], weights[order]
+            rows, signs, weights, given = rows.take(order), signs[order], weights[order], given[order]
         linear = reader.linear
         links = [(column, linear.variables[k].place) for column, k in linear.links]
         return Problem(
@@ -88,6 +90,7 @@ class KeptRows:
             known_levels,
             reader,
             self.n_dropped,
+            given=given,
         )
 
 

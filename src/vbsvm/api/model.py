@@ -67,6 +67,8 @@ class Model:
 
     Attributes
     ----------
+    data : data frame
+        The data as they were given.
     n_dropped : int
         Rows of positive weight that ``missing="drop"`` left out.
 
@@ -100,6 +102,14 @@ class Model:
         (self._task,) = rows.problem(parts, outcome, priors, settings, standardize=bool(standardize)).tasks()
         self.formula, self.classes, self.n_dropped = parts.text, outcome.labels, rows.n_dropped
         self.spec = self._task.spec
+        self.data = data
+        self._settings = {
+            "priors": priors,
+            "standardize": standardize,
+            "positive": self.classes[1],
+            "imputation": imputation,
+            "missing": missing,
+        }
 
     def fit(self, inference: Variational | Gibbs | None = None, *, random_state: Any = None) -> Fit:
         """Fit the model by ``inference``, ``Variational()`` by default; ``random_state`` is the seed of ``Gibbs()``."""
@@ -121,6 +131,10 @@ class Model:
         if unassigned is not None:
             warnings.warn(unassigned, OneClassWarning, stacklevel=2)
         return fit
+
+    def refitted_to(self, data: Any, weights: ArrayLike) -> "Model":
+        """The same model of other rows, to be fitted: what ``cross_validate`` asks for."""
+        return Model(self.formula, data, weights=weights, **self._settings)
 
     def sensitivity(
         self, deltas: Sequence[float], columns: Sequence[str] | None = None, inference: Variational | None = None

@@ -15,6 +15,8 @@ from vbsvm.design.columns import Encoded
 from vbsvm.missing import patterns
 from vbsvm.results import prediction
 from vbsvm.results.calibration import Calibration
+from vbsvm.results.leave_one_out import leave_one_out
+from vbsvm.results.left_out_predictions import LeftOutPredictions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,6 +83,10 @@ class Predictions(FittedAttributes, BaseEstimator, ABC):
         These are what the model itself says of a label. They are averaged like those of ``predict_proba``.
         """
         return prediction.probabilities(prediction.pseudo_log_odds(self._scores(X)))
+
+    def left_out_predictions(self) -> LeftOutPredictions:
+        """What the fit without a row would predict of it, for each training row; ``compare_models`` asks for it."""
+        return leave_one_out(self._fits, self.classes_)
 
     def predictive(self, X: ArrayLike) -> "pd.DataFrame":
         """Mean and standard deviation of each row's score, and the probability that it is positive.

@@ -13,14 +13,12 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import KNOWN
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.gibbs import Gibbs, Sample
-from vbsvm.inference.leave_one_out import row_influence
 from vbsvm.inference.variational import Outcome, Variational
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
 from vbsvm.missing.settings import GaussianImputation, Shift
-from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec, State
-from vbsvm.results.calibration import LeftOutScores, calibrate
+from vbsvm.results.calibration import calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 from vbsvm.results.training_rows import TrainingRows
@@ -40,7 +38,8 @@ WARM_START = Variational(tol=1e-2, bound="augmented")
 class Task:
     """What is fitted to which rows, how missing inputs are treated, and what the scores' signs mean.
 
-    ``sample_weights`` are those without class weights, where there are any.
+    ``sample_weights`` are those without class weights, where there are any. ``given`` are the numbers that the rows of
+    the source have in the user's data, where these are others.
     """
 
     spec: Spec
@@ -51,6 +50,7 @@ class Task:
     reader: "Reader | None" = None
     n_dropped: int = 0
     sample_weights: Array | None = None
+    given: NDArray[np.intp] | None = None
 
     def fit(
         self,
@@ -92,18 +92,10 @@ class Task:
                 self.source,
                 self.plan.n_fixed,
                 self.sample_weights,
+                self.given,
                 learn,
-                lambda: calibrate([self.left_out(outcome)])[0],
             ),
         )
-
-    def left_out(self, outcome: Outcome | Sample) -> LeftOutScores:
-        """Scores of the rows in fits without them."""
-        rows = row_influence(self.spec, outcome, self.source)
-        if self.sample_weights is None:
-            return LeftOutScores.of(rows, rows.s)
-        counts = np.where(self.source.weights > 0, self.sample_weights, 0.0)
-        return LeftOutScores.of(rows, np.concatenate(replace(self.source, weights=counts).total(_weights)))
 
     def _around(self, inference: Gibbs) -> State | None:
         """Where a sampler's chains start: around a variational fit, where that suits the model."""
@@ -159,10 +151,6 @@ class Task:
         return Encoded(self.source.X[complete], levels)
 
 
-def _weights(part: Part) -> list[Array]:
-    return [part.rows.weights]
-
-
 def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) -> list[Fit]:
     """Fit one model for each class.
 
@@ -175,7 +163,7 @@ def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) ->
         around = [state for task in tasks if (state := task._around(inference)) is not None] or None
         for task, sample in zip(tasks, inference.run_several(models, seed, around), strict=True):
             fits.append(task.result(sample, fits[0] if fits else None))
-        return with_slopes(tasks, fits)
+        return with_slopes(fits)
     size = most_together(tasks[0].source)
     for begin in range(0, len(tasks), size):
         some = tasks[begin : begin + size]
@@ -183,10 +171,10 @@ def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) ->
             fits.append(task.result(outcome, fits[0] if fits else None))
         if any(fit.interrupted for fit in fits) and len(fits) < len(tasks):
             raise KeyboardInterrupt
-    return with_slopes(tasks, fits)
+    return with_slopes(fits)
 
 
-def with_slopes(tasks: Sequence[Task], fits: list[Fit]) -> list[Fit]:
+def with_slopes(fits: list[Fit]) -> list[Fit]:
     """The fits of several classes with the slopes that make their scores comparable, learned from the rows left out.
 
     The probabilities of two classes need the same, but their predictions do not: there it is learned when it is asked
@@ -194,7 +182,7 @@ def with_slopes(tasks: Sequence[Task], fits: list[Fit]) -> list[Fit]:
     """
     if len(fits) == 1:
         return fits
-    found = calibrate([task.left_out(fit.outcome) for task, fit in zip(tasks, fits, strict=True)])
+    found = calibrate([fit._rows.left_out_scores() for fit in fits if fit._rows is not None])
     return [replace(fit, calibration=one) for fit, one in zip(fits, found, strict=True)]
 
 

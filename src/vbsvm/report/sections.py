@@ -135,7 +135,7 @@ def _components(fit: Fit) -> Table:
         for (term, effect), row in zip(table.index, _rows(table), strict=True)
     )
     head = ("effects", *_heads(table.rename(columns={"sd": "median sd"})))
-    which = fit.posterior.words.components
+    which = fit.component_words.components
     return Table(
         f"Standard deviations of effects, and correlations, with {100 * LEVEL:g} % intervals {which}.", head, body
     )

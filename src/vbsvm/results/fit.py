@@ -24,10 +24,12 @@ from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit_predictions import FitPredictions
 from vbsvm.results.intervals import Intervals, LearnedSpreads, SpreadShelf
+from vbsvm.results.leave_one_out import leave_one_out
+from vbsvm.results.left_out_predictions import LeftOutPredictions
 from vbsvm.results.posterior import Posterior, posterior_of
 from vbsvm.results.traces import Traces, Worst
 from vbsvm.results.training_rows import TrainingRows
-from vbsvm.results.words import noted, of_components
+from vbsvm.results.words import Words, noted, of_components
 from vbsvm.storage.codec import public_fields
 
 if TYPE_CHECKING:
@@ -256,9 +258,18 @@ class Fit(FitPredictions):
         for the user's column. After Gibbs sampling it has R̂ and effective draws.
         """
         require_level("variance_components", level)
-        known = self._shelf.log_variances() if len(self.posterior.variance_components(level)) else {}
-        words = of_components(self.posterior.words) if known else self.posterior.words
-        return noted(self.posterior.variance_components(level, known), words, "interval", level)
+        table = self.posterior.variance_components(level, self._log_variances)
+        return noted(table, self.component_words, "interval", level)
+
+    @property
+    def _log_variances(self) -> dict[str, float]:
+        """Standard deviations of log σ² that are better than those of the fit itself."""
+        return self._shelf.log_variances() if len(self.posterior.variance_components(0.5)) else {}
+
+    @property
+    def component_words(self) -> Words:
+        """What tables and reports say of the variance components."""
+        return of_components(self.posterior.words) if self._log_variances else self.posterior.words
 
     def to_arviz(self) -> Any:
         """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns."""
@@ -308,6 +319,10 @@ class Fit(FitPredictions):
     def __getstate__(self) -> dict[str, Any]:
         """What pickles and copies hold: no training rows."""
         return vars(self) if self._rows is None else vars(self.without_rows())
+
+    def left_out_predictions(self) -> LeftOutPredictions:
+        """What the fit without a row would predict of it, for each training row; ``compare_models`` asks for it."""
+        return leave_one_out([self], self.classes)
 
     def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
         """The inputs with missing values replaced by their expected values given the others, and standard deviations.

@@ -4,9 +4,10 @@ from abc import ABC
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.design import frames
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing import patterns
 from vbsvm.missing.level_model import LevelDistributions
@@ -83,6 +84,30 @@ class FitPredictions(ABC):
         """Class of each row: by the sign of its score."""
         scores = self._mean_scores(self._read(data, new_groups)).mean
         return self.classes[(scores > 0).astype(np.intp)]
+
+    def score(self, data: Any, weights: str | ArrayLike | None = None, *, new_groups: str = "population") -> float:
+        """Share of rows whose outcome, a column of ``data`` as in fit, is the predicted one.
+
+        ``weights`` are a column of the data or a number for each row: a weight of k counts as k rows.
+        """
+        predicted = self.predict(data, new_groups=new_groups)
+        if self.reader is None:
+            raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
+        outcome = frames.take(data, [self.reader.parts.outcome])[self.reader.parts.outcome]
+        labels, rest = outcome.to_numpy(), f"not {self.classes[1]}"
+        if self.classes[0] == rest:
+            labels = np.where(labels == self.classes[1], self.classes[1], self.classes[0])
+        unknown = ~np.isin(labels.astype(object), self.classes.astype(object))
+        if unknown.any():
+            row = int(np.argmax(unknown))
+            raise ValueError(f"The outcome of row {row} is {labels[row]!r}; in fit there were {list(self.classes)}.")
+        given = (
+            frames.take(data, [weights])[weights] if isinstance(weights, str) else 1.0 if weights is None else weights
+        )
+        counts = np.broadcast_to(np.asarray(given, dtype=np.float64), len(labels))
+        if not (counts >= 0).all() or not 0 < counts.sum() < np.inf:
+            raise ValueError("score: weights must be finite numbers of at least 0, and not all 0.")
+        return float(np.average(predicted == labels, weights=counts))
 
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Calibrated probabilities of the two classes; the larger belongs to the predicted class.

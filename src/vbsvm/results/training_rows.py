@@ -7,17 +7,20 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.leave_one_out import row_influence
 from vbsvm.inference.reliability import Reliability
 from vbsvm.inference.spreads import Spread, Spreads, robust_of_draws
 from vbsvm.inference.variational import Outcome
 from vbsvm.missing.population import Population
 from vbsvm.model.interfaces import CoefficientDistribution
+from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
-from vbsvm.results.calibration import Calibration
+from vbsvm.results.calibration import Calibration, LeftOutScores, calibrate
 from vbsvm.sources.memory import Memory
 
 # Rows that are compared, evenly spaced, to see whether the data are still those of the fit.
@@ -32,7 +35,8 @@ class TrainingRows:
     """The source of a fit, which reads the user's own arrays, and what may be learned from it later.
 
     ``n`` is the number of coefficients of columns. ``sample_weights`` are the weights without those of classes, where
-    these have some. Files, pickles and copies of a fit hold no rows: what they need is learned before.
+    these have some. ``given`` are the numbers that the rows have in the user's data, where these differ from those in
+    the source. Files, pickles and copies of a fit hold no rows: what they need is learned before.
     """
 
     spec: Spec
@@ -40,8 +44,8 @@ class TrainingRows:
     source: Memory
     n: int
     sample_weights: Array | None
+    given: NDArray[np.intp] | None
     learn_population: Callable[[], Population | None]
-    learn_calibration: Callable[[], Calibration]
     fingerprint: bytes = field(init=False)
     _found: dict[str, Spread] = field(default_factory=dict)
 
@@ -68,9 +72,23 @@ class TrainingRows:
     @cached_property
     def calibration(self) -> Calibration:
         """How scores become probabilities."""
-        assert self._unchanged is not None
         with single_threaded_blas():
-            return self.learn_calibration()
+            return calibrate([self.left_out_scores()])[0]
+
+    def left_out_scores(self) -> LeftOutScores:
+        """Scores of the rows in fits without them, in the order of a pass."""
+        rows, repeats = row_influence(self.spec, self.outcome, self._unchanged), self._repeats
+        return LeftOutScores.of(rows, rows.s if repeats is None else np.concatenate(repeats.total(_weights)))
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """Where in the source each row of a pass stands; the first of its candidates where there are some."""
+        numbered = np.where(self.source.weights > 0, np.arange(1.0, len(self.source.weights) + 1), 0.0)
+        found = np.concatenate(replace(self.source, weights=numbered).total(_weights)).astype(np.intp) - 1
+        if self.source.candidates is None:
+            return found
+        rows = self.source.candidates.row[found]
+        return found[np.r_[True, rows[1:] != rows[:-1]]]
 
     def spread(self, kind: str) -> Spread:
         """Robust, or the posterior's by linear response; in large tables the robust one goes by the curvature."""
@@ -111,6 +129,10 @@ class TrainingRows:
     def reliability(self) -> Reliability:
         """What the rows say of spreads."""
         return self._spreads.reliability
+
+
+def _weights(part: Part) -> list[Array]:
+    return [part.rows.weights]
 
 
 def _fingerprint(source: Memory) -> bytes:

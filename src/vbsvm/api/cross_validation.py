@@ -1,0 +1,237 @@
+"""Cross-validation of a model by formula: fits to some rows, and predictions of the others."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+from vbsvm.api import validation
+from vbsvm.api.model import Model
+from vbsvm.api.task import read_inference
+from vbsvm.base.arrays import Array
+from vbsvm.base.settings import require_whole
+from vbsvm.design import frames
+from vbsvm.inference.gibbs import Gibbs
+from vbsvm.inference.variational import Variational
+from vbsvm.results.cross_validation import CrossValidation, summarised
+from vbsvm.results.left_out_predictions import LeftOutPredictions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Numbers of the rows of training and of those left out.
+Fold = tuple[NDArray[np.intp], NDArray[np.intp]]
+
+
+def cross_validate(
+    model: Model,
+    folds: int | Iterable[Any] = 5,
+    groups: str | None = None,
+    random_state: Any = 0,
+    *,
+    inference: Variational | Gibbs | None = None,
+) -> CrossValidation:
+    """Fit a model by formula to some rows and predict the others, fold by fold.
+
+    Parameters
+    ----------
+    model : Model
+        It need not be fitted. For ``VBSVC`` use scikit-learn's ``cross_validate``, with ``GroupKFold`` for new groups.
+    folds : int or iterable of pairs, default 5
+        How many folds, shuffled and with the classes in equal shares; or pairs (train, test) of row numbers, as
+        scikit-learn's splitters give them. Each row may be left out once, and some not at all.
+    groups : str, default None
+        A column of the data whose groups are left out as a whole, whether the formula has it or not. It answers how
+        well *new* groups are predicted: they get the population's score, and probabilities are averaged over
+        their effects. Without it the other rows of a row's group stay in training.
+    random_state : int, RandomState or None, default 0
+        Seed of the shuffle, and of ``Gibbs``. The same seed gives models of the same rows the same folds.
+    inference : Variational or Gibbs, default None
+        As in ``Model.fit``.
+
+    Returns
+    -------
+    CrossValidation
+        With ``table`` (log-loss, balanced error and accuracy by fold and in all) and ``predictions``.
+
+    Notes
+    -----
+    Rows of weight 0, and those that ``missing="drop"`` leaves out of the fit, are in no fold. Missing inputs are
+    inferred as in any fit and prediction. What the formula learns from data (scales, knots, levels) is learned from the
+    training rows of each fold.
+    """
+    if not isinstance(model, Model):
+        raise TypeError(
+            f"cross_validate takes a Model; got {type(model).__name__}. For VBSVC use cross_validate of "
+            "sklearn.model_selection."
+        )
+    inference, seed = read_inference(inference), validation.read_seed(random_state)
+    rows = _CountedRows.of(model)
+    members = None if groups is None else rows.groups(groups)
+    splits = _splits(folds, rows, members, seed)
+    scores, log_odds = _predicted(rows, splits, inference, seed)
+    scheme = f"{len(splits)}-fold cross-validation" + ("" if groups is None else f" in groups of {groups}")
+    found = LeftOutPredictions(
+        scheme,
+        rows.numbers,
+        model.classes[rows.truth],
+        rows.weights,
+        model.classes[(scores > 0).astype(np.intp)],
+        log_expit(np.where(rows.truth > 0, log_odds, -log_odds)),
+        {} if groups is None or members is None else {groups: members},
+    )
+    return _result(model, found, splits, log_odds, groups)
+
+
+def _predicted(
+    rows: "_CountedRows", splits: "list[Fold]", inference: Variational | Gibbs, seed: int
+) -> tuple[Array, Array]:
+    """Scores of the rows left out and log odds of the positive class; NaN for rows that are never left out."""
+    scores, log_odds = (np.full(len(rows.numbers), np.nan) for _ in range(2))
+    for k, (train, test) in enumerate(splits, start=1):
+        try:
+            fit = rows.model_of(train).fit(inference, random_state=seed)
+            new = rows.frame.iloc[test]
+            log_chances = fit.predict_log_proba(new)
+            scores[test], log_odds[test] = fit.decision_function(new), log_chances[:, 1] - log_chances[:, 0]
+        except ValueError as error:
+            raise ValueError(f"cross_validate, fold {k}: {error}") from error
+    return scores, log_odds
+
+
+def _result(
+    model: Model, found: LeftOutPredictions, splits: list[Fold], log_odds: Array, groups: str | None
+) -> CrossValidation:
+    """The predictions of rows that were left out, as a table by fold and as a frame with the index of the data."""
+    import pandas as pd
+
+    fold = np.zeros(len(found.rows), dtype=np.intp)
+    for k, (_, test) in enumerate(splits, start=1):
+        fold[test] = k
+    tested = np.flatnonzero(fold)
+    found, fold = found.take(tested), fold[tested]
+    index = getattr(model.data, "index", None)
+    predictions = pd.DataFrame(
+        {
+            "fold": fold,
+            "outcome": found.labels,
+            "predicted": found.predicted,
+            "probability": expit(log_odds[tested]),
+        },
+        index=pd.Index(found.rows, name="row") if index is None or callable(index) else index.take(found.rows),
+    )
+    predictions.columns.name = f"probability of {model.classes[1]}"
+    units = "rows" if groups is None else f"groups of {groups}"
+    note = (
+        f"{len(tested)} rows, left out by {found.scheme}. se: standard error with {units} as independent units; it "
+        "does not know that fits of different folds have rows in common."
+    )
+    return CrossValidation(model.formula, summarised(found, fold, groups), predictions, note, found)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _CountedRows:
+    """The rows of a model's data that count in its fit: their numbers, columns, classes and weights."""
+
+    model: Model
+    n_given: int
+    numbers: NDArray[np.intp]
+    frame: "pd.DataFrame"
+    truth: NDArray[np.intp]  # 1 for the positive class
+    weights: Array
+
+    @staticmethod
+    def of(model: Model) -> "_CountedRows":
+        """Those of the model's task, in the order of the data."""
+        import pandas as pd
+
+        task = model._task
+        assert task.given is not None
+        assert task.reader is not None
+        numbers, firsts = np.unique(task.given, return_index=True)
+        frame = pd.DataFrame({name: frames.column(model.data, name) for name in task.reader.parts.columns})
+        truth = (task.source.signs[firsts] > 0).astype(np.intp)
+        return _CountedRows(model, len(frame), numbers, frame.take(numbers), truth, task.source.weights[firsts])
+
+    def groups(self, name: str) -> NDArray[np.intp]:
+        """The number of each row's group in a column of the data; none may be missing."""
+        import pandas as pd
+
+        if not isinstance(name, str):
+            raise TypeError(f"cross_validate: groups must be the name of a column of the data; got {name!r}.")
+        return pd.factorize(frames.take(self.model.data, [name], self.numbers)[name])[0]
+
+    def model_of(self, train: NDArray[np.intp]) -> Model:
+        """The model of some of the rows."""
+        return self.model.refitted_to(self.frame.iloc[train], self.weights[train])
+
+
+def _splits(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
+    """Training rows and rows left out of each fold, as places among the rows that count."""
+    if not isinstance(folds, Iterable) or isinstance(folds, str):
+        return _shuffled(folds, rows, members, seed)
+    found = _given(folds, rows)
+    _require_whole_groups(found, members)
+    return found
+
+
+def _shuffled(folds: Any, rows: _CountedRows, members: NDArray[np.intp] | None, seed: int) -> list[Fold]:
+    """So many folds, with the classes in equal shares, and whole groups where there are some."""
+    n_rows = len(rows.numbers)
+    require_whole("cross_validate", 2, n_rows, folds=folds)
+    n_folds, counts = int(folds), np.bincount(rows.truth, minlength=2)
+    if n_folds > counts.min():
+        label = rows.model.classes[counts.argmin()]
+        raise ValueError(
+            f"cross_validate: folds={n_folds}, but class {label!s} has only {counts.min()} rows, and each fold needs "
+            "one: take fewer folds."
+        )
+    if members is None:
+        splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+        return list(splitter.split(np.zeros(n_rows), rows.truth))
+    n_groups = len(np.unique(members))
+    if n_folds > n_groups:
+        raise ValueError(f"cross_validate: folds={n_folds}, but there are only {n_groups} groups: take fewer folds.")
+    splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
+    return [(train, test) for train, test in splitter.split(np.zeros(n_rows), rows.truth, members) if len(test)]
+
+
+def _given(folds: Iterable[Any], rows: _CountedRows) -> list[Fold]:
+    """Pairs of row numbers as places among the rows that count."""
+    place = np.full(rows.n_given, -1)
+    place[rows.numbers] = np.arange(len(rows.numbers))
+    found, seen = [], np.zeros(len(rows.numbers), dtype=bool)
+    for k, pair in enumerate(folds, start=1):
+        try:
+            train, test = (np.asarray(one) for one in pair)
+        except (TypeError, ValueError):
+            raise TypeError(f"cross_validate: fold {k} must be a pair (train, test) of row numbers.") from None
+        for one in (train, test):
+            if one.ndim != 1 or one.dtype.kind not in "iu" or not ((one >= 0) & (one < len(place))).all():
+                raise ValueError(
+                    f"cross_validate: fold {k} must hold numbers of rows, whole and from 0 to {len(place) - 1}."
+                )
+        train, test = (one[one >= 0] for one in (place[train], place[test]))
+        if np.isin(test, train).any():
+            raise ValueError(f"cross_validate: fold {k} leaves out a row that is also one of training.")
+        if len(np.unique(test)) < len(test) or seen[test].any():
+            raise ValueError(f"cross_validate: fold {k} leaves out a row that was left out before.")
+        if not len(train) or not len(test):
+            raise ValueError(f"cross_validate: fold {k} has no rows that count in training, or none left out.")
+        seen[test] = True
+        found.append((train, test))
+    if not found:
+        raise ValueError("cross_validate: there are no folds.")
+    return found
+
+
+def _require_whole_groups(folds: list[Fold], members: NDArray[np.intp] | None) -> None:
+    """Refuse folds that leave out a part of a group."""
+    for k, (train, test) in enumerate(folds, start=1):
+        if members is not None and np.isin(members[test], members[train]).any():
+            raise ValueError(f"cross_validate: fold {k} leaves out some rows of a group that is also in training.")

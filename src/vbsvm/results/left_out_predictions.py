@@ -1,0 +1,99 @@
+"""What fits without a row predicted of it, and how good that was: losses of rows, means, and their standard errors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Measure:
+    """A mean of losses over rows, and what each row adds to its deviation, for each of the ``counts`` it stands for."""
+
+    value: float
+    deviations: Array
+    counts: Array
+
+    @property
+    def se(self) -> float:
+        """Standard error, with rows as independent units; a weight of k counts as k rows."""
+        total = float(self.counts.sum())
+        if not total > 1:
+            return np.nan
+        return float(np.sqrt(total / (total - 1) * (self.counts @ np.square(self.deviations))))
+
+    def group_se(self, groups: NDArray[np.intp]) -> float:
+        """Standard error with groups as independent units: deviations are summed within each of them."""
+        sums = np.bincount(groups, self.counts * self.deviations)[np.unique(groups)]
+        if len(sums) < 2:
+            return np.nan
+        return float(np.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()))
+
+    def __sub__(self, other: "Measure") -> "Measure":
+        """The paired difference: the same rows under two models."""
+        return Measure(self.value - other.value, self.deviations - other.deviations, self.counts)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LeftOutPredictions:
+    """Classes and log probabilities of rows that fits without them predicted, in the order of the user's data.
+
+    ``rows`` are the rows' numbers in the data, ``labels`` their classes, ``weights`` the numbers of rows that each
+    stands for, and ``groups`` the number of each row's group, by the name of the factor. ``scheme`` says how rows were
+    left out. ``bound`` is that of the fit to all rows, NaN where there is none.
+    """
+
+    scheme: str
+    rows: NDArray[np.intp]
+    labels: NDArray[Any]
+    weights: Array
+    predicted: NDArray[Any]
+    log_probability: Array  # of each row's own class
+    groups: Mapping[str, NDArray[np.intp]]
+    bound: float = np.nan
+
+    def take(self, which: NDArray[Any]) -> "LeftOutPredictions":
+        """Some of the rows."""
+        return replace(
+            self,
+            rows=self.rows[which],
+            labels=self.labels[which],
+            weights=self.weights[which],
+            predicted=self.predicted[which],
+            log_probability=self.log_probability[which],
+            groups={name: of_rows[which] for name, of_rows in self.groups.items()},
+        )
+
+    @property
+    def log_loss(self) -> Measure:
+        """Mean of minus the log probability of the rows' own classes."""
+        return self._mean(-self.log_probability)
+
+    @property
+    def accuracy(self) -> Measure:
+        """Share of rows whose class was predicted."""
+        return self._mean(1.0 - self._errors)
+
+    @property
+    def balanced_error(self) -> Measure:
+        """Mean over the classes of the share of their rows that were assigned to another class."""
+        classes, codes = np.unique(self.labels, return_inverse=True)
+        totals = np.bincount(codes, self.weights)
+        shares = np.bincount(codes, self.weights * self._errors) / totals
+        deviations = (self._errors - shares[codes]) / (len(classes) * totals[codes])
+        return Measure(float(shares.mean()), deviations, self.weights)
+
+    @property
+    def _errors(self) -> Array:
+        return (self.predicted != self.labels).astype(np.float64)
+
+    def _mean(self, losses: Array) -> Measure:
+        total = float(self.weights.sum())
+        value = float(self.weights @ losses) / total
+        return Measure(value, (losses - value) / total, self.weights)
