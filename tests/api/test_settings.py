@@ -79,7 +79,7 @@ def of_mechanism(mechanism):
 
 
 def of_inference(inference):
-    if isinstance(inference, Variational) or max(inference.draws, inference.tune) < 100:
+    if isinstance(inference, Variational) or max(inference.draws, inference.n_tune()) < 100:
         finite(VBSVC(inference=inference, random_state=0), *complete())
 
 

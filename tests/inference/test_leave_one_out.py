@@ -138,7 +138,7 @@ def test_a_weight_is_a_number_of_rows():
     whole = weighted.left_out_scores(np.ones(80))
     assert np.abs(whole - expected)[counts > 1].max() > 1e-2
     again = VBSVC(inference=Variational(tol=1e-12)).fit(np.repeat(X, counts, 0), np.repeat(y, counts)).fit_[0]
-    assert fit.calibration.slope == pytest.approx(again.calibration.slope, rel=1e-5)
+    assert fit.score_calibration.slope == pytest.approx(again.score_calibration.slope, rel=1e-5)
 
 
 def test_rows_that_miss_inputs_have_the_scores_of_prediction():

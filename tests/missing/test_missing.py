@@ -376,7 +376,7 @@ class TestPrediction:
         draws = np.tile(x, (200_000, 1))
         draws[:, lost] = rng.multivariate_normal(expected, spread, size=200_000)
         fit = clf.fit_[0]
-        distribution = fit.outcome.state.coefficients
+        distribution = fit._rows.curvature
         theta = distribution.mean + rng.normal(size=(200_000, 5)) @ distribution.root.T
         scale, centre = fit.plan.recipe.scale, fit.plan.recipe.centre
         scores = theta[:, 0] + np.einsum("ij,ij->i", theta[:, 1:], (draws - centre) / scale)

@@ -250,7 +250,7 @@ def outcome_of(text, results):
 
 class TestSettings:
     def test_inferences_are_the_papers(self):
-        assert work._inference(VB, 5000) == Variational(tol=1e-10)
+        assert work._inference(VB, 5000) == Variational(tol=1e-10, bound="paper")
         assert work._inference(MCMC, 5000) == Gibbs(5000, 5000, chains=1, accelerate=False)
         assert work._inference(GIBBS, 5000) == Gibbs(5000, 5000, chains=1)
         assert (Settings().sweeps, Settings().spam_sweeps, work.RHO, work.PAPERS_HOLDOUTS) == (5000, 50_000, 0.01, 100)

@@ -113,7 +113,7 @@ class Gibbs(Parameters):
         Sweeps of each chain after tuning, of which every ``thin``-th is kept.
     tune : int, default None
         Sweeps before these, which are discarded. None is 1000 where chains start around a variational fit, as they do
-        in models without gates and missing values, and else 5000.
+        in models without gates, missing values and correlated slopes, and else 5000.
     chains : int, default 4
         Number of independent chains, run in parallel processes if that saves time; with gates, every other chain starts
         with all gates closed.
@@ -163,8 +163,12 @@ class Gibbs(Parameters):
         return (WARM_TUNE if warm else TUNE) if self.tune is None else int(self.tune)
 
     def suits_warm_start(self, spec: Spec) -> bool:
-        """Whether chains start around a variational fit: gates have many optima, and the paper's sampler its start."""
-        return self.accelerate and spec.gate_map is None and spec.missing is None
+        """Whether chains start around a variational fit.
+
+        Gates have many optima, covariances of slopes may be singular far from the mean, and the paper has a start.
+        """
+        plain = spec.gate_map is None and spec.missing is None
+        return self.accelerate and plain and not any(block.prior.of_groups for block in spec.blocks)
 
     def run(self, spec: Spec, source: Source, seed: int = 0, around: State | None = None) -> Sample:
         """Draw from the posterior; Ctrl-C ends after the round and keeps what has been drawn.
