@@ -234,6 +234,6 @@ def main(arguments: list[str]) -> None:
     print_table(header, [*lines, ["geometric mean", "", *(f"{one:.3f}" for one in means), *[""] * 4]])
     print("*: one class against the rest is seldom or never the likelier side of the hinge")
     print(
-        "\nNoise: points between probabilities and the share in the sample: of their mean, of a row's, in the worst draw"
+        "\nNoise: points between probabilities and the share in the sample: of their mean, of a row, in the worst draw"
     )
     print_table(["", "mean", "row", "worst"], noise())
