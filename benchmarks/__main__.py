@@ -3,7 +3,20 @@
 import argparse
 import sys
 
-from benchmarks import bounds, climbs, groups, missing, nine_cells, passes, sampling, selection, speed, threads, untuned
+from benchmarks import (
+    bounds,
+    climbs,
+    groups,
+    missing,
+    nine_cells,
+    passes,
+    sampling,
+    selection,
+    speed,
+    threads,
+    uncertainty,
+    untuned,
+)
 
 BENCHMARKS = {
     "speed": speed.main,
@@ -17,6 +30,7 @@ BENCHMARKS = {
     "nine_cells": nine_cells.main,
     "threads": threads.main,
     "bounds": bounds.main,
+    "uncertainty": uncertainty.main,
 }
 
 
@@ -48,6 +62,7 @@ def main(arguments: list[str]) -> None:
     nine_cells.main(["--quick"])
     threads.main(["--quick"])
     bounds.main(["--quick"])
+    uncertainty.main(["--quick"])
 
 
 if __name__ == "__main__":
