@@ -139,12 +139,12 @@ def _rows(job: Job, fit: Fit, method: str, kind: str | None) -> Iterator[Row]:
     try:
         at90, at95 = (fit.summary(level, covariance=kind) for level in LEVELS.values())
     except ValueError:
-        yield job.design, job.data_set, method, NULL, *[np.nan] * 6  # pyright: ignore[reportReturnType]
+        yield job.design, job.data_set, method, NULL, *[np.nan] * 6
         return
     for name in at90.index:
         a, b = at90.loc[name], at95.loc[name]
         numbers = (float(x) for x in (a.coefficient, a.sd, a.lower, a.upper, b.lower, b.upper))
-        yield job.design, job.data_set, method, str(name), *numbers  # pyright: ignore[reportReturnType]
+        yield job.design, job.data_set, method, str(name), *numbers
 
 
 def truths(designs: Sequence[str], at: Path) -> dict[str, dict[str, float]]:
