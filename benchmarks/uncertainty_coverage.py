@@ -1,4 +1,4 @@
-"""How often intervals hold the truth, and leave out 0 where 0 is the truth: simulated data sets of five designs.
+"""How often intervals hold the truth, and leave out 0 where 0 is the truth: simulated data sets of seven designs.
 
 The truth is what a fit to endless data would find: the minimiser of the expected hinge loss; with groups the fixed
 effects of the same model, fitted to very many groups.
@@ -84,6 +84,12 @@ def _heteroscedastic(rng: np.random.Generator, n: int, d: int = 5) -> pd.DataFra
     return _frame(X, 0.3 + X @ np.array([1.2, -1.2, 0.8, 0.4, 0.0]) + noise > 0)
 
 
+def _binary(rng: np.random.Generator, n: int) -> pd.DataFrame:
+    """Inputs of 0 and 1, which pile rows on the kink of the loss."""
+    X = (rng.random((n, 5)) < 0.5).astype(float)
+    return _frame(X, -1.0 + X @ np.array([1.5, -1.0, 2.0, 0.7, 0.0]) + rng.logistic(size=n) > 0)
+
+
 def _grouped(rng: np.random.Generator, n_groups: int) -> pd.DataFrame:
     """Random intercepts; one input varies within groups, one between them only, and one is without effect."""
     n, group = n_groups * ROWS_A_GROUP, np.repeat(np.arange(n_groups), ROWS_A_GROUP)
@@ -97,12 +103,15 @@ def _frame(X: np.ndarray, y: np.ndarray) -> pd.DataFrame:
     return pd.DataFrame(X, columns=pd.Index(names)).assign(y=y.astype(int))
 
 
+GROUPED = f"y ~ x1 + x2 + {NULL} + (1 | g)"
 DESIGNS = {
     "200 x 5": Design(_plain(5), 200, sampled=True),
     "500 x 20": Design(_plain(20), 500, sampled=True),
-    "30 groups x 10": Design(_grouped, 30, 4000, f"y ~ x1 + x2 + {NULL} + (1 | g)"),
+    "30 groups x 10": Design(_grouped, 30, 4000, GROUPED),
     "400 x 5, 20 % in a class": Design(_plain(5, -2.25), 400),
     "400 x 5, heteroscedastic": Design(_heteroscedastic, 400),
+    "10 groups x 10": Design(_grouped, 10, 4000, GROUPED),
+    "400 x 5, binary inputs": Design(_binary, 400),
 }
 
 
