@@ -15,6 +15,7 @@ from benchmarks import (
     selection,
     speed,
     threads,
+    uncertainty,
     untuned,
 )
 
@@ -31,6 +32,7 @@ BENCHMARKS = {
     "nine_cells": nine_cells.main,
     "threads": threads.main,
     "bounds": bounds.main,
+    "uncertainty": uncertainty.main,
 }
 
 
@@ -63,6 +65,7 @@ def main(arguments: list[str]) -> None:
     nine_cells.main(["--quick"])
     threads.main(["--quick"])
     bounds.main(["--quick"])
+    uncertainty.main(["--quick"])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from reference import simulate
 from spread_models import FIXED, GROUP_PRIORS, crossed_with_slopes, overlapping, sds, settled
 from tilting import by_refits, refit
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Normal, Variational
-from vbsvm.inference import spreads
+from vbsvm.inference import spreads, tilted_map
 from vbsvm.inference.curvature_spread import curvature_distribution, curvature_stats
 from vbsvm.inference.spreads import KINDS, Spreads, responded
 from vbsvm.inference.squared_kernel import NoMaximumError, solve_response, squared_kernel
@@ -125,6 +125,15 @@ class TestGates:
         for k, column in enumerate(which):
             expected = by_refits(spec, state, source, column, still=1e-10)
             np.testing.assert_allclose(found[k], expected, rtol=1e-4, atol=1e-5 * expected[column])
+
+    def test_more_accuracy_than_differences_have_is_no_failure_but_a_wrong_answer_is(self, monkeypatch):
+        spec, state, source = selection()
+        state, which = refit(spec, state, source, still=1e-10), np.arange(4)
+        enough, too_much = (response_of_map(spec, state, source, which, accuracy=a).covariance for a in (1e-6, 1e-15))
+        np.testing.assert_allclose(too_much, enough, atol=1e-3 * enough.max())
+        monkeypatch.setattr(tilted_map, "MOST_PRODUCTS", 1)
+        with pytest.raises(NoMaximumError):
+            response_of_map(spec, state, source, which)
 
     def test_what_is_left_out_has_no_number(self):
         spec, state, source = selection()
