@@ -1,10 +1,12 @@
 """Spreads of coefficients by kind, as users meet them: tables, matrices, files, figures."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Variational, load
 from vbsvm.cli import main
@@ -38,7 +40,8 @@ def test_matrix_and_table_say_the_same(clf, mixed, kind):
         assert list(matrix.index) == list(matrix.columns) == list(table.index) == ["(intercept)", "a", "b"]
         np.testing.assert_allclose(matrix, matrix.T)
         np.testing.assert_allclose(np.sqrt(np.diagonal(matrix)), table["sd"])
-        np.testing.assert_allclose(table["upper"] - table["coefficient"], ndtri(0.95) * table["sd"])
+        quantile = stdtrit(23, 0.95) if fit is mixed and kind == "robust" else ndtri(0.95)
+        np.testing.assert_allclose(table["upper"] - table["coefficient"], quantile * table["sd"])
         np.testing.assert_array_equal(table["coefficient"], fit.summary()["coefficient"])
 
 
@@ -131,7 +134,7 @@ def test_wide_tables_have_the_curvature_only(monkeypatch):
     X = rng.normal(size=(50, 30))
     monkeypatch.setattr(intervals, "MOST_WRITTEN", 20)
     clf = VBSVC().fit(X, X[:, 0] + rng.normal(size=50) > 0)
-    assert clf.summary().columns.name == "curvature's sd"
+    assert clf.summary().columns.name.startswith("curvature's sd")
     with pytest.raises(ValueError, match="available for up to 20 coefficients, and there are 31"):
         clf.summary(covariance="robust")
 
@@ -147,3 +150,62 @@ def test_class_weights_and_repetition(data):
     even = VBSVC(inference=inference, class_weight={"no": 1.0, "yes": 1.0}).fit(X, y)
     np.testing.assert_allclose(even.coef_std_, plain.coef_std_, rtol=1e-6)
     assert not np.allclose(weighted.coef_std_, plain.coef_std_, rtol=0.1)  # twice the rows are surer
+
+
+def schools(rng, n_schools=24, effect=1.5):
+    school = np.repeat(np.arange(n_schools), 32)
+    room, treated = np.repeat(np.arange(4 * n_schools), 8), rng.permutation(np.arange(n_schools) % 2)[school]
+    x = rng.normal(size=len(school))
+    score = x + effect * rng.normal(size=n_schools)[school] + 0.5 * rng.normal(size=4 * n_schools)[room]
+    y = np.where(score + 0.7 * rng.logistic(size=len(school)) > 0, "p", "n")
+    return pd.DataFrame({"y": y, "x": x, "treated": treated, "school": school.astype(str), "room": room.astype(str)})
+
+
+def test_nested_groups_are_not_independent_but_those_of_the_outermost_factor_are():
+    """Robust spreads of a treatment of schools, against those of the model without rooms and by rooms alone."""
+    ratios, wrong = [], []
+    for seed in range(4):
+        data = schools(np.random.default_rng(seed))
+        nested = Model("y ~ x + treated + (1 | school) + (1 | room)", data).fit()
+        alone = Model("y ~ x + treated + (1 | school)", data).fit()
+        sd = nested.summary()["sd"]["treated"]
+        assert "the groups of school as independent" in nested.summary().attrs["spreads"]
+        ratios.append(sd / alone.summary()["sd"]["treated"])
+        rows = nested._rows
+        by_rooms = replace(rows._spreads, units=None).of("robust").covariance
+        wrong.append(np.sqrt(by_rooms[2, 2]) / nested.plan.recipe.scale[1] / sd)
+    assert 0.85 < np.mean(ratios) < 1.4
+    assert np.mean(wrong) < 0.5  # as if rooms of a school were independent
+
+
+def test_few_groups_have_longer_intervals_and_one_group_has_none(data):
+    few = Model("y ~ a + (1 | g)", data.assign(g=data["g"] % 4)).fit().summary()
+    assert few.columns.name == "robust sd, rough"
+    assert "only 4 independent groups" in few.attrs["spreads"]
+    np.testing.assert_allclose(few["upper"] - few["coefficient"], stdtrit(3, 0.975) * few["sd"])
+    one = VBSVC(group="g").fit(data[["a", "b"]].assign(g="all"), data["y"])
+    assert one.summary().columns.name == "curvature's sd"
+    assert (one.summary()["sd"] > 0).all()
+    with pytest.raises(ValueError, match="There is only one group"):
+        one.summary(covariance="robust")
+
+
+def test_crossed_factors_are_told_after_sampling_as_well(data):
+    crossed = data.assign(h=(np.arange(len(data)) // 7) % 12)
+    climbed = Model("y ~ a + (1 | g) + (1 | h)", crossed).fit()
+    with pytest.warns(UserWarning, match="mixed"):
+        drawn = Model("y ~ a + (1 | g) + (1 | h)", crossed).fit(Gibbs(draws=60, tune=20, chains=2), random_state=0)
+    for fit in (climbed, drawn):
+        table = fit.summary(covariance="robust")
+        assert table.columns.name == "robust sd, rough"
+        assert "the levels of the other factors as given" in table.attrs["spreads"]
+
+
+def test_every_class_has_its_note():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 2))
+    y = np.where(X[:, 0] > 0, np.where(X[:, 1] + rng.normal(size=150) > 0, "a", "b"), "c")
+    table = VBSVC().fit(X, y).summary()
+    assert table.columns.name == "robust sd, rough"
+    assert "Class c:" in table.attrs["spreads"]
+    assert "separated" in table.attrs["spreads"].split("Class c:")[1]

@@ -129,5 +129,15 @@ class FittedAttributes(ABC):
         import pandas as pd
 
         joined = pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name])
-        joined.columns.name, joined.attrs = frames[0].columns.name, frames[0].attrs
+        corners = [str(frame.columns.name) for frame in frames]
+        joined.columns.name = max(corners, key=len)  # the one that says that numbers are rough, if there is one
+        joined.attrs = frames[0].attrs | {"spreads": _notes(self.classes_, frames)}
         return joined
+
+
+def _notes(classes: NDArray[Any], frames: "list[pd.DataFrame]") -> str:
+    """What is to be known of spreads: once, or class by class where they differ."""
+    notes = [frame.attrs["spreads"] for frame in frames]
+    if len(set(notes)) == 1:
+        return notes[0]
+    return " ".join(f"Class {label!s}: {note}" for label, note in zip(classes, notes, strict=True))

@@ -5,9 +5,11 @@ A⁻¹ is any covariance of the posterior's kind: how coefficients answer to a c
 the variance of that sum: Σ g² c cᵀ over rows with the slope g = ∂ℓ/∂f, or the same of the sums of groups.
 """
 
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, cast, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
@@ -21,6 +23,27 @@ from vbsvm.model.spec import Spec, State
 
 # What sums over rows leave of a direction that no row has, relatively, for each column.
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """What is taken as independent: groups of the arrow's tail, or of a factor that these lie in.
+
+    ``of_group`` has the unit of each group of the tail. ``own`` says which coefficients of the core are effects of
+    units, or of groups within units. ``factor`` is the number of the units' factor. Where factors are ``crossed``, some
+    group lies in several units.
+    """
+
+    of_group: NDArray[np.intp]
+    own: NDArray[np.bool_]
+    factor: int
+    crossed: bool
+
+    @property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(np.unique(self.of_group))
 
 
 def sandwich_of_rows(bread: Array, spec: Spec, state: State, source: Source, repeats: Source | None = None) -> Array:
@@ -47,14 +70,21 @@ def _root(meat: Array) -> Array:
     return directions * np.sqrt(squares)
 
 
-def sandwich_of_groups(bread: Array, spec: Spec, state: State, source: Source) -> Array:
-    """A⁻¹ J A⁻¹ of some coefficients of the core, where groups are independent, but not the rows of a group.
+def sandwich_of_groups(bread: Array, spec: Spec, state: State, source: Source, units: Units | None = None) -> Array:
+    """A⁻¹ J A⁻¹ of some coefficients of the core, where units are independent, but not the rows of a unit.
+
+    Units are the groups of the tail unless it is said.
 
     ``bread`` has their rows of A⁻¹, the columns of the core. A group's own effects are coefficients with a prior, and
     the sum of the group's scores in their direction is balanced by the prior's gradient: nothing of it is left for the
     others. The priors of the core act on all groups alike.
     """
     sums = group_scores(spec, state, source)
+    if units is not None:
+        of_units = np.zeros((units.of_group.max() + 1, sums.shape[1]))
+        np.add.at(of_units, units.of_group, sums)
+        of_units[:, units.own] = 0.0  # balanced by the priors, as those of the tail are
+        sums = of_units[np.unique(units.of_group)]
     n_groups = len(sums)
     with single_threaded_blas():
         influence = (sums - sums.mean(axis=0)) @ bread.T

@@ -21,7 +21,7 @@ from vbsvm.inference.curvature_spread import curvature_distribution, curvature_s
 from vbsvm.inference.dual_response import dual_response
 from vbsvm.inference.linear_response import Response, dense_response
 from vbsvm.inference.reliability import Reliability, reliability
-from vbsvm.inference.sandwich import sandwich_of_groups, sandwich_of_rows
+from vbsvm.inference.sandwich import Units, sandwich_of_groups, sandwich_of_rows
 from vbsvm.inference.squared_kernel import NoMaximumError
 from vbsvm.inference.tilted_map import effective_mean, response_of_map
 from vbsvm.inference.variational import Ending, Variational
@@ -51,6 +51,8 @@ NO_MAXIMUM = (
     "or Gibbs()."
 )
 NOT_CONVERGED = "The climb of the exact bound has not converged: the spread is that of where it ended."
+ONE_UNIT = "There is only one group, so that nothing tells how groups differ."
+FEW_UNITS = 10
 CROSSED = (
     "The robust spread takes the groups of the largest factor for a sample, and the levels of the other factors as "
     "given: the intercept, and whatever varies between these levels only, is less certain than it says."
@@ -65,7 +67,8 @@ class Spread:
     ``covariance`` is None where no number can be trusted, and NaN for single coefficients; ``reliability`` says why.
     ``log_variances`` has the standard deviation of log σ² of blocks by name, for the kind "posterior". ``by`` says how
     the posterior's covariance was found, which a robust spread has as its bread: the "response" of a bound, its
-    "curvature" at the mean, or "draws".
+    "curvature" at the mean, or "draws". ``unit`` is the number of the factor whose groups were taken as
+    independent, and ``degrees`` are the degrees of freedom of Student's t that intervals are of.
     """
 
     kind: str
@@ -74,6 +77,12 @@ class Spread:
     reliability: Reliability
     log_variances: dict[str, float] = field(default_factory=dict)
     by: str = "response"
+    unit: int | None = None
+    degrees: float = np.inf
+
+    def of_units(self, units: Units | None) -> "Spread":
+        """The same with its units, of which few make intervals longer."""
+        return self if units is None else replace(self, unit=units.factor, degrees=float(units.n_units - 1))
 
 
 @final
@@ -103,6 +112,7 @@ class Spreads:
     n: int
     last: Stats | None = None
     repeats: Source | None = None
+    units: Units | None = None
 
     def of(self, kind: str, by: str = "response") -> Spread:
         """The spread of this kind.
@@ -162,6 +172,8 @@ class Spreads:
         """The sandwich, by groups where there are some."""
         if self.spec.missing is not None:
             return self._at_end("robust", None, MISSING)
+        if self.units is not None and self.units.n_units < 2:
+            return self._at_end("robust", None, ONE_UNIT)
         n_core, warnings = self.source.n_core, []
         at = self._responded if by == "response" and self.state.gates is None else None
         if at is None:
@@ -173,13 +185,14 @@ class Spreads:
         if state.gates is not None:
             bread = state.gates.open[: self.n, None] * bread * state.gates.open[:n_core]
         if isinstance(state.coefficients, ArrowGaussian):
-            covariance = sandwich_of_groups(bread, spec, state, self.source)
-            warnings += [CROSSED] if state.coefficients.shapes else []
+            covariance = sandwich_of_groups(bread, spec, state, self.source, self.units)
+            warnings += about_units(self.units) or [CROSSED] * (self.units is None and bool(state.coefficients.shapes))
         else:
             covariance = sandwich_of_rows(bread, spec, state, self.source, self.repeats)
         covariance, unknown = self._without_unlikely(state, covariance)
         said = self.reliability.and_warnings(*warnings, *unknown)
-        return Spread("robust", effective_mean(state)[: self.n], covariance, said, by=by)
+        found = Spread("robust", effective_mean(state)[: self.n], covariance, said, by=by)
+        return found.of_units(self.units)
 
     @staticmethod
     def _not_converged(at: Responded) -> list[str]:
@@ -199,18 +212,30 @@ class Spreads:
         ]
 
 
-def robust_of_draws(spec: Spec, state: State, source: Source, n: int, repeats: Source | None = None) -> Spread:
+def about_units(units: Units | None) -> list[str]:
+    """What to know of units: that factors are crossed, or that units are few."""
+    if units is None:
+        return []
+    few = [f"There are only {units.n_units} independent groups: robust intervals are rough."]
+    return [CROSSED] * units.crossed + few * (units.n_units < FEW_UNITS)
+
+
+def robust_of_draws(
+    spec: Spec, state: State, source: Source, n: int, repeats: Source | None = None, units: Units | None = None
+) -> Spread:
     """The sandwich with the covariance of a sampler's draws; ``state`` has them as its coefficients."""
     found, mean = reliability(state, source), state.coefficients.mean[:n]
-    if spec.missing is not None:
-        return Spread("robust", mean, None, found.and_warnings(MISSING), by="draws")
+    if spec.missing is not None or (units is not None and units.n_units < 2):
+        why = MISSING if spec.missing is not None else ONE_UNIT
+        return Spread("robust", mean, None, found.and_warnings(why), by="draws")
     spec, bread = replace(spec, likelihood=EXACT_HINGE), state.gaussian.covariances(source.n_core)[:n]
     with single_threaded_blas():
         if source.n_core < spec.n_columns:
-            covariance = sandwich_of_groups(bread, spec, state, source)
+            covariance = sandwich_of_groups(bread, spec, state, source, units)
         else:
             covariance = sandwich_of_rows(bread, spec, state, source, repeats)
-    return Spread("robust", mean, covariance, found, by="draws")
+    found = found.and_warnings(*about_units(units))
+    return Spread("robust", mean, covariance, found, by="draws").of_units(units)
 
 
 def responded(spec: Spec, state: State, source: Source, which: NDArray[np.intp]) -> Responded:

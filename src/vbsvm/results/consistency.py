@@ -122,6 +122,7 @@ def _within(numbers: NDArray[np.intp], end: int) -> bool:
 def _spreads(spreads: LearnedSpreads, plan: Plan, n_coefficients: int) -> Claims:
     for one in spreads.learned:
         yield f"the {one.kind} spread", one.kind in KINDS and one.mean.shape == (plan.n_fixed,)
+        yield f"the {one.kind} spread", one.unit is None or 0 <= one.unit < len(plan.factors)
         size = None if one.covariance is None else one.covariance.shape
         yield f"the {one.kind} spread", size is None or size == (plan.n_fixed, plan.n_fixed)
     if spreads.curvature is not None:

@@ -82,8 +82,8 @@ class Fit(FitPredictions):
 
     @cached_property
     def _shelf(self) -> SpreadShelf:
-        clusters = self.plan.factors[-1].name if self.plan.factors else None
-        return SpreadShelf(self.posterior, self.spreads or LearnedSpreads(), self._rows, clusters)
+        factors = tuple(factor.name for factor in self.plan.factors)
+        return SpreadShelf(self.posterior, self.spreads or LearnedSpreads(), self._rows, factors)
 
     def intervals(self, covariance: str | None = None) -> Intervals:
         """Spreads of the coefficients of a kind (see ``summary``): what tables and figures ask."""

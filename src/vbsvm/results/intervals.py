@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, cast, final
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from vbsvm.base.arrays import Array
 from vbsvm.inference.reliability import Reliability
+from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import KINDS, Spread
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.results.posterior import Posterior
@@ -59,11 +60,18 @@ class Intervals(Protocol):
 @final
 @dataclass(frozen=True, eq=False)
 class NormalIntervals:
-    """Around the coefficients of a fit, by a covariance."""
+    """Around the coefficients of a fit, by a covariance; of Student's t where few groups determine it."""
 
     mean: Array
     covariance: Array
     words: Words
+    degrees: float = np.inf
+
+    def _quantile(self, chance: float) -> float:
+        return float(stdtrit(self.degrees, chance)) if np.isfinite(self.degrees) else float(ndtri(chance))
+
+    def _below(self, value: Array) -> Array:
+        return stdtr(self.degrees, value) if np.isfinite(self.degrees) else ndtr(value)
 
     @property
     def variances(self) -> Array:
@@ -76,17 +84,19 @@ class NormalIntervals:
 
     @property
     def signs(self) -> Array:
-        """By the normal distribution; ½ where there is no spread."""
-        return ndtr(np.divide(self.mean, self._sd, out=np.zeros_like(self.mean), where=self._sd > 0))
+        """By that distribution."""
+        certain = np.where(self.mean == 0.0, 0.0, np.copysign(np.inf, self.mean))
+        return self._below(np.divide(self.mean, self._sd, out=certain, where=self._sd > 0))
 
     def quantiles(self, chance: float) -> Array:
-        """By the normal distribution."""
-        return self.mean + float(ndtri(chance)) * self._sd
+        """By that distribution."""
+        return self.mean + self._quantile(chance) * self._sd
 
     def combination(self, t: Array, chances: list[float]) -> tuple[float, list[float], float]:
-        """By the normal distribution of tᵀθ."""
+        """By the distribution of tᵀθ."""
         mean, sd = float(t @ self.mean), float(np.sqrt(max(t @ self.covariance @ t, 0.0)))
-        return sd, [mean + float(ndtri(chance)) * sd for chance in chances], float(ndtr(mean / sd)) if sd > 0 else 0.5
+        quantiles = [mean + self._quantile(chance) * sd for chance in chances]
+        return sd, quantiles, float(self._below(np.array(mean / sd))) if sd > 0 else 0.5
 
 
 @final
@@ -129,6 +139,11 @@ class Learning(Protocol):
         """What the rows say of spreads."""
         ...
 
+    @property
+    def units(self) -> Units | None:
+        """The independent units of a model with groups."""
+        ...
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -138,7 +153,7 @@ class SpreadShelf:
     posterior: Posterior
     known: LearnedSpreads
     rows: Learning | None
-    clusters: str | None = None  # the factor whose groups are taken as independent
+    factors: tuple[str, ...] = ()
     _found: dict[str, Intervals] = field(default_factory=dict)
 
     @property
@@ -146,11 +161,15 @@ class SpreadShelf:
         """Robust where it can be had; older files without spreads have the mean field's only."""
         if self.posterior.by_draws:
             return POSTERIOR
-        if self.posterior.state.gates is None and self.posterior.state.missing is None and self._written:
-            kind, at_hand = ROBUST, self.known.known(ROBUST) is not None
-        else:
-            kind, at_hand = CURVATURE, self.known.curvature is not None
-        return kind if at_hand or self.rows is not None else MEAN_FIELD
+        if self._suits_robust and (self.rows is not None or self.known.known(ROBUST) is not None):
+            return ROBUST
+        return CURVATURE if self.rows is not None or self.known.curvature is not None else MEAN_FIELD
+
+    @property
+    def _suits_robust(self) -> bool:
+        units = None if self.rows is None else self.rows.units
+        plain = self.posterior.state.gates is None and self.posterior.state.missing is None
+        return plain and self._written and (units is None or units.n_units > 1)
 
     @property
     def _written(self) -> bool:
@@ -195,8 +214,9 @@ class SpreadShelf:
         spread = self.known.known(kind) or self._require_rows(kind).spread(kind)
         if spread.covariance is None:
             raise ValueError(f"covariance={kind!r} is not available for this fit. {spread.reliability.warnings[-1]}")
-        words = of_kind(kind, self.posterior.words, spread.reliability, clusters=self.clusters, by=spread.by)
-        return NormalIntervals(self.posterior.mean, spread.covariance, words)
+        clusters = None if spread.unit is None else self.factors[spread.unit]
+        words = of_kind(kind, self.posterior.words, spread.reliability, clusters=clusters, by=spread.by)
+        return NormalIntervals(self.posterior.mean, spread.covariance, words, spread.degrees)
 
     def _require_rows(self, kind: str) -> Learning:
         if self.rows is None:

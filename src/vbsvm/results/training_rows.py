@@ -1,19 +1,19 @@
 """The rows of a fit, while they are at hand: what nobody asked for during the fit is learned from them when it is."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.leave_one_out import row_influence
 from vbsvm.inference.reliability import Reliability
+from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import Spread, Spreads, robust_of_draws
 from vbsvm.inference.variational import Outcome
 from vbsvm.missing.population import Population
@@ -22,11 +22,11 @@ from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
 from vbsvm.results.calibration import Calibration, LeftOutScores, calibrate
 from vbsvm.sources.memory import Memory
+from vbsvm.sources.row_builder import Grouping
 
-# Rows that are compared, evenly spaced, to see whether the data are still those of the fit.
-COMPARED = 64
 # Rows × coefficients up to which robust intervals go by the response of the exact bound: it takes as long as some fits.
-MOST_RESPONDING = 250_000
+# With groups the curvature is too poor a substitute to be taken sooner than it must be.
+MOST_RESPONDING, MOST_GROUPED = 250_000, 5_000_000
 
 
 @final
@@ -46,17 +46,17 @@ class TrainingRows:
     sample_weights: Array | None
     given: NDArray[np.intp] | None
     learn_population: Callable[[], Population | None]
-    fingerprint: bytes = field(init=False)
+    fingerprint: Array = field(init=False)
     _found: dict[str, Spread] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Remember what the rows look like now."""
-        object.__setattr__(self, "fingerprint", _fingerprint(self.source))
+        object.__setattr__(self, "fingerprint", _fingerprint(self.source, self.spec))
 
     @property
     def _unchanged(self) -> Memory:
         """The rows; those that have been changed since the fit are refused."""
-        if _fingerprint(self.source) != self.fingerprint:
+        if not np.allclose(_fingerprint(self.source, self.spec), self.fingerprint, rtol=1e-9, atol=0.0, equal_nan=True):
             raise ValueError(
                 "The training data have been changed in place since the fit, and what is asked for is learned from "
                 "them only when it is needed. Fit again, or save the model before you change the data."
@@ -95,9 +95,10 @@ class TrainingRows:
         if kind not in self._found:
             source = self._unchanged
             if isinstance(self.outcome, Sample):
-                self._found[kind] = robust_of_draws(self.spec, self.outcome.state, source, self.n, self._repeats)
+                state = self.outcome.state
+                self._found[kind] = robust_of_draws(self.spec, state, source, self.n, self._repeats, self.units)
             else:
-                large = source.n_rows * source.n_core > MOST_RESPONDING
+                large = source.n_rows * source.n_core > (MOST_GROUPED if source.groupings else MOST_RESPONDING)
                 self._found[kind] = self._spreads.of(kind, "curvature" if large else "response")
         return self._found[kind]
 
@@ -110,7 +111,24 @@ class TrainingRows:
     def _spreads(self) -> Spreads:
         assert isinstance(self.outcome, Outcome)
         spec = replace(self.spec, likelihood=self.outcome.likelihood)
-        return Spreads(spec, self.outcome.state, self._unchanged, self.n, repeats=self._repeats)
+        return Spreads(spec, self.outcome.state, self._unchanged, self.n, repeats=self._repeats, units=self.units)
+
+    @cached_property
+    def units(self) -> Units | None:
+        """The independent units of a model with groups: those of the outermost factor that the tail's groups lie in."""
+        if not self.source.groupings:
+            return None
+        *others, tail = self.source.groupings
+        outer = [k for k, one in enumerate(others) if _lies_in(tail, one)]
+        chosen = min(outer, key=lambda k: others[k].n_groups, default=len(others))
+        unit = self.source.groupings[chosen]
+        of_group = np.zeros(tail.n_groups, dtype=np.intp)
+        of_group[tail.index] = unit.index
+        inside = [_lies_in(one, unit) for one in others]
+        own = np.concatenate(
+            [np.zeros(self.n, dtype=bool), *(np.full(a.size, b) for a, b in zip(others, inside, strict=True))]
+        )
+        return Units(of_group, own, chosen, not all(inside))
 
     @property
     def _repeats(self) -> Memory | None:
@@ -135,11 +153,19 @@ def _weights(part: Part) -> list[Array]:
     return [part.rows.weights]
 
 
-def _fingerprint(source: Memory) -> bytes:
-    """A digest of some of the rows, with labels and weights."""
-    step = max(1, len(source.X) // COMPARED)
-    parts: tuple[Any, ...] = (source.X, source.signs, source.weights)
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        digest.update(np.ascontiguousarray(part[::step][: COMPARED + 1]).data)
-    return digest.digest()
+def _fingerprint(source: Memory, spec: Spec) -> Array:
+    """Sums that tell data apart: of scores at coefficients that weigh all columns and groups differently."""
+    theta = np.sin(1.0 + np.arange(spec.n_columns))
+
+    def of_part(part: Part) -> Array:
+        s, y, scores = part.rows.weights, part.rows.signs, part.scores(theta, None)
+        return np.array([s.sum(), s @ y, s @ scores, (s * y) @ scores, s @ np.square(scores)])
+
+    with np.errstate(all="ignore"):
+        return source.total(of_part, light=True)
+
+
+def _lies_in(inner: Grouping, outer: Grouping) -> bool:
+    """Whether each group of a factor lies in one group of another."""
+    pairs = np.unique(inner.index * outer.n_groups + outer.index)
+    return len(pairs) == len(np.unique(inner.index))

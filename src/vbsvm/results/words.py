@@ -137,6 +137,7 @@ def of_kind(
     title, text = found.spreads
     return replace(
         found,
+        corner=f"{found.corner}, rough" if warnings else found.corner,
         explanation=" ".join([found.explanation, *warnings]),
         spreads=(title, " ".join([text, *warnings])),
     )
