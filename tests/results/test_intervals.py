@@ -112,6 +112,8 @@ def test_with_gates_or_missing_inputs_the_curvature_is_shown_and_others_are_refu
     X = np.where(np.arange(X.size).reshape(X.shape) % 11 == 0, np.nan, X)
     clf = VBSVC().fit(X, data["y"])
     assert "two thirds" in clf.summary().attrs["spreads"]
+    exact = VBSVC(inference=Variational(bound="exact")).fit(X, data["y"])
+    assert "two thirds" not in exact.summary().attrs["spreads"]
     for kind in ("robust", "posterior"):
         with pytest.raises(ValueError, match=f"covariance='{kind}' is not available for this fit. Values are missing"):
             clf.summary(covariance=kind)
@@ -178,7 +180,7 @@ def test_nested_groups_are_not_independent_but_those_of_the_outermost_factor_are
     assert np.mean(wrong) < 0.5  # as if rooms of a school were independent
 
 
-def test_few_groups_have_longer_intervals_and_one_group_has_none(data):
+def test_few_groups_have_longer_intervals_and_one_group_has_none(data, tmp_path):
     few = Model("y ~ a + (1 | g)", data.assign(g=data["g"] % 4)).fit().summary()
     assert few.columns.name == "robust sd, rough"
     assert "only 4 independent groups" in few.attrs["spreads"]
@@ -188,6 +190,8 @@ def test_few_groups_have_longer_intervals_and_one_group_has_none(data):
     assert (one.summary()["sd"] > 0).all()
     with pytest.raises(ValueError, match="There is only one group"):
         one.summary(covariance="robust")
+    one.save(tmp_path / "one")  # what was asked for in vain is no default of the file
+    pd.testing.assert_frame_equal(load(tmp_path / "one").summary(), one.summary())
 
 
 def test_crossed_factors_are_told_after_sampling_as_well(data):

@@ -58,7 +58,7 @@ class Predictions(FittedAttributes, BaseEstimator, ABC):
     def predict_proba(self, X: ArrayLike) -> Array:
         """Calibrated probabilities of the classes; the largest belongs to the predicted class.
 
-        They are learned in fit from the scores that rows would have had in fits without them, and they increase with
+        They are learned from the scores that training rows would have had in fits without them, and they increase with
         the score. They speak of the population of ``sample_weight``: with ``class_weight``, which moves the border
         between the classes, the predicted class may not be the more probable one. With several classes the odds of any
         two are the ratio of their own odds against the rest. If inputs are missing or a group was not seen in fit, the

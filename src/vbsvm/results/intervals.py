@@ -18,7 +18,7 @@ from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import KINDS, Spread
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.results.posterior import Posterior
-from vbsvm.results.words import Words, of_kind
+from vbsvm.results.words import EXACT_BOUND, Words, of_kind
 
 ROBUST, POSTERIOR, CURVATURE, MEAN_FIELD = KINDS
 # Covariances of more columns than this are not written out: only their curvature at the mean is learned.
@@ -161,7 +161,8 @@ class SpreadShelf:
         """Robust where it can be had; older files without spreads have the mean field's only."""
         if self.posterior.by_draws:
             return POSTERIOR
-        if self._suits_robust and (self.rows is not None or self.known.known(ROBUST) is not None):
+        held = self.known.known(ROBUST)
+        if self._suits_robust and (self.rows is not None or (held is not None and held.covariance is not None)):
             return ROBUST
         return CURVATURE if self.rows is not None or self.known.curvature is not None else MEAN_FIELD
 
@@ -203,8 +204,8 @@ class SpreadShelf:
             if distribution is None:
                 rows = self._require_rows(kind)
                 distribution, told = rows.curvature, rows.reliability
-            missing = self.posterior.state.missing is not None
-            words = of_kind(kind, self.posterior.words, told, missing=missing)
+            rough = self.posterior.state.missing is not None and self.posterior.words is not EXACT_BOUND
+            words = of_kind(kind, self.posterior.words, told, missing=rough)
             return self.posterior.with_spread(distribution, words)
         if not self._written:
             raise ValueError(

@@ -129,7 +129,7 @@ def of_kind(
     """Of intervals whose spread is not that of the fit itself: robust, the posterior's, or by the curvature.
 
     ``clusters`` is the factor whose groups are taken as independent, and ``by`` how the posterior's covariance was
-    found, which robust intervals need.
+    found, which robust intervals need. ``missing`` says that inputs are, under the paper's bound.
     """
     warnings: Sequence[str] = () if told is None else told.warnings
     make = {"robust": _robust, "posterior": _by_response, "curvature": _by_curvature}[kind]
