@@ -36,6 +36,8 @@ FEW_COLUMNS = 24
 INPUTS_REST = 1e-7
 # The climb of the exact bound begins where the paper's bound gains less than this a step.
 EARLY = 10.0
+# Steps of the whole state gain less each: this is where they tell whether the classes are separated.
+SETTLED = 0.01
 # Passes unless it is said otherwise. Where rows are few beside the columns that miss values, missing values and the
 # inputs' covariance feed each other, from plateau to plateau, for thousands of passes: a stronger prior ends that.
 MOST_PASSES = 2000
@@ -169,7 +171,8 @@ class Variational(Parameters):
         Where classes are separated, the paper's is climbed to its end, and the scales are held there.
         """
         sharp, most, passes = replace(spec, likelihood=EXACT_HINGE), self.most_passes(spec), 0
-        for tol, held in ((max(self.tol, EARLY), False), (self.tol, True)):
+        early = EARLY if source.looks_are_cheap else SETTLED
+        for tol, held in ((max(self.tol, early), False), (self.tol, True)):
             begun = replace(self, tol=tol)._run(spec, source, start)
             passes += begun.passes
             if begun.ending is Ending.INTERRUPTED or passes >= most:
@@ -196,22 +199,23 @@ class Variational(Parameters):
 
     def _exact_strategy(self, spec: Spec, source: Source, *, held: bool) -> Strategy:
         """How to climb the exact bound, with the scales held or free."""
-        if spec.missing is not None:
+        if spec.missing is not None or (held and not source.looks_are_cheap):
             return NaturalGradient(hold_scales=held)
-        few = source.n_core < min(FEW_COLUMNS, spec.n_columns)
-        return Accelerated(shorter_steps) if few and not held else Profiled(self.tol, hold_scales=held)
+        whole = not source.looks_are_cheap or source.n_core < min(FEW_COLUMNS, spec.n_columns)
+        return Accelerated(shorter_steps) if whole and not held else Profiled(self.tol, hold_scales=held)
 
     def _strategy(self, spec: Spec, source: Source) -> Strategy:
         """How to climb: profiled, but by steps of the whole state where the mean is not the easier part of it.
 
         Gates have many optima; what is missing depends on the mean; with more coefficients than rows most of what
-        changes is the scale of their prior; and beside a few columns, effects of groups make a look at the mean as
-        costly as a pass.
+        changes is the scale of their prior; and a look at the mean may be as costly as a pass: beside a few columns,
+        where there are effects of groups, and wherever rows are a long way off.
         """
         if not self.accelerate:
             return Plain()
         many = spec.n_columns > source.n_rows or source.n_core < min(FEW_COLUMNS, spec.n_columns)
-        return Accelerated() if many or spec.gate_map is not None or spec.missing is not None else Profiled(self.tol)
+        whole = many or not source.looks_are_cheap or spec.gate_map is not None or spec.missing is not None
+        return Accelerated() if whole else Profiled(self.tol)
 
     def _climb(
         self,

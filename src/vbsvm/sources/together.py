@@ -202,6 +202,11 @@ class _SharedRows:
         """Number of coefficients whose covariances are all kept."""
         return self.climbs.source.n_core
 
+    @property
+    def looks_are_cheap(self) -> bool:
+        """Whether rows may be asked often."""
+        return self.climbs.source.looks_are_cheap
+
     def fold(self, row_pass: RowPass) -> Stats:
         """The only pass over the data in a sweep; what no pass changes is added."""
         return self.climbs.source.with_known(self.total(lambda part: part.stats(row_pass)))
