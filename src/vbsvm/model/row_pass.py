@@ -79,6 +79,11 @@ class Source(Protocol):
         """Number of coefficients whose covariances are all kept: all but the effects of one grouping factor."""
         ...
 
+    @property
+    def looks_are_cheap(self) -> bool:
+        """Whether rows may be looked at often, and a few numbers of each be kept: then fewer passes are needed."""
+        ...
+
     def fold(self, row_pass: RowPass) -> Stats:
         """Sum ``part.stats(row_pass)`` over the parts of all row blocks: the only pass over the data in a sweep."""
         ...

@@ -54,6 +54,11 @@ class BlockSource(ABC):
         """Number of coefficients whose covariances are all kept."""
         return self.n_columns
 
+    @property
+    def looks_are_cheap(self) -> bool:
+        """Whether rows may be looked at often, and a few numbers of each be kept."""
+        return True
+
     @abstractmethod
     def encoder(self) -> Callable[[int], Block]:
         """Give a function that encodes the block of a number, for one thread."""
