@@ -3,7 +3,7 @@
 import numbers
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, final
@@ -182,10 +182,40 @@ class VBSVC(ClassifierMixin, Predictions):
             A weight of k counts as k identical rows (in large tables up to the tolerance of the fit); a weight of 0
             leaves the row out.
         """
+        return self._fitted(lambda: self._tasks(X, y, sample_weight))
+
+    def fit_files(
+        self, files: Any, target: str, *, features: Sequence[str] | None = None, weights: str | None = None
+    ) -> Self:
+        """Fit the model to rows in files, which need not fit in memory.
+
+        The files are read piece by piece, and their rows are kept on disk while they are fitted. ``predict_proba``,
+        ``summary`` and whatever else is learned from the training data work as after ``fit``, as long as this object
+        lives.
+
+        Parameters
+        ----------
+        files : str, path, list of them, or Files
+            Names of Parquet or CSV files, a pattern such as "data/*.parquet", or a folder. ``Files(…)`` sets a limit of
+            memory, a folder for the rows, and whether progress is shown.
+        target : str
+            The column of labels.
+        features : list of str, default None
+            The columns of inputs, and of the group where there is one; None means all but target and weights.
+        weights : str, default None
+            A column of weights: a weight of k counts as k identical rows, and one of 0 leaves the row out.
+        """
+        from vbsvm.api.from_files import TableFiles
+
+        rows = TableFiles.of(files, target, features, weights)
+        return self._fitted(lambda: rows.tasks(self))
+
+    def _fitted(self, tasks: Callable[[], list[Task]]) -> Self:
+        """Fit what is to be fitted, and keep it; a failure leaves this object as it was."""
         before = dict(vars(self))
         try:
             with single_threaded_blas():
-                fits, unassigned = self._fit(X, y, sample_weight)
+                fits, unassigned = self._fit(tasks())
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -194,14 +224,14 @@ class VBSVC(ClassifierMixin, Predictions):
         if any(fit.interrupted for fit in fits):
             raise KeyboardInterrupt
         for message in dict.fromkeys(one for fit in fits for one in warnings_of("VBSVC", fit, self._inference())):
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
         if unassigned is not None:
-            warnings.warn(unassigned, OneClassWarning, stacklevel=2)
+            warnings.warn(unassigned, OneClassWarning, stacklevel=3)
         return self
 
-    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[tuple[Fit, ...], str | None]:
+    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], str | None]:
         """The fits, and what is to be said of classes that no row is assigned to."""
-        inference, tasks = self._inference(), self._tasks(X, y, sample_weight)
+        inference = self._inference()
         seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
         fits = tuple(fit_all(tasks, inference, seed))
         return fits, describe_unassigned("VBSVC", 'class_weight="balanced"', tasks, fits, self.classes_)

@@ -4,6 +4,7 @@ What can't be read is refused with its column and row. Arrays of floats are hand
 """
 
 import numbers
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -63,12 +64,30 @@ def read_table(
         raise TypeError("Sparse data was passed, but dense data is required: use X.toarray().")
     validate_data(estimator, _header(X), reset=reset, skip_check_array=True)
     inputs, members = _take_out(X, group)
+    members = _known_members(members, group)
+    if inputs.shape[1] == 0:
+        raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
+    return check_array(_plain(inputs), input_name="X", **_OPTIONS), members
+
+
+def read_members(column: Any, group: str | int) -> NDArray[Any]:
+    """The group of each row, from a column of a frame."""
+    return _known_members(_cells(column), group)
+
+
+def _known_members(members: NDArray[Any], group: str | int) -> NDArray[Any]:
     gone = values.missing(members)
     if gone.any():
         raise ValueError(f"The group of row {int(np.argmax(gone))} is missing in column {group!r}. Drop such rows.")
-    if inputs.shape[1] == 0:
-        raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
-    return check_array(_plain(inputs), input_name="X", **_OPTIONS), group_labels(members, group)
+    return group_labels(members, group)
+
+
+def read_header(estimator: BaseEstimator, names: Sequence[str]) -> None:
+    """Let the estimator learn the names of the columns."""
+    import pandas as pd
+
+    header: Any = pd.DataFrame(columns=list(names))
+    validate_data(estimator, header, reset=True, skip_check_array=True)
 
 
 def _header(X: Any) -> Any:

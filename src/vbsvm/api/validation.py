@@ -86,15 +86,33 @@ def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[
     classes = np.unique(y[counted])
     if y.dtype.kind not in "biuSU" or 2 * len(classes) > len(y):  # of a few whole numbers or words nothing is wrong
         check_classification_targets(y)
+    require_two(classes)
+    return classes, np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+
+
+def column_of_labels(column: Any) -> NDArray[Any]:
+    """Labels in a column of a frame, as an array."""
+    return column_or_1d(plain_labels(column), warn=True)
+
+
+def require_classes(labels: NDArray[Any]) -> None:
+    """Refuse labels, each given once, that are no classes, or of one class only."""
+    check_classification_targets(labels)
+    require_two(labels)
+
+
+def require_two(classes: NDArray[Any]) -> None:
+    """Refuse labels of one class only."""
     if len(classes) < 2:
         raise ValueError(
             f"y has only one class, {classes[0]!s}, in the rows of positive weight; two or more classes are needed."
         )
-    return classes, np.minimum(np.searchsorted(classes, y), len(classes) - 1)
 
 
-def read_weights(sample_weight: ArrayLike | None, n_rows: int, name: str = "sample_weight") -> Array:
-    """Give one weight a row; equal weights take no memory."""
+def read_weights(
+    sample_weight: ArrayLike | None, n_rows: int, name: str = "sample_weight", *, may_all_be_zero: bool = False
+) -> Array:
+    """Give one weight a row; equal weights take no memory. Some of the rows alone may all have a weight of 0."""
     if sample_weight is None:
         return np.broadcast_to(np.float64(1.0), n_rows)
     given = _weights(sample_weight, name)
@@ -108,9 +126,9 @@ def read_weights(sample_weight: ArrayLike | None, n_rows: int, name: str = "samp
     if weights.min() < 0:
         row = int(np.argmin(weights))
         raise ValueError(f"{name} is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
-    if weights.max() == 0:
+    if weights.max() == 0 and not may_all_be_zero:
         raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
-    return _require_counts(weights)
+    return require_counts(weights)
 
 
 def _weights(given: Any, name: str) -> Array:
@@ -125,17 +143,22 @@ def with_class_weights(
     weights: Array, class_weight: dict[Any, float] | str | None, classes: NDArray[Any], codes: NDArray[np.intp]
 ) -> Array:
     """Multiply each row's weight by that of its class."""
-    if class_weight is not None:
-        if isinstance(class_weight, str) and class_weight == "balanced":
-            totals = np.bincount(codes, weights)
-            factors = totals.sum() / (len(classes) * totals)
-        else:
-            factors = compute_class_weight(class_weight, classes=classes, y=classes)
-        for label, factor in zip(classes, factors, strict=True):
-            if not 0 < factor < LARGEST_WEIGHT:
-                raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")
-        weights = _require_counts(weights * factors[codes])
-    return weights
+    if class_weight is None:
+        return weights
+    factors = class_factors(class_weight, classes, np.bincount(codes, weights).astype(np.float64))
+    return require_counts(weights * factors[codes])
+
+
+def class_factors(class_weight: dict[Any, float] | str, classes: NDArray[Any], totals: Array) -> Array:
+    """What the weights of each class are multiplied by; ``totals`` are the classes' own."""
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        factors = totals.sum() / (len(classes) * totals)
+    else:
+        factors = compute_class_weight(class_weight, classes=classes, y=classes)
+    for label, factor in zip(classes, factors, strict=True):
+        if not 0 < factor < LARGEST_WEIGHT:
+            raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")
+    return factors
 
 
 def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], Array]:
@@ -245,7 +268,8 @@ def require_gates_that_fit(spec: Spec, plan: Plan) -> None:
         raise ValueError("LaplaceZero(gates=Joint()) does not support random effects: use gates=Factorised().")
 
 
-def _require_counts(weights: Array) -> Array:
+def require_counts(weights: Array) -> Array:
+    """Refuse weights that are no counts."""
     if weights.max() >= LARGEST_WEIGHT:
         row = int(np.argmax(weights))
         raise ValueError(f"The weight of row {row} is {weights[row]:g}; weights are counts of rows, below 1e50.")
@@ -254,13 +278,18 @@ def _require_counts(weights: Array) -> Array:
 
 def require_usable(X: NDArray[np.floating], weights: Array, ranges: Range, names: tuple[str, ...]) -> None:
     """Refuse infinity in rows that count, naming column and row, and columns without any value."""
-    empty = np.flatnonzero(ranges.incomplete & (ranges.low > ranges.high))
-    if len(empty):
-        raise ValueError(f"Column {names[empty[0]]!r} has no value in any row of positive weight. Drop it.")
+    require_known(ranges, names)
     bad = np.flatnonzero(~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))
     if len(bad):
         rows = np.flatnonzero(np.isinf(X[:, bad[0]]) & (weights > 0))
         raise ValueError(_describe_infinite(int(rows[0]), names[bad[0]], len(bad) - 1))
+
+
+def require_known(ranges: Range, names: tuple[str, ...]) -> None:
+    """Refuse columns without any value."""
+    empty = np.flatnonzero(ranges.incomplete & (ranges.low > ranges.high))
+    if len(empty):
+        raise ValueError(f"Column {names[empty[0]]!r} has no value in any row of positive weight. Drop it.")
 
 
 def require_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:
