@@ -5,7 +5,7 @@ copy of the data ever exists.
 """
 
 from dataclasses import dataclass
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,16 +205,31 @@ def learn_recipe(
     is constant up to rounding, has nothing to tell: its scale is infinite, its design column 0, and so are its
     coefficient and what it adds to any score.
     """
-    n_inputs = X.shape[1]
-    centre, scale = np.zeros(n_inputs), np.ones(n_inputs)
-    if standardize:
-        unit = np.ldexp(1.0, np.frexp(ranges.size)[1] - 1)
-        moments = _moments(X, weights, unit, ranges.incomplete)
-        spread = np.sqrt(moments.squares / moments.weight) * unit
-        varies = (ranges.high / unit - ranges.low / unit > 8 * np.finfo(X.dtype).eps) & (spread > 0)
-        moved = np.full(n_inputs, intercept) if centred is None else centred
-        scale = np.where(varies, spread, np.where(moved, np.inf, 1.0))
-        centre = np.where(moved, np.where(varies, moments.mean * unit, ranges.low), 0.0)
+    if not standardize:
+        return plain_recipe(X.shape[1], intercept)
+    return recipe_of(_moments(X, weights, column_units(ranges), ranges.incomplete), ranges, X.dtype, intercept, centred)
+
+
+def plain_recipe(n_inputs: int, intercept: bool) -> Recipe:
+    """Columns as they are."""
+    return Recipe(np.zeros(n_inputs), np.ones(n_inputs), intercept)
+
+
+def column_units(ranges: Range) -> Array:
+    """A power of two of the size of each column."""
+    return np.ldexp(1.0, np.frexp(ranges.size)[1] - 1)
+
+
+def recipe_of(
+    moments: Moments, ranges: Range, dtype: Any, intercept: bool, centred: NDArray[np.bool_] | None = None
+) -> Recipe:
+    """The recipe from moments of columns in their units; ``dtype`` is that of the table."""
+    unit = column_units(ranges)
+    spread = np.sqrt(moments.squares / moments.weight) * unit
+    varies = (ranges.high / unit - ranges.low / unit > 8 * np.finfo(dtype).eps) & (spread > 0)
+    moved = np.full(len(unit), intercept) if centred is None else centred
+    scale = np.where(varies, spread, np.where(moved, np.inf, 1.0))
+    centre = np.where(moved, np.where(varies, moments.mean * unit, ranges.low), 0.0)
     return Recipe(centre, scale, intercept)
 
 

@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.sources.memory import Memory
+from vbsvm.sources.sparse import InMemory
 
 
 @final
@@ -25,7 +25,7 @@ class Facts:
     n_dropped: int = 0
 
     @staticmethod
-    def of(source: Memory, n_dropped: int = 0) -> "Facts":
+    def of(source: InMemory, n_dropped: int = 0) -> "Facts":
         """Count the rows of positive weight; candidates count as the one row that they stand for."""
         chosen: Any = slice(None)
         if source.candidates is not None:
