@@ -60,8 +60,8 @@ def _share(tasks: Sequence[Task], code: int) -> float:
 def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> NDArray[np.intp]:
     """Numbers of the classes that no row of positive weight is assigned to; rows are scored until there are none."""
     source, seen = tasks[0].source, np.zeros(n_classes, dtype=bool)
-    begin, size = 0, FIRST_ROWS if source.candidates is None else len(source.X)
-    while begin < len(source.X) and not seen.all():
+    begin, size = 0, FIRST_ROWS if source.candidates is None else source.X.shape[0]
+    while begin < source.X.shape[0] and not seen.all():
         where = slice(begin, begin + size)
         found = [fit._mean_scores(tasks[0].encoded(where)) for fit in fits]
         scores = prediction.decision_values(found, [fit.calibration for fit in fits])

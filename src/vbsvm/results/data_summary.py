@@ -9,7 +9,7 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.sources.memory import Memory
+from vbsvm.sources.sparse import InMemory
 
 
 @final
@@ -28,7 +28,7 @@ class Facts:
     n_dropped: int = 0
 
     @staticmethod
-    def of(source: Memory, n_dropped: int = 0) -> "Facts":
+    def of(source: InMemory, n_dropped: int = 0) -> "Facts":
         """Count the rows of positive weight; candidates count as the one row that they stand for."""
         runs: Iterable[Any] = source.runs()
         if source.candidates is not None:
@@ -63,7 +63,7 @@ class _Counts:
     group_sizes: tuple[NDArray[np.intp], ...]
 
     @staticmethod
-    def of(source: Memory, where: Any) -> "_Counts":
+    def of(source: InMemory, where: Any) -> "_Counts":
         """Count these rows of a source."""
         weights, signs = source.weights[where], source.signs[where]
         counted = slice(None) if weights.all() else weights > 0

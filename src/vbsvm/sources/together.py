@@ -33,9 +33,9 @@ FEWEST_PLAIN_BLOCKS = 8
 PATIENCE = 0.1
 
 
-def most_together(source: Memory) -> int:
+def most_together(source: Source) -> int:
     """How many climbs over these rows may share their passes; 1 where nothing is gained by it."""
-    if source.n_blocks < (FEWEST_PLAIN_BLOCKS if source.plain else FEWEST_BLOCKS):
+    if not isinstance(source, Memory) or source.n_blocks < (FEWEST_PLAIN_BLOCKS if source.plain else FEWEST_BLOCKS):
         return 1
     of_rows = KEPT_OF_ROW * len(source.X) if source.looks_are_cheap else 0
     most = max(source.X.size, MOST_KEPT) if source.pages is None else source.pages.most_kept
