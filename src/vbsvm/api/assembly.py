@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from vbsvm.api import validation
 from vbsvm.api.missing_values import Completion, InputTerms
@@ -18,7 +19,9 @@ from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.layouts.dual_parts import FREE
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory
+from vbsvm.sources.pages import Pages, runs
 from vbsvm.sources.row_builder import Grouping
+from vbsvm.sources.sparse import InMemory, Sparse
 
 if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
@@ -44,7 +47,7 @@ class Problem:
     There is a model for each of ``outcomes``; all of them have the rest in common. ``ranges`` are those of the table's
     columns. ``sample_weights`` are the weights without those of classes, where these have some. Where categories are
     missing, ``known_levels`` counts the levels that are known. ``given`` are the numbers that the rows have in the
-    user's data, where these are others.
+    user's data, where these are others. ``pages`` are those of arrays that are memory-mapped.
     """
 
     plan: Plan
@@ -60,34 +63,51 @@ class Problem:
     n_dropped: int = 0
     sample_weights: Array | None = None
     given: NDArray[np.intp] | None = None
+    pages: Pages | None = None
 
     def tasks(self) -> list[Task]:
         """Decide how missing values are treated and how rows lie in memory; refuse what can't be fitted."""
         plan, rows = self.plan, self.rows
         validation.require_representable(self.ranges, plan.recipe, plan.names)
         validation.require_mechanism(self.imputation, rows)
-        completion = Completion.of(self.imputation, plan, rows, self.weights, self.ranges.incomplete, self.terms)
+        n_rows, row_bytes = rows.table.shape[0], rows.table.dtype.itemsize * rows.table.shape[1]
+        completion = Completion.of(
+            self.imputation,
+            plan,
+            rows,
+            self.weights,
+            self.ranges.incomplete,
+            self.terms,
+            lambda: runs(n_rows, self.pages, row_bytes),
+        )
         levels = None if self.known_levels is None else LevelModel(tuple(map(len, self.known_levels.counts)))
         spec = Spec(self.blocks, MissingModel.of(completion.distribution, levels))
         validation.require_gates_that_fit(spec, plan)
-        groupings = tuple(map(Grouping.of, plan.factors, rows.levels))
-        source = Memory(
-            rows.table,
-            self.outcomes[0].signs,
-            self.weights,
-            plan.recipe,
-            groupings,
-            plan.n_carried,
-            missing_inputs=completion.missing_inputs,
-            candidates=rows.candidates,
-            known_levels=self.known_levels,
-        )
-        source = replace(source, wide=_suits_dual(spec, source))
+        source = self._source(spec, completion)
         validation.require_moderate_size(plan, source)
         about = self.reader, self.n_dropped, self.sample_weights, self.given
         return [
             Task(spec, plan, completion, replace(source, signs=one.signs), one.labels, *about) for one in self.outcomes
         ]
+
+    def _source(self, spec: Spec, completion: Completion) -> InMemory:
+        """The rows, in the layout that suits the model."""
+        plan, rows = self.plan, self.rows
+        if issparse(rows.table):
+            return Sparse.of(rows.table, self.outcomes[0].signs, self.weights, plan.recipe)
+        source = Memory(
+            rows.table,
+            self.outcomes[0].signs,
+            self.weights,
+            plan.recipe,
+            tuple(map(Grouping.of, plan.factors, rows.levels)),
+            plan.n_carried,
+            missing_inputs=completion.missing_inputs,
+            candidates=rows.candidates,
+            known_levels=self.known_levels,
+            pages=self.pages,
+        )
+        return replace(source, wide=_suits_dual(spec, source))
 
 
 def _suits_dual(spec: Spec, source: Memory) -> bool:

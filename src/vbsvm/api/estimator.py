@@ -3,7 +3,7 @@
 import numbers
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, final
@@ -173,19 +173,50 @@ class VBSVC(ClassifierMixin, Predictions):
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features)
+        X : array-like, data frame or scipy.sparse array of shape (n_samples, n_features)
             Inputs. A float32 or float64 array of any memory order is read in place and never copied; with ``group``,
-            the other columns of an array are copied once. NaN, None, NA and masked cells are missing values.
+            the other columns of an array are copied once. NaN, None, NA and masked cells are missing values. A sparse
+            table is not written out; it takes neither missing values nor ``group``.
         y : array-like of shape (n_samples,)
             Labels: text, numbers or booleans. The second of two classes in sorted order is the positive one.
         sample_weight : array-like of shape (n_samples,), default None
             A weight of k counts as k identical rows (in large tables up to the tolerance of the fit); a weight of 0
             leaves the row out.
         """
+        return self._fitted(lambda: self._tasks(X, y, sample_weight))
+
+    def fit_files(
+        self, files: Any, target: str, *, features: Sequence[str] | None = None, weights: str | None = None
+    ) -> Self:
+        """Fit the model to rows in files, which need not fit in memory.
+
+        The files are read piece by piece, and their rows are kept on disk while they are fitted. ``predict_proba``,
+        ``summary`` and whatever else is learned from the training data work as after ``fit``, as long as this object
+        lives.
+
+        Parameters
+        ----------
+        files : str, path, list of them, or Files
+            Names of Parquet or CSV files, a pattern such as "data/*.parquet", or a folder. ``Files(…)`` sets a limit of
+            memory, a folder for the rows, and whether progress is shown.
+        target : str
+            The column of labels.
+        features : list of str, default None
+            The columns of inputs, and of the group where there is one; None means all but target and weights.
+        weights : str, default None
+            A column of weights: a weight of k counts as k identical rows, and one of 0 leaves the row out.
+        """
+        from vbsvm.api.from_files import TableFiles
+
+        rows = TableFiles.of(files, target, features, weights)
+        return self._fitted(lambda: rows.tasks(self))
+
+    def _fitted(self, tasks: Callable[[], list[Task]]) -> Self:
+        """Fit what is to be fitted, and keep it; a failure leaves this object as it was."""
         before = dict(vars(self))
         try:
             with single_threaded_blas():
-                fits, unassigned = self._fit(X, y, sample_weight)
+                fits, unassigned = self._fit(tasks())
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -194,14 +225,14 @@ class VBSVC(ClassifierMixin, Predictions):
         if any(fit.interrupted for fit in fits):
             raise KeyboardInterrupt
         for message in dict.fromkeys(one for fit in fits for one in warnings_of("VBSVC", fit, self._inference())):
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
         if unassigned is not None:
-            warnings.warn(unassigned, OneClassWarning, stacklevel=2)
+            warnings.warn(unassigned, OneClassWarning, stacklevel=3)
         return self
 
-    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[tuple[Fit, ...], str | None]:
+    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], str | None]:
         """The fits, and what is to be said of classes that no row is assigned to."""
-        inference, tasks = self._inference(), self._tasks(X, y, sample_weight)
+        inference = self._inference()
         seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
         fits = tuple(fit_all(tasks, inference, seed))
         return fits, describe_unassigned("VBSVC", 'class_weight="balanced"', tasks, fits, self.classes_)
@@ -213,7 +244,7 @@ class VBSVC(ClassifierMixin, Predictions):
         if self.group is not None and not self.fit_intercept:
             raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         table, labels, members = inputs.read_data(self, X, y, self.group)
-        weights = validation.read_weights(sample_weight, len(table))
+        weights = validation.read_weights(sample_weight, table.shape[0])
         self.classes_, codes = validation.read_labels(labels, weights)
         data = Table(table, validation.column_names(self), self.classes_, codes, weights, members, str(self.group))
         intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
@@ -252,9 +283,10 @@ class VBSVC(ClassifierMixin, Predictions):
         return self._fits[0].missing_summary()
 
     def __sklearn_tags__(self) -> Any:
-        """Say that NaN is welcome."""
+        """Say that NaN and sparse tables are welcome."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         return tags
 
     def sensitivity(

@@ -1,10 +1,12 @@
 """The problem of an estimator: a table of numbers, labels and weights, and the group of each row where there is one."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from vbsvm.api import validation
 from vbsvm.api.assembly import Problem, TwoClasses
@@ -12,11 +14,13 @@ from vbsvm.api.missing_values import InputTerms
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.levels import Levels
-from vbsvm.design.scaling import column_ranges, learn_recipe
+from vbsvm.design.scaling import Range, Recipe, column_ranges, learn_recipe
+from vbsvm.design.sparse_columns import learn_sparse_recipe, sparse_ranges
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Normal, Prior, Ridge
 from vbsvm.model.spec import Block
 from vbsvm.results.fit import INPUTS
+from vbsvm.sources.pages import Pages
 
 INTERCEPT_PRIOR = Normal(1e8)
 
@@ -38,30 +42,68 @@ class Table:
         self, prior: Prior, imputation: GaussianImputation, class_weight: Any, *, intercept: bool, standardize: bool
     ) -> Problem:
         """Columns are scaled by the rows' own weights; in the loss these are multiplied by those of the classes."""
-        ranges = column_ranges(self.X, self.weights)
-        validation.require_usable(self.X, self.weights, ranges, self.names)
-        recipe = learn_recipe(self.X, self.weights, ranges, intercept, standardize)
+        sparse = issparse(self.X)
+        ranges = (sparse_ranges if sparse else column_ranges)(self.X, self.weights)
+        (validation.require_usable_sparse if sparse else validation.require_usable)(
+            self.X, self.weights, ranges, self.names
+        )
+        learn = learn_sparse_recipe if sparse else learn_recipe
+        recipe = learn(self.X, self.weights, ranges, intercept, standardize)
         weights = validation.with_class_weights(self.weights, class_weight, self.classes, self.codes)
-        factors, rows = (), Encoded(self.X)
+        levels, rows = None, Encoded(self.X)
         if self.members is not None:
             levels, _ = Levels.learn([self.members[weights > 0]])
-            factors = (FactorPlan((self.group,), levels, (INTERCEPT,), slopes=(0,)),)
             rows = Encoded(self.X, (levels.encode([self.members]),))
-        plan = Plan(recipe, self.names, len(self.names), factors)
-        terms = InputTerms(range(len(self.names)))
-        blocks, own = _blocks(prior, plan), None if class_weight is None else self.weights
-        return Problem(plan, rows, weights, ranges, self._outcomes(), blocks, imputation, terms, sample_weights=own)
+        plan, own = plan_of(recipe, self.names, self.group, levels), None if class_weight is None else self.weights
+        signs = [np.where(self.codes == positive, 1.0, -1.0) for positive in positives(self.classes)]
+        return stated(plan, rows, weights, ranges, outcomes(self.classes, signs), prior, imputation, own)
 
-    def _outcomes(self) -> tuple[TwoClasses, ...]:
-        """One model for two classes, else one for each class against the rest, which None stands for."""
-        if len(self.classes) == 2:
-            return (TwoClasses(self.classes, self._signs(1)),)
-        return tuple(
-            TwoClasses(np.array([None, label], dtype=object), self._signs(k)) for k, label in enumerate(self.classes)
-        )
 
-    def _signs(self, positive: int) -> Array:
-        return np.where(self.codes == positive, 1.0, -1.0)
+def plan_of(recipe: Recipe, names: tuple[str, ...], group: str, levels: Levels | None) -> Plan:
+    """Columns of these names, and the levels of the group where there is one."""
+    factors = () if levels is None else (FactorPlan((group,), levels, (INTERCEPT,), slopes=(0,)),)
+    return Plan(recipe, names, len(names), factors)
+
+
+def positives(classes: NDArray[Any]) -> Sequence[int]:
+    """The classes that a model sets against the rest: the second of two, else each."""
+    return (1,) if len(classes) == 2 else range(len(classes))
+
+
+def outcomes(classes: NDArray[Any], signs: Sequence[Array]) -> tuple[TwoClasses, ...]:
+    """One model for two classes, else one for each class against the rest, which None stands for."""
+    if len(classes) == 2:
+        return (TwoClasses(classes, signs[0]),)
+    return tuple(
+        TwoClasses(np.array([None, label], dtype=object), own) for label, own in zip(classes, signs, strict=True)
+    )
+
+
+def stated(
+    plan: Plan,
+    rows: Encoded,
+    weights: Array,
+    ranges: Range,
+    outcomes: tuple[TwoClasses, ...],
+    prior: Prior,
+    imputation: GaussianImputation,
+    sample_weights: Array | None,
+    pages: Pages | None = None,
+) -> Problem:
+    """The problem of a table in which every column is an input that may be missing."""
+    terms, blocks = InputTerms(range(len(plan.names))), _blocks(prior, plan)
+    return Problem(
+        plan,
+        rows,
+        weights,
+        ranges,
+        outcomes,
+        blocks,
+        imputation,
+        terms,
+        sample_weights=sample_weights,
+        pages=pages,
+    )
 
 
 def _blocks(prior: Prior, plan: Plan) -> tuple[Block, ...]:

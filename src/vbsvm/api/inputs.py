@@ -4,6 +4,7 @@ What can't be read is refused with its column and row. Arrays of floats are hand
 """
 
 import numbers
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -16,9 +17,11 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from vbsvm.design import values
 from vbsvm.design.frames import require_collected, require_unique
 from vbsvm.design.levels import group_labels
+from vbsvm.design.sparse_columns import canonical
 from vbsvm.design.spelling import listed, meant
 
 _OPTIONS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
+_SPARSE = "csr"
 
 
 def read_data(
@@ -28,8 +31,8 @@ def read_data(
     if group is None:
         X = _plain(X)
         _require_equal_lengths(X, y)
-        table, labels = validate_data(estimator, X, y, **_OPTIONS)
-        return table, cast(NDArray[Any], labels), None
+        table, labels = validate_data(estimator, X, y, accept_sparse=_SPARSE, **_OPTIONS)
+        return _canonical(table), cast(NDArray[Any], labels), None
     table, members = read_table(estimator, X, group, reset=True)
     _require_equal_lengths(table, y)
     labels = column_or_1d(y, warn=True)
@@ -53,22 +56,48 @@ def read_table(
     The group's column is taken out before the numeric check: it may hold text.
     """
     if group is None:
-        return validate_data(estimator, _plain(X), reset=reset, **_OPTIONS), None
+        table = validate_data(estimator, _plain(X), reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
+        return _canonical(table), None
     if not isinstance(group, str | numbers.Integral):
         raise TypeError(
             f"group must be the name or the number of a column of X; got {type(group).__name__}. Put the groups into X."
         )
     X = _table(X, dtype=object)
     if issparse(X):
-        raise TypeError("Sparse data was passed, but dense data is required: use X.toarray().")
+        raise TypeError(
+            "group: sparse data was passed, but groups need a dense table: use X.toarray(), or a formula with Model."
+        )
     validate_data(estimator, _header(X), reset=reset, skip_check_array=True)
     inputs, members = _take_out(X, group)
+    members = _known_members(members, group)
+    if inputs.shape[1] == 0:
+        raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
+    return check_array(_plain(inputs), input_name="X", **_OPTIONS), members
+
+
+def read_members(column: Any, group: str | int) -> NDArray[Any]:
+    """The group of each row, from a column of a frame."""
+    return _known_members(_cells(column), group)
+
+
+def _known_members(members: NDArray[Any], group: str | int) -> NDArray[Any]:
     gone = values.missing(members)
     if gone.any():
         raise ValueError(f"The group of row {int(np.argmax(gone))} is missing in column {group!r}. Drop such rows.")
-    if inputs.shape[1] == 0:
-        raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
-    return check_array(_plain(inputs), input_name="X", **_OPTIONS), group_labels(members, group)
+    return group_labels(members, group)
+
+
+def read_header(estimator: BaseEstimator, names: Sequence[str]) -> None:
+    """Let the estimator learn the names of the columns."""
+    import pandas as pd
+
+    header: Any = pd.DataFrame(columns=list(names))
+    validate_data(estimator, header, reset=True, skip_check_array=True)
+
+
+def _canonical(table: Any) -> Any:
+    """A sparse table as a CSR array that names each cell once."""
+    return canonical(table) if issparse(table) else table
 
 
 def _header(X: Any) -> Any:

@@ -1,7 +1,9 @@
 """Missing inputs of one fit: which columns have a distribution, given what; and what predictions go by afterwards."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import final
 
 import numpy as np
@@ -11,6 +13,7 @@ from vbsvm.api import validation
 from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import KNOWN
 from vbsvm.design.columns import Encoded, Plan
+from vbsvm.design.scaling import ColumnSummary
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Outcome
 from vbsvm.missing.input_model import InputModel
@@ -18,8 +21,8 @@ from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population, all_moments
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
-from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import MissingInputs
+from vbsvm.sources.sparse import InMemory
 
 
 @final
@@ -57,8 +60,9 @@ class Completion:
         weights: Array,
         missing: NDArray[np.bool_],
         terms: InputTerms,
+        runs: Callable[[], Iterable[slice]],
     ) -> "Completion":
-        """Decide from the columns of the table that have missing values."""
+        """Decide from the columns of the table that have missing values; ``runs`` of rows are looked at in turn."""
         first, nothing = plan.recipe.first, np.empty(0, dtype=np.intp)
         inputs = np.asarray(terms.mains, dtype=np.intp)
         incomplete = inputs[missing[inputs]]
@@ -78,7 +82,7 @@ class Completion:
         missing_inputs, units = None, np.empty(0)
         if missing.any():
             validation.require_moderate_missing(settings, len(inputs), len(names))
-            units = _units(plan.recipe.scale[chosen], rows.table[:, chosen], weights)
+            units = _units(plan.recipe.scale[chosen], rows.table, chosen, weights, runs)
             adding = np.empty((len(rows.table), 0)) if rows.multipliers is None else rows.multipliers[:, of_chosen]
             shift = np.zeros(len(chosen))
             shift[places] = settings.shift_of(names)
@@ -87,7 +91,7 @@ class Completion:
             InputModel(settings, distribution, len(inputs), probit_of),
             _inputs(inputs, nothing, terms.links, first),
             missing_inputs,
-            _patterns(rows, weights, incomplete, names, terms.categories),
+            _patterns(rows, weights, incomplete, names, terms.categories, runs),
             units,
         )
 
@@ -96,7 +100,7 @@ class Completion:
         """The part of the model that speaks of the inputs; None where nothing is missing."""
         return None if self.missing_inputs is None else self.model
 
-    def population(self, source: Memory, outcome: Outcome | Sample) -> Population | None:
+    def population(self, source: InMemory, outcome: Outcome | Sample) -> Population | None:
         """Mean and covariance of all inputs, where there are not too many."""
         columns = self.everything.variables
         if source.recipe.n_columns > validation.MOST_JOINT:
@@ -116,13 +120,25 @@ def _inputs(columns: NDArray[np.intp], given: NDArray[np.intp], links: Sequence[
 
 
 def _patterns(
-    rows: Encoded, weights: Array, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
+    rows: Encoded,
+    weights: Array,
+    columns: NDArray[np.intp],
+    names: tuple[str, ...],
+    categories: tuple[str, ...],
+    runs: Callable[[], Iterable[slice]],
 ) -> MissingPatterns:
     """Patterns of missing inputs and categories; candidates count as the one row that they stand for."""
     if rows.candidates is None:
-        counted = weights > 0
-        missing = np.isnan(rows.table[counted][:, columns]) if names else np.zeros((int(counted.sum()), 0), bool)
-        return MissingPatterns.of(missing, names)
+        if not names:
+            count = sum(int(np.count_nonzero(weights[where])) for where in runs())
+            return MissingPatterns(names, np.zeros((1, 0), dtype=bool), np.array([count]))
+        return reduce(
+            add,
+            (
+                MissingPatterns.of(np.isnan(rows.table[where][weights[where] > 0][:, columns]), names)
+                for where in runs()
+            ),
+        )
     first = rows.candidates.firsts
     lost = rows.candidates.levels[first] != KNOWN
     chosen = np.flatnonzero(lost.any(axis=0))
@@ -130,11 +146,16 @@ def _patterns(
     return MissingPatterns.of(missing, (*names, *(categories[k] for k in chosen)))
 
 
-def _units(scale: Array, columns: NDArray[np.floating], weights: Array) -> Array:
+def _units(
+    scale: Array,
+    table: NDArray[np.floating],
+    columns: NDArray[np.intp],
+    weights: Array,
+    runs: Callable[[], Iterable[slice]],
+) -> Array:
     """A standard deviation of each column in units of the design: 1 where it was divided by it, 0 where it has none."""
-    units = np.where(np.isfinite(scale), 1.0, 0.0)
-    for k in np.flatnonzero(scale == 1.0):
-        known = ~np.isnan(columns[:, k]) & (weights > 0)
-        values, shares = columns[known, k], weights[known] / weights[known].sum()
-        units[k] = np.sqrt(shares @ np.square(values - shares @ values))
+    units, left = np.where(np.isfinite(scale), 1.0, 0.0), np.flatnonzero(scale == 1.0)
+    if len(left):
+        parts = (ColumnSummary.of(table[where][:, columns[left]], weights[where]) for where in runs())
+        units[left] = reduce(add, parts).deviation
     return units

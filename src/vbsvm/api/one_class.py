@@ -14,6 +14,8 @@ from vbsvm.results.fit import Fit
 
 # Rows that are scored first; twice as many next, until every class has been assigned.
 FIRST_ROWS = 512
+# Of rows that are read from disk, so many at most.
+MOST_ROWS = 2**15
 # Where a class has at least this share of the weight, larger weights are not the remedy.
 EVEN = 0.45
 
@@ -50,21 +52,24 @@ def describe_unassigned(
 def _share(tasks: Sequence[Task], code: int) -> float:
     """Share of a class in the total weight."""
     task = tasks[0] if len(tasks) == 1 else tasks[code]
-    positive = task.source.signs > 0 if len(tasks) > 1 or code == 1 else task.source.signs < 0
-    return float(task.source.weights[positive].sum() / task.source.weights.sum())
+    source, sign = task.source, 1.0 if len(tasks) > 1 or code == 1 else -1.0
+    own = sum(float(source.weights[where][source.signs[where] == sign].sum()) for where in source.runs())
+    return own / sum(float(source.weights[where].sum()) for where in source.runs())
 
 
 def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> NDArray[np.intp]:
     """Numbers of the classes that no row of positive weight is assigned to; rows are scored until there are none."""
     source, seen = tasks[0].source, np.zeros(n_classes, dtype=bool)
-    begin, size = 0, FIRST_ROWS if source.candidates is None else len(source.X)
-    while begin < len(source.X) and not seen.all():
+    begin, size = 0, FIRST_ROWS if source.candidates is None else source.X.shape[0]
+    while begin < source.X.shape[0] and not seen.all():
         where = slice(begin, begin + size)
         found = [fit._mean_scores(tasks[0].encoded(where)) for fit in fits]
         scores = prediction.decision_values(found, [fit.calibration for fit in fits])
         counted = _counted(source.weights[where], source.candidates)
         seen[_assigned(scores)[counted]] = True
-        begin, size = begin + size, 2 * size
+        if source.pages is not None:
+            source.pages.seen(size * source.X.itemsize * source.X.shape[1])
+        begin, size = begin + size, 2 * size if source.pages is None else min(2 * size, MOST_ROWS)
     return np.flatnonzero(~seen)
 
 

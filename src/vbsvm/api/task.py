@@ -23,6 +23,7 @@ from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 from vbsvm.results.training_rows import TrainingRows
 from vbsvm.sources.memory import Memory
+from vbsvm.sources.sparse import InMemory, Sparse
 from vbsvm.sources.together import most_together, run_together
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Task:
     spec: Spec
     plan: Plan
     completion: Completion
-    source: Memory
+    source: InMemory
     classes: NDArray[Any]
     reader: "Reader | None" = None
     n_dropped: int = 0
@@ -69,6 +70,8 @@ class Task:
 
         Where inputs are missing, their distribution is a part of the fit. Else it is learned when it is asked for.
         """
+        if self.source.pages is not None and not outcome.interrupted:
+            self.source.pages.finish()
         population = None
         if self.source.missing_inputs is not None:
             population = self.completion.population(self.source, outcome)
@@ -102,13 +105,13 @@ class Task:
         return WARM_START.run(self.spec, self.source).state if inference.suits_warm_start(self.spec) else None
 
     @property
-    def sampled(self) -> tuple[Spec, Memory]:
+    def sampled(self) -> tuple[Spec, InMemory]:
         """What a sampler takes: rows with missing values are written out as often as their weights say.
 
         Each of them has missing values of its own.
         """
         validation.require_sampleable(self.spec, self.source.missing_inputs)
-        if self.source.missing_inputs is None and self.source.candidates is None:
+        if isinstance(self.source, Sparse) or (self.source.missing_inputs is None and self.source.candidates is None):
             return self.spec, self.source
         return self.spec, self.source.repeated()
 
@@ -190,7 +193,8 @@ def _climb_together(tasks: Sequence[Task], inference: Variational) -> list[Outco
     """Where each climb ended; several share their passes over the data."""
     if len(tasks) == 1:
         return [inference.run(tasks[0].spec, tasks[0].source)]
-    return run_together([task.source for task in tasks], lambda k, source: inference.run(tasks[k].spec, source))
+    sources = [task.source for task in tasks if isinstance(task.source, Memory)]
+    return run_together(sources, lambda k, source: inference.run(tasks[k].spec, source))
 
 
 def read_inference(given: Any) -> Variational | Gibbs:

@@ -77,6 +77,11 @@ class Outcome:
     likelihood: Likelihood = HINGE
 
     @property
+    def interrupted(self) -> bool:
+        """Whether the user has stopped it."""
+        return self.ending is Ending.INTERRUPTED
+
+    @property
     def exact(self) -> bool:
         """Whether the bound is the exact one."""
         return isinstance(self.likelihood, ExactHinge)

@@ -1,7 +1,7 @@
 """Missing inputs as users see them: which were missing together, and what they are expected to be."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,15 @@ class MissingPatterns:
         _, first, counts = np.unique(pattern_keys(missing), return_index=True, return_counts=True)
         order = np.argsort(-counts, kind="stable")
         return MissingPatterns(names, missing[first[order]], counts[order])
+
+    def __add__(self, other: Self) -> "MissingPatterns":
+        """Count the patterns of both sets of rows, in the same columns."""
+        patterns, counts = np.concatenate([self.patterns, other.patterns]), np.r_[self.counts, other.counts]
+        _, first, place = np.unique(pattern_keys(patterns), return_index=True, return_inverse=True)
+        totals = np.zeros(len(first), dtype=np.intp)
+        np.add.at(totals, place.ravel(), counts)
+        order = np.argsort(-totals, kind="stable")
+        return MissingPatterns(self.names, patterns[first[order]], totals[order])
 
     @property
     def total(self) -> int:

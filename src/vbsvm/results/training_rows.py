@@ -21,8 +21,8 @@ from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
 from vbsvm.results.calibration import Calibration, LeftOutScores, calibrate
-from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping
+from vbsvm.sources.sparse import InMemory
 
 # Rows × coefficients up to which robust intervals go by the response of the exact bound: it takes as long as some fits.
 # With groups the curvature is too poor a substitute to be taken sooner than it must be.
@@ -41,7 +41,7 @@ class TrainingRows:
 
     spec: Spec
     outcome: Outcome | Sample
-    source: Memory
+    source: InMemory
     n: int
     sample_weights: Array | None
     given: NDArray[np.intp] | None
@@ -54,7 +54,7 @@ class TrainingRows:
         object.__setattr__(self, "fingerprint", _fingerprint(self.source, self.spec))
 
     @property
-    def _unchanged(self) -> Memory:
+    def _unchanged(self) -> InMemory:
         """The rows; those that have been changed since the fit are refused."""
         if not np.allclose(_fingerprint(self.source, self.spec), self.fingerprint, rtol=1e-9, atol=0.0, equal_nan=True):
             raise ValueError(
@@ -131,7 +131,7 @@ class TrainingRows:
         return Units(of_group, own, chosen, not all(inside))
 
     @property
-    def _repeats(self) -> Memory | None:
+    def _repeats(self) -> InMemory | None:
         """The same rows without class weights, where there are any."""
         if self.sample_weights is None:
             return None
@@ -153,7 +153,7 @@ def _weights(part: Part) -> list[Array]:
     return [part.rows.weights]
 
 
-def _fingerprint(source: Memory, spec: Spec) -> Array:
+def _fingerprint(source: InMemory, spec: Spec) -> Array:
     """Sums that tell data apart: of scores at coefficients that weigh all columns and groups differently."""
     theta = np.sin(1.0 + np.arange(spec.n_columns))
 
