@@ -13,13 +13,14 @@ from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
-from vbsvm.api import inputs, sensitivity, validation
+from vbsvm.api import inputs, online, sensitivity, validation
 from vbsvm.api.fit_warnings import warnings_of
 from vbsvm.api.from_table import Table
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
 from vbsvm.api.predictions import Predictions
 from vbsvm.api.sklearn_export import linear_svc
 from vbsvm.api.task import Task, fit_all, read_imputation, read_inference, require_variational
+from vbsvm.api.warm_start import starts
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
 from vbsvm.inference.gibbs import Gibbs
@@ -68,6 +69,10 @@ class VBSVC(ClassifierMixin, Predictions):
         "balanced" gives all classes the same total weight.
     random_state : int, RandomState or None, default None
         Seed of ``Gibbs``; an integer gives the same draws every time, whatever the number of processes.
+    warm_start : bool, default False
+        Begin ``fit`` where the last one ended: the same result, up to the tolerance, in fewer passes where rows have
+        been added or changed a little. It is for variational fits to complete tables, without gates and groups; others
+        begin as usual.
 
     Attributes
     ----------
@@ -119,6 +124,7 @@ class VBSVC(ClassifierMixin, Predictions):
     """
 
     n_features_in_: int
+    _stream: online.Stream
 
     def __init__(
         self,
@@ -131,6 +137,7 @@ class VBSVC(ClassifierMixin, Predictions):
         fit_intercept: bool = True,
         class_weight: dict[Any, float] | str | None = None,
         random_state: Any = None,
+        warm_start: bool = False,
     ) -> None:
         self.prior = prior
         self.inference = inference
@@ -140,6 +147,7 @@ class VBSVC(ClassifierMixin, Predictions):
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.random_state = random_state
+        self.warm_start = warm_start
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
@@ -183,7 +191,41 @@ class VBSVC(ClassifierMixin, Predictions):
             A weight of k counts as k identical rows (in large tables up to the tolerance of the fit); a weight of 0
             leaves the row out.
         """
-        return self._fitted(lambda: self._tasks(X, y, sample_weight))
+        return self._fitted(lambda: self._fit(self._tasks(X, y, sample_weight)))
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from some rows more, without those of earlier calls.
+
+        Of past rows a few sums are kept: what they add to the bound, to second order around the coefficients of the
+        time when they arrived (streaming variational Bayes). The result comes close to that of ``fit`` to all rows if
+        batches have many more rows than columns, and rows of all classes. It needs variational Bayes and complete dense
+        tables, without groups and gates. After ``fit`` it goes on from there, as long as the rows of that fit are at
+        hand: a model from a file has none.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs, without missing values.
+        y : array-like of shape (n_samples,)
+            Labels.
+        classes : array-like of shape (n_classes,), default None
+            All classes there will be; needed in the first call unless its rows have them all.
+        sample_weight : array-like of shape (n_samples,), default None
+            Weights of the rows.
+        """
+        stream = vars(self).get("_stream")
+
+        def absorbed() -> tuple[tuple[Fit, ...], str | None]:
+            self._stream, fits = online.absorb(self, stream, X, y, classes, sample_weight)
+            return fits, None
+
+        return self._fitted(absorbed)
 
     def fit_files(
         self, files: Any, target: str, *, features: Sequence[str] | None = None, weights: str | None = None
@@ -209,14 +251,15 @@ class VBSVC(ClassifierMixin, Predictions):
         from vbsvm.api.from_files import TableFiles
 
         rows = TableFiles.of(files, target, features, weights)
-        return self._fitted(lambda: rows.tasks(self))
+        return self._fitted(lambda: self._fit(rows.tasks(self)))
 
-    def _fitted(self, tasks: Callable[[], list[Task]]) -> Self:
+    def _fitted(self, fit: Callable[[], tuple[tuple[Fit, ...], str | None]]) -> Self:
         """Fit what is to be fitted, and keep it; a failure leaves this object as it was."""
         before = dict(vars(self))
+        vars(self).pop("_stream", None)
         try:
             with single_threaded_blas():
-                fits, unassigned = self._fit(tasks())
+                fits, unassigned = fit()
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -234,7 +277,8 @@ class VBSVC(ClassifierMixin, Predictions):
         """The fits, and what is to be said of classes that no row is assigned to."""
         inference = self._inference()
         seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
-        fits = tuple(fit_all(tasks, inference, seed))
+        known = starts(self.fit_, tasks) if self.warm_start and hasattr(self, "fit_") else None
+        fits = tuple(fit_all(tasks, inference, seed, known))
         return fits, describe_unassigned("VBSVC", 'class_weight="balanced"', tasks, fits, self.classes_)
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
@@ -252,7 +296,9 @@ class VBSVC(ClassifierMixin, Predictions):
 
     def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
         """Prior, inference and distribution of the inputs, defaults filled in; refuse parameters of other types."""
-        require_flag("VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept)
+        require_flag(
+            "VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept, warm_start=self.warm_start
+        )
         return self._prior(), self._inference(), self._imputation()
 
     def _prior(self) -> Prior:

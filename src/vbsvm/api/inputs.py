@@ -25,13 +25,13 @@ _SPARSE = "csr"
 
 
 def read_data(
-    estimator: BaseEstimator, X: Any, y: Any, group: str | int | None
+    estimator: BaseEstimator, X: Any, y: Any, group: str | int | None, *, reset: bool = True
 ) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
     if group is None:
         X = _plain(X)
         _require_equal_lengths(X, y)
-        table, labels = validate_data(estimator, X, y, accept_sparse=_SPARSE, **_OPTIONS)
+        table, labels = validate_data(estimator, X, y, reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
         return _canonical(table), cast(NDArray[Any], labels), None
     table, members = read_table(estimator, X, group, reset=True)
     _require_equal_lengths(table, y)

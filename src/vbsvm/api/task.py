@@ -154,8 +154,10 @@ class Task:
         return Encoded(self.source.X[complete], levels)
 
 
-def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) -> list[Fit]:
-    """Fit one model for each class.
+def fit_all(
+    tasks: Sequence[Task], inference: Variational | Gibbs, seed: int, starts: Sequence[State] | None = None
+) -> list[Fit]:
+    """Fit one model for each class; climbs may begin at given states.
 
     Samplers go on together, and so do climbs over tables of several blocks: an interrupted one has a state of every
     class. Other climbs follow each other: where one is interrupted before the last, a class is missing.
@@ -169,8 +171,8 @@ def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) ->
         return with_slopes(fits)
     size = most_together(tasks[0].source)
     for begin in range(0, len(tasks), size):
-        some = tasks[begin : begin + size]
-        for task, outcome in zip(some, _climb_together(some, inference), strict=True):
+        some, own = tasks[begin : begin + size], None if starts is None else starts[begin : begin + size]
+        for task, outcome in zip(some, _climb_together(some, inference, own), strict=True):
             fits.append(task.result(outcome, fits[0] if fits else None))
         if any(fit.interrupted for fit in fits) and len(fits) < len(tasks):
             raise KeyboardInterrupt
@@ -189,12 +191,13 @@ def with_slopes(fits: list[Fit]) -> list[Fit]:
     return [replace(fit, calibration=one) for fit, one in zip(fits, found, strict=True)]
 
 
-def _climb_together(tasks: Sequence[Task], inference: Variational) -> list[Outcome]:
+def _climb_together(tasks: Sequence[Task], inference: Variational, starts: Sequence[State] | None) -> list[Outcome]:
     """Where each climb ended; several share their passes over the data."""
+    begin = [None] * len(tasks) if starts is None else starts
     if len(tasks) == 1:
-        return [inference.run(tasks[0].spec, tasks[0].source)]
+        return [inference.run(tasks[0].spec, tasks[0].source, begin[0])]
     sources = [task.source for task in tasks if isinstance(task.source, Memory)]
-    return run_together(sources, lambda k, source: inference.run(tasks[k].spec, source))
+    return run_together(sources, lambda k, source: inference.run(tasks[k].spec, source, begin[k]))
 
 
 def read_inference(given: Any) -> Variational | Gibbs:

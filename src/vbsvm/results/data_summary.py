@@ -37,6 +37,15 @@ class Facts:
         weights = None if found.even else (found.total - found.positive_total, found.positive_total)
         return Facts((found.n_rows - found.n_positive, found.n_positive), weights, found.group_sizes, n_dropped)
 
+    def joined(self, other: "Facts") -> "Facts":
+        """Count the rows of both, which have no groups."""
+        weights = None
+        if self.weights is not None or other.weights is not None:
+            one, two = (found.rows if found.weights is None else found.weights for found in (self, other))
+            weights = float(one[0] + two[0]), float(one[1] + two[1])
+        rows = self.rows[0] + other.rows[0], self.rows[1] + other.rows[1]
+        return Facts(rows, weights, (), self.n_dropped + other.n_dropped)
+
     @property
     def left_out(self) -> str:
         """Say how many rows were left out; nothing where none was."""

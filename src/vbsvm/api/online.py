@@ -1,0 +1,256 @@
+"""Learning from rows as they arrive: of each batch a few sums stay, which stand for it from then on.
+
+Streaming variational Bayes (Luts, Broderick & Wand 2014) holds the weights w of past rows. Here their term of the bound
+is held to second order, with its own curvature in the mean in place of the majorant's, which is stiffer and would keep
+the coefficients near those of the first batches. Columns are standardised by all rows so far: the sums change their
+units with them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from vbsvm.api import inputs, validation
+from vbsvm.api.from_table import outcomes, plan_of, positives, stated
+from vbsvm.api.task import Task, require_variational
+from vbsvm.base.arrays import Array
+from vbsvm.design.columns import Encoded
+from vbsvm.design.scaling import ColumnSummary, Recipe
+from vbsvm.inference.variational import Variational
+from vbsvm.missing.settings import GaussianImputation
+from vbsvm.model.priors import Prior
+from vbsvm.model.spec import State
+from vbsvm.results.calibration import LeftOutScores, calibrate
+from vbsvm.results.data_summary import Facts
+from vbsvm.results.fit import Fit
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.remembered import PastRows, Remembered
+
+if TYPE_CHECKING:
+    from vbsvm.api.estimator import VBSVC
+
+# A dense gram of more columns takes too long for every batch.
+MOST_COLUMNS = 3000
+# Scores of the last rows, each from before it was learned, by which probabilities are calibrated.
+RECENT = 8192
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows that have arrived: complete numbers, classes by number, and weights."""
+
+    X: NDArray[np.floating]
+    codes: NDArray[np.intp]
+    weights: Array
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Remembered:
+    """What one model keeps of past rows: sums, the state that they led to, scores of the last rows, and counts."""
+
+    rows: PastRows
+    state: State
+    recent: LeftOutScores
+    facts: Facts
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """What is known of all rows so far: a summary of the columns, how they are standardised, and each model's part."""
+
+    classes: NDArray[Any]
+    columns: ColumnSummary
+    recipe: Recipe
+    n_rows: int
+    models: tuple[_Remembered, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """The settings of an estimator that learns from batches."""
+
+    names: tuple[str, ...]
+    prior: Prior
+    inference: Variational
+    intercept: bool
+    standardize: bool
+
+    def absorb(self, stream: Stream | None, classes: NDArray[Any], batch: Batch) -> tuple[Stream, tuple[Fit, ...]]:
+        """The stream with one batch more, and the fits to all rows so far."""
+        columns = ColumnSummary.of(batch.X, batch.weights)
+        validation.require_usable(batch.X, batch.weights, columns.ranges, self.names)
+        columns = columns if stream is None else stream.columns + columns
+        recipe = columns.recipe(self.intercept, self.standardize)
+        tasks = self._tasks(classes, recipe, columns, batch)
+        models, fits = [], []
+        for k, task in enumerate(tasks):
+            past = None if stream is None else stream.models[k]
+            model, fit = self._absorb(task, past, stream)
+            models.append(model)
+            fits.append(fit)
+        links = calibrate([model.recent for model in models])
+        found = tuple(replace(fit, calibration=link) for fit, link in zip(fits, links, strict=True))
+        n_rows = tasks[0].source.n_rows + (0 if stream is None else stream.n_rows)
+        return Stream(classes, columns, recipe, n_rows, tuple(models)), found
+
+    def _tasks(self, classes: NDArray[Any], recipe: Recipe, columns: ColumnSummary, batch: Batch) -> list[Task]:
+        """One model for two classes, else one for each against the rest; a batch may lack some of them."""
+        signs = [np.where(batch.codes == positive, 1.0, -1.0) for positive in positives(classes)]
+        problem = stated(
+            plan_of(recipe, self.names, "", None),
+            Encoded(batch.X),
+            batch.weights,
+            columns.ranges,
+            outcomes(classes, signs),
+            self.prior,
+            GaussianImputation(),
+            None,
+        )
+        return [replace(task, source=_dense(task.source)) for task in problem.tasks()]
+
+    def _absorb(self, task: Task, past: _Remembered | None, stream: Stream | None) -> tuple[_Remembered, Fit]:
+        """One model's part."""
+        rows, facts, before = _dense(task.source), Facts.of(task.source), None
+        if past is None or stream is None:
+            outcome = self.inference.run(task.spec, rows)
+            fit = task.result(outcome)
+            assert fit._rows is not None
+            recent = fit._rows.left_out_scores()
+        else:
+            before = past.rows.in_units_of(stream.recipe, task.plan.recipe)
+            source = Remembered(rows, before)
+            start = source.start(task.spec, past.state)
+            outcome = self.inference.run(task.spec, source, start)
+            fit = task.result(outcome)
+            recent, facts = _joined(past.recent, _left_out(task, start)), past.facts.joined(facts)
+        own = PastRows.of(task.spec, outcome.state, rows)
+        # From the last batch alone nothing may be learned later as if it were all rows.
+        kept = _Remembered(own if before is None else before + own, outcome.state, recent, facts)
+        return kept, replace(fit, facts=facts, _rows=None)
+
+
+def _dense(source: Any) -> Memory:
+    """The rows for a dense gram, however few they are."""
+    return replace(source, wide=False)
+
+
+def _left_out(task: Task, before: State) -> LeftOutScores:
+    """Scores of the new rows as the past had them."""
+    source, theta = task.source, before.coefficients.mean
+    scores = np.concatenate(source.total(lambda part: [part.scores(theta, None)]))
+    counted = source.weights > 0
+    return LeftOutScores(source.signs[counted], source.weights[counted], scores, np.zeros(len(scores)))
+
+
+def _joined(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
+    """The last rows of both."""
+
+    def last(one: Array, other: Array) -> Array:
+        return np.concatenate([one, other])[-RECENT:]
+
+    return LeftOutScores(last(before.y, new.y), last(before.s, new.s), last(before.f, new.f), last(before.u, new.u))
+
+
+def absorb(
+    estimator: "VBSVC", stream: Stream | None, X: Any, y: Any, classes: Any, sample_weight: Any
+) -> tuple[Stream, tuple[Fit, ...]]:
+    """Read a batch as ``fit`` would, and learn from it; without a stream, beginning with the rows of the last fit."""
+    fits = getattr(estimator, "fit_", None)
+    prior, inference, _ = estimator.require_settings()
+    _require_supported(estimator, prior, inference)
+    table, labels = _read(estimator, X, validation.plain_labels(y))
+    names = validation.column_names(estimator)
+    _require_complete(names, table)
+    weights = validation.read_weights(sample_weight, len(table))
+    intercept, standardize = bool(estimator.fit_intercept), bool(estimator.standardize)
+    learner = Learner(names, prior, require_variational("partial_fit", inference), intercept, standardize)
+    if stream is None and fits is not None:
+        stream, _ = learner.absorb(None, estimator.classes_, _rows_of(fits))
+    known = _known_classes(stream, labels, weights, classes)
+    estimator.classes_ = known
+    return learner.absorb(stream, known, Batch(table, _codes(labels, known), weights))
+
+
+def _rows_of(fits: Sequence[Fit]) -> Batch:
+    """The rows of a fit, as the first batch."""
+    sources = [fit._rows._unchanged for fit in fits if fit._rows is not None]
+    if not sources or not isinstance(sources[0], Memory):
+        raise ValueError(
+            "partial_fit goes on from a fit only while its rows are at hand, which a model from a file or a fit to a "
+            "sparse table does not have: begin with a new VBSVC()."
+        )
+    signs = np.stack([source.signs for source in sources], axis=1)
+    codes = (signs[:, 0] > 0).astype(np.intp) if len(sources) == 1 else signs.argmax(axis=1)
+    return Batch(sources[0].X, codes, sources[0].weights)
+
+
+def _require_supported(estimator: "VBSVC", prior: Prior, inference: Any) -> None:
+    """Refuse what the sums of past rows can't stand for."""
+    require_variational("partial_fit", inference)
+    if estimator.group is not None:
+        raise ValueError("partial_fit does not support group: use fit.")
+    if estimator.class_weight is not None:
+        raise ValueError("partial_fit does not support class_weight: multiply it into sample_weight.")
+    if prior.gate_of(("x",)) is not None:
+        raise ValueError(f"partial_fit does not support gates, which {type(prior).__name__} has: use Ridge(), or fit.")
+    if inference.bound == "exact":
+        raise ValueError("partial_fit raises the paper's bound: leave bound='exact' out, or use fit.")
+
+
+def _read(estimator: "VBSVC", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+    """Numbers and labels; the columns are those of the first call."""
+    table, labels, _ = inputs.read_data(estimator, X, y, None, reset=not hasattr(estimator, "fit_"))
+    if issparse(table):
+        raise TypeError("partial_fit does not support sparse tables: use X.toarray(), or fit.")
+    return table, labels
+
+
+def _known_classes(stream: Stream | None, labels: NDArray[Any], weights: Array, classes: Any) -> NDArray[Any]:
+    """The classes of the first call, which names them or has them all."""
+    if stream is None:
+        return validation.read_labels(labels, weights)[0] if classes is None else _announced(classes)
+    if classes is not None and not np.array_equal(_announced(classes), stream.classes):
+        raise ValueError(
+            f"classes are not those of the first call, {', '.join(map(str, stream.classes))}: leave them out now."
+        )
+    return stream.classes
+
+
+def _announced(classes: Any) -> NDArray[Any]:
+    found = np.unique(validation.plain_labels(classes))
+    validation.require_two(found)
+    return found
+
+
+def _codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Classes by number; a class that was not announced is refused."""
+    codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    unknown = classes[codes] != labels
+    if unknown.any():
+        row = int(np.argmax(unknown))
+        raise ValueError(
+            f"y holds the class {labels[row]!s} in row {row}, which is not among the classes of the first call, "
+            f"{', '.join(map(str, classes))}: name all classes there, as in partial_fit(X, y, classes=[…])."
+        )
+    return codes
+
+
+def _require_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:
+    """Refuse tables that are too wide, or miss values."""
+    if len(names) > MOST_COLUMNS:
+        raise ValueError(f"partial_fit keeps a matrix of {len(names)} columns; up to {MOST_COLUMNS} are supported.")
+    missing = np.isnan(X)
+    if missing.any():
+        row, column = np.argwhere(missing)[0]
+        raise ValueError(
+            f"Column {names[column]!r} has a missing value in row {row}: partial_fit needs complete rows. Impute them, "
+            "or use fit."
+        )

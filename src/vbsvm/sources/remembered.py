@@ -1,0 +1,153 @@
+"""New rows together with what is remembered of those before them: sums, in which their weights w are held."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.reading import expect
+from vbsvm.base.row_sums import Addable
+from vbsvm.design.scaling import Recipe
+from vbsvm.model.interfaces import Effects
+from vbsvm.model.layouts.dense import DenseGaussian, DenseGram
+from vbsvm.model.row_pass import Part, RowPass
+from vbsvm.model.spec import Spec, State
+from vbsvm.model.stats import Stats
+from vbsvm.sources.memory import Memory
+
+T = TypeVar("T", bound=Addable)
+
+# The curvature of past rows has to serve for coefficients that go on to move. At the present ones few rows of a batch
+# lie near the kink, or all of them do where none is assigned to a class; so that it is that of scores of this variance.
+SMOOTHED = 0.25
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PastRows:
+    """What stands for rows that are gone: their term of the bound, to second order around where they were last seen.
+
+    For coefficients of mean m and covariance Σ it is bᵀm − ½mᵀHm − ½ tr(GΣ) − κ: H is the curvature in the mean, and G,
+    which is not smaller, the gram that the covariance answers to.
+    """
+
+    linear: Array
+    curvature: Array
+    gram: Array
+    constant: float
+    n_rows: int
+
+    @staticmethod
+    def of(spec: Spec, state: State, source: Memory) -> "PastRows":
+        """Rows as this state sees them."""
+        distribution = state.coefficients
+        assert isinstance(distribution, DenseGaussian)
+        stats = source.fold(RowPass(spec.likelihood, distribution, expect))
+        smoothed = RowPass(spec.likelihood, _Smoothed(distribution), expect, True)
+        curvature, gram = source.total(lambda part: part.curvature(smoothed)), stats.gram
+        assert isinstance(gram, DenseGram)
+        assert isinstance(curvature, DenseGram)
+        m, H, G = distribution.mean, curvature.matrix, gram.matrix
+        linear = stats.cross - G @ m + H @ m
+        constant = float(linear @ m) - 0.5 * float(m @ H @ m) - 0.5 * _trace(G, distribution) - stats.row_bound
+        return PastRows(linear, H, G, constant, source.n_rows)
+
+    def __add__(self, other: Self) -> "PastRows":
+        """Add other rows."""
+        return PastRows(
+            self.linear + other.linear,
+            self.curvature + other.curvature,
+            self.gram + other.gram,
+            self.constant + other.constant,
+            self.n_rows + other.n_rows,
+        )
+
+    def stats(self, distribution: DenseGaussian) -> Stats:
+        """What these rows add to a pass that starts from this distribution."""
+        m, H, G = distribution.mean, self.curvature, self.gram
+        cross, spread = self.linear + G @ m - H @ m, _trace(G, distribution)
+        term = float(self.linear @ m) - 0.5 * float(m @ H @ m) - 0.5 * spread - self.constant
+        constant = float(cross @ m) - 0.5 * float(m @ G @ m) - 0.5 * spread - term
+        return Stats(DenseGram(G), cross, term, constant, DenseGram(H))
+
+    def in_units_of(self, old: Recipe, new: Recipe) -> "PastRows":
+        """The same with columns as another recipe standardises them: c' = A c, so that G' = A G Aᵀ and b' = A b.
+
+        A column that was constant had a design column of 0: it tells nothing but what the intercept told.
+        """
+        A = np.diag(np.concatenate([np.ones(new.first), _shares(old, new)]))
+        if new.intercept:
+            A[1:, 0] = (old.centre - new.centre) / new.scale
+        return replace(self, linear=A @ self.linear, curvature=A @ self.curvature @ A.T, gram=A @ self.gram @ A.T)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Smoothed:
+    """Scores with more spread than they have: the loss bends within a wider margin, in which more rows lie."""
+
+    distribution: DenseGaussian
+
+    def row_moments(self, rows: Any) -> tuple[Array, Array]:
+        """Mean of each row's score, and a variance that is not small."""
+        f, v = self.distribution.row_moments(rows)
+        return f, np.maximum(v, SMOOTHED)
+
+    def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
+        """Asked only by rows with missing values."""
+        raise NotImplementedError
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Remembered:
+    """New rows, and what stands for those before them. Without groups, gates and missing values."""
+
+    rows: Memory
+    past: PastRows
+
+    @property
+    def n_rows(self) -> int:
+        """Number of all rows that count."""
+        return self.rows.n_rows + self.past.n_rows
+
+    @property
+    def n_core(self) -> int:
+        """Number of coefficients whose covariances are all kept: all."""
+        return self.rows.n_core
+
+    @property
+    def looks_are_cheap(self) -> bool:
+        """Past rows can't be looked at."""
+        return False
+
+    def fold(self, row_pass: RowPass) -> Stats:
+        """Sums over the new rows, and those of the past."""
+        assert isinstance(row_pass.message, DenseGaussian)
+        return self.rows.fold(row_pass) + self.past.stats(row_pass.message)
+
+    def total(self, kernel: Callable[[Part], T], *, light: bool = False) -> T:
+        """Sum over the new rows alone."""
+        return self.rows.total(kernel, light=light)
+
+    def start(self, spec: Spec, before: State) -> State:
+        """Where the past rows alone would be, with the scales of a state before: a mean in the new units."""
+        precision = spec.precision(before)
+        mean = DenseGram(self.past.curvature).conditional(self.past.linear, precision).mean
+        return before.moved(DenseGram(self.past.gram).conditional(mean, precision).at(mean))
+
+
+def _trace(gram: Array, distribution: DenseGaussian) -> float:
+    """tr(GΣ)."""
+    return float(np.vdot(gram @ distribution.root, distribution.root))
+
+
+def _shares(old: Recipe, new: Recipe) -> Array:
+    """Old scales in units of new ones; 0 for columns that have been constant."""
+    found: Any = np.zeros(len(new.scale))
+    varied = np.isfinite(old.scale) & np.isfinite(new.scale)
+    found[varied] = old.scale[varied] / new.scale[varied]
+    return found
