@@ -44,9 +44,7 @@ def main(arguments: list[str]) -> None:
     for n, d, size in cases:
         X, y = simulated(n, d)
         full, clf = VBSVC().fit(X, y), in_batches(X, y, size)
-        with patch.object(
-            PastRows, "of", lambda spec, state, source: stiff(made(spec, state, source), state.coefficients.mean)
-        ):
+        with patch.object(PastRows, "of", lambda *given: stiff(made(*given), given[1].coefficients.mean)):
             held = in_batches(X, y, size)
         scale = X.std(axis=0)
         unit = np.linalg.norm(full.coef_ * scale)

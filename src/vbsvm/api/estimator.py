@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
+from sklearn.utils.metaestimators import available_if
 
 from vbsvm.api import inputs, online, sensitivity, validation
 from vbsvm.api.fit_warnings import warnings_of
@@ -193,6 +194,7 @@ class VBSVC(ClassifierMixin, Predictions):
         """
         return self._fitted(lambda: self._fit(self._tasks(X, y, sample_weight)))
 
+    @available_if(online.supported)
     def partial_fit(
         self,
         X: ArrayLike,

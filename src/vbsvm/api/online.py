@@ -16,13 +16,14 @@ from scipy.sparse import issparse
 
 from vbsvm.api import inputs, validation
 from vbsvm.api.from_table import outcomes, plan_of, positives, stated
-from vbsvm.api.task import Task, require_variational
+from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
 from vbsvm.design.scaling import ColumnSummary, Recipe
+from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import GaussianImputation
-from vbsvm.model.priors import Prior
+from vbsvm.model.priors import LaplaceZero, Prior
 from vbsvm.model.spec import State
 from vbsvm.results.calibration import LeftOutScores, calibrate
 from vbsvm.results.data_summary import Facts
@@ -165,13 +166,13 @@ def absorb(
     """Read a batch as ``fit`` would, and learn from it; without a stream, beginning with the rows of the last fit."""
     fits = getattr(estimator, "fit_", None)
     prior, inference, _ = estimator.require_settings()
-    _require_supported(estimator, prior, inference)
     table, labels = _read(estimator, X, validation.plain_labels(y))
     names = validation.column_names(estimator)
     _require_complete(names, table)
     weights = validation.read_weights(sample_weight, len(table))
     intercept, standardize = bool(estimator.fit_intercept), bool(estimator.standardize)
-    learner = Learner(names, prior, require_variational("partial_fit", inference), intercept, standardize)
+    assert isinstance(inference, Variational)
+    learner = Learner(names, prior, inference, intercept, standardize)
     if stream is None and fits is not None:
         stream, _ = learner.absorb(None, estimator.classes_, _rows_of(fits))
     known = _known_classes(stream, labels, weights, classes)
@@ -192,17 +193,20 @@ def _rows_of(fits: Sequence[Fit]) -> Batch:
     return Batch(sources[0].X, codes, sources[0].weights)
 
 
-def _require_supported(estimator: "VBSVC", prior: Prior, inference: Any) -> None:
-    """Refuse what the sums of past rows can't stand for."""
-    require_variational("partial_fit", inference)
-    if estimator.group is not None:
-        raise ValueError("partial_fit does not support group: use fit.")
-    if estimator.class_weight is not None:
-        raise ValueError("partial_fit does not support class_weight: multiply it into sample_weight.")
-    if prior.gate_of(("x",)) is not None:
-        raise ValueError(f"partial_fit does not support gates, which {type(prior).__name__} has: use Ridge(), or fit.")
+def supported(estimator: "VBSVC") -> bool:
+    """Whether sums can stand for past rows; an AttributeError says what is in the way."""
+    prior, inference, _ = estimator.require_settings()
+    if isinstance(inference, Gibbs):
+        raise AttributeError("partial_fit is only available for variational fits: use inference=Variational().")
     if inference.bound == "exact":
-        raise ValueError("partial_fit raises the paper's bound: leave bound='exact' out, or use fit.")
+        raise AttributeError("partial_fit raises the paper's bound: leave bound='exact' out, or use fit.")
+    if estimator.group is not None:
+        raise AttributeError("partial_fit does not support group: use fit.")
+    if estimator.class_weight is not None:
+        raise AttributeError("partial_fit does not support class_weight: multiply it into sample_weight.")
+    if isinstance(prior, LaplaceZero):
+        raise AttributeError("partial_fit does not support the gates of LaplaceZero: use Ridge(), or fit.")
+    return True
 
 
 def _read(estimator: "VBSVC", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
