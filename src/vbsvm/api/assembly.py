@@ -83,7 +83,8 @@ class Problem:
         """The rows, in the layout that suits the model."""
         plan, rows = self.plan, self.rows
         if issparse(rows.table):
-            return Sparse.of(rows.table, self.outcomes[0].signs, self.weights, plan.recipe)
+            source = Sparse.of(rows.table, self.outcomes[0].signs, self.weights, plan.recipe)
+            return replace(source, wide=_suits_dual(spec, source))
         source = Memory(
             rows.table,
             self.outcomes[0].signs,
@@ -98,10 +99,11 @@ class Problem:
         return replace(source, wide=_suits_dual(spec, source))
 
 
-def _suits_dual(spec: Spec, source: Memory) -> bool:
+def _suits_dual(spec: Spec, source: InMemory) -> bool:
     """Whether the dual layout suits the model: columns far outnumber rows, and priors hold nearly all of them."""
     gates = spec.gate_map
-    if source.groupings or source.n_carried or source.missing_inputs is not None or source.candidates is not None:
+    carried = source.n_core < source.n_columns
+    if source.groupings or carried or source.missing_inputs is not None or source.candidates is not None:
         return False
     if spec.joint_gates or (gates is not None and gates.shared) or not validation.is_wide(source.X):
         return False

@@ -55,6 +55,10 @@ class DesignMatrix(Protocol):
         """C times a matrix."""
         ...
 
+    def rmatmat(self, other: Array) -> Array:
+        """Cᵀ times a matrix."""
+        ...
+
     def sandwich(self, w: Array) -> Array:
         """CᵀWC, for weights ≥ 0."""
         ...
@@ -96,6 +100,10 @@ class DenseMatrix:
     def matmat(self, other: Array) -> Array:
         """C times a matrix."""
         return self.values @ other
+
+    def rmatmat(self, other: Array) -> Array:
+        """Cᵀ times a matrix."""
+        return self.values.T @ other
 
     def sandwich(self, w: Array) -> Array:
         """CᵀWC as AᵀA with A = W^½C: NumPy then does half the multiplications, and the result is symmetric."""
@@ -166,6 +174,12 @@ class _ByAlgebra:
         slopes, left = self._raw(other)
         return self.raw @ slopes + left
 
+    def rmatmat(self, other: Array) -> Array:
+        """Cᵀ times a matrix."""
+        total = other.sum(axis=0)
+        of_columns = (self.raw.T @ other - np.outer(self.centre, total)) * self._unit[:, None]
+        return np.concatenate([total[None], of_columns]) if self.intercept else of_columns
+
     def _standardised(self, gram: Array, linear: Array, total: float) -> Array:
         """CᵀWC from XᵀWX (which is overwritten), XᵀW1 and 1ᵀW1."""
         rest = linear - 0.5 * total * self.centre  # XᵀWX − centre linearᵀ − linear centreᵀ + total centre centreᵀ
@@ -234,6 +248,10 @@ class SparseMatrix(_ByAlgebra):
         n_rows, n_columns = self.raw.shape
         few = PAIR * n_pairs(np.diff(self.raw.indptr)) <= n_rows * n_columns**2
         return Pairs.of(self.raw) if few else None
+
+    def rows(self, which: slice) -> "SparseMatrix":
+        """Some of the rows."""
+        return SparseMatrix(self.raw[which], self.centre, self.scale, self.intercept)
 
     @property
     def _written(self) -> StandardisedMatrix:
