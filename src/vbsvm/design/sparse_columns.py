@@ -1,5 +1,6 @@
 """What is learned of the columns of a scipy.sparse array: ranges and moments, with entries that are not stored as 0."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,13 @@ def learn_sparse_recipe(X: Any, weights: Array, ranges: Range, intercept: bool, 
     if not standardize:
         return plain_recipe(X.shape[1], intercept)
     return recipe_of(_moments(X, weights, column_units(ranges)), ranges, X.dtype, intercept)
+
+
+def with_common_scale(recipe: Recipe) -> Recipe:
+    """The recipe with the root mean square of all scales in place of each: columns keep their relative sizes."""
+    known = np.isfinite(recipe.scale)
+    common = np.sqrt(np.square(recipe.scale[known]).mean()) if known.any() else 1.0
+    return replace(recipe, scale=np.where(known, common, np.inf))
 
 
 def _moments(X: Any, weights: Array, unit: Array) -> Moments:

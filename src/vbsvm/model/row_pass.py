@@ -79,6 +79,11 @@ class Source(Protocol):
         """Number of coefficients whose covariances are all kept: all but the effects of one grouping factor."""
         ...
 
+    @property
+    def drawn_covariance(self) -> bool:
+        """Whether rows and columns are so many that the covariance of the coefficients is known by draws only."""
+        ...
+
     def fold(self, row_pass: RowPass) -> Stats:
         """Sum ``part.stats(row_pass)`` over the parts of all row blocks: the only pass over the data in a sweep."""
         ...

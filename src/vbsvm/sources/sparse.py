@@ -16,6 +16,7 @@ from vbsvm.design.sparse_columns import counted_rows
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.model.layouts.dense import DenseRows
+from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.layouts.dual import DualRows
 from vbsvm.model.layouts.sparse_design import SparseDesign
 from vbsvm.model.matrices import SparseMatrix
@@ -65,8 +66,12 @@ class SparseTable:
     @cached_property
     def design(self) -> SparseDesign:
         """All rows, for the dual layout."""
-        recipe = self.recipe
-        return SparseDesign.of(SparseMatrix(self.X, recipe.centre, recipe.scale, recipe.intercept))
+        return SparseDesign.of(self.whole)
+
+    @cached_property
+    def whole(self) -> SparseMatrix:
+        """All rows."""
+        return SparseMatrix(self.X, self.recipe.centre, self.recipe.scale, self.recipe.intercept)
 
     def matrix(self, index: int) -> SparseMatrix:
         """The rows of a block."""
@@ -114,6 +119,7 @@ class Sparse(BlockSource):
     recipe: Recipe
     table: SparseTable
     wide: bool = False
+    drawn_covariance: bool = False
     groupings: ClassVar[tuple[()]] = ()
     missing_inputs: ClassVar[None] = None
     candidates: ClassVar[None] = None
@@ -136,7 +142,7 @@ class Sparse(BlockSource):
     @property
     def n_blocks(self) -> int:
         """Number of row blocks."""
-        return 1 if self.wide else max(1, -(-self.n_rows // self.table.size))
+        return 1 if self.wide or self.drawn_covariance else max(1, -(-self.n_rows // self.table.size))
 
     @property
     def may_miss_inputs(self) -> bool:
@@ -160,6 +166,9 @@ class Sparse(BlockSource):
         if self.wide:
             design = self.table.design
             return lambda index: SparseBlock(DualRows(index, design, signs, weights), design.matrix)
+        if self.drawn_covariance:
+            whole = self.table.whole
+            return lambda index: SparseBlock(DrawnRows(index, whole, signs, weights), whole)
 
         def block_of(index: int) -> SparseBlock:
             where = slice(index * size, (index + 1) * size)
@@ -174,7 +183,7 @@ class Sparse(BlockSource):
 class SparseBlock:
     """A block of sparse rows."""
 
-    rows: DenseRows | DualRows
+    rows: DenseRows | DualRows | DrawnRows
     matrix: SparseMatrix
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
