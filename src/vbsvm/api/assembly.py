@@ -84,7 +84,7 @@ class Problem:
         spec = Spec(self.blocks, MissingModel.of(completion.distribution, levels))
         validation.require_gates_that_fit(spec, plan)
         source = self._source(spec, completion)
-        validation.require_moderate_size(plan, source)
+        validation.require_moderate_size(plan, spec, source)
         about = self.reader, self.n_dropped, self.sample_weights, self.given
         return [
             Task(spec, plan, completion, replace(source, signs=one.signs), one.labels, *about) for one in self.outcomes
@@ -94,7 +94,8 @@ class Problem:
         """The rows, in the layout that suits the model."""
         plan, rows = self.plan, self.rows
         if issparse(rows.table):
-            return Sparse.of(rows.table, self.outcomes[0].signs, self.weights, plan.recipe)
+            source = Sparse.of(rows.table, self.outcomes[0].signs, self.weights, plan.recipe)
+            return _with_layout(spec, source)
         source = Memory(
             rows.table,
             self.outcomes[0].signs,
@@ -107,14 +108,24 @@ class Problem:
             known_levels=self.known_levels,
             pages=self.pages,
         )
-        return replace(source, wide=_suits_dual(spec, source))
+        return _with_layout(spec, source)
 
 
-def _suits_dual(spec: Spec, source: Memory) -> bool:
-    """Whether the dual layout suits the model: columns far outnumber rows, and priors hold nearly all of them."""
+def _with_layout(spec: Spec, source: InMemory) -> InMemory:
+    """The source with the layout that suits the model, where that is not one of columns × columns."""
+    if not _suits_rows(spec, source):
+        return source
+    if validation.needs_draws(source.X) and spec.gate_map is None:
+        return replace(source, drawn_covariance=True)
+    return replace(source, wide=validation.is_wide(source.X))
+
+
+def _suits_rows(spec: Spec, source: InMemory) -> bool:
+    """Whether a layout by rows suits the model: no groups, nothing missing, and priors hold nearly all columns."""
     gates = spec.gate_map
-    if source.groupings or source.n_carried or source.missing_inputs is not None or source.candidates is not None:
+    carried = source.n_core < source.n_columns
+    if source.groupings or carried or source.missing_inputs is not None or source.candidates is not None:
         return False
-    if spec.joint_gates or (gates is not None and gates.shared) or not validation.is_wide(source.X):
+    if spec.joint_gates or (gates is not None and gates.shared):
         return False
     return bool(np.count_nonzero(spec.precision(spec.start()).diagonal < FREE) <= MOST_FREE)

@@ -15,7 +15,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.levels import Levels
 from vbsvm.design.scaling import Range, Recipe, column_ranges, learn_recipe
-from vbsvm.design.sparse_columns import learn_sparse_recipe, sparse_ranges
+from vbsvm.design.sparse_columns import learn_sparse_recipe, sparse_ranges, with_common_scale
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Normal, Prior, Ridge
 from vbsvm.model.spec import Block
@@ -49,6 +49,8 @@ class Table:
         )
         learn = learn_sparse_recipe if sparse else learn_recipe
         recipe = learn(self.X, self.weights, ranges, intercept, standardize)
+        if sparse and validation.needs_draws(self.X):
+            recipe = with_common_scale(recipe)
         weights = validation.with_class_weights(self.weights, class_weight, self.classes, self.codes)
         levels, rows = None, Encoded(self.X)
         if self.members is not None:

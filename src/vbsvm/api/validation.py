@@ -30,13 +30,22 @@ SMALLEST_SCALE = 1e-152
 # The model holds several matrices of columns × columns: at this size a few gigabytes, and hours.
 MOST_COLUMNS = 10_000
 MOST_CELLS = 10**8
+# Sparse tables with more rows and more columns than this have the covariance of their coefficients by draws.
+MOST_EXACT = 3000
 # Up to this number of columns, their joint distribution is learned: predictions then take missing values.
 MOST_JOINT = 3000
 
 
-def is_wide(X: NDArray[np.floating]) -> bool:
+def is_wide(X: Any) -> bool:
     """Whether there are so many more columns than rows that matrices of rows × rows are the smaller ones."""
-    return X.shape[1] > 2 * X.shape[0]
+    n_rows, n_columns = X.shape
+    return n_columns > 2 * n_rows or (issparse(X) and n_rows <= MOST_EXACT < n_columns)
+
+
+def needs_draws(X: Any) -> bool:
+    """Whether a table is too large for a matrix of rows × rows and for one of columns × columns."""
+    most = MOST_EXACT if issparse(X) else MOST_COLUMNS
+    return min(X.shape) > most or (not issparse(X) and is_wide(X) and X.shape[1] > MOST_COLUMNS and X.size > MOST_CELLS)
 
 
 def plain_labels(y: Any) -> Any:
@@ -202,7 +211,7 @@ def require_both_signs(signs: Array, outcome: str) -> None:
         raise ValueError(f"The outcome {outcome!r} has only one class in the rows of positive weight; two are needed.")
 
 
-def require_moderate_size(plan: Plan, source: InMemory) -> None:
+def require_moderate_size(plan: Plan, spec: Spec, source: InMemory) -> None:
     """Refuse a model that would take hours and many gigabytes: its matrices are columns × columns, or rows × columns.
 
     Effects of all factors but the last count as columns.
@@ -211,6 +220,8 @@ def require_moderate_size(plan: Plan, source: InMemory) -> None:
     n_columns -= plan.n_carried
     n_core = n_columns + sum(factor.size for factor in plan.factors[:-1])
     tail = plan.factors[-1].size if plan.factors else 0
+    if source.drawn_covariance or (source.wide and issparse(source.X) and spec.gate_map is None):
+        return
     if source.wide:
         too_large = n_columns > MOST_COLUMNS and n_rows * n_columns > MOST_CELLS
     else:
@@ -219,9 +230,9 @@ def require_moderate_size(plan: Plan, source: InMemory) -> None:
         return
     if n_columns > MOST_COLUMNS or not plan.factors:
         raise ValueError(
-            f"The model has {n_rows} rows and {n_columns} columns; up to {MOST_COLUMNS} columns are supported, or more "
-            f"(up to {MOST_CELLS:.0e} numbers in all) if there are more than twice as many columns as rows, a prior "
-            "holds them, and there are neither groups nor missing values. Reduce them first, for example with "
+            f"The model has {n_rows} rows and {n_columns} columns; with groups, missing values, LaplaceZero() or "
+            f"columns that no prior holds, up to {MOST_COLUMNS} columns are supported (or, where they are more than "
+            f"twice as many as rows, {MOST_CELLS:.0e} numbers in all). Reduce them first, for example with "
             "sklearn.feature_selection.SelectKBest."
         )
     sizes = ", ".join(f"{factor.name} {factor.size}" for factor in plan.factors)
@@ -248,8 +259,15 @@ def require_moderate_missing(settings: GaussianImputation, n_inputs: int, n_miss
         )
 
 
-def require_sampleable(spec: Spec, missing_inputs: Any) -> None:
+def require_sampleable(spec: Spec, source: InMemory) -> None:
     """Refuse what only variational Bayes has."""
+    missing_inputs = source.missing_inputs
+    if source.drawn_covariance:
+        n_rows, n_columns = source.X.shape
+        raise ValueError(
+            f"Gibbs does not support {n_rows} rows of {n_columns} columns, for which every sweep would take seconds: "
+            "use Variational(), or select columns first."
+        )
     if spec.joint_gates:
         raise ValueError("Gibbs does not support LaplaceZero(gates=Joint()): use gates=Factorised().")
     if missing_inputs is not None and not missing_inputs.labels:

@@ -117,8 +117,8 @@ def _parts(columns: list[list[str]], room: int) -> list[list[list[str]]]:
 def _joined(levels: list[list[str]], columns: list[list[str]], width: int) -> str:
     """Lines of the names and of some columns."""
     names = _narrowed(levels, width - sum(GAP + _widest(column) for column in columns))
-    left = [[text.ljust(_widest(level)) for text in level] for level in names]
-    right = [[text.rjust(_widest(column)) for text in column] for column in columns]
+    left = [[text.ljust(width) for text in level] for level in names for width in [_widest(level)]]
+    right = [[text.rjust(width) for text in column] for column in columns for width in [_widest(column)]]
     return "\n".join((" " * GAP).join(line).rstrip() for line in zip(*left, *right, strict=True))
 
 

@@ -1,5 +1,6 @@
 """What is learned of the columns of a scipy.sparse array: ranges and moments, with entries that are not stored as 0."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,13 @@ def learn_sparse_recipe(X: Any, weights: Array, ranges: Range, intercept: bool, 
     unit = column_units(ranges)
     moments = _moments(X, weights, unit) if standardize else None
     return recipe_of(ranges, moments, unit, float(np.finfo(X.dtype).eps), intercept, None)
+
+
+def with_common_scale(recipe: Recipe) -> Recipe:
+    """The recipe with the root mean square of all scales in place of each: columns keep their relative sizes."""
+    known = np.isfinite(recipe.scale)
+    common = np.sqrt(np.square(recipe.scale[known]).mean()) if known.any() else 1.0
+    return replace(recipe, scale=np.where(known, common, np.inf))
 
 
 def _moments(X: Any, weights: Array, unit: Array) -> Moments:

@@ -66,7 +66,7 @@ class Profiled:
         if isinstance(state.coefficients, PointDistribution):
             return full_visit(spec, source, state)
         rows = HeldRows(spec.likelihood, source, state)
-        state, row_term = self._climb_mean(spec, state, rows)
+        state, row_term = self.climb_mean(spec, state, rows)
         return Visited(state, bound.total(spec, state, row_term), rows.stats)
 
     def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
@@ -92,7 +92,7 @@ class Profiled:
         covariance = at.stats.gram.conditional(at.stats.cross, spec.precision(scales))
         return scales.moved(covariance.at(at.state.coefficients.mean))
 
-    def _climb_mean(self, spec: Spec, state: State, rows: "HeldRows") -> tuple[State, float]:
+    def climb_mean(self, spec: Spec, state: State, rows: "HeldRows") -> tuple[State, float]:
         """Newton steps for the mean, until the next would gain too little; and the row term there."""
         if self._damping:  # a damped curvature promises less than there is to gain
             self._curvature = None

@@ -13,6 +13,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
+from vbsvm.inference.drawn_climb import drawn_steps
 from vbsvm.inference.profiled import Profiled
 from vbsvm.inference.proposals import Accelerated, NaturalGradient, Plain, Strategy, Visited, shorter_steps
 from vbsvm.missing.input_distributions import InputSums, Learned
@@ -42,6 +43,7 @@ SETTLED = 0.01
 # inputs' covariance feed each other, from plateau to plateau, for thousands of passes: a stronger prior ends that.
 MOST_PASSES = 2000
 MOST_PASSES_WITH_MISSING = 200
+MOST_DRAWN_PASSES = 100
 
 
 @final
@@ -63,6 +65,8 @@ class Ending(Enum):
 @dataclass(frozen=True, slots=True, eq=False)
 class Outcome:
     """Where a climb ended: the state, the accepted bounds on the way, passes made, and why it ended.
+
+    There are no bounds where the covariance of the coefficients is known by draws.
 
     ``others`` are the climbs from other starts, which ended no higher. ``inputs`` are the last pass's sums of the
     inputs, where some are missing. ``likelihood`` says which bound was climbed.
@@ -139,12 +143,38 @@ class Variational(Parameters):
         """Fit the model to the rows, from the paper's start or from a given state."""
         if self.bound == EXACT and (what := _not_exact(spec)) is not None:
             raise ValueError(f"Variational(bound='exact') does not support {what}: use bound='augmented', or Gibbs().")
+        if source.drawn_covariance:
+            return self._drawn(spec, source)
         with single_threaded_blas():
             suits = (
                 self.accelerate and source.n_core < spec.n_columns and spec.gate_map is None and spec.missing is None
             )
             exact = self.bound == EXACT or (self.bound == AUTO and suits)
             return self._sharpened(spec, source, start) if exact else self._run(spec, source, start)
+
+    def _drawn(self, spec: Spec, source: Source) -> Outcome:
+        """Fit with the covariance by draws, without a bound; ``tol`` has no say."""
+        if self.bound == EXACT or not self.accelerate:
+            setting = "bound='exact'" if self.bound == EXACT else "accelerate=False"
+            raise ValueError(
+                f"Variational({setting}) does not support tables of so many rows and columns, in which the covariance "
+                "of the coefficients is known by draws: leave it out, or select columns first."
+            )
+        state, passes, ending = None, 0, Ending.OUT_OF_PASSES
+        most = MOST_DRAWN_PASSES if self.max_iter is None else self.max_iter
+        try:
+            with single_threaded_blas():
+                for step in islice(drawn_steps(spec, source), most):
+                    state, passes = step.state, passes + 1
+                    if step.at_rest:
+                        ending = Ending.CONVERGED
+                        break
+        except KeyboardInterrupt:
+            if state is None:
+                raise
+            ending = Ending.INTERRUPTED
+        assert state is not None
+        return Outcome(state, np.empty(0), passes, ending, likelihood=spec.likelihood)
 
     def _run(self, spec: Spec, source: Source, start: State | None) -> Outcome:
         """Climb the paper's bound."""

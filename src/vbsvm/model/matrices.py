@@ -11,6 +11,7 @@ from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from vbsvm.base.arrays import Array
 from vbsvm.model.pairs import Pairs, n_pairs
@@ -55,6 +56,10 @@ class DesignMatrix(Protocol):
         """C times a matrix."""
         ...
 
+    def rmatmat(self, other: Array) -> Array:
+        """Cᵀ times a matrix."""
+        ...
+
     def sandwich(self, w: Array) -> Array:
         """CᵀWC, for weights ≥ 0."""
         ...
@@ -65,6 +70,10 @@ class DesignMatrix(Protocol):
 
     def row_squares(self, weights: Array) -> Array:
         """Σ c_k² weights_k of each row c."""
+        ...
+
+    def column_squares(self, w: Array) -> Array:
+        """Σ w c_k² of each column, over rows."""
         ...
 
     def columns(self, which: NDArray[np.intp]) -> Array:
@@ -97,6 +106,10 @@ class DenseMatrix:
         """C times a matrix."""
         return self.values @ other
 
+    def rmatmat(self, other: Array) -> Array:
+        """Cᵀ times a matrix."""
+        return self.values.T @ other
+
     def sandwich(self, w: Array) -> Array:
         """CᵀWC as AᵀA with A = W^½C: NumPy then does half the multiplications, and the result is symmetric."""
         which = _few(w)
@@ -115,6 +128,11 @@ class DenseMatrix:
         """Σ c_k² weights_k of each row c."""
         np.square(self.values, out=self.scratch)
         return self.scratch @ weights
+
+    def column_squares(self, w: Array) -> Array:
+        """Σ w c_k² of each column, over rows."""
+        np.square(self.values, out=self.scratch)
+        return w @ self.scratch
 
     def columns(self, which: NDArray[np.intp]) -> Array:
         """These columns."""
@@ -166,6 +184,23 @@ class _ByAlgebra:
         slopes, left = self._raw(other)
         return self.raw @ slopes + left
 
+    def rmatmat(self, other: Array) -> Array:
+        """Cᵀ times a matrix."""
+        total = other.sum(axis=0)
+        of_columns = (self.raw.T @ other - np.outer(self.centre, total)) * self._unit[:, None]
+        return np.concatenate([total[None], of_columns]) if self.intercept else of_columns
+
+    def column_squares(self, w: Array) -> Array:
+        """Σ w c_k² of each column, over rows: Σ w x² − 2 m Σ w x + m² Σ w."""
+        total = float(w.sum())
+        of_columns = self._raw_squares(w) - 2.0 * self.centre * (self.raw.T @ w) + total * np.square(self.centre)
+        of_columns = np.maximum(of_columns, 0.0) * np.square(self._unit)
+        return np.concatenate([[total], of_columns]) if self.intercept else of_columns
+
+    def _raw_squares(self, w: Array) -> Array:
+        """Σ w x² of each raw column."""
+        raise NotImplementedError
+
     def _standardised(self, gram: Array, linear: Array, total: float) -> Array:
         """CᵀWC from XᵀWX (which is overwritten), XᵀW1 and 1ᵀW1."""
         rest = linear - 0.5 * total * self.centre  # XᵀWX − centre linearᵀ − linear centreᵀ + total centre centreᵀ
@@ -204,6 +239,9 @@ class StandardisedMatrix(_ByAlgebra):
         found += float(left @ left)
         return np.maximum(found, 0.0, out=found)
 
+    def _raw_squares(self, w: Array) -> Array:
+        return np.einsum("i,ij,ij->j", w, self.raw, self.raw)
+
     def row_squares(self, weights: Array) -> Array:
         """Σ c_k² weights_k of each row c."""
         first = int(self.intercept)
@@ -235,6 +273,10 @@ class SparseMatrix(_ByAlgebra):
         few = PAIR * n_pairs(np.diff(self.raw.indptr)) <= n_rows * n_columns**2
         return Pairs.of(self.raw) if few else None
 
+    def rows(self, which: slice) -> "SparseMatrix":
+        """Some of the rows."""
+        return SparseMatrix(self.raw[which], self.centre, self.scale, self.intercept)
+
     @property
     def _written(self) -> StandardisedMatrix:
         return StandardisedMatrix(self.raw.toarray(), self.centre, self.scale, self.intercept)
@@ -262,11 +304,20 @@ class SparseMatrix(_ByAlgebra):
         found += own - 2.0 * float(b @ self.centre) + float(self.centre @ of_centre)
         return np.maximum(found, 0.0, out=found)
 
+    @property
+    def _squared(self) -> Any:
+        """X∘X."""
+        raw = self.raw
+        return csr_array((np.square(raw.data), raw.indices, raw.indptr), shape=raw.shape)
+
+    def _raw_squares(self, w: Array) -> Array:
+        return self._squared.T @ w
+
     def row_squares(self, weights: Array) -> Array:
         """Σ c_k² weights_k of each row c."""
         first = int(self.intercept)
         unit = weights[first:] * np.square(self._unit)
-        squares = self.raw.multiply(self.raw).tocsr() @ unit - 2.0 * (self.raw @ (unit * self.centre))
+        squares = self._squared @ unit - 2.0 * (self.raw @ (unit * self.centre))
         return squares + float(unit @ np.square(self.centre)) + (weights[0] if first else 0.0)
 
     def columns(self, which: NDArray[np.intp]) -> Array:

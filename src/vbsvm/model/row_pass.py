@@ -84,6 +84,11 @@ class Source(Protocol):
         """Whether rows may be looked at often, and a few numbers of each be kept: then fewer passes are needed."""
         ...
 
+    @property
+    def drawn_covariance(self) -> bool:
+        """Whether rows and columns are so many that the covariance of the coefficients is known by draws only."""
+        ...
+
     def fold(self, row_pass: RowPass) -> Stats:
         """Sum ``part.stats(row_pass)`` over the parts of all row blocks: the only pass over the data in a sweep."""
         ...

@@ -38,7 +38,8 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     one = one_fit("bound", fit, class_)
     if not len(one.course.bounds):
         raise ValueError(
-            "bound: the bound is only available after variational Bayes; plots.traces shows the chains of a sampler."
+            "bound: the bound is only available after variational Bayes with a bound; plots.traces shows the chains "
+            "of a sampler."
         )
     bounds = one.bounds[np.isfinite(one.bounds)]
     below = bounds[-1] - bounds

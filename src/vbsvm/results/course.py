@@ -13,9 +13,12 @@ from vbsvm.design.columns import Plan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Ending, Outcome
 from vbsvm.missing.model import input_model
+from vbsvm.model.layouts.drawn import DrawnGaussian
 from vbsvm.model.spec import Spec
 from vbsvm.results.traces import Traces
 
+# What is said of a climb that has no bound.
+DRAWN = "the covariance by draws"
 # A part of a fit, and whether it belongs to the rest.
 Claims = Iterator[tuple[str, bool]]
 
@@ -121,6 +124,8 @@ class Climb:
     @property
     def starts(self) -> list[tuple[float, int]]:
         """Bound and number of open gates for each start."""
+        if not len(self.bounds):
+            return []
         counted = [
             (float(end.bounds[-1]), 0 if end.state.gates is None else int((end.state.gates.inclusion > 0.5).sum()))
             for end in (self.outcome, *self.outcome.others)
@@ -140,19 +145,22 @@ class Climb:
     @property
     def ended(self) -> str:
         """Passes, bound and ending."""
+        if not len(self.bounds):
+            return f"{self.passes} passes, {DRAWN}, {self.ending.value}"
         bound = "exact bound" if self.outcome.exact else "bound"
         return f"{self.passes} passes, {bound} {printing.fixed(float(self.bounds[-1]), 3)}, {self.ending.value}"
 
     @property
     def in_short(self) -> str:
         """Which bound, and passes."""
-        which = " with the exact bound" if self.outcome.exact else ""
+        which = " with the exact bound" if self.outcome.exact else "" if len(self.bounds) else f", {DRAWN}"
         return f"variational Bayes{which}, {self.passes} passes over the data"
 
     @property
     def description(self) -> str:
         """Which bound was climbed."""
         which = "variational Bayes with the exact bound" if self.outcome.exact else "mean-field variational Bayes"
+        which += "" if len(self.bounds) else f", {DRAWN}"
         return f"The fit is by {which}; penalties and variances were inferred with the coefficients."
 
     def checks(self) -> Iterator[Check]:
@@ -199,7 +207,8 @@ class Climb:
 
 def _claims_of_an_end(outcome: Outcome, spec: Spec, n_coefficients: int) -> Claims:
     state = outcome.state
-    yield "the bounds", outcome.bounds.ndim == 1 and len(outcome.bounds) > 0
+    has_bound = not isinstance(state.coefficients, DrawnGaussian)
+    yield "the bounds", outcome.bounds.ndim == 1 and (len(outcome.bounds) > 0) == has_bound
     yield "the coefficients", state.coefficients.mean.shape == state.gaussian.variances.shape == (n_coefficients,)
     yield "the scales", len(state.scales) == len(spec.blocks)
     for block, scale in zip(spec.blocks, state.scales, strict=True):

@@ -121,7 +121,8 @@ class Fit(FitPredictions):
 
     def _require_bound(self, what: str) -> None:
         if not len(self.course.bounds):
-            raise AttributeError(f"{what} is only available after variational Bayes; this fit was sampled.")
+            why = "this fit was sampled" if self.posterior.by_draws else "this one knows its covariance by draws only"
+            raise AttributeError(f"{what} is only available after variational Bayes with a bound; {why}.")
 
     @property
     def traces(self) -> Traces:

@@ -45,7 +45,7 @@ def leave_one_out(fits: "Sequence[Fit]", classes: NDArray[Any]) -> LeftOutPredic
         classes[decided],
         chances[np.arange(len(truth)), truth],
         {factor.name: grouping.index[order] for factor, grouping in factors},
-        sum(fit.elbo for fit in fits),
+        sum(float(fit.course.bounds[-1]) if len(fit.course.bounds) else np.nan for fit in fits),
     ).take(np.argsort(given))
 
 

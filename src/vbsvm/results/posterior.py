@@ -18,11 +18,12 @@ from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Outcome
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.layouts.dense import DenseRows
+from vbsvm.model.layouts.drawn import DrawnGaussian
 from vbsvm.model.matrices import DenseMatrix
 from vbsvm.model.spec import Spec, State
 from vbsvm.results import variance_components, words
 from vbsvm.results.course import Chains, Climb, Course
-from vbsvm.results.words import Words
+from vbsvm.results.words import Words, estimated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,7 +143,8 @@ class MeanField:
     def with_spread(self, distribution: CoefficientDistribution, words: Words) -> "MeanField":
         """The same with another distribution of the coefficients, around the same mean."""
         state = self.outcome.state.moved(distribution)
-        return MeanField(self.plan, self.spec, replace(self.outcome, state=state), words)
+        own = estimated(words, len(distribution.draws)) if isinstance(distribution, DrawnGaussian) else words
+        return MeanField(self.plan, self.spec, replace(self.outcome, state=state), own)
 
     @property
     def words(self) -> Words:
@@ -151,7 +153,9 @@ class MeanField:
             return self.own_words
         if self.outcome.exact:
             return words.EXACT_BOUND
-        return words.of_mean_field(groups=bool(self.plan.factors), joint_gates=self.spec.joint_gates)
+        found = words.of_mean_field(groups=bool(self.plan.factors), joint_gates=self.spec.joint_gates)
+        coefficients = self.state.coefficients
+        return estimated(found, len(coefficients.draws)) if isinstance(coefficients, DrawnGaussian) else found
 
     @property
     def state(self) -> State:

@@ -1,5 +1,6 @@
 """What tables, figures and reports say of a posterior: what its numbers are, and how far to trust them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
@@ -140,6 +141,22 @@ def of_kind(
         corner=f"{found.corner}, rough" if warnings else found.corner,
         explanation=" ".join([found.explanation, *warnings]),
         spreads=(title, " ".join([text, *warnings])),
+    )
+
+
+def estimated(base: Words, n_draws: int) -> Words:
+    """Of spreads that are estimated from draws, where a table is too large for a covariance."""
+    said = (
+        f"Rows and columns are too many for a covariance: standard deviations are estimated from {n_draws} draws, to "
+        f"about {100 / math.sqrt(2 * n_draws):.0f} % or better."
+    )
+    title, text = base.spreads
+    return replace(
+        base,
+        explanation=f"{base.explanation} {said}",
+        corner=f"{base.corner}, estimated",
+        aside=f"{base.aside.removesuffix(')')}, estimated)" if base.aside else " (estimated)",
+        spreads=(title, f"{text} {said}"),
     )
 
 

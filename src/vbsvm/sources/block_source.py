@@ -32,7 +32,12 @@ class Block(Protocol):
 
 
 class BlockSource(ABC):
-    """Rows in numbered blocks. What is summed does not depend on who encodes which block, and when."""
+    """Rows in numbered blocks. What is summed does not depend on who encodes which block, and when.
+
+    With a ``drawn_covariance`` rows and columns are so many that the covariance of the coefficients is known by draws.
+    """
+
+    drawn_covariance: bool = False
 
     @property
     @abstractmethod

@@ -17,6 +17,7 @@ from vbsvm.missing.level_model import LevelCounts
 from vbsvm.missing.row_parts import CandidatePart, IncompletePart
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.model.layouts.dense import DenseRows
+from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.matrices import StandardisedMatrix
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.block_source import BlockSource
@@ -34,6 +35,7 @@ class Memory(BlockSource):
 
     The last of the groupings is the arrow's tail. The last ``n_carried`` columns of the design have no coefficients of
     their own: only groups' effects multiply them. A ``wide`` table has many more columns than rows: the dual layout.
+    One with too many of both has a ``drawn_covariance``.
     Where the array holds NaN, ``missing_inputs`` says what is known of these columns. Where categories are missing,
     rows are ``candidates``, and ``known_levels`` counts the levels that are known.
     """
@@ -51,12 +53,13 @@ class Memory(BlockSource):
     first_block: int = 0  # where these are a part of the rows: how many blocks come before
     in_parts: bool = False  # whether others follow or come before
     pages: Pages | None = None  # of arrays that are memory-mapped, where these may not stay in memory
+    drawn_covariance: bool = False
 
     @cached_property
     def n_blocks(self) -> int:
         """Number of row blocks."""
         size = self._block_rows()
-        return 1 if self.wide else max(1, -(-len(self.X) // size))
+        return 1 if self.wide or self.drawn_covariance else max(1, -(-len(self.X) // size))
 
     @cached_property
     def n_rows(self) -> int:
@@ -96,6 +99,8 @@ class Memory(BlockSource):
 
     def encoder(self) -> "Callable[[int], _Block | _PlainBlock]":
         """Give a function that encodes the block of a number, into work space that its blocks share."""
+        if self.drawn_covariance:
+            return lambda index: self._drawn_block
         if self.n_blocks == 1:
             return lambda index: self._encoder(len(self.X))(0, slice(0, len(self.X)))
         if self.pages is None and self.plain and self.weights.all():
@@ -178,6 +183,13 @@ class Memory(BlockSource):
         return _PlainBlock(places, DenseRows(self.first_block + index, matrix, places.of(self.signs), weights))
 
     @cached_property
+    def _drawn_block(self) -> "_PlainBlock":
+        """All rows, standardised by algebra."""
+        rows = self._plain_block(0, slice(0, len(self.X)))
+        dense = rows.rows
+        return _PlainBlock(rows.places, DrawnRows(dense.index, dense.matrix, dense.signs, dense.weights))
+
+    @cached_property
     def patterns(self) -> dict[int, Patterns]:
         """Which rows of each block are incomplete, and their patterns; found in the first pass."""
         return {}
@@ -250,12 +262,11 @@ class _PlainBlock:
     """A block of complete rows that are standardised by algebra."""
 
     places: _Places
-    rows: DenseRows
+    rows: DenseRows | DrawnRows
 
     def relabelled(self, signs: Array) -> "_PlainBlock":
         """The same rows with other labels, which are given for all rows of the source."""
-        rows = self.rows
-        return _PlainBlock(self.places, DenseRows(rows.index, rows.matrix, self.places.of(signs), rows.weights))
+        return _PlainBlock(self.places, replace(self.rows, signs=self.places.of(signs)))
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
         """The kernel of the rows."""

@@ -124,6 +124,11 @@ class Remembered:
         """Past rows can't be looked at."""
         return False
 
+    @property
+    def drawn_covariance(self) -> bool:
+        """The covariance of the coefficients is known."""
+        return False
+
     def fold(self, row_pass: RowPass) -> Stats:
         """Sums over the new rows, and those of the past."""
         assert isinstance(row_pass.message, DenseGaussian)

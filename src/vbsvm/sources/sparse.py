@@ -16,6 +16,9 @@ from vbsvm.design.sparse_columns import counted_rows
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.model.layouts.dense import DenseRows
+from vbsvm.model.layouts.drawn import DrawnRows
+from vbsvm.model.layouts.dual import DualRows
+from vbsvm.model.layouts.sparse_design import SparseDesign
 from vbsvm.model.matrices import SparseMatrix
 from vbsvm.model.pairs import n_pairs
 from vbsvm.model.row_pass import CompleteRows
@@ -61,6 +64,16 @@ class SparseTable:
         """Pairs of entries in all rows."""
         return n_pairs(np.diff(self.X.indptr))
 
+    @cached_property
+    def design(self) -> SparseDesign:
+        """All rows, for the dual layout."""
+        return SparseDesign.of(self.whole)
+
+    @cached_property
+    def whole(self) -> SparseMatrix:
+        """All rows."""
+        return SparseMatrix(self.X, self.recipe.centre, self.recipe.scale, self.recipe.intercept)
+
     def matrix(self, index: int) -> SparseMatrix:
         """The rows of a block."""
         return self._kept[index] if self.n_pairs <= MOST_KEPT else self._matrix(index)
@@ -97,7 +110,8 @@ def _centred(X: Any, chosen: NDArray[np.bool_], centre: Array) -> Any:
 class Sparse(BlockSource):
     """A CSR array, its labels ±1 and its weights; without groups and missing values.
 
-    ``table`` are its rows of positive weight; sources that differ in labels and the size of weights share it.
+    A ``wide`` table has many more columns than rows: the dual layout. ``table`` are the rows of positive weight, which
+    sources share that differ in labels and in the size of weights.
     """
 
     X: Any
@@ -106,6 +120,7 @@ class Sparse(BlockSource):
     recipe: Recipe
     table: SparseTable
     wide: bool = False
+    drawn_covariance: bool = False
     groupings: ClassVar[tuple[()]] = ()
     missing_inputs: ClassVar[None] = None
     candidates: ClassVar[None] = None
@@ -133,7 +148,7 @@ class Sparse(BlockSource):
     @property
     def n_blocks(self) -> int:
         """Number of row blocks."""
-        return max(1, -(-self.n_rows // self.table.size))
+        return 1 if self.wide or self.drawn_covariance else max(1, -(-self.n_rows // self.table.size))
 
     @property
     def may_miss_inputs(self) -> bool:
@@ -154,10 +169,17 @@ class Sparse(BlockSource):
     def encoder(self) -> "Callable[[int], SparseBlock]":
         """Give a function that takes the rows of a block."""
         size, (signs, weights) = self.table.size, self._counted
+        if self.wide:
+            design = self.table.design
+            return lambda index: SparseBlock(DualRows(index, design, signs, weights), design.matrix)
+        if self.drawn_covariance:
+            whole = self.table.whole
+            return lambda index: SparseBlock(DrawnRows(index, whole, signs, weights), whole)
 
         def block_of(index: int) -> SparseBlock:
             where = slice(index * size, (index + 1) * size)
-            return SparseBlock(DenseRows(index, self.table.matrix(index), signs[where], weights[where]))
+            matrix = self.table.matrix(index)
+            return SparseBlock(DenseRows(index, matrix, signs[where], weights[where]), matrix)
 
         return block_of
 
@@ -167,7 +189,8 @@ class Sparse(BlockSource):
 class SparseBlock:
     """A block of sparse rows."""
 
-    rows: DenseRows
+    rows: DenseRows | DualRows | DrawnRows
+    matrix: SparseMatrix
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
         """The kernel of its rows."""
@@ -179,9 +202,7 @@ class SparseBlock:
 
     def second_moments(self) -> Array:
         """Σ s [1; c][1; c]ᵀ; the design has an intercept of its own, or gets one here."""
-        matrix = self.rows.matrix
-        assert isinstance(matrix, SparseMatrix)
-        return replace(matrix, intercept=True).sandwich(self.rows.weights)
+        return replace(self.matrix, intercept=True).sandwich(self.rows.weights)
 
 
 # Rows that lie in memory, written out or not.

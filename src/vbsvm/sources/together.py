@@ -199,6 +199,11 @@ class _SharedRows:
         return self.climbs.source.n_rows
 
     @property
+    def drawn_covariance(self) -> bool:
+        """No: such tables have one block."""
+        return False
+
+    @property
     def n_core(self) -> int:
         """Number of coefficients whose covariances are all kept."""
         return self.climbs.source.n_core

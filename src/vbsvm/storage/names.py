@@ -69,6 +69,8 @@ MODELS = CHAINS | {
     "ArrowGaussian": "vbsvm.model.layouts.arrow:ArrowGaussian",
     "DualGaussian": "vbsvm.model.layouts.dual:DualGaussian",
     "DualParts": "vbsvm.model.layouts.dual_parts:DualParts",
+    "DrawnGaussian": "vbsvm.model.layouts.drawn:DrawnGaussian",
+    "SparseDesign": "vbsvm.model.layouts.sparse_design:SparseDesign",
     "SpikeLaw": "vbsvm.model.layouts.spike_slab:SpikeSlab",
     "Plan": "vbsvm.design.columns:Plan",
     "FactorPlan": "vbsvm.design.columns:FactorPlan",

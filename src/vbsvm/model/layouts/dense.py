@@ -5,6 +5,7 @@ every need: row variances ‖Uᵀc‖² (never negative), second moments, log-de
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Self, final
@@ -18,9 +19,11 @@ from vbsvm.base.cached import cached_property
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.gates import Gates, GateScan
 from vbsvm.model.interfaces import CoefficientDistribution, Effects, Precision
-from vbsvm.model.matrices import DenseMatrix, DesignMatrix
+from vbsvm.model.matrices import DenseMatrix, DesignMatrix, SparseMatrix
 
 LOG_2PI = math.log(2 * math.pi)
+# Numbers of sparse rows that are written out together.
+AT_ONCE = 2**20
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -40,8 +43,19 @@ class DenseRows:
     @property
     def written(self) -> Array:
         """The rows as an array, for those who can't do without."""
-        assert isinstance(self.matrix, DenseMatrix)
-        return self.matrix.values
+        if isinstance(self.matrix, DenseMatrix):
+            return self.matrix.values
+        return self.columns(np.arange(self.matrix.shape[1]))
+
+    def written_parts(self) -> Iterator[Array]:
+        """The rows as arrays of moderate size."""
+        if not isinstance(self.matrix, SparseMatrix):
+            yield self.written
+            return
+        n_rows, n_columns = self.matrix.shape
+        size = max(1, AT_ONCE // n_columns)
+        for begin in range(0, n_rows, size):
+            yield self.matrix.rows(slice(begin, begin + size)).columns(np.arange(n_columns))
 
     def scores(self, theta: Array) -> Array:
         """Cθ."""

@@ -3,6 +3,7 @@
 ``dual_parts`` has the covariance.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
@@ -17,6 +18,7 @@ from vbsvm.model.gates import DrawnGates, Gates, GateScan
 from vbsvm.model.interfaces import Effects, Precision
 from vbsvm.model.layouts.dense import LOG_2PI, DenseRows
 from vbsvm.model.layouts.dual_parts import DualParts
+from vbsvm.model.layouts.sparse_design import SparseDesign, WideDesign, written
 
 # Gates that are scanned together: the matrix of their own products is formed.
 CHUNK = 128
@@ -32,14 +34,18 @@ class DualRows:
     """
 
     index: int
-    design: Array
+    design: WideDesign
     signs: Array
     weights: Array
 
     @property
     def written(self) -> Array:
         """The rows as an array."""
-        return self.design
+        return written(self.design)
+
+    def written_parts(self) -> Iterator[Array]:
+        """All rows at once."""
+        yield self.written
 
     def scores(self, theta: Array) -> Array:
         """Cθ."""
@@ -67,7 +73,7 @@ class DualRows:
 class DualGram:
     """ΓCᵀWCΓ + diag(extra) with Γ = diag(opened), never formed."""
 
-    design: Array
+    design: WideDesign
     w: Array
     extra: Array
     opened: Array
@@ -81,13 +87,16 @@ class DualGram:
         return self._with(other, -other.w)
 
     def _with(self, other: Self, w: Array) -> "DualGram":
-        design, weights = np.concatenate([self.design, other.design]), np.concatenate([self.w, w])
+        design, weights = (
+            np.concatenate([written(self.design), written(other.design)]),
+            np.concatenate([self.w, w]),
+        )
         return DualGram(design, weights, self.extra, self.opened)
 
     @cached_property
     def diagonal(self) -> Array:
         """The diagonal."""
-        return np.square(self.opened) * (self.w @ np.square(self.design)) + self.extra
+        return np.square(self.opened) * (self.w @ np.square(written(self.design))) + self.extra
 
     def towards(self, other: Self, share: float) -> "DualGram":
         """Move a share of the way to another gram of the same rows."""
@@ -180,7 +189,7 @@ class DualGaussian:
 
     def quadratic(self, gram: DualGram) -> float:
         """E[θᵀ gram θ]."""
-        of_rows = self.written_message(None).variances(gram.design * gram.opened)
+        of_rows = self.written_message(None).variances(written(gram.design) * gram.opened)
         spread = float(gram.w @ of_rows) + float(gram.extra @ self.variances)
         return float(self.mean @ gram.times(self.mean)) + spread
 
@@ -207,8 +216,8 @@ class DualGaussian:
         """Draw the free ones, then the others given them (Bhattacharya, Chakraborty & Mallick 2016)."""
         parts = self.parts
         u = np.sqrt(parts.diagonal) * rng.standard_normal(len(parts.diagonal))
-        of_rows = parts.weighted @ u + rng.standard_normal(len(parts.w))
-        noise = u - parts.left.T @ solve_triangular(parts.factor, of_rows, lower=True, check_finite=False)
+        of_rows = np.sqrt(parts.w) * (parts.design @ (parts.opened * u)) + rng.standard_normal(len(parts.w))
+        noise = u - parts.left_transposed(solve_triangular(parts.factor, of_rows, lower=True, check_finite=False))
         return PointDistribution(self.mean + noise + parts.right @ rng.standard_normal(parts.right.shape[1]))
 
     def at(self, mean: Array) -> "DualGaussian":
@@ -241,9 +250,12 @@ class KernelMessage:
 
     def row_moments(self, rows: DualRows | DenseRows) -> tuple[Array, Array]:
         """Mean and variance of each row's score."""
-        if rows.written is not self.distribution.parts.design:
-            return self.distribution.written_message(None).row_moments(rows)
-        return rows.scores(self.distribution.mean), self.distribution.parts.row_variances()
+        mean, parts = self.distribution.mean, self.distribution.parts
+        if isinstance(rows, DualRows) and rows.design is parts.design:
+            return rows.scores(mean), parts.row_variances()
+        if isinstance(parts.design, SparseDesign):
+            return rows.scores(mean), np.concatenate([parts.variances_of(part) for part in rows.written_parts()])
+        return self.distribution.written_message(None).row_moments(rows)
 
     def effects(self, rows: DualRows | DenseRows, columns: NDArray[np.intp]) -> Effects:
         """Distribution of the coefficients of these columns, the same in all rows."""
@@ -292,7 +304,7 @@ class DualScan:
     prior_log_odds: Array
 
     def _scan(self, rng: np.random.Generator | None = None) -> Gates:
-        C, w, mean = self.gram.design, self.gram.w, self.distribution.mean
+        C, w, mean = written(self.gram.design), self.gram.w, self.distribution.mean
         D, U, V = self._parts()
         opened, log_odds = self.gates.open.copy(), self.gates.log_odds.copy()
         gated, gate_of = np.flatnonzero(self.gates.map.gated), self.gates.map.gate_of

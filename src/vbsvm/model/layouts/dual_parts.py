@@ -8,7 +8,7 @@ prior variance would leave nothing but rounding.
 
 import weakref
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,23 +17,24 @@ from scipy.linalg import get_lapack_funcs, solve_triangular
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.model.layouts.sparse_design import SparseDesign, WideDesign, written
 
 (_trtri,) = get_lapack_funcs(("trtri",), dtype=np.float64)
 
 # Coefficients with a smaller prior precision than this are free.
 FREE = 1e-4
 
-_products: dict[int, tuple[weakref.ref[Array], Array]] = {}
+_products: dict[int, tuple[weakref.ref[Any], Array]] = {}
 
 
-def products_of_rows(design: Array) -> Array:
+def products_of_rows(design: WideDesign) -> Array:
     """CCᵀ, formed once for all passes and kept as long as the rows are."""
     key = id(design)
     known = _products.get(key)
     if known is not None and known[0]() is design:
         return known[1]
     with single_threaded_blas():
-        found = design @ design.T
+        found = design.products() if isinstance(design, SparseDesign) else design @ design.T
     _products[key] = weakref.ref(design, lambda _: _products.pop(key, None)), found
     return found
 
@@ -43,7 +44,7 @@ def products_of_rows(design: Array) -> Array:
 class DualParts:
     """A covariance (ΓCᵀWCΓ + diag λ)⁻¹ = diag(D) − UᵀU + V Vᵀ."""
 
-    design: Array
+    design: WideDesign
     w: Array
     lam: Array
     opened: Array
@@ -63,7 +64,7 @@ class DualParts:
     @cached_property
     def weighted(self) -> Array:
         """W^½CΓ."""
-        return np.sqrt(self.w)[:, None] * self.design * self.opened
+        return np.sqrt(self.w)[:, None] * written(self.design) * self.opened
 
     @cached_property
     def common(self) -> float | None:
@@ -117,20 +118,23 @@ class DualParts:
         """Root of the free coefficients' covariance, and how the others follow them: DΓCᵀW^½R⁻ᵀQ."""
         Q = self._free
         inner = np.linalg.cholesky(Q.T @ Q + np.diag(self.lam[self.free]))
-        link = self._left_transposed(Q)
+        link = self.left_transposed(Q)
         return np.asarray(np.linalg.inv(inner).T, dtype=np.float64), link
 
     def _left_times(self, right: Array) -> Array:
-        """R⁻¹W^½CΓD right."""
-        return self._solved(np.sqrt(self.w) * (self.design @ (self.opened * self.diagonal * right)))
+        """R⁻¹W^½CΓD times a vector or a matrix."""
+        scale, root = self.opened * self.diagonal, np.sqrt(self.w)
+        if right.ndim == 1:
+            return self._solved(root * (self.design @ (scale * right)))
+        return self._solved(root[:, None] * (self.design @ (scale[:, None] * right)))
 
-    def _left_transposed(self, right: Array) -> Array:
+    def left_transposed(self, right: Array) -> Array:
         """The transpose of that matrix times a vector or a matrix."""
         solved = self._solved(right, trans=1)
         scale = self.opened * self.diagonal
         if right.ndim == 1:
             return scale * ((np.sqrt(self.w) * solved) @ self.design)
-        return scale[:, None] * (self.design.T @ (np.sqrt(self.w)[:, None] * solved))
+        return scale[:, None] * ((np.sqrt(self.w)[:, None] * solved).T @ self.design).T
 
     @cached_property
     def right(self) -> Array:
@@ -145,7 +149,7 @@ class DualParts:
         """Σ right."""
         root, link = self._free_root_and_link
         of_free = root @ (root.T @ (right[self.free] - link.T @ right))
-        product = self.diagonal * right - self._left_transposed(self._left_times(right)) - link @ of_free
+        product = self.diagonal * right - self.left_transposed(self._left_times(right)) - link @ of_free
         product[self.free] = of_free
         return product
 
@@ -185,7 +189,21 @@ class DualParts:
     @cached_property
     def variances(self) -> Array:
         """Diagonal of Σ."""
-        spread = (
-            self.diagonal - np.einsum("ik,ik->k", self.left, self.left) + np.einsum("kf,kf->k", self.right, self.right)
-        )
+        known = self.diagonal - self._left_squares() + np.einsum("kf,kf->k", self.right, self.right)
+        return np.maximum(known, 0.0)
+
+    def _left_squares(self) -> Array:
+        """Squares of the columns of R⁻¹W^½CΓD, which is not written out as a whole where the rows are not."""
+        if not isinstance(self.design, SparseDesign):
+            return np.einsum("ik,ik->k", self.left, self.left)
+        found, scale = np.empty(self.design.shape[1]), self.opened * self.diagonal
+        for chunk in self.design.column_chunks():
+            left = self._solved(np.sqrt(self.w)[:, None] * self.design[:, chunk] * scale[chunk])
+            found[chunk] = np.einsum("ik,ik->k", left, left)
+        return found
+
+    def variances_of(self, design: Array) -> Array:
+        """dg(CΣCᵀ) of other rows, without a matrix of the size of these rows' own."""
+        left, right = self._left_times(design.T), design @ self.right
+        spread = np.square(design) @ self.diagonal - np.square(left).sum(axis=0) + np.square(right).sum(axis=1)
         return np.maximum(spread, 0.0)

@@ -1,0 +1,117 @@
+"""A climb whose bound is not known: the covariance is known by draws, and its determinant is not.
+
+Given weights w of the rows and scales of the priors, draws tell the variances v of the rows' scores and the trace of Σ
+(``model.layouts.drawn``). With v held the mean climbs as in the profiled climb, with the scales at their optimum; the
+weights w(f, v) there and these scales ask for the next Σ. That map of (log w, scales) is iterated, with Anderson's
+extrapolation, until it hardly moves them any more: by a share that is small beside the error of the draws.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import Point
+from vbsvm.inference.profiled import HeldRows, Profiled
+from vbsvm.inference.proposals import Anderson, full_visit, leap, paper_step
+from vbsvm.model.layouts.drawn import DrawnGaussian, DrawnGram
+from vbsvm.model.priors import Ridge
+from vbsvm.model.row_pass import Source
+from vbsvm.model.spec import Spec, State
+
+# At rest the map moves logs of scales by less than the first number, and logs of weights by less than the second in
+# root mean square.
+SCALES_REST, WEIGHTS_REST = 2e-3, 1e-2
+# A mean is good enough where a step gains less than this many nats a row.
+ENOUGH = 1e-6
+# An extrapolation may go no further than this beyond the map's own image, in logs.
+REACH = 2.0
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A state, and whether the map leaves it as it is."""
+
+    state: State
+    at_rest: bool
+
+
+def drawn_steps(spec: Spec, source: Source) -> Iterator[Step]:
+    """Yield state after state, without an end."""
+    climb, anderson = Profiled(ENOUGH * source.n_rows), Anderson()
+    state = paper_step(spec, full_visit(spec, source, _start(spec)))
+    before: Array | None = None
+    while True:
+        rows = HeldRows(spec.likelihood, source, state)
+        reached, _ = climb.climb_mean(spec, state, rows)
+        gram = rows.stats().gram
+        assert isinstance(gram, DrawnGram)
+        asked = leap(spec, reached) or reached
+        image = _Inputs.of(gram, asked)
+        yield Step(reached, before is not None and image.at_rest(before))
+        chosen = image.extrapolated(before, anderson)
+        before, state = chosen.packed, chosen.drawn(spec, state)
+
+
+def _start(spec: Spec) -> State:
+    """The paper's start, but with inferred scales at which standardised rows have scores of variance 1.
+
+    With E[σ⁻²] = 1 the scores of a row of 100 000 columns would begin 300 times as large.
+    """
+    start = spec.start()
+    pairs = zip(spec.blocks, start.scales, strict=True)
+    scales = (Point(1.0 / block.size) if isinstance(block.prior, Ridge) else scale for block, scale in pairs)
+    return start.scaled(tuple(scales))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Inputs:
+    """What the covariance is drawn from: weights of the rows, and a state with mean and scales."""
+
+    gram: DrawnGram
+    state: State
+    packed: Array
+
+    @staticmethod
+    def of(gram: DrawnGram, state: State) -> "_Inputs":
+        """Logs of weights, and the packed scales."""
+        scales = [x for scale in state.scales for x in scale.pack()]
+        return _Inputs(gram, state, np.concatenate([*(np.log(w) for _, w in gram.parts), scales]))
+
+    @property
+    def _n_weights(self) -> int:
+        return sum(len(w) for _, w in self.gram.parts)
+
+    def at_rest(self, before: Array) -> bool:
+        """Whether these are the numbers that they were made from."""
+        change, n = self.packed - before, self._n_weights
+        of_weights = float(np.sqrt(np.square(change[:n]).mean()))
+        return of_weights < WEIGHTS_REST and float(np.abs(change[n:]).max(initial=0.0)) < SCALES_REST
+
+    def extrapolated(self, before: Array | None, anderson: Anderson) -> "_Inputs":
+        """Anderson's extrapolation, or these where there is none to trust; ``before`` is what they were made from."""
+        guess = None if before is None else anderson.propose(before, self.packed)
+        if guess is None:
+            return self
+        if not np.abs(guess - self.packed).max() < REACH:
+            anderson.refused()
+            return self
+        n, scales = self._n_weights, []
+        ends = np.cumsum([len(w) for _, w in self.gram.parts])
+        weights = np.split(np.exp(guess[:n]), ends[:-1])
+        for scale in self.state.scales:
+            length = len(scale.pack())
+            scales.append(scale.unpack(guess[n : n + length]))
+            n += length
+        gram = DrawnGram(tuple((rows, w) for (rows, _), w in zip(self.gram.parts, weights, strict=True)))
+        return _Inputs(gram, self.state.scaled(tuple(scales)), guess)
+
+    def drawn(self, spec: Spec, near: State) -> State:
+        """Draw Σ = (G + Λ)⁻¹ around the mean, beginning at the draws of another state."""
+        assert isinstance(near.coefficients, DrawnGaussian)
+        drawn = self.gram.drawn(self.state.coefficients.mean, spec.precision(self.state), near.coefficients)
+        return self.state.moved(drawn)

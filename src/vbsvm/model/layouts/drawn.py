@@ -1,0 +1,282 @@
+"""Too many rows and columns for a matrix of either: the covariance of the coefficients is known by draws from it.
+
+With B = [W^½C; Λ^½] the covariance is Σ = (BᵀB)⁻¹, and P = BΣBᵀ is a projection. For z ~ N(0, I), e = ΣBᵀz has the
+covariance Σ: a draw is the solution of one linear system, by conjugate gradients. The same z serve in every step of a
+fit, so that what is estimated changes as smoothly as the weights do.
+
+Elements of Be = Pz and of z − Pz are independent, with variances h = P_ii and 1 − h. So their mean squares a and b over
+the draws both tell h, and with it the variance of row i's score, v = h/w, or that of coefficient j, Σ_jj = h/λ. The
+estimates a and 1 − b are weighted by 1/h² and 1/(1 − h)², the inverses of their variances.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
+from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.gates import Gates
+from vbsvm.model.interfaces import Effects, Precision, Rows, Scan
+from vbsvm.model.matrices import DesignMatrix
+
+# Draws; a variance is known to √(2/DRAWS) or better.
+DRAWS = 24
+SEED = 0
+# Conjugate gradients end when the residual has this share of its first size, in the norm of the preconditioner.
+ACCURACY = 1e-3
+ACCURACY_OF_MEAN = 1e-6
+ACCURACY_OF_STEP = 0.03
+MOST_STEPS = 500
+# Covariances of more coefficients are not written out.
+MOST_WRITTEN = 5000
+# An estimate of a variance is at least this share of the mean square of its draws.
+LEAST = 0.1
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class DrawnRows:
+    """A block of rows: its place in the data, its design matrix, labels ±1 and weights > 0."""
+
+    index: int
+    matrix: DesignMatrix
+    signs: Array
+    weights: Array
+
+    def scores(self, theta: Array) -> Array:
+        """Cθ."""
+        return self.matrix.matvec(theta)
+
+    def gram(self, w: Array) -> "DrawnGram":
+        """CᵀWC, never formed."""
+        return DrawnGram(((self, w),))
+
+    def cross(self, u: Array) -> Array:
+        """Cᵀu."""
+        return self.matrix.rmatvec(u)
+
+    def columns(self, which: NDArray[np.intp]) -> Array:
+        """These columns of the design."""
+        return self.matrix.columns(which)
+
+    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+        """Coefficients of these columns, the same in all rows."""
+        return theta[columns][None]
+
+    def noise(self) -> Array:
+        """z of these rows, rows × draws: the same in every step of a fit."""
+        return np.random.default_rng([SEED, self.index]).standard_normal((len(self.signs), DRAWS))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DrawnGram:
+    """CᵀWC as its rows and their weights."""
+
+    parts: tuple[tuple[DrawnRows, Array], ...]
+
+    def __add__(self, other: Self) -> "DrawnGram":
+        """Add the sums of two sets of rows."""
+        return DrawnGram(self.parts + other.parts)
+
+    def __sub__(self, other: Self) -> "DrawnGram":
+        """Take away the sums of other rows."""
+        return DrawnGram((*self.parts, *((rows, -w) for rows, w in other.parts)))
+
+    def towards(self, other: Self, share: float) -> "DrawnGram":
+        """Move a share of the way to another gram of the same rows."""
+        pairs = zip(self.parts, other.parts, strict=True)
+        return DrawnGram(tuple((rows, w + share * (u - w)) for (rows, w), (_, u) in pairs)) if share else self
+
+    def times(self, theta: Array) -> Array:
+        """CᵀWCθ, for a vector or the columns of a matrix."""
+        if theta.ndim == 1:
+            return _sum(rows.matrix.rmatvec(w * rows.matrix.matvec(theta)) for rows, w in self.parts)
+        return _sum(rows.matrix.rmatmat(w[:, None] * rows.matrix.matmat(theta)) for rows, w in self.parts)
+
+    def gated(self, gates: Gates | None, own: Self) -> "DrawnGram":
+        """Itself: this layout has no gates."""
+        assert gates is None
+        return self
+
+    def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> Scan:
+        """This layout has no gates."""
+        raise NotImplementedError
+
+    @cached_property
+    def diagonal(self) -> Array:
+        """Σ w c²."""
+        return _sum(rows.matrix.column_squares(w) for rows, w in self.parts)
+
+    def conditional(self, cross: Array, precision: Precision) -> "DrawnGaussian":
+        """Draws from N(μ, Σ) with Σ = (G + Λ)⁻¹ and μ = Σ r."""
+        mean = self._solved(cross[:, None], precision, ACCURACY_OF_MEAN)
+        return self.drawn(mean[:, 0], precision)
+
+    def drawn(self, mean: Array, precision: Precision, near: "DrawnGaussian | None" = None) -> "DrawnGaussian":
+        """Draws around a mean; ``near`` is a distribution that is not far off, where conjugate gradients begin."""
+        root = np.sqrt(precision.diagonal)[:, None]
+        noise = np.random.default_rng(SEED).standard_normal((len(root), DRAWS))
+        right = root * noise
+        for rows, w in self.parts:
+            right += rows.matrix.rmatmat(np.sqrt(w)[:, None] * rows.noise())
+        draws = self._solved(right, precision, ACCURACY, None if near is None else near.draws.T)
+        of_rows = {
+            rows.index: _estimate(rows.matrix.matmat(draws), rows.noise(), np.sqrt(w)[:, None])
+            for rows, w in self.parts
+        }
+        return DrawnGaussian(mean, draws.T, _estimate(draws, noise, root), of_rows)
+
+    def solve(self, right: Array, precision: Precision) -> Array | None:
+        """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        found = self._solved(right[:, None], precision, ACCURACY_OF_STEP)[:, 0]
+        return found if np.isfinite(found).all() else None
+
+    def _solved(self, right: Array, precision: Precision, accuracy: float, start: Array | None = None) -> Array:
+        """Conjugate gradients for all columns of the right side together, preconditioned by the diagonal of G + Λ."""
+        lam = precision.diagonal[:, None]
+        inverse = 1.0 / (self.diagonal[:, None] + lam)
+        enough = accuracy**2 * np.einsum("ij,ij->j", right, inverse * right)
+        found = np.zeros_like(right) if start is None else start.copy()
+        residual = right.copy() if start is None else right - self.times(found) - lam * found
+        towards = inverse * residual
+        square, search = np.einsum("ij,ij->j", residual, towards), towards.copy()
+        for _ in range(MOST_STEPS):
+            if not (square > enough).any():
+                break
+            product = self.times(search)
+            product += lam * search
+            along = np.einsum("ij,ij->j", search, product)
+            step = np.divide(square, along, out=np.zeros_like(square), where=along > 0)
+            found += step * search
+            residual -= np.multiply(product, step, out=product)
+            np.multiply(inverse, residual, out=towards)
+            before, square = square, np.einsum("ij,ij->j", residual, towards)
+            search *= np.divide(square, before, out=np.zeros_like(square), where=before > 0)
+            search += towards
+        return found
+
+
+def _sum(terms: Iterator[Array]) -> Array:
+    total = next(terms)
+    for term in terms:
+        total = total + term
+    return total
+
+
+def _estimate(draws: Array, noise: Array, root: Array) -> Array:
+    """Variances of elements whose draws, times their root, are elements of Pz; ``noise`` is z."""
+    direct = np.square(draws).mean(axis=1)  # a/root²
+    rest = np.square(noise - root * draws).mean(axis=1)  # b
+    total = np.square(root[:, 0]) * direct + rest
+    other = direct / total  # h/root², and h itself below, to begin with
+    h = np.square(root[:, 0]) * other
+    weighted = np.square(1.0 - h) * direct + (1.0 - rest) * h * other
+    return np.maximum(weighted / (np.square(1.0 - h) + np.square(h)), LEAST * direct)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DrawnGaussian:
+    """N(mean, Σ) by draws e ~ N(0, Σ), draws × coefficients, and estimates of Σ's diagonal.
+
+    In a fit it knows the variances of the rows' scores, by the number of their block, better than by the draws alone.
+    """
+
+    mean: Array
+    draws: Array
+    variances: Array
+    _of_rows: dict[int, Array] = field(default_factory=dict)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles hold: nothing of the rows."""
+        return {"mean": self.mean, "draws": self.draws, "variances": self.variances, "_of_rows": {}}
+
+    @cached_property
+    def squares(self) -> Array:
+        """E[θ²], elementwise."""
+        return self.variances + np.square(self.mean)
+
+    def square_sum(self, columns: slice) -> float:
+        """Σ E[θ²] over these columns; its spread by the draws themselves, whose errors cancel in a sum."""
+        spread = float(np.square(self.draws[:, columns]).sum()) / len(self.draws)
+        return float(np.square(self.mean[columns]).sum()) + spread
+
+    @property
+    def entropy(self) -> float:
+        """Not known: the determinant of Σ is not estimated."""
+        return math.nan
+
+    def covariances(self, n: int) -> Array:
+        """Covariance of the first n coefficients."""
+        if n > MOST_WRITTEN:
+            raise ValueError(
+                f"The covariance of {n} coefficients is not written out; their standard deviations are at hand."
+            )
+        return self.draws[:, :n].T @ self.draws[:, :n] / len(self.draws)
+
+    def outer(self, n: int) -> Array:
+        """E[θθᵀ] of the first n coefficients."""
+        return self.covariances(n) + np.outer(self.mean[:n], self.mean[:n])
+
+    def products(self, left: slice, right: slice) -> float:
+        """Σ E[θ_j θ_k] over the pairs of two strides."""
+        spread = float(np.vdot(self.draws[:, left], self.draws[:, right])) / len(self.draws)
+        return float(self.mean[left] @ self.mean[right]) + spread
+
+    def quadratic(self, gram: DrawnGram) -> float:
+        """E[θᵀ gram θ]."""
+        spread = float(np.vdot(self.draws.T, gram.times(self.draws.T))) / len(self.draws)
+        return float(self.mean @ gram.times(self.mean)) + spread
+
+    def fixed(self, n: int) -> Self:
+        """Itself: all coefficients are those of columns."""
+        return self
+
+    def message(self, gates: Gates | None) -> "DrawnGaussian":
+        """Itself: this layout has no gates."""
+        assert gates is None
+        return self
+
+    def row_moments(self, rows: Any) -> tuple[Array, Array]:
+        """Mean and variance of each row's score; of rows of the fit, and of any others by the draws alone."""
+        mean = rows.scores(self.mean)
+        if isinstance(rows, DrawnRows) and rows.index in self._of_rows:
+            return mean, self._of_rows[rows.index]
+        return mean, np.square(rows.matrix.matmat(self.draws.T)).mean(axis=1)
+
+    def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
+        """Asked by rows that miss values, which this layout does not have."""
+        raise NotImplementedError
+
+    @property
+    def precision(self) -> DrawnGram:
+        """Not at hand as a gram."""
+        raise NotImplementedError
+
+    def at(self, mean: Array) -> "DrawnGaussian":
+        """Move the distribution to another mean."""
+        return DrawnGaussian(mean, self.draws, self.variances, self._of_rows)
+
+    def draw(self, rng: np.random.Generator) -> PointDistribution:
+        """Asked by samplers, which would solve a linear system in every sweep: they do not take this layout."""
+        raise NotImplementedError
+
+    @property
+    def packed_size(self) -> int:
+        """Length of the packed vector."""
+        return self.mean.size + self.draws.size + self.variances.size
+
+    def pack(self) -> Array:
+        """Mean, draws, and logs of the variances."""
+        return np.concatenate([self.mean, self.draws.ravel(), np.log(self.variances)])
+
+    def unpack(self, numbers: Array) -> "DrawnGaussian":
+        """Make the distribution that packs to these numbers."""
+        mean, draws, variances = np.split(numbers, np.cumsum([self.mean.size, self.draws.size]))
+        return DrawnGaussian(mean, draws.reshape(self.draws.shape), np.exp(variances), self._of_rows)
