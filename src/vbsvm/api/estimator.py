@@ -2,31 +2,23 @@
 
 import numbers
 import os
-import warnings
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, final
 
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 
 from vbsvm.api import inputs, sensitivity, validation
-from vbsvm.api.fit_warnings import warnings_of
+from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.from_table import Table
-from vbsvm.api.one_class import OneClassWarning, describe_unassigned
+from vbsvm.api.one_class import describe_unassigned
 from vbsvm.api.predictions import Predictions
 from vbsvm.api.sklearn_export import linear_svc
-from vbsvm.api.task import Task, fit_all, read_imputation, read_inference, require_variational
-from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.base.settings import require_flag
+from vbsvm.api.task import Task, fit_all, require_variational
 from vbsvm.inference.gibbs import Gibbs
-from vbsvm.inference.variational import Variational
 from vbsvm.missing import patterns
-from vbsvm.missing.settings import GaussianImputation
-from vbsvm.model.priors import Prior, Ridge
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -37,7 +29,7 @@ LEARNED = ("classes_", "n_features_in_", "feature_names_in_")
 
 
 @final
-class VBSVC(ClassifierMixin, Predictions):
+class VBSVC(ClassifierMixin, Estimator, Predictions):
     """Linear support vector classifier that infers its own penalty.
 
     The hinge loss is read as a pseudo-likelihood and fitted by variational Bayes (Luts & Ormerod), so that the penalty
@@ -120,54 +112,6 @@ class VBSVC(ClassifierMixin, Predictions):
 
     n_features_in_: int
 
-    def __init__(
-        self,
-        prior: Prior | None = None,
-        inference: Variational | Gibbs | None = None,
-        *,
-        imputation: GaussianImputation | None = None,
-        group: str | int | None = None,
-        standardize: bool = True,
-        fit_intercept: bool = True,
-        class_weight: dict[Any, float] | str | None = None,
-        random_state: Any = None,
-    ) -> None:
-        self.prior = prior
-        self.inference = inference
-        self.imputation = imputation
-        self.group = group
-        self.standardize = standardize
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.random_state = random_state
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
-        nested: dict[str, dict[str, Any]] = {"prior": {}, "inference": {}, "imputation": {}}
-        whole = {}
-        known = self.get_params(deep=False)
-        for name, value in params.items():
-            owner, delimiter, inner = name.partition("__")
-            if delimiter and owner in nested:
-                nested[owner][inner] = value
-            elif name in known:
-                whole[name] = value
-            else:
-                raise ValueError(
-                    f"Invalid parameter {name!r} for VBSVC: it has {list(known)}, and those of prior, inference and "
-                    "imputation, such as 'prior__rate'."
-                )
-        changed = VBSVC(**{**known, **{key: whole[key] for key in nested if key in whole}})
-        for owner, changes in nested.items():
-            if changes:
-                current = getattr(changed, f"_{owner}")()
-                inner = [field.name for field in fields(current)]
-                unknown = [name for name in changes if name not in inner]
-                if unknown:
-                    raise ValueError(f"{type(current).__name__} has no parameter {unknown[0]!r}; it has {inner}.")
-                whole[owner] = replace(current, **changes)
-        return super().set_params(**whole)
-
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
@@ -182,22 +126,7 @@ class VBSVC(ClassifierMixin, Predictions):
             A weight of k counts as k identical rows (in large tables up to the tolerance of the fit); a weight of 0
             leaves the row out.
         """
-        before = dict(vars(self))
-        try:
-            with single_threaded_blas():
-                fits, unassigned = self._fit(X, y, sample_weight)
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-        self.fit_ = fits
-        if any(fit.interrupted for fit in fits):
-            raise KeyboardInterrupt
-        for message in dict.fromkeys(one for fit in fits for one in warnings_of("VBSVC", fit, self._inference())):
-            warnings.warn(message, ConvergenceWarning, stacklevel=2)
-        if unassigned is not None:
-            warnings.warn(unassigned, OneClassWarning, stacklevel=2)
-        return self
+        return self._fit_by(lambda: self._fit(X, y, sample_weight))
 
     def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[tuple[Fit, ...], str | None]:
         """The fits, and what is to be said of classes that no row is assigned to."""
@@ -218,25 +147,6 @@ class VBSVC(ClassifierMixin, Predictions):
         data = Table(table, validation.column_names(self), self.classes_, codes, weights, members, str(self.group))
         intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
         return data.problem(prior, settings, self.class_weight, intercept=intercept, standardize=standardize).tasks()
-
-    def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
-        """Prior, inference and distribution of the inputs, defaults filled in; refuse parameters of other types."""
-        require_flag("VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept)
-        return self._prior(), self._inference(), self._imputation()
-
-    def _prior(self) -> Prior:
-        prior = Ridge() if self.prior is None else self.prior
-        if not isinstance(prior, Prior):
-            raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
-        if prior.of_groups:
-            raise TypeError(f"{prior!r} is a prior of groups' effects in a Model; inputs take Ridge() or Normal(1.0).")
-        return prior
-
-    def _inference(self) -> Variational | Gibbs:
-        return read_inference(self.inference)
-
-    def _imputation(self) -> GaussianImputation:
-        return read_imputation(self.imputation)
 
     def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]":
         """X with missing values replaced by their expected values given the other inputs, and standard deviations.

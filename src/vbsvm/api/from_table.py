@@ -1,6 +1,6 @@
 """The problem of an estimator: a table of numbers, labels and weights, and the group of each row where there is one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -12,7 +12,7 @@ from vbsvm.api.missing_values import InputTerms
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.levels import Levels
-from vbsvm.design.scaling import column_ranges, learn_recipe
+from vbsvm.design.scaling import Range, Recipe, column_ranges, learn_recipe
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Normal, Prior, Ridge
 from vbsvm.model.spec import Block
@@ -42,15 +42,31 @@ class Table:
         validation.require_usable(self.X, self.weights, ranges, self.names)
         recipe = learn_recipe(self.X, self.weights, ranges, intercept, standardize)
         weights = validation.with_class_weights(self.weights, class_weight, self.classes, self.codes)
+        levels = None if self.members is None else Levels.learn([self.members[weights > 0]])[0]
+        own = None if class_weight is None else self.weights
+        return replace(self, weights=weights).stated(recipe, ranges, levels, prior, imputation, own)
+
+    def stated(
+        self,
+        recipe: Recipe,
+        ranges: Range,
+        levels: Levels | None,
+        prior: Prior,
+        imputation: GaussianImputation,
+        own: Array | None = None,
+    ) -> Problem:
+        """The problem of these rows, where columns and groups have been learned; ``own`` are weights without classes'.
+
+        What is learned may be that of more rows.
+        """
         factors, rows = (), Encoded(self.X)
-        if self.members is not None:
-            levels, _ = Levels.learn([self.members[weights > 0]])
+        if levels is not None and self.members is not None:
             factors = (FactorPlan((self.group,), levels, (INTERCEPT,), slopes=(0,)),)
             rows = Encoded(self.X, (levels.encode([self.members]),))
         plan = Plan(recipe, self.names, len(self.names), factors)
-        terms = InputTerms(range(len(self.names)))
-        blocks, own = _blocks(prior, plan), None if class_weight is None else self.weights
-        return Problem(plan, rows, weights, ranges, self._outcomes(), blocks, imputation, terms, sample_weights=own)
+        terms, blocks = InputTerms(range(len(self.names))), _blocks(prior, plan)
+        outcomes = self._outcomes()
+        return Problem(plan, rows, self.weights, ranges, outcomes, blocks, imputation, terms, sample_weights=own)
 
     def _outcomes(self) -> tuple[TwoClasses, ...]:
         """One model for two classes, else one for each class against the rest, which None stands for."""

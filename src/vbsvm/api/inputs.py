@@ -54,21 +54,38 @@ def read_table(
     """
     if group is None:
         return validate_data(estimator, _plain(X), reset=reset, **_OPTIONS), None
+    require_group(group)
+    X = _table(X, dtype=object)
+    if issparse(X):
+        raise TypeError("Sparse data was passed, but dense data is required: use X.toarray().")
+    read_header(estimator, X, reset=reset)
+    return read_some(X, group)
+
+
+def require_group(group: Any) -> None:
+    """Refuse what does not name a column."""
     if not isinstance(group, str | numbers.Integral):
         raise TypeError(
             f"group must be the name or the number of a column of X; got {type(group).__name__}. Put the groups into X."
         )
-    X = _table(X, dtype=object)
-    if issparse(X):
-        raise TypeError("Sparse data was passed, but dense data is required: use X.toarray().")
+
+
+def read_header(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
+    """Let scikit-learn learn or check the columns."""
     validate_data(estimator, _header(X), reset=reset, skip_check_array=True)
-    inputs, members = _take_out(X, group)
+
+
+def read_some(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
+    """The same of some of the rows of a table whose columns are known; there may be none."""
+    if group is None:
+        return check_array(_plain(X), input_name="X", ensure_min_samples=0, **_OPTIONS), None
+    inputs, members = _take_out(_table(X, dtype=object), group)
     gone = values.missing(members)
     if gone.any():
         raise ValueError(f"The group of row {int(np.argmax(gone))} is missing in column {group!r}. Drop such rows.")
     if inputs.shape[1] == 0:
         raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
-    return check_array(_plain(inputs), input_name="X", **_OPTIONS), group_labels(members, group)
+    return check_array(_plain(inputs), input_name="X", ensure_min_samples=0, **_OPTIONS), group_labels(members, group)
 
 
 def _header(X: Any) -> Any:

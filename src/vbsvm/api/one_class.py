@@ -1,6 +1,8 @@
 """A fitted model that assigns no training row to one of the classes, which nobody should have to find out alone."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import Candidates
 from vbsvm.results import prediction
 from vbsvm.results.fit import Fit
+from vbsvm.sources.memory import Memory
 
 # Rows that are scored first; twice as many next, until every class has been assigned.
 FIRST_ROWS = 512
@@ -40,32 +43,41 @@ def describe_unassigned(
         f"{what}: no row of the training data is assigned to class{'es' * (len(unassigned) > 1)} {named}. With a hinge "
         "loss, coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
     )
-    share = _share(tasks, int(unassigned[0]))
+    share = _share(fits, int(unassigned[0]))
     if share >= EVEN:
         return f"{said}The classes already have similar weights: the inputs may say little about the outcome."
     weights = {"own": f"{0.5 / share:.3g}", "others": f"{0.5 / (1 - share):.3g}"}
     return f"{said}Give {str(label)!r} more weight: {remedy.format(**weights)}."
 
 
-def _share(tasks: Sequence[Task], code: int) -> float:
+def _share(fits: Sequence[Fit], code: int) -> float:
     """Share of a class in the total weight."""
-    task = tasks[0] if len(tasks) == 1 else tasks[code]
-    positive = task.source.signs > 0 if len(tasks) > 1 or code == 1 else task.source.signs < 0
-    return float(task.source.weights[positive].sum() / task.source.weights.sum())
+    facts = fits[0 if len(fits) == 1 else code].facts
+    assert facts is not None
+    return facts.share(positive=len(fits) > 1 or code == 1)
 
 
 def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> NDArray[np.intp]:
-    """Numbers of the classes that no row of positive weight is assigned to; rows are scored until there are none."""
-    source, seen = tasks[0].source, np.zeros(n_classes, dtype=bool)
+    """Numbers of the classes that no row of positive weight is assigned to."""
+    source = tasks[0].source
+    if isinstance(source, Memory):
+        return np.flatnonzero(~_assigned_classes(tasks[0], fits, n_classes, source))
+    alone = replace(tasks[0], source=source.like, sample_weights=None)
+    return np.flatnonzero(~source.of_memories(partial(_assigned_classes, alone, fits, n_classes)))
+
+
+def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: Memory) -> NDArray[np.bool_]:
+    """Which classes some row of a table is assigned to; rows are scored until all are."""
+    task, seen = replace(task, source=source), np.zeros(n_classes, dtype=bool)
     begin, size = 0, FIRST_ROWS if source.candidates is None else len(source.X)
     while begin < len(source.X) and not seen.all():
         where = slice(begin, begin + size)
-        found = [fit._mean_scores(tasks[0].encoded(where)) for fit in fits]
+        found = [fit._mean_scores(task.encoded(where)) for fit in fits]
         scores = prediction.decision_values(found, [fit.calibration for fit in fits])
         counted = _counted(source.weights[where], source.candidates)
         seen[_assigned(scores)[counted]] = True
         begin, size = begin + size, 2 * size
-    return np.flatnonzero(~seen)
+    return seen
 
 
 def _assigned(scores: Array) -> NDArray[np.intp]:

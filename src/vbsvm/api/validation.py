@@ -35,7 +35,7 @@ MOST_JOINT = 3000
 
 def is_wide(X: NDArray[np.floating]) -> bool:
     """Whether there are so many more columns than rows that matrices of rows × rows are the smaller ones."""
-    return X.shape[1] > 2 * X.shape[0]
+    return 0 < 2 * X.shape[0] < X.shape[1]
 
 
 def plain_labels(y: Any) -> Any:
@@ -85,17 +85,35 @@ def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[
     check_classification_targets(y)
     counted = slice(None) if weights.all() else weights > 0
     classes = np.unique(y[counted])
+    require_two_classes(classes)
+    return classes, class_codes(classes, y)
+
+
+def require_two_classes(classes: NDArray[Any]) -> None:
+    """Refuse labels of one class only."""
     if len(classes) < 2:
         raise ValueError(
             f"y has only one class, {classes[0]!s}, in the rows of positive weight; two or more classes are needed."
         )
-    return classes, np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+
+
+def class_codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.intp]:
+    """Number of each row's class; any for the label of rows that do not count."""
+    return np.minimum(np.searchsorted(classes, y), len(classes) - 1)
 
 
 def read_weights(sample_weight: ArrayLike | None, n_rows: int, name: str = "sample_weight") -> Array:
     """Give one weight a row; equal weights take no memory."""
     if sample_weight is None:
         return np.broadcast_to(np.float64(1.0), n_rows)
+    weights = weights_of_some(sample_weight, n_rows, name)
+    if weights.max() == 0:
+        raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
+    return weights
+
+
+def weights_of_some(sample_weight: ArrayLike, n_rows: int, name: str = "sample_weight") -> Array:
+    """Give one weight a row for some of the rows, which may all have none."""
     given = _weights(sample_weight, name)
     weights = np.full(n_rows, given) if given.ndim == 0 else given
     if weights.shape != (n_rows,):
@@ -104,11 +122,9 @@ def read_weights(sample_weight: ArrayLike | None, n_rows: int, name: str = "samp
     if len(bad):
         what = "NaN" if np.isnan(weights[bad[0]]) else "infinity"
         raise ValueError(f"{name} contains {what} in row {bad[0]}; leave the row out, or give it a weight of 0.")
-    if weights.min() < 0:
+    if weights.min(initial=0.0) < 0:
         row = int(np.argmin(weights))
         raise ValueError(f"{name} is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
-    if weights.max() == 0:
-        raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
     return _require_counts(weights)
 
 
@@ -124,17 +140,27 @@ def with_class_weights(
     weights: Array, class_weight: dict[Any, float] | str | None, classes: NDArray[Any], codes: NDArray[np.intp]
 ) -> Array:
     """Multiply each row's weight by that of its class."""
-    if class_weight is not None:
-        if isinstance(class_weight, str) and class_weight == "balanced":
-            totals = np.bincount(codes, weights)
-            factors = totals.sum() / (len(classes) * totals)
-        else:
-            factors = compute_class_weight(class_weight, classes=classes, y=classes)
-        for label, factor in zip(classes, factors, strict=True):
-            if not 0 < factor < LARGEST_WEIGHT:
-                raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")
-        weights = _require_counts(weights * factors[codes])
-    return weights
+    if class_weight is None:
+        return weights
+    totals = np.bincount(codes, weights).astype(np.float64)
+    return weighted(weights, class_factors(class_weight, classes, totals), codes)
+
+
+def class_factors(class_weight: dict[Any, float] | str, classes: NDArray[Any], totals: Array) -> Array:
+    """The weight of each class, from the total weight of its rows."""
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        factors = totals.sum() / (len(classes) * totals)
+    else:
+        factors = compute_class_weight(class_weight, classes=classes, y=classes)
+    for label, factor in zip(classes, factors, strict=True):
+        if not 0 < factor < LARGEST_WEIGHT:
+            raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")
+    return factors
+
+
+def weighted(weights: Array, factors: Array, codes: NDArray[np.intp]) -> Array:
+    """Weights of rows times those of their classes."""
+    return _require_counts(weights * factors[codes])
 
 
 def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], Array]:
@@ -245,7 +271,7 @@ def require_gates_that_fit(spec: Spec, plan: Plan) -> None:
 
 
 def _require_counts(weights: Array) -> Array:
-    if weights.max() >= LARGEST_WEIGHT:
+    if weights.max(initial=0.0) >= LARGEST_WEIGHT:
         row = int(np.argmax(weights))
         raise ValueError(f"The weight of row {row} is {weights[row]:g}; weights are counts of rows, below 1e50.")
     return weights
@@ -253,13 +279,18 @@ def _require_counts(weights: Array) -> Array:
 
 def require_usable(X: NDArray[np.floating], weights: Array, ranges: Range, names: tuple[str, ...]) -> None:
     """Refuse infinity in rows that count, naming column and row, and columns without any value."""
-    empty = np.flatnonzero(ranges.incomplete & (ranges.low > ranges.high))
-    if len(empty):
-        raise ValueError(f"Column {names[empty[0]]!r} has no value in any row of positive weight. Drop it.")
+    require_known(ranges, names)
     bad = np.flatnonzero(~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))
     if len(bad):
         rows = np.flatnonzero(np.isinf(X[:, bad[0]]) & (weights > 0))
         raise ValueError(_describe_infinite(int(rows[0]), names[bad[0]], len(bad) - 1))
+
+
+def require_known(ranges: Range, names: tuple[str, ...]) -> None:
+    """Refuse columns without any value."""
+    empty = np.flatnonzero(ranges.incomplete & (ranges.low > ranges.high))
+    if len(empty):
+        raise ValueError(f"Column {names[empty[0]]!r} has no value in any row of positive weight. Drop it.")
 
 
 def require_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:

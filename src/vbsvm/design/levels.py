@@ -81,10 +81,10 @@ class Levels:
     def require_kinds(self, columns: Sequence[NDArray[Any]], names: Sequence[str]) -> None:
         """Refuse labels that are not text, numbers or dates as they were in fit; ``names`` are those of the columns."""
         for values, labels, name in zip(self.parts, columns, names, strict=True):
-            if len(labels) and _kind(values) != _kind(labels):
+            if len(labels) and kind_of_labels(values) != kind_of_labels(labels):
                 raise ValueError(
-                    f"The groups in column {name!r} were {_kind(values)} in fit, and {shown(labels[0])} (row 0) is "
-                    "not: give them as they were."
+                    f"The groups in column {name!r} were {kind_of_labels(values)} in fit, and {shown(labels[0])} (row "
+                    "0) is not: give them as they were."
                 )
 
     def encode(self, columns: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
@@ -99,7 +99,7 @@ def _combine(parts: Sequence[NDArray[Any]], codes: Sequence[NDArray[np.intp]]) -
     return np.ravel_multi_index(tuple(codes), [len(values) for values in parts])
 
 
-def _kind(labels: NDArray[Any]) -> str:
+def kind_of_labels(labels: NDArray[Any]) -> str:
     """What labels of one kind are."""
     if labels.dtype.kind == "M":
         return "dates"

@@ -64,6 +64,10 @@ class Moments:
             weight, self.mean + share * change, self.squares + other.squares + (self.weight * share) * np.square(change)
         )
 
+    def rescaled(self, factor: Array) -> "Moments":
+        """The moments of the same columns times these factors."""
+        return Moments(self.weight, self.mean * factor, self.squares * np.square(factor))
+
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,17 +209,28 @@ def learn_recipe(
     is constant up to rounding, has nothing to tell: its scale is infinite, its design column 0, and so are its
     coefficient and what it adds to any score.
     """
-    n_inputs = X.shape[1]
-    centre, scale = np.zeros(n_inputs), np.ones(n_inputs)
-    if standardize:
-        unit = np.ldexp(1.0, np.frexp(ranges.size)[1] - 1)
-        moments = _moments(X, weights, unit, ranges.incomplete)
-        spread = np.sqrt(moments.squares / moments.weight) * unit
-        varies = (ranges.high / unit - ranges.low / unit > 8 * np.finfo(X.dtype).eps) & (spread > 0)
-        moved = np.full(n_inputs, intercept) if centred is None else centred
-        scale = np.where(varies, spread, np.where(moved, np.inf, 1.0))
-        centre = np.where(moved, np.where(varies, moments.mean * unit, ranges.low), 0.0)
-    return Recipe(centre, scale, intercept)
+    unit = _unit(ranges)
+    moments = _moments(X, weights, unit, ranges.incomplete) if standardize else None
+    return _recipe(ranges, moments, unit, float(np.finfo(X.dtype).eps), intercept, centred)
+
+
+def _unit(ranges: Range) -> Array:
+    """A power of two of each column's own size."""
+    return np.ldexp(1.0, np.frexp(ranges.size)[1] - 1)
+
+
+def _recipe(
+    ranges: Range, moments: Moments | None, unit: Array, eps: float, intercept: bool, centred: NDArray[np.bool_] | None
+) -> Recipe:
+    """Centre and scale from the moments in these units; columns stay as they are without moments."""
+    n_inputs = len(unit)
+    if moments is None:
+        return Recipe(np.zeros(n_inputs), np.ones(n_inputs), intercept)
+    spread = np.sqrt(moments.squares / moments.weight) * unit
+    varies = (ranges.high / unit - ranges.low / unit > 8 * eps) & (spread > 0)
+    moved = np.full(n_inputs, intercept) if centred is None else centred
+    scale = np.where(varies, spread, np.where(moved, np.inf, 1.0))
+    return Recipe(np.where(moved, np.where(varies, moments.mean * unit, ranges.low), 0.0), scale, intercept)
 
 
 def _moments(X: NDArray[np.floating], weights: Array, unit: Array, incomplete: NDArray[np.bool_]) -> Moments:
@@ -235,3 +250,44 @@ def _moments(X: NDArray[np.floating], weights: Array, unit: Array, incomplete: N
         return Moments(weight, mean, s @ np.square(block, out=block))
 
     return fold(X.shape[0], X.shape[1], lambda: kernel)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnSummary:
+    """What a recipe is learned from, of some of the rows: ranges, and moments in units of the columns' own size.
+
+    The summaries of parts add up to that of all rows, however these are cut. ``eps`` is the relative precision of the
+    numbers.
+    """
+
+    ranges: Range
+    moments: Moments
+    unit: Array
+    eps: float
+
+    @staticmethod
+    def of(X: NDArray[np.floating], weights: Array) -> "ColumnSummary":
+        """Summarise the rows of positive weight, of which there must be one."""
+        ranges = column_ranges(X, weights)
+        sized = np.isfinite(ranges.size) & (ranges.size > 0)
+        unit = np.where(sized, _unit(ranges), np.finfo(np.float64).tiny)
+        with np.errstate(all="ignore"):  # an infinity shows in the range, and is refused when all rows are known
+            moments = _moments(X, weights, unit, ranges.incomplete)
+        return ColumnSummary(ranges, moments, unit, float(np.finfo(X.dtype).eps))
+
+    def __add__(self, other: Self) -> "ColumnSummary":
+        """Join two sets of rows; powers of two change units without rounding."""
+        unit = np.maximum(self.unit, other.unit)
+        with np.errstate(all="ignore"):
+            moments = self.moments.rescaled(self.unit / unit) + other.moments.rescaled(other.unit / unit)
+        return ColumnSummary(self.ranges + other.ranges, moments, unit, max(self.eps, other.eps))
+
+    def recipe(self, intercept: bool, standardize: bool, centred: NDArray[np.bool_] | None = None) -> Recipe:
+        """What ``learn_recipe`` learns from the rows themselves, to rounding."""
+        return _recipe(self.ranges, self.moments if standardize else None, self.unit, self.eps, intercept, centred)
+
+    @property
+    def deviation(self) -> Array:
+        """Standard deviation of each column's known values."""
+        return np.sqrt(self.moments.squares / self.moments.weight) * self.unit

@@ -1,12 +1,15 @@
 """What a fit keeps of its data: a few counts, which reports and tables tell when the data are long gone."""
 
-from dataclasses import dataclass
-from typing import Any, final
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.memory import Memory
+
+N = TypeVar("N", int, float)
 
 
 @final
@@ -25,8 +28,13 @@ class Facts:
     n_dropped: int = 0
 
     @staticmethod
-    def of(source: Memory, n_dropped: int = 0) -> "Facts":
-        """Count the rows of positive weight; candidates count as the one row that they stand for."""
+    def of(source: Memory | Distributed, n_dropped: int = 0) -> "Facts":
+        """Count the rows of positive weight, wherever they lie."""
+        return replace(source.of_memories(Facts._of_memory), n_dropped=n_dropped)
+
+    @staticmethod
+    def _of_memory(source: Memory) -> "Facts":
+        """Count the rows of a table; candidates count as the one row that they stand for."""
         chosen: Any = slice(None)
         if source.candidates is not None:
             chosen = np.unique(source.candidates.row, return_index=True)[1]
@@ -43,8 +51,25 @@ class Facts:
                 np.bincount(grouping.index[chosen][counted], minlength=grouping.n_groups)
                 for grouping in source.groupings
             ),
-            n_dropped,
         )
+
+    def __add__(self, other: Self) -> "Facts":
+        """Join the counts of two sets of rows."""
+        weights = None
+        if self.weights is not None or other.weights is not None:
+            weights = _pairwise(self._totals, other._totals)
+        sizes = tuple(one + two for one, two in zip(self.group_sizes, other.group_sizes, strict=True))
+        return Facts(_pairwise(self.rows, other.rows), weights, sizes, self.n_dropped + other.n_dropped)
+
+    @property
+    def _totals(self) -> tuple[float, float]:
+        """Sums of weights of the negative and the positive class."""
+        return self.rows if self.weights is None else self.weights
+
+    def share(self, *, positive: bool) -> float:
+        """Share of one of the classes in the total weight."""
+        totals = self._totals
+        return totals[int(positive)] / sum(totals)
 
     @property
     def left_out(self) -> str:
@@ -57,3 +82,7 @@ class Facts:
     def n_rows(self) -> int:
         """Number of rows."""
         return sum(self.rows)
+
+
+def _pairwise(one: tuple[N, N], two: tuple[N, N]) -> tuple[N, N]:
+    return one[0] + two[0], one[1] + two[1]

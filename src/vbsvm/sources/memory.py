@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.base.row_sums import block_rows
+from vbsvm.base.row_sums import Addable, block_rows
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe, weighted_rows
 from vbsvm.missing.input_distributions import InputSums, Regressors
@@ -21,6 +21,8 @@ from vbsvm.model.matrices import StandardisedMatrix
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.block_source import BlockSource
 from vbsvm.sources.row_builder import Grouping, MissingInputs, Patterns, RowBuilder
+
+T = TypeVar("T", bound=Addable)
 
 # Numbers that rows may take when they are written out as often as their weights say: a gigabyte.
 MOST_REPEATED = 2**27
@@ -83,6 +85,10 @@ class Memory(BlockSource):
     def n_core(self) -> int:
         """Number of coefficients whose covariances are all kept: all but the effects of the last grouping."""
         return self.recipe.n_columns - self.n_carried + sum(grouping.size for grouping in self.groupings[:-1])
+
+    def of_memories(self, function: "Callable[[Memory], T]") -> T:
+        """Sum a function over the tables that rows lie in: this one."""
+        return function(self)
 
     def encoder(self) -> "Callable[[int], _Block | _PlainBlock]":
         """Give a function that encodes the block of a number, into work space that its blocks share."""

@@ -33,9 +33,9 @@ FEWEST_PLAIN_BLOCKS = 8
 PATIENCE = 0.1
 
 
-def most_together(source: Memory) -> int:
+def most_together(source: Source) -> int:
     """How many climbs over these rows may share their passes; 1 where nothing is gained by it."""
-    if source.n_blocks < (FEWEST_PLAIN_BLOCKS if source.plain else FEWEST_BLOCKS):
+    if not isinstance(source, Memory) or source.n_blocks < (FEWEST_PLAIN_BLOCKS if source.plain else FEWEST_BLOCKS):
         return 1
     kept = KEPT_OF_ROW * len(source.X) + KEPT_OF_PAIR * source.n_core**2
     return max(1, max(source.X.size, MOST_KEPT) // kept)

@@ -1,0 +1,116 @@
+"""What estimators have in common, wherever their rows are: parameters, and how a fit is held."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, Self
+
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+
+from vbsvm.api.fit_warnings import warnings_of
+from vbsvm.api.one_class import OneClassWarning
+from vbsvm.api.task import read_imputation, read_inference
+from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.settings import require_flag
+from vbsvm.inference.gibbs import Gibbs
+from vbsvm.inference.variational import Variational
+from vbsvm.missing.settings import GaussianImputation
+from vbsvm.model.priors import Prior, Ridge
+from vbsvm.results.fit import Fit
+
+
+class Estimator(BaseEstimator):
+    """Parameters, documented by each estimator, and a fit that replaces the one before when it is complete."""
+
+    fit_: tuple[Fit, ...]
+
+    def __init__(
+        self,
+        prior: Prior | None = None,
+        inference: Variational | Gibbs | None = None,
+        *,
+        imputation: GaussianImputation | None = None,
+        group: str | int | None = None,
+        standardize: bool = True,
+        fit_intercept: bool = True,
+        class_weight: dict[Any, float] | str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.prior = prior
+        self.inference = inference
+        self.imputation = imputation
+        self.group = group
+        self.standardize = standardize
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.random_state = random_state
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
+        nested: dict[str, dict[str, Any]] = {"prior": {}, "inference": {}, "imputation": {}}
+        whole = {}
+        known = self.get_params(deep=False)
+        for name, value in params.items():
+            owner, delimiter, inner = name.partition("__")
+            if delimiter and owner in nested:
+                nested[owner][inner] = value
+            elif name in known:
+                whole[name] = value
+            else:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for {type(self).__name__}: it has {list(known)}, and those of prior, "
+                    "inference and imputation, such as 'prior__rate'."
+                )
+        changed = type(self)(**{**known, **{key: whole[key] for key in nested if key in whole}})
+        for owner, changes in nested.items():
+            if changes:
+                current = getattr(changed, f"_{owner}")()
+                inner = [field.name for field in fields(current)]
+                unknown = [name for name in changes if name not in inner]
+                if unknown:
+                    raise ValueError(f"{type(current).__name__} has no parameter {unknown[0]!r}; it has {inner}.")
+                whole[owner] = replace(current, **changes)
+        return super().set_params(**whole)
+
+    def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
+        """Prior, inference and distribution of the inputs, defaults filled in; refuse parameters of other types."""
+        require_flag(type(self).__name__, standardize=self.standardize, fit_intercept=self.fit_intercept)
+        return self._prior(), self._inference(), self._imputation()
+
+    def _prior(self) -> Prior:
+        prior = Ridge() if self.prior is None else self.prior
+        if not isinstance(prior, Prior):
+            raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
+        if prior.of_groups:
+            raise TypeError(f"{prior!r} is a prior of groups' effects in a Model; inputs take Ridge() or Normal(1.0).")
+        return prior
+
+    def _inference(self) -> Variational | Gibbs:
+        return read_inference(self.inference)
+
+    def _imputation(self) -> GaussianImputation:
+        return read_imputation(self.imputation)
+
+    def _fit_by(self, make: Callable[[], tuple[tuple[Fit, ...], str | None]]) -> Self:
+        """Hold what is fitted, and warn; ``make`` gives the fits, and what is to be said of classes without rows.
+
+        Where it fails, the estimator stays as it was.
+        """
+        before = dict(vars(self))
+        try:
+            with single_threaded_blas():
+                fits, unassigned = make()
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        self.fit_ = fits
+        if any(fit.interrupted for fit in fits):
+            raise KeyboardInterrupt
+        name = type(self).__name__
+        for message in dict.fromkeys(one for fit in fits for one in warnings_of(name, fit, self._inference())):
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+        if unassigned is not None:
+            warnings.warn(unassigned, OneClassWarning, stacklevel=3)
+        return self
