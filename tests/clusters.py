@@ -1,4 +1,4 @@
-"""A Dask cluster of two worker processes on this machine, for tests."""
+"""Dask clusters of worker processes on this machine, for tests."""
 
 import os
 import signal
@@ -8,31 +8,30 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+LOCAL = {
+    "threads_per_worker": 1,
+    "host": "127.0.0.1",
+    "scheduler_port": 0,
+    "dashboard_address": "127.0.0.1:0",
+    "memory_limit": 0,
+    "silence_logs": 50,
+}
+
 
 @contextmanager
-def two_workers():
-    """A client of two workers of one thread; ports are free ones, on this machine alone."""
+def workers(n, *, default=True):
+    """A client of some workers of one thread; ports are free ones, on this machine alone."""
     from dask import config
     from distributed import Client, LocalCluster
 
     # Workers start Python anew: they are to find the package and the tests where this process does.
     path = os.pathsep.join([*(str(Path(one).resolve()) for one in sys.path if one), os.environ.get("PYTHONPATH", "")])
-    quiet = {"distributed.worker.memory.terminate": False, "distributed.admin.log-format": "%(message)s"}
-    spawned = {f"distributed.nanny.environ.{name}": value for name, value in {"PYTHONPATH": path}.items()}
     with (
-        config.set(quiet | spawned),
-        LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            host="127.0.0.1",
-            scheduler_port=0,
-            dashboard_address=None,
-            memory_limit=0,
-            silence_logs=50,
-        ) as cluster,
-        Client(cluster) as client,
+        config.set({"distributed.nanny.environ.PYTHONPATH": path}),
+        LocalCluster(n_workers=n, **LOCAL) as cluster,
+        Client(cluster, set_as_default=default) as client,
     ):
-        client.wait_for_workers(2, timeout=60)
+        client.wait_for_workers(n, timeout=60)
         yield client
 
 

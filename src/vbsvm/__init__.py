@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vbsvm.model.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
     from vbsvm.results.comparison import compare
     from vbsvm.results.model_comparison import compare_models
+    from vbsvm.sources.files import Files
     from vbsvm.storage.archive import ModelFileError
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Beta",
     "Covariance",
     "Factorised",
+    "Files",
     "GaussianImputation",
     "Gibbs",
     "InverseWishart",
@@ -56,6 +58,7 @@ _HOMES = {
     "Beta": "vbsvm.model.priors",
     "Covariance": "vbsvm.model.priors",
     "Factorised": "vbsvm.model.priors",
+    "Files": "vbsvm.sources.files",
     "GaussianImputation": "vbsvm.missing.settings",
     "Gibbs": "vbsvm.inference.gibbs",
     "InverseWishart": "vbsvm.model.priors",

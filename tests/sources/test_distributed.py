@@ -8,14 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-pytest.importorskip("distributed")
-
-from clusters import kill_during, two_workers, wait_until
+from clusters import kill_during, wait_until, workers
 from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, NotAtRandom, Variational
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.sources.cluster import FAN_IN, Cluster
 from vbsvm.sources.distributed import Distributed, HeldPart
 from vbsvm.sources.parts import Parts
+
+pytest.importorskip("distributed")
 
 TIGHT = Variational(tol=1e-12, max_iter=20_000)
 SHORT = Gibbs(draws=3, tune=2, chains=2)
@@ -24,7 +24,7 @@ ENDS = (0, 17, 17, 58, 90)  # the second part has no rows
 
 @pytest.fixture(scope="module")
 def client():
-    with two_workers() as found:
+    with workers(2) as found:
         yield found
 
 

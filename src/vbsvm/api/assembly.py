@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.api import validation
-from vbsvm.api.missing_values import Completion, InputTerms
+from vbsvm.api.missing_values import Completion, EncodedRows, InputTerms, LookedAt
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
@@ -18,6 +18,7 @@ from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.layouts.dual_parts import FREE
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory
+from vbsvm.sources.pages import Pages, runs
 from vbsvm.sources.row_builder import Grouping
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ class Problem:
     There is a model for each of ``outcomes``; all of them have the rest in common. ``ranges`` are those of the table's
     columns. ``sample_weights`` are the weights without those of classes, where these have some. Where categories are
     missing, ``known_levels`` counts the levels that are known. ``given`` are the numbers that the rows have in the
-    user's data, where these are others.
+    user's data, where these are others. ``pages`` are those of arrays that are memory-mapped. Where
+    the rows lie elsewhere, there are none here, and ``looked_at`` tells what has been seen of them.
     """
 
     plan: Plan
@@ -60,13 +62,19 @@ class Problem:
     n_dropped: int = 0
     sample_weights: Array | None = None
     given: NDArray[np.intp] | None = None
+    pages: Pages | None = None
+    looked_at: LookedAt | None = None
 
     def tasks(self) -> list[Task]:
         """Decide how missing values are treated and how rows lie in memory; refuse what can't be fitted."""
         plan, rows = self.plan, self.rows
         validation.require_representable(self.ranges, plan.recipe, plan.names)
         validation.require_mechanism(self.imputation, rows)
-        completion = Completion.of(self.imputation, plan, rows, self.weights, self.ranges.incomplete, self.terms)
+        n_rows, row_bytes = len(rows.table), rows.table.itemsize * rows.table.shape[1]
+        looked_at = self.looked_at
+        if looked_at is None:
+            looked_at = EncodedRows(rows, self.weights, lambda: runs(n_rows, self.pages, row_bytes))
+        completion = Completion.of(self.imputation, plan, rows, self.ranges.incomplete, self.terms, looked_at)
         levels = None if self.known_levels is None else LevelModel(tuple(map(len, self.known_levels.counts)))
         spec = Spec(self.blocks, MissingModel.of(completion.distribution, levels))
         validation.require_gates_that_fit(spec, plan)
@@ -81,6 +89,7 @@ class Problem:
             missing_inputs=completion.missing_inputs,
             candidates=rows.candidates,
             known_levels=self.known_levels,
+            pages=self.pages,
         )
         source = replace(source, wide=_suits_dual(spec, source))
         validation.require_moderate_size(plan, source)

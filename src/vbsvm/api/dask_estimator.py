@@ -11,8 +11,7 @@ from vbsvm.api.estimator import LEARNED, VBSVC
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.fitted_attributes import FittedAttributes
 from vbsvm.api.from_cluster import ClusterTable
-from vbsvm.api.one_class import describe_unassigned
-from vbsvm.api.task import fit_all
+from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
@@ -36,7 +35,7 @@ class DaskVBSVC(ClassifierMixin, FittedAttributes, Estimator):
     ----------
     client : distributed.Client, default None
         The cluster; None is the client that was made last. Pickles and copies of the estimator do not hold it.
-    prior, inference, imputation, standardize, fit_intercept, class_weight, random_state
+    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state
         As in ``VBSVC``.
 
     Attributes
@@ -85,20 +84,27 @@ class DaskVBSVC(ClassifierMixin, FittedAttributes, Estimator):
         sample_weight : dask array or series, default None
             Weights, in the same partitions; a weight of 0 leaves the row out.
         """
-        return self._fit_by(lambda: self._fit(X, y, sample_weight))
+        return self._fitted(lambda: self._tasks(X, y, sample_weight))
 
-    def _fit(self, X: Any, y: Any, sample_weight: Any) -> tuple[tuple[Fit, ...], str | None]:
-        prior, inference, imputation = self.require_settings()
+    def _tasks(self, X: Any, y: Any, sample_weight: Any) -> list[Task]:
+        """Check everything, and give the models of rows that lie in the cluster."""
+        prior, _, imputation = self.require_settings()
         cluster = Cluster.of(self.client)
-        inputs.read_header(self, collections.header(X), reset=True)
-        table = ClusterTable.read(cluster, X, y, sample_weight, validation.column_names(self))
+        if self.group is not None:
+            inputs.require_group(self.group)
+            if not self.fit_intercept:
+                raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
+        header = collections.header(X)
+        inputs.read_columns(self, header, reset=True)
+        inputs.read_some(header, self.group)
+        table = ClusterTable.read(cluster, X, y, sample_weight, validation.column_names(self), self.group)
         self.classes_ = table.summary.labels.labels
         intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
-        tasks = table.tasks(prior, imputation, self.class_weight, intercept=intercept, standardize=standardize)
-        seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
-        fits = tuple(fit.without_rows() for fit in fit_all(tasks, inference, seed))
-        said = describe_unassigned(type(self).__name__, 'class_weight="balanced"', tasks, fits, self.classes_)
-        return fits, said
+        return table.tasks(prior, imputation, self.class_weight, intercept=intercept, standardize=standardize)
+
+    def _kept(self, fit: Fit) -> Fit:
+        """What is kept of a fit: all but its rows, whose place in the cluster others need."""
+        return fit.without_rows()
 
     def decision_function(self, X: Any) -> Any:
         """Score of each row as in ``VBSVC``: an array, or a series or frame with the index of X; computed on demand."""
@@ -126,7 +132,7 @@ class DaskVBSVC(ClassifierMixin, FittedAttributes, Estimator):
         model = self.to_local()
         if not collections.is_collection(X):
             return method(model, X)
-        inputs.read_header(self, collections.header(X), reset=False)
+        inputs.read_columns(self, collections.header(X), reset=False)
         if example.ndim == 2 and example.shape[1] == 1:
             example = example[:, 0]
         answer = _Answer(method.__name__, name, self.classes_)

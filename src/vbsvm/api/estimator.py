@@ -13,13 +13,10 @@ from sklearn.svm import LinearSVC
 from vbsvm.api import inputs, sensitivity, validation
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.from_table import Table
-from vbsvm.api.one_class import describe_unassigned
 from vbsvm.api.predictions import Predictions
 from vbsvm.api.sklearn_export import linear_svc
-from vbsvm.api.task import Task, fit_all, require_variational
-from vbsvm.inference.gibbs import Gibbs
+from vbsvm.api.task import Task, require_variational
 from vbsvm.missing import patterns
-from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,14 +123,33 @@ class VBSVC(ClassifierMixin, Estimator, Predictions):
             A weight of k counts as k identical rows (in large tables up to the tolerance of the fit); a weight of 0
             leaves the row out.
         """
-        return self._fit_by(lambda: self._fit(X, y, sample_weight))
+        return self._fitted(lambda: self._tasks(X, y, sample_weight))
 
-    def _fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[tuple[Fit, ...], str | None]:
-        """The fits, and what is to be said of classes that no row is assigned to."""
-        inference, tasks = self._inference(), self._tasks(X, y, sample_weight)
-        seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
-        fits = tuple(fit_all(tasks, inference, seed))
-        return fits, describe_unassigned("VBSVC", 'class_weight="balanced"', tasks, fits, self.classes_)
+    def fit_files(
+        self, files: Any, target: str, *, features: Sequence[str] | None = None, weights: str | None = None
+    ) -> Self:
+        """Fit the model to rows in files, which need not fit in memory.
+
+        The files are read piece by piece, and their rows are kept on disk while they are fitted. ``predict_proba``,
+        ``summary`` and whatever else is learned from the training data work as after ``fit``, as long as this object
+        lives.
+
+        Parameters
+        ----------
+        files : str, path, list of them, or Files
+            Names of Parquet or CSV files, a pattern such as "data/*.parquet", or a folder. ``Files(…)`` sets a limit of
+            memory, a folder for the rows, and whether progress is shown.
+        target : str
+            The column of labels.
+        features : list of str, default None
+            The columns of inputs, and of the group where there is one; None means all but target and weights.
+        weights : str, default None
+            A column of weights: a weight of k counts as k identical rows, and one of 0 leaves the row out.
+        """
+        from vbsvm.api.from_files import TableFiles
+
+        rows = TableFiles.of(files, target, features, weights)
+        return self._fitted(lambda: rows.tasks(self))
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""

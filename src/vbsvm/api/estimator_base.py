@@ -5,12 +5,14 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any, Self
 
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from vbsvm.api import validation
 from vbsvm.api.fit_warnings import warnings_of
-from vbsvm.api.one_class import OneClassWarning
-from vbsvm.api.task import read_imputation, read_inference
+from vbsvm.api.one_class import OneClassWarning, describe_unassigned
+from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
 from vbsvm.inference.gibbs import Gibbs
@@ -24,6 +26,7 @@ class Estimator(BaseEstimator):
     """Parameters, documented by each estimator, and a fit that replaces the one before when it is complete."""
 
     fit_: tuple[Fit, ...]
+    classes_: NDArray[Any]
 
     def __init__(
         self,
@@ -92,15 +95,12 @@ class Estimator(BaseEstimator):
     def _imputation(self) -> GaussianImputation:
         return read_imputation(self.imputation)
 
-    def _fit_by(self, make: Callable[[], tuple[tuple[Fit, ...], str | None]]) -> Self:
-        """Hold what is fitted, and warn; ``make`` gives the fits, and what is to be said of classes without rows.
-
-        Where it fails, the estimator stays as it was.
-        """
+    def _fitted(self, tasks: Callable[[], list[Task]]) -> Self:
+        """Fit what is to be fitted, and keep it; a failure leaves this object as it was."""
         before = dict(vars(self))
         try:
             with single_threaded_blas():
-                fits, unassigned = make()
+                fits, unassigned = self._fit(tasks())
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -114,3 +114,15 @@ class Estimator(BaseEstimator):
         if unassigned is not None:
             warnings.warn(unassigned, OneClassWarning, stacklevel=3)
         return self
+
+    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], str | None]:
+        """The fits, and what is to be said of classes that no row is assigned to."""
+        inference = self._inference()
+        seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
+        fits = tuple(map(self._kept, fit_all(tasks, inference, seed)))
+        said = describe_unassigned(type(self).__name__, 'class_weight="balanced"', tasks, fits, self.classes_)
+        return fits, said
+
+    def _kept(self, fit: Fit) -> Fit:
+        """What is kept of a fit: all of it, its rows included."""
+        return fit

@@ -1,6 +1,7 @@
 """The problem of an estimator: a table of numbers, labels and weights, and the group of each row where there is one."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -17,6 +18,7 @@ from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Normal, Prior, Ridge
 from vbsvm.model.spec import Block
 from vbsvm.results.fit import INPUTS
+from vbsvm.sources.pages import Pages
 
 INTERCEPT_PRIOR = Normal(1e8)
 
@@ -42,42 +44,60 @@ class Table:
         validation.require_usable(self.X, self.weights, ranges, self.names)
         recipe = learn_recipe(self.X, self.weights, ranges, intercept, standardize)
         weights = validation.with_class_weights(self.weights, class_weight, self.classes, self.codes)
-        levels = None if self.members is None else Levels.learn([self.members[weights > 0]])[0]
-        own = None if class_weight is None else self.weights
-        return replace(self, weights=weights).stated(recipe, ranges, levels, prior, imputation, own)
-
-    def stated(
-        self,
-        recipe: Recipe,
-        ranges: Range,
-        levels: Levels | None,
-        prior: Prior,
-        imputation: GaussianImputation,
-        own: Array | None = None,
-    ) -> Problem:
-        """The problem of these rows, where columns and groups have been learned; ``own`` are weights without classes'.
-
-        What is learned may be that of more rows.
-        """
-        factors, rows = (), Encoded(self.X)
-        if levels is not None and self.members is not None:
-            factors = (FactorPlan((self.group,), levels, (INTERCEPT,), slopes=(0,)),)
+        levels, rows = None, Encoded(self.X)
+        if self.members is not None:
+            levels, _ = Levels.learn([self.members[weights > 0]])
             rows = Encoded(self.X, (levels.encode([self.members]),))
-        plan = Plan(recipe, self.names, len(self.names), factors)
-        terms, blocks = InputTerms(range(len(self.names))), _blocks(prior, plan)
-        outcomes = self._outcomes()
-        return Problem(plan, rows, self.weights, ranges, outcomes, blocks, imputation, terms, sample_weights=own)
+        plan, own = plan_of(recipe, self.names, self.group, levels), None if class_weight is None else self.weights
+        signs = [np.where(self.codes == positive, 1.0, -1.0) for positive in positives(self.classes)]
+        return stated(plan, rows, weights, ranges, outcomes(self.classes, signs), prior, imputation, own)
 
-    def _outcomes(self) -> tuple[TwoClasses, ...]:
-        """One model for two classes, else one for each class against the rest, which None stands for."""
-        if len(self.classes) == 2:
-            return (TwoClasses(self.classes, self._signs(1)),)
-        return tuple(
-            TwoClasses(np.array([None, label], dtype=object), self._signs(k)) for k, label in enumerate(self.classes)
-        )
 
-    def _signs(self, positive: int) -> Array:
-        return np.where(self.codes == positive, 1.0, -1.0)
+def plan_of(recipe: Recipe, names: tuple[str, ...], group: str, levels: Levels | None) -> Plan:
+    """Columns of these names, and the levels of the group where there is one."""
+    factors = () if levels is None else (FactorPlan((group,), levels, (INTERCEPT,), slopes=(0,)),)
+    return Plan(recipe, names, len(names), factors)
+
+
+def positives(classes: NDArray[Any]) -> Sequence[int]:
+    """The classes that a model sets against the rest: the second of two, else each."""
+    return (1,) if len(classes) == 2 else range(len(classes))
+
+
+def outcomes(classes: NDArray[Any], signs: Sequence[Array]) -> tuple[TwoClasses, ...]:
+    """One model for two classes, else one for each class against the rest, which None stands for."""
+    if len(classes) == 2:
+        return (TwoClasses(classes, signs[0]),)
+    return tuple(
+        TwoClasses(np.array([None, label], dtype=object), own) for label, own in zip(classes, signs, strict=True)
+    )
+
+
+def stated(
+    plan: Plan,
+    rows: Encoded,
+    weights: Array,
+    ranges: Range,
+    outcomes: tuple[TwoClasses, ...],
+    prior: Prior,
+    imputation: GaussianImputation,
+    sample_weights: Array | None,
+    pages: Pages | None = None,
+) -> Problem:
+    """The problem of a table in which every column is an input that may be missing."""
+    terms, blocks = InputTerms(range(len(plan.names))), _blocks(prior, plan)
+    return Problem(
+        plan,
+        rows,
+        weights,
+        ranges,
+        outcomes,
+        blocks,
+        imputation,
+        terms,
+        sample_weights=sample_weights,
+        pages=pages,
+    )
 
 
 def _blocks(prior: Prior, plan: Plan) -> tuple[Block, ...]:

@@ -4,6 +4,7 @@ What can't be read is refused with its column and row. Arrays of floats are hand
 """
 
 import numbers
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -58,7 +59,7 @@ def read_table(
     X = _table(X, dtype=object)
     if issparse(X):
         raise TypeError("Sparse data was passed, but dense data is required: use X.toarray().")
-    read_header(estimator, X, reset=reset)
+    read_columns(estimator, X, reset=reset)
     return read_some(X, group)
 
 
@@ -70,7 +71,7 @@ def require_group(group: Any) -> None:
         )
 
 
-def read_header(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
+def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
     """Let scikit-learn learn or check the columns."""
     validate_data(estimator, _header(X), reset=reset, skip_check_array=True)
 
@@ -80,12 +81,29 @@ def read_some(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None
     if group is None:
         return check_array(_plain(X), input_name="X", ensure_min_samples=0, **_OPTIONS), None
     inputs, members = _take_out(_table(X, dtype=object), group)
+    members = _known_members(members, group)
+    if inputs.shape[1] == 0:
+        raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
+    return check_array(_plain(inputs), input_name="X", ensure_min_samples=0, **_OPTIONS), members
+
+
+def read_members(column: Any, group: str | int) -> NDArray[Any]:
+    """The group of each row, from a column of a frame."""
+    return _known_members(_cells(column), group)
+
+
+def _known_members(members: NDArray[Any], group: str | int) -> NDArray[Any]:
     gone = values.missing(members)
     if gone.any():
         raise ValueError(f"The group of row {int(np.argmax(gone))} is missing in column {group!r}. Drop such rows.")
-    if inputs.shape[1] == 0:
-        raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
-    return check_array(_plain(inputs), input_name="X", ensure_min_samples=0, **_OPTIONS), group_labels(members, group)
+    return group_labels(members, group)
+
+
+def read_header(estimator: BaseEstimator, names: Sequence[str]) -> None:
+    """Let the estimator learn the names of the columns."""
+    import pandas as pd
+
+    read_columns(estimator, pd.DataFrame(columns=list(names)), reset=True)
 
 
 def _header(X: Any) -> Any:

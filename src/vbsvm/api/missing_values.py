@@ -1,8 +1,10 @@
 """Missing inputs of one fit: which columns have a distribution, given what; and what predictions go by afterwards."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import final
+from functools import reduce
+from operator import add
+from typing import Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +13,7 @@ from vbsvm.api import validation
 from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import KNOWN
 from vbsvm.design.columns import Encoded, Plan
+from vbsvm.design.scaling import ColumnSummary
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Outcome
 from vbsvm.missing.input_model import InputModel
@@ -55,9 +58,9 @@ class Completion:
         settings: GaussianImputation,
         plan: Plan,
         rows: Encoded,
-        weights: Array,
         missing: NDArray[np.bool_],
         terms: InputTerms,
+        looked_at: "LookedAt",
     ) -> "Completion":
         """Decide from the columns of the table that have missing values."""
         first, nothing = plan.recipe.first, np.empty(0, dtype=np.intp)
@@ -79,7 +82,10 @@ class Completion:
         missing_inputs, units = None, np.empty(0)
         if missing.any():
             validation.require_moderate_missing(settings, len(inputs), len(names))
-            units = _units(plan.recipe.scale[chosen], rows.table[:, chosen], weights)
+            scale = plan.recipe.scale[chosen]
+            units, left = np.where(np.isfinite(scale), 1.0, 0.0), np.flatnonzero(scale == 1.0)
+            if len(left):  # columns that were not divided by theirs
+                units[left] = looked_at.deviations(chosen[left])
             adding = np.empty((len(rows.table), 0)) if rows.multipliers is None else rows.multipliers[:, of_chosen]
             shift = np.zeros(len(chosen))
             shift[places] = settings.shift_of(names)
@@ -88,7 +94,7 @@ class Completion:
             InputModel(settings, distribution, len(inputs), probit_of),
             _inputs(inputs, nothing, terms.links, first),
             missing_inputs,
-            _patterns(rows, weights, incomplete, names, terms.categories),
+            looked_at.patterns(incomplete, names, terms.categories),
             units,
         )
 
@@ -116,26 +122,57 @@ def _inputs(columns: NDArray[np.intp], given: NDArray[np.intp], links: Sequence[
     return Inputs.of(columns + first, given + first, [k + first for k, _ in links], [place[of] for _, of in links])
 
 
-def _patterns(
-    rows: Encoded, weights: Array, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
-) -> MissingPatterns:
-    """Patterns of missing inputs and categories; candidates count as the one row that they stand for."""
-    if rows.candidates is None:
-        counted = weights > 0
-        missing = np.isnan(rows.table[counted][:, columns]) if names else np.zeros((int(counted.sum()), 0), bool)
-        return MissingPatterns.of(missing, names)
-    first = rows.candidates.firsts
-    lost = rows.candidates.levels[first] != KNOWN
-    chosen = np.flatnonzero(lost.any(axis=0))
-    missing = np.column_stack([np.isnan(rows.table[first][:, columns]), lost[:, chosen]])
-    return MissingPatterns.of(missing, (*names, *(categories[k] for k in chosen)))
+class LookedAt(Protocol):
+    """What is seen of rows beside the ranges of their columns, wherever they lie."""
+
+    def deviations(self, columns: NDArray[np.intp]) -> Array:
+        """Standard deviations of the known values of some columns."""
+        ...
+
+    def patterns(
+        self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
+    ) -> MissingPatterns:
+        """Patterns of missing inputs, which have these names, and of missing categories."""
+        ...
 
 
-def _units(scale: Array, columns: NDArray[np.floating], weights: Array) -> Array:
-    """A standard deviation of each column in units of the design: 1 where it was divided by it, 0 where it has none."""
-    units = np.where(np.isfinite(scale), 1.0, 0.0)
-    for k in np.flatnonzero(scale == 1.0):
-        known = ~np.isnan(columns[:, k]) & (weights > 0)
-        values, shares = columns[known, k], weights[known] / weights[known].sum()
-        units[k] = np.sqrt(shares @ np.square(values - shares @ values))
-    return units
+@final
+@dataclass(frozen=True, eq=False)
+class EncodedRows:
+    """Rows at hand and their weights; ``runs`` of them are looked at in turn."""
+
+    rows: Encoded
+    weights: Array
+    runs: Callable[[], Iterable[slice]]
+
+    def deviations(self, columns: NDArray[np.intp]) -> Array:
+        """Standard deviations of the known values of some columns."""
+        table, weights = self.rows.table, self.weights
+        parts = (ColumnSummary.of(table[where][:, columns], weights[where]) for where in self.runs())
+        return reduce(add, parts).deviation
+
+    def patterns(
+        self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
+    ) -> MissingPatterns:
+        """Patterns of missing inputs and categories."""
+        return self.counted(columns, names, categories).of_missing(len(names))
+
+    def counted(
+        self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
+    ) -> MissingPatterns:
+        """The same with all categories, missing or not; candidates count as the one row that they stand for."""
+        rows, weights, every = self.rows, self.weights, (*names, *categories)
+        if rows.candidates is not None:
+            first = rows.candidates.firsts
+            lost = rows.candidates.levels[first] != KNOWN
+            return MissingPatterns.of(np.column_stack([np.isnan(rows.table[first][:, columns]), lost]), every)
+        if not every:
+            count = sum(int(np.count_nonzero(weights[where])) for where in self.runs())
+            return MissingPatterns((), np.zeros((1, 0), dtype=bool), np.array([count]))
+        return reduce(add, (self._of_run(where, columns, every) for where in self.runs()))
+
+    def _of_run(self, where: slice, columns: NDArray[np.intp], names: tuple[str, ...]) -> MissingPatterns:
+        """Patterns of a run of rows in which no category is missing."""
+        missing = np.isnan(self.rows.table[where][self.weights[where] > 0][:, columns])
+        known = np.zeros((len(missing), len(names) - len(columns)), dtype=bool)
+        return MissingPatterns.of(np.column_stack([missing, known]), names)

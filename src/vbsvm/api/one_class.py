@@ -17,6 +17,8 @@ from vbsvm.sources.memory import Memory
 
 # Rows that are scored first; twice as many next, until every class has been assigned.
 FIRST_ROWS = 512
+# Of rows that are read from disk, so many at most.
+MOST_ROWS = 2**15
 # Where a class has at least this share of the weight, larger weights are not the remedy.
 EVEN = 0.45
 
@@ -76,7 +78,9 @@ def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: M
         scores = prediction.decision_values(found, [fit.calibration for fit in fits])
         counted = _counted(source.weights[where], source.candidates)
         seen[_assigned(scores)[counted]] = True
-        begin, size = begin + size, 2 * size
+        if source.pages is not None:
+            source.pages.seen(size * source.X.itemsize * source.X.shape[1])
+        begin, size = begin + size, 2 * size if source.pages is None else min(2 * size, MOST_ROWS)
     return seen
 
 

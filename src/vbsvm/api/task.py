@@ -70,6 +70,8 @@ class Task:
 
         Where inputs are missing, their distribution is a part of the fit. Else it is learned when it is asked for.
         """
+        if isinstance(self.source, Memory) and self.source.pages is not None and not outcome.interrupted:
+            self.source.pages.finish()
         population = None
         if self.source.missing_inputs is not None:
             population = self.completion.population(self.source, outcome)

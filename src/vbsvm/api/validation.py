@@ -85,16 +85,8 @@ def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[
     check_classification_targets(y)
     counted = slice(None) if weights.all() else weights > 0
     classes = np.unique(y[counted])
-    require_two_classes(classes)
+    require_two(classes)
     return classes, class_codes(classes, y)
-
-
-def require_two_classes(classes: NDArray[Any]) -> None:
-    """Refuse labels of one class only."""
-    if len(classes) < 2:
-        raise ValueError(
-            f"y has only one class, {classes[0]!s}, in the rows of positive weight; two or more classes are needed."
-        )
 
 
 def class_codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.intp]:
@@ -102,18 +94,31 @@ def class_codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.intp]:
     return np.minimum(np.searchsorted(classes, y), len(classes) - 1)
 
 
-def read_weights(sample_weight: ArrayLike | None, n_rows: int, name: str = "sample_weight") -> Array:
-    """Give one weight a row; equal weights take no memory."""
+def column_of_labels(column: Any) -> NDArray[Any]:
+    """Labels in a column of a frame, as an array."""
+    return column_or_1d(plain_labels(column), warn=True)
+
+
+def require_classes(labels: NDArray[Any]) -> None:
+    """Refuse labels, each given once, that are no classes, or of one class only."""
+    check_classification_targets(labels)
+    require_two(labels)
+
+
+def require_two(classes: NDArray[Any]) -> None:
+    """Refuse labels of one class only."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"y has only one class, {classes[0]!s}, in the rows of positive weight; two or more classes are needed."
+        )
+
+
+def read_weights(
+    sample_weight: ArrayLike | None, n_rows: int, name: str = "sample_weight", *, may_all_be_zero: bool = False
+) -> Array:
+    """Give one weight a row; equal weights take no memory. Some of the rows alone may all have a weight of 0."""
     if sample_weight is None:
         return np.broadcast_to(np.float64(1.0), n_rows)
-    weights = weights_of_some(sample_weight, n_rows, name)
-    if weights.max() == 0:
-        raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
-    return weights
-
-
-def weights_of_some(sample_weight: ArrayLike, n_rows: int, name: str = "sample_weight") -> Array:
-    """Give one weight a row for some of the rows, which may all have none."""
     given = _weights(sample_weight, name)
     weights = np.full(n_rows, given) if given.ndim == 0 else given
     if weights.shape != (n_rows,):
@@ -125,7 +130,9 @@ def weights_of_some(sample_weight: ArrayLike, n_rows: int, name: str = "sample_w
     if weights.min(initial=0.0) < 0:
         row = int(np.argmin(weights))
         raise ValueError(f"{name} is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
-    return _require_counts(weights)
+    if weights.max(initial=0.0) == 0 and not may_all_be_zero:
+        raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
+    return require_counts(weights)
 
 
 def _weights(given: Any, name: str) -> Array:
@@ -142,12 +149,12 @@ def with_class_weights(
     """Multiply each row's weight by that of its class."""
     if class_weight is None:
         return weights
-    totals = np.bincount(codes, weights).astype(np.float64)
-    return weighted(weights, class_factors(class_weight, classes, totals), codes)
+    factors = class_factors(class_weight, classes, np.bincount(codes, weights).astype(np.float64))
+    return require_counts(weights * factors[codes])
 
 
 def class_factors(class_weight: dict[Any, float] | str, classes: NDArray[Any], totals: Array) -> Array:
-    """The weight of each class, from the total weight of its rows."""
+    """What the weights of each class are multiplied by; ``totals`` are the classes' own."""
     if isinstance(class_weight, str) and class_weight == "balanced":
         factors = totals.sum() / (len(classes) * totals)
     else:
@@ -156,11 +163,6 @@ def class_factors(class_weight: dict[Any, float] | str, classes: NDArray[Any], t
         if not 0 < factor < LARGEST_WEIGHT:
             raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")
     return factors
-
-
-def weighted(weights: Array, factors: Array, codes: NDArray[np.intp]) -> Array:
-    """Weights of rows times those of their classes."""
-    return _require_counts(weights * factors[codes])
 
 
 def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], Array]:
@@ -270,7 +272,8 @@ def require_gates_that_fit(spec: Spec, plan: Plan) -> None:
         raise ValueError("LaplaceZero(gates=Joint()) does not support random effects: use gates=Factorised().")
 
 
-def _require_counts(weights: Array) -> Array:
+def require_counts(weights: Array) -> Array:
+    """Refuse weights that are no counts."""
     if weights.max(initial=0.0) >= LARGEST_WEIGHT:
         row = int(np.argmax(weights))
         raise ValueError(f"The weight of row {row} is {weights[row]:g}; weights are counts of rows, below 1e50.")

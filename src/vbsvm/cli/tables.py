@@ -1,6 +1,5 @@
 """Tables from files and into files, by the ending of the name."""
 
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from vbsvm.cli import texts
 from vbsvm.cli.streams import PACKED, STDIN, explained
 from vbsvm.cli.texts import RECOGNISED, Signs
 from vbsvm.cli.wording import by_options
-from vbsvm.design.spelling import meant
+from vbsvm.design.spelling import meant, renumbered
 from vbsvm.storage.archive import replacing
 
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
@@ -29,8 +28,6 @@ HINTS = {
 }
 READ = "Names may end in .csv, .tsv, .txt (also compressed, as .csv.gz), .parquet, .arrow or .feather."
 WRITTEN = "Names may end in .csv, .tsv, .txt, .parquet, .arrow or .feather."
-# Rows as messages number them: "row 3", "rows 3 and 5", "rows 3, 5 and 8 more".
-ROWS = re.compile(r"(?<!['\"`])\brows? \d+\b(?:, \d+\b)*(?: and \d+\b(?! more))?")
 
 
 def read(path: str, text: Collection[str] = (), signs: Signs = RECOGNISED) -> Any:
@@ -123,14 +120,11 @@ def with_outcome(frame: Any, outcome: str, *, drop: bool) -> Any:
 @contextmanager
 def numbered(rows: Sequence[int]) -> Iterator[None]:
     """Name rows in errors by their numbers in the file, where only these rows of it are used."""
-
-    def in_the_file(found: re.Match[str]) -> str:
-        return re.sub(r"\d+", lambda one: str(rows[int(one[0])]) if int(one[0]) < len(rows) else one[0], found[0])
-
     try:
         yield
     except ValueError as error:
-        raise click.ClickException(by_options(ROWS.sub(in_the_file, str(error)))) from error
+        said = renumbered(str(error), lambda row: rows[row] if row < len(rows) else row)
+        raise click.ClickException(by_options(said)) from error
 
 
 def write(frame: Any, path: str | None, *, force: bool) -> None:

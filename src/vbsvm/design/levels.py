@@ -65,6 +65,11 @@ class Levels:
         seen, found = np.unique(_combine(parts, [codes for _, codes in pairs]), return_inverse=True)
         return Levels(parts, seen), found
 
+    @staticmethod
+    def of_labels(labels: NDArray[Any]) -> "Levels":
+        """The levels of a factor of one column, from its sorted labels."""
+        return Levels((labels,), np.arange(len(labels)))
+
     def __len__(self) -> int:
         """Number of levels."""
         return len(self.seen)

@@ -1,7 +1,20 @@
-"""Names in errors: those that there are, and those that a user may have meant."""
+"""Names and rows in errors: names that there are, and that a user may have meant; rows by their numbers in a file."""
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+
+# Rows as messages number them: "row 3", "rows 3 and 5", "rows 3, 5 and 8 more".
+ROWS = re.compile(r"(?<!['\"`])\brows? \d+\b(?:, \d+\b)*(?: and \d+\b(?! more))?")
+
+
+def renumbered(message: str, number: Callable[[int], int]) -> str:
+    """The message with other numbers of rows."""
+
+    def of_rows(found: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda one: str(number(int(one[0]))), found[0])
+
+    return ROWS.sub(of_rows, message)
 
 
 def meant(name: str, known: Iterable[object]) -> str:

@@ -77,6 +77,11 @@ class Outcome:
     likelihood: Likelihood = HINGE
 
     @property
+    def interrupted(self) -> bool:
+        """Whether the user has stopped it."""
+        return self.ending is Ending.INTERRUPTED
+
+    @property
     def exact(self) -> bool:
         """Whether the bound is the exact one."""
         return isinstance(self.likelihood, ExactHinge)
@@ -199,22 +204,23 @@ class Variational(Parameters):
 
     def _exact_strategy(self, spec: Spec, source: Source, *, held: bool) -> Strategy:
         """How to climb the exact bound, with the scales held or free."""
-        if spec.missing is not None or (held and not source.looks_are_cheap):
+        if spec.missing is not None:
             return NaturalGradient(hold_scales=held)
-        whole = not source.looks_are_cheap or source.n_core < min(FEW_COLUMNS, spec.n_columns)
-        return Accelerated(shorter_steps) if whole and not held else Profiled(self.tol, hold_scales=held)
+        if source.looks_are_cheap and (held or source.n_core >= min(FEW_COLUMNS, spec.n_columns)):
+            return Profiled(self.tol, hold_scales=held)
+        return NaturalGradient(hold_scales=True) if held else Accelerated(shorter_steps)
 
     def _strategy(self, spec: Spec, source: Source) -> Strategy:
         """How to climb: profiled, but by steps of the whole state where the mean is not the easier part of it.
 
         Gates have many optima; what is missing depends on the mean; with more coefficients than rows most of what
-        changes is the scale of their prior; and a look at the mean may be as costly as a pass: beside a few columns,
-        where there are effects of groups, and wherever rows are a long way off.
+        changes is the scale of their prior; and beside a few columns, effects of groups make a look at the mean as
+        costly as a pass. So does a source whose rows are read from disk, or lie on other machines.
         """
         if not self.accelerate:
             return Plain()
         many = spec.n_columns > source.n_rows or source.n_core < min(FEW_COLUMNS, spec.n_columns)
-        whole = many or not source.looks_are_cheap or spec.gate_map is not None or spec.missing is not None
+        whole = many or spec.gate_map is not None or spec.missing is not None or not source.looks_are_cheap
         return Accelerated() if whole else Profiled(self.tol)
 
     def _climb(

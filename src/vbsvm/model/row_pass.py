@@ -81,7 +81,7 @@ class Source(Protocol):
 
     @property
     def looks_are_cheap(self) -> bool:
-        """Whether rows may be asked often, and what is known of each is kept: not where a pass is a long way."""
+        """Whether rows may be looked at often, and a few numbers of each be kept: then fewer passes are needed."""
         ...
 
     def fold(self, row_pass: RowPass) -> Stats:

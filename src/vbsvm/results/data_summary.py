@@ -1,6 +1,9 @@
 """What a fit keeps of its data: a few counts, which reports and tables tell when the data are long gone."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Any, Self, TypeVar, final
 
 import numpy as np
@@ -35,23 +38,12 @@ class Facts:
     @staticmethod
     def _of_memory(source: Memory) -> "Facts":
         """Count the rows of a table; candidates count as the one row that they stand for."""
-        chosen: Any = slice(None)
+        runs: Iterable[Any] = source.runs()
         if source.candidates is not None:
-            chosen = np.unique(source.candidates.row, return_index=True)[1]
-        weights, signs = source.weights[chosen], source.signs[chosen]
-        counted = slice(None) if weights.all() else weights > 0
-        weights, signs = weights[counted], signs[counted]
-        positive = signs > 0
-        n_positive, sum_positive = int(positive.sum()), float(weights[positive].sum())
-        same = bool((weights == 1.0).all())
-        return Facts(
-            (len(signs) - n_positive, n_positive),
-            None if same else (float(weights.sum()) - sum_positive, sum_positive),
-            tuple(
-                np.bincount(grouping.index[chosen][counted], minlength=grouping.n_groups)
-                for grouping in source.groupings
-            ),
-        )
+            runs = [np.unique(source.candidates.row, return_index=True)[1]]
+        found = reduce(add, (_Counts.of(source, where) for where in runs))
+        weights = None if found.even else (found.total - found.positive_total, found.positive_total)
+        return Facts((found.n_rows - found.n_positive, found.n_positive), weights, found.group_sizes)
 
     def __add__(self, other: Self) -> "Facts":
         """Join the counts of two sets of rows."""
@@ -86,3 +78,40 @@ class Facts:
 
 def _pairwise(one: tuple[N, N], two: tuple[N, N]) -> tuple[N, N]:
     return one[0] + two[0], one[1] + two[1]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Counts:
+    """Rows that count and their total weight, of all and of the positive class; whether all weights are 1; groups."""
+
+    n_rows: int
+    n_positive: int
+    total: float
+    positive_total: float
+    even: bool
+    group_sizes: tuple[NDArray[np.intp], ...]
+
+    @staticmethod
+    def of(source: Memory, where: Any) -> "_Counts":
+        """Count these rows of a source."""
+        weights, signs = source.weights[where], source.signs[where]
+        counted = slice(None) if weights.all() else weights > 0
+        weights, positive = weights[counted], signs[counted] > 0
+        sizes = [
+            np.bincount(grouping.index[where][counted], minlength=grouping.n_groups) for grouping in source.groupings
+        ]
+        total, positive_total = float(weights.sum()), float(weights[positive].sum())
+        even = bool((weights == 1.0).all())
+        return _Counts(len(weights), int(positive.sum()), total, positive_total, even, tuple(sizes))
+
+    def __add__(self, other: Self) -> "_Counts":
+        """Count both."""
+        return _Counts(
+            self.n_rows + other.n_rows,
+            self.n_positive + other.n_positive,
+            self.total + other.total,
+            self.positive_total + other.positive_total,
+            self.even and other.even,
+            tuple(map(add, self.group_sizes, other.group_sizes)),
+        )

@@ -22,9 +22,9 @@ from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
 from vbsvm.results.calibration import Calibration, LeftOutScores, calibrate
+from vbsvm.results.nesting import SharedRows
 from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import Grouping
 
 # Rows × coefficients up to which robust intervals go by the response of the exact bound: it takes as long as some fits.
 # With groups the curvature is too poor a substitute to be taken sooner than it must be.
@@ -148,16 +148,16 @@ class TrainingRows:
         if not self.source.groupings:
             return None
         *others, tail = self.source.groupings
-        outer = [k for k, one in enumerate(others) if _lies_in(tail, one)]
+        if not others:
+            return Units(np.arange(tail.n_groups), np.zeros(self.n, dtype=bool), 0, False)
+        shared = self.source.of_memories(SharedRows.of)
+        outer = [k for k in range(len(others)) if shared.lies_in(len(others), k)]
         chosen = min(outer, key=lambda k: others[k].n_groups, default=len(others))
-        unit = self.source.groupings[chosen]
-        of_group = np.zeros(tail.n_groups, dtype=np.intp)
-        of_group[tail.index] = unit.index
-        inside = [_lies_in(one, unit) for one in others]
+        inside = [shared.lies_in(k, chosen) for k in range(len(others))]
         own = np.concatenate(
             [np.zeros(self.n, dtype=bool), *(np.full(a.size, b) for a, b in zip(others, inside, strict=True))]
         )
-        return Units(of_group, own, chosen, not all(inside))
+        return Units(shared.outer_of(len(others), chosen), own, chosen, not all(inside))
 
     @cached_property
     def _unweighted(self) -> Unweighted | None:
@@ -193,9 +193,3 @@ def _fingerprint(source: Memory, spec: Spec) -> Array:
 
     with np.errstate(all="ignore"):
         return source.total(of_part, light=True)
-
-
-def _lies_in(inner: Grouping, outer: Grouping) -> bool:
-    """Whether each group of a factor lies in one group of another."""
-    pairs = np.unique(inner.index * outer.n_groups + outer.index)
-    return len(pairs) == len(np.unique(inner.index))

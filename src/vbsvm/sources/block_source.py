@@ -56,7 +56,7 @@ class BlockSource(ABC):
 
     @property
     def looks_are_cheap(self) -> bool:
-        """Whether rows may be asked often: in memory they may."""
+        """Whether rows may be looked at often, and a few numbers of each be kept."""
         return True
 
     @abstractmethod

@@ -1,6 +1,6 @@
 """Rows of an array in memory, or of a memory-mapped one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, final
 
@@ -20,6 +20,7 @@ from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.matrices import StandardisedMatrix
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.block_source import BlockSource
+from vbsvm.sources.pages import BESIDE, Pages, runs
 from vbsvm.sources.row_builder import Grouping, MissingInputs, Patterns, RowBuilder
 
 T = TypeVar("T", bound=Addable)
@@ -51,6 +52,7 @@ class Memory(BlockSource):
     known_levels: LevelCounts | None = None
     first_block: int = 0  # where these are a part of the rows: how many blocks come before
     in_parts: bool = False  # whether others follow or come before
+    pages: Pages | None = None  # of arrays that are memory-mapped, where these may not stay in memory
 
     @cached_property
     def n_blocks(self) -> int:
@@ -58,13 +60,21 @@ class Memory(BlockSource):
         size = self._block_rows()
         return 1 if self.wide else max(1, -(-len(self.X) // size))
 
-    @property
+    @cached_property
     def n_rows(self) -> int:
         """Number of rows that count."""
-        counted = self.weights > 0
         if self.candidates is not None:
-            return len(np.unique(self.candidates.row[counted]))
-        return int(np.count_nonzero(counted))
+            return len(np.unique(self.candidates.row[self.weights > 0]))
+        return sum(int(np.count_nonzero(self.weights[where])) for where in self.runs())
+
+    def runs(self) -> Iterator[slice]:
+        """Runs of rows, one after another, for what is counted row by row."""
+        return runs(len(self.X), self.pages)
+
+    @property
+    def looks_are_cheap(self) -> bool:
+        """Whether rows may be looked at often, and a few numbers of each be kept."""
+        return self.pages is None or self.pages.may_keep(len(self.X))
 
     @property
     def may_miss_inputs(self) -> bool:
@@ -94,11 +104,17 @@ class Memory(BlockSource):
         """Give a function that encodes the block of a number, into work space that its blocks share."""
         if self.n_blocks == 1:
             return lambda index: self._encoder(len(self.X))(0, slice(0, len(self.X)))
-        if self.plain and self.weights.all():
+        if self.pages is None and self.plain and self.weights.all():
             return self._plain_blocks.__getitem__
         size, n_rows = self._block_rows(), len(self.X)
-        block_of = self._encoder(size + self._most_candidates)
-        return lambda index: block_of(index, self._aligned(slice(index * size, min((index + 1) * size, n_rows))))
+        encode = self._encoder(size + self._most_candidates)
+
+        def block_of(index: int) -> _Block | _PlainBlock:
+            return encode(index, self._aligned(slice(index * size, min((index + 1) * size, n_rows))))
+
+        if self.pages is None:
+            return block_of
+        return self.pages.watched(block_of, size * (self.X.itemsize * self.X.shape[1] + BESIDE))
 
     @cached_property
     def plain(self) -> bool:
@@ -296,6 +312,8 @@ class _Block:
     @property
     def _patterns(self) -> Patterns:
         """Which rows miss values, and their patterns."""
+        if self.source.pages is not None:
+            return self.rows.patterns()
         known = self.source.patterns
         if self.rows.index not in known:
             known[self.rows.index] = self.rows.patterns()

@@ -55,6 +55,11 @@ class Parts(BlockSource):
         return reduce(added, (part.level_counts for part in self.parts))
 
     @property
+    def looks_are_cheap(self) -> bool:
+        """Whether all parts say so."""
+        return all(part.looks_are_cheap for part in self.parts)
+
+    @property
     def n_core(self) -> int:
         """Number of coefficients whose covariances are all kept."""
         return self.parts[0].n_core

@@ -37,8 +37,9 @@ def most_together(source: Source) -> int:
     """How many climbs over these rows may share their passes; 1 where nothing is gained by it."""
     if not isinstance(source, Memory) or source.n_blocks < (FEWEST_PLAIN_BLOCKS if source.plain else FEWEST_BLOCKS):
         return 1
-    kept = KEPT_OF_ROW * len(source.X) + KEPT_OF_PAIR * source.n_core**2
-    return max(1, max(source.X.size, MOST_KEPT) // kept)
+    of_rows = KEPT_OF_ROW * len(source.X) if source.looks_are_cheap else 0
+    most = max(source.X.size, MOST_KEPT) if source.pages is None else source.pages.most_kept
+    return max(1, most // (of_rows + KEPT_OF_PAIR * source.n_core**2))
 
 
 def run_together(sources: Sequence[Memory], climb: Callable[[int, Source], T]) -> list[T]:
@@ -204,7 +205,7 @@ class _SharedRows:
 
     @property
     def looks_are_cheap(self) -> bool:
-        """Whether rows may be asked often."""
+        """Whether rows may be looked at often, and a few numbers of each be kept."""
         return self.climbs.source.looks_are_cheap
 
     def fold(self, row_pass: RowPass) -> Stats:

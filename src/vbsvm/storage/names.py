@@ -85,3 +85,9 @@ MODELS = CHAINS | {
     "Facts": "vbsvm.results.data_summary:Facts",
     "Calibration": "vbsvm.results.calibration:Calibration",
 }
+# What a cache of encoded rows keeps beside them.
+ROWS = MODELS | {
+    "Range": "vbsvm.design.scaling:Range",
+    "Moments": "vbsvm.design.scaling:Moments",
+    "ColumnSummary": "vbsvm.design.scaling:ColumnSummary",
+}

@@ -1,0 +1,239 @@
+"""Tables in files that may be larger than memory: which files, how they are read, and how much memory that may take."""
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from glob import has_magic
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+from vbsvm.base.settings import Parameters, require_flag
+from vbsvm.design.spelling import listed
+from vbsvm.sources.files_parquet import Parquet
+from vbsvm.sources.files_text import Text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PARQUET, TEXT = (".parquet", ".pq"), {".csv": ",", ".tsv": "\t", ".txt": "\t"}
+PACKED = (".gz", ".bz2", ".xz", ".zip")
+UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+SMALLEST_LIMIT = 10**8
+# Share of the limit that the rows of one piece may take while they are read and encoded, several copies of them.
+PIECE = 1 / 16
+
+
+@final
+@dataclass(frozen=True)
+class Files(Parameters):
+    """Files of rows, read piece by piece, that need not fit in memory.
+
+    Parameters
+    ----------
+    paths : str, path, or a list of them
+        Names of files, patterns such as "data/*.parquet", or folders. Files end in .parquet or .csv (also .tsv, .txt,
+        and compressed, as .csv.gz). Their rows follow each other in the sorted order of the names, or in that of the
+        list.
+    cache : folder, default None
+        Where encoded rows are kept. A folder that is named here keeps them for later fits of the same files. None means
+        the user's cache folder (``$XDG_CACHE_HOME/vbsvm``): there they stay until the fit is no longer in use, and
+        after an interruption until it is made again.
+    memory_limit : int or str, default "1GB"
+        Memory that rows may take, beside what Python and its libraries take: bytes, or text such as "500MB".
+    progress : bool, default False
+        Whether to show on stderr how far a fit has got.
+    sep, decimal : str, default None
+        Signs that separate cells and decimals in text files; None is recognised.
+    """
+
+    paths: Any
+    cache: Any = None
+    memory_limit: int | str = "1GB"
+    progress: bool = False
+    sep: str | None = None
+    decimal: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse settings that make no sense."""
+        require_flag("Files", progress=self.progress)
+        if self.cache is not None and not isinstance(self.cache, str | os.PathLike):
+            raise TypeError(f"Files: cache must be the name of a folder, or None; got {self.cache!r}.")
+        if self.limit < SMALLEST_LIMIT:
+            raise ValueError(f"Files: memory_limit must be at least 100MB; got {self.memory_limit!r}.")
+
+    @staticmethod
+    def of(given: Any) -> "Files":
+        """Files that were named, or described."""
+        return given if isinstance(given, Files) else Files(given)
+
+    @property
+    def limit(self) -> int:
+        """The limit in bytes."""
+        given = self.memory_limit
+        text = str(given).replace(" ", "").upper()
+        unit = next((unit for unit in UNITS if text.endswith(unit)), "")
+        try:
+            return int(float(text.removesuffix(unit)) * UNITS.get(unit, 1))
+        except (ValueError, OverflowError):
+            raise ValueError(
+                f"Files: memory_limit is a number of bytes, or text such as '500MB'; got {given!r}."
+            ) from None
+
+    def opened(self) -> "FileTable":
+        """The files as one table; what is wrong with any of them is said here."""
+        paths = _found(self.paths)
+        tables = [self._table(path) for path in paths]
+        first = tables[0]
+        for other in tables[1:]:
+            _require_same(first, other)
+        return FileTable(tuple(tables), tuple(map(_stamp, paths)), self.limit)
+
+    def _table(self, path: Path) -> "OneFile":
+        name = path.name.lower()
+        for packing in PACKED:
+            name = name.removesuffix(packing)
+        ending = Path(name).suffix
+        if ending in PARQUET and not path.name.lower().endswith(PACKED):
+            return Parquet.of(path)
+        if ending in TEXT:
+            return Text.of(path, TEXT[ending], self.sep, self.decimal)
+        raise ValueError(f"{path}: files end in .parquet, .csv, .tsv or .txt; text may be compressed, as .csv.gz.")
+
+
+class OneFile(Protocol):
+    """A file of rows."""
+
+    @property
+    def path(self) -> Path:
+        """Its name."""
+        ...
+
+    @property
+    def types(self) -> dict[str, str]:
+        """What each column holds, in words that are the same for columns that go together."""
+        ...
+
+    def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
+        """These columns, some rows at a time."""
+        ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some rows of a file; ``first`` is the number of the first one in the file."""
+
+    path: Path
+    first: int
+    frame: "pd.DataFrame"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FileTable:
+    """Files of the same columns as one table; ``stamps`` are their sizes and times when they were first looked at."""
+
+    files: tuple[OneFile, ...]
+    stamps: tuple[tuple[str, int, int], ...]
+    limit: int
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.files[0].types)
+
+    @property
+    def types(self) -> dict[str, str]:
+        """What the columns hold."""
+        found = dict(self.files[0].types)
+        for one in self.files:
+            found |= {name: held for name, held in one.types.items() if found[name] == NOTHING}
+        return found
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+        """These columns of all files, some rows at a time; files that have changed in between are refused."""
+        n_rows = max(1000, int(self.limit * PIECE) // (8 * max(1, len(columns)) + 64))
+        for file, stamp in zip(self.files, self.stamps, strict=True):
+            _require_unchanged(file.path, stamp)
+            first = 0
+            for frame in file.pieces(columns, n_rows):
+                if len(frame):
+                    yield Piece(file.path, first, frame)
+                first += len(frame)
+            _require_unchanged(file.path, stamp)
+
+
+NOTHING = "nothing"
+
+
+def _found(given: Any) -> list[Path]:
+    """The files that are meant, each once."""
+    several = isinstance(given, list | tuple)
+    found: list[Path] = []
+    for one in given if several else [given]:
+        if not isinstance(one, str | os.PathLike):
+            raise TypeError(f"Files are named by text or paths; got {type(one).__name__}.")
+        found += _matches(os.fspath(one))
+    if not found:
+        raise ValueError("No files are named: give a name, a pattern such as 'data/*.parquet', a folder, or a list.")
+    return list(dict.fromkeys(path.absolute() for path in found))
+
+
+def _matches(name: str) -> list[Path]:
+    place = Path(name).expanduser()
+    if place.is_dir():
+        found = sorted(one for one in place.iterdir() if one.is_file() and _is_table(one))
+        if not found:
+            raise FileNotFoundError(f"The folder {name} holds no file that ends in .parquet, .csv, .tsv or .txt.")
+        return found
+    if place.exists():
+        return [place]
+    if has_magic(name):
+        root = Path(place.anchor)
+        found = sorted(one for one in root.glob(str(place.relative_to(root))) if one.is_file())
+        if found:
+            return found
+        raise FileNotFoundError(f"No file matches {name!r}.")
+    raise FileNotFoundError(f"There is no file {name}.")
+
+
+def _is_table(path: Path) -> bool:
+    """Whether a file of a folder is meant: hidden files and notes of other programs are not."""
+    name = path.name.lower()
+    for packing in PACKED:
+        name = name.removesuffix(packing)
+    return not name.startswith((".", "_")) and Path(name).suffix in (*PARQUET, *TEXT)
+
+
+def _stamp(path: Path) -> tuple[str, int, int]:
+    found = path.stat()
+    return str(path), found.st_size, found.st_mtime_ns
+
+
+def _require_unchanged(path: Path, stamp: tuple[str, int, int]) -> None:
+    try:
+        now = _stamp(path)
+    except FileNotFoundError:
+        raise ValueError(
+            f"{path} has been removed while it was read. Fit again when its files are all there."
+        ) from None
+    if now != stamp:
+        raise ValueError(f"{path} has changed while it was read. Fit again when nothing writes to it any more.")
+
+
+def _require_same(first: OneFile, other: OneFile) -> None:
+    """Refuse a file whose columns are not those of the first one."""
+    lost = [name for name in first.types if name not in other.types]
+    if lost:
+        raise ValueError(
+            f"{other.path} has no column {lost[0]!r}, which {first.path} has; it has {listed(list(other.types))}."
+        )
+    more = [name for name in other.types if name not in first.types]
+    if more:
+        raise ValueError(f"{other.path} has a column {more[0]!r}, which {first.path} does not have.")
+    for name, held in first.types.items():
+        if NOTHING not in (held, other.types[name]) and held != other.types[name]:
+            raise ValueError(
+                f"Column {name!r} holds {other.types[name]} in {other.path}, and {held} in {first.path}: make all "
+                "files alike."
+            )

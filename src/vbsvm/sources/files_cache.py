@@ -1,0 +1,198 @@
+"""A folder in which encoded rows lie as memory-mapped arrays, so that files are read and encoded once.
+
+Rows are written into a folder of another name, which gets its own when it is whole: whoever looks finds all of it or
+nothing. Two processes may write the same rows at once: the first one to be ready is used by both.
+"""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from vbsvm.sources.pages import Pages
+from vbsvm.storage import archive
+from vbsvm.storage.codec import Registry
+from vbsvm.storage.names import ROWS
+from vbsvm.version import __version__
+
+FORMAT, SCHEMA = "vbsvm rows", 1
+LEARNED = "learned.vbsvm"
+REGISTRY = Registry(ROWS)
+# Folders that a killed process has left behind, and rows of a fit that nobody has gone on with, are removed after days.
+DAY = 86_400.0
+LEFT_BEHIND, FORGOTTEN = 2 * DAY, 30 * DAY
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CachedRows:
+    """Arrays by name, and what was learned with them."""
+
+    arrays: Mapping[str, NDArray[Any]]
+    learned: Any
+    pages: Pages
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Cache:
+    """Where the rows of these files are, encoded in this way; ``kept`` where the user has named the folder."""
+
+    root: Path
+    key: str
+    kept: bool
+    limit: int
+
+    @staticmethod
+    def of(root: Any, about: Mapping[str, Any], limit: int) -> "Cache":
+        """The cache in a folder, or in the user's own; ``about`` is all that encoded rows depend on."""
+        text = json.dumps({**about, "vbsvm": __version__, "schema": SCHEMA}, sort_keys=True, default=repr)
+        key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        place = _users() if root is None else Path(root).expanduser()
+        return Cache(place.absolute(), key, root is not None, limit)
+
+    def found(self) -> CachedRows | None:
+        """Rows that were encoded before; None where there are none, or where they are damaged."""
+        place = self.root / self.key
+        try:
+            file = archive.read(place / LEARNED, FORMAT, SCHEMA)
+            learned = REGISTRY.decode(file.tree, file.arrays)
+            arrays = {name: _mapped(place / f"{name}.npy", *shape) for name, shape in file.about["arrays"].items()}
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        with suppress(OSError):
+            os.utime(place)
+        folder = None if self.kept else place
+        return CachedRows(arrays, learned, Pages(list(arrays.values()), self.limit, folder))
+
+    @contextmanager
+    def building(self) -> "Iterator[Writer]":
+        """A place to write rows to; they can be found once the writer has been given what was learned."""
+        with _told(self.root):
+            self.root.mkdir(parents=True, exist_ok=True)
+            _sweep(self.root, forgotten=not self.kept)
+            beside = self.root / f".{self.key}.{secrets.token_hex(4)}.part"
+            beside.mkdir()
+        try:
+            with _told(self.root):
+                writer = Writer(beside, {}, self.limit)
+                yield writer
+                writer.release()
+            place = self.root / self.key
+            try:
+                beside.rename(place)
+            except OSError:
+                if self.found() is None:  # what is there is damaged
+                    shutil.rmtree(place, ignore_errors=True)
+                    beside.rename(place)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+@final
+class Writer:
+    """Arrays that are written, in a folder that nobody looks into yet."""
+
+    def __init__(self, folder: Path, arrays: dict[str, NDArray[Any]], limit: int) -> None:
+        self._folder, self._arrays, self._limit = folder, arrays, limit
+        self._pages = Pages([], limit)
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+        """An array of this name to write into.
+
+        All of its room on disk is taken now: while a map is written to, a lack of it would end the process.
+        """
+        path = self._folder / f"{name}.npy"
+        with path.open("xb") as file:
+            header = {"descr": np.lib.format.dtype_to_descr(np.dtype(dtype)), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_2_0(file, header)
+            file.flush()
+            _take_room(file.fileno(), file.tell(), int(np.prod(shape)) * np.dtype(dtype).itemsize)
+        found = np.lib.format.open_memmap(path, mode="r+") if np.prod(shape) else np.empty(shape, dtype)
+        self._arrays[name] = found
+        self._pages = Pages(list(self._arrays.values()), self._limit)
+        return np.asarray(found)
+
+    def wrote(self, n_bytes: int) -> None:
+        """Take note that so many bytes were written: they go to disk, and need not stay in memory."""
+        self._pages.seen(n_bytes)
+
+    def finish(self, learned: Any) -> None:
+        """Write what was learned: with it the rows are complete."""
+        for one in self._arrays.values():
+            if isinstance(one, np.memmap):
+                one.flush()
+        shapes = {name: [list(one.shape), one.dtype.str] for name, one in self._arrays.items()}
+        tree, arrays = REGISTRY.encode(learned, "what was learned of the rows")
+        archive.write(self._folder / LEARNED, FORMAT, SCHEMA, archive.Archive({"arrays": shapes}, tree, arrays))
+
+    def release(self) -> None:
+        """Let go of the arrays."""
+        self._pages.release()
+        self._arrays.clear()
+
+
+def _users() -> Path:
+    """The folder for what can be made again, as the system has it."""
+    if os.name == "nt":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "vbsvm"
+
+
+def _mapped(path: Path, shape: list[int], dtype: str) -> NDArray[Any]:
+    """An array in a file, which must be what was written."""
+    found = np.load(path, mmap_mode="r" if np.prod(shape) else None, allow_pickle=False)
+    if list(found.shape) != shape or found.dtype.str != dtype:
+        raise ValueError(f"{path} is not what was written")
+    return found.view(np.ndarray)
+
+
+def _take_room(file: int, begin: int, size: int) -> None:
+    """Make a file so much longer, so that a full disk is told now."""
+    if not size:
+        return
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, begin, size)
+        return
+    zeros = bytes(1 << 20)
+    while size > 0:
+        size -= os.write(file, zeros[:size])
+
+
+@contextmanager
+def _told(root: Path) -> Iterator[None]:
+    """Say what to do where rows can't be written."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None and not str(error.filename).startswith(str(root)):
+            raise
+        why = error.strerror or str(error)
+        raise OSError(
+            error.errno,
+            f"The encoded rows can't be written to {root} ({why}). Make room there, or name another folder, as in "
+            "Files(…, cache='folder'); nothing has been left behind",
+        ) from error
+
+
+def _sweep(root: Path, *, forgotten: bool) -> None:
+    """Remove what killed processes have left, and in the user's own cache rows that were not used for long."""
+    now = time.time()
+    for one in root.iterdir():
+        with suppress(OSError):
+            age = now - one.stat().st_mtime
+            part = one.name.startswith(".") and one.name.endswith(".part")
+            if one.is_dir() and age > (LEFT_BEHIND if part else FORGOTTEN) and (part or forgotten):
+                shutil.rmtree(one, ignore_errors=True)

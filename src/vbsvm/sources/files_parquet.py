@@ -1,0 +1,81 @@
+"""Parquet files, read some rows at a time; the one importer of pyarrow."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Parquet:
+    """A Parquet file: its name, and what its columns hold."""
+
+    path: Path
+    types: dict[str, str]
+
+    @staticmethod
+    def of(path: Path) -> "Parquet":
+        """Look at the file's own description."""
+        with _explained(path), _parquet().ParquetFile(path) as file:
+            schema = file.schema_arrow
+            index = (schema.pandas_metadata or {}).get("index_columns", [])
+            names = [name for name in schema.names if name not in index]
+            for name in names:
+                if names.count(name) > 1:
+                    raise ValueError(f"{path} has two columns named {name!r}: rename one.")
+            return Parquet(path, {name: _in_words(schema.field(name).type) for name in names})
+
+    def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
+        """These columns, some rows at a time."""
+        with _explained(self.path), _parquet().ParquetFile(self.path, pre_buffer=False) as file:
+            for batch in file.iter_batches(batch_size=n_rows, columns=list(columns)):
+                yield batch.to_pandas()[list(columns)].reset_index(drop=True)
+
+
+def _parquet() -> Any:
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise ImportError("Parquet files are read by pyarrow: pip install vbsvm[files]") from error
+    return parquet
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """Say in words why a file can't be read."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise ImportError("Parquet files are read by pyarrow: pip install vbsvm[files]") from error
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise ValueError(
+            f"{path} can't be read as Parquet: it was cut short or damaged, or is of another kind."
+        ) from error
+
+
+def _in_words(held: Any) -> str:
+    """What a column holds; types that become the same values have the same words."""
+    import pyarrow.types as types
+
+    if types.is_dictionary(held):
+        held = held.value_type
+    for words, is_one in (
+        ("text", lambda: types.is_string(held) or types.is_large_string(held) or types.is_string_view(held)),
+        ("whole numbers", lambda: types.is_integer(held)),
+        ("true or false", lambda: types.is_boolean(held)),
+        ("float32 numbers", lambda: types.is_float32(held) or types.is_float16(held)),
+        ("numbers", lambda: types.is_floating(held)),
+        ("nothing", lambda: types.is_null(held)),
+    ):
+        if is_one():
+            return words
+    return str(held)
