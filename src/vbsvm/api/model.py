@@ -1,5 +1,6 @@
 """A model by formula: fixed effects, random effects of groups, and splines."""
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -24,6 +25,7 @@ from vbsvm.model.priors import Prior
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.display import Outline
 from vbsvm.results.fit import Fit
+from vbsvm.sources.files import Files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,13 +96,20 @@ class Model:
         missing: str = "infer",
     ) -> None:
         require_flag("Model", standardize=standardize)
-        parts = syntax.read(formula, frames.names_of(data), weights if isinstance(weights, str) else None)
-        rows = KeptRows.of(parts, data, weights, missing)
-        outcome = rows.outcome(parts, positive)
-        settings = read_imputation(imputation)
-        priors = {} if priors is None else priors
-        (self._task,) = rows.problem(parts, outcome, priors, settings, standardize=bool(standardize)).tasks()
-        self.formula, self.classes, self.n_dropped = parts.text, outcome.labels, rows.n_dropped
+        settings, priors, standardize = read_imputation(imputation), {} if priors is None else priors, bool(standardize)
+        if isinstance(data, str | os.PathLike | Files) or _are_names(data):
+            from vbsvm.api.from_formula_files import FormulaFiles
+
+            in_files = FormulaFiles.of(data, formula, weights, missing)
+            problem = in_files.problem(positive, priors, settings, standardize=standardize)
+        else:
+            parts = syntax.read(formula, frames.names_of(data), weights if isinstance(weights, str) else None)
+            rows = KeptRows.of(parts, data, weights, missing)
+            outcome = rows.outcome(parts, positive)
+            problem = rows.problem(parts, outcome, priors, settings, standardize=standardize)
+        (self._task,) = problem.tasks()
+        self.formula, self.n_dropped = problem.text, problem.n_dropped
+        self.classes = problem.outcomes[0].labels
         self.spec = self._task.spec
         self.data = data
         self._settings = {
@@ -168,3 +177,8 @@ class Model:
         assert reader is not None
         facts = Facts.of(task.source, self.n_dropped)
         return Outline(self.formula, facts, self.classes, self.spec, task.plan, keys(reader))
+
+
+def _are_names(data: Any) -> bool:
+    """Whether the data are a list of files."""
+    return isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | os.PathLike) for one in data)
