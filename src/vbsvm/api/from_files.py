@@ -19,6 +19,7 @@ from vbsvm.design.spelling import listed, meant
 from vbsvm.design.summaries import LabelSummary
 from vbsvm.sources.files import Files, FileTable, Piece
 from vbsvm.sources.files_cache import CachedRows, Writer
+from vbsvm.sources.files_parquet import FLOAT32
 from vbsvm.sources.sorted_rows import Places
 
 
@@ -135,7 +136,7 @@ class TableFiles:
             factors = validation.class_factors(estimator.class_weight, classes, learned.labels.totals)
         n_rows, names = learned.labels.n_rows, validation.column_names(estimator)
         types = self.table.types
-        dtype = np.float32 if all(types[name] == "float32 numbers" for name in self.features) else np.float64
+        dtype = np.float32 if all(types[name] == FLOAT32 for name in self.features) else np.float64
         X = writer.array("X", (n_rows, len(names)), dtype)
         signs = {k: writer.array(f"signs{k}", (n_rows,), np.float64) for k in positives(classes)}
         weighs, balances = self.weights is not None, estimator.class_weight is not None

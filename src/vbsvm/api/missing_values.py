@@ -139,11 +139,17 @@ def _patterns(
                 for where in runs()
             ),
         )
-    first = rows.candidates.firsts
-    lost = rows.candidates.levels[first] != KNOWN
-    chosen = np.flatnonzero(lost.any(axis=0))
-    missing = np.column_stack([np.isnan(rows.table[first][:, columns]), lost[:, chosen]])
-    return MissingPatterns.of(missing, (*names, *(categories[k] for k in chosen)))
+    firsts = [rows.candidates.firsts_in(where) for where in runs()]
+    lost = np.logical_or.reduce([(rows.candidates.levels[some] != KNOWN).any(axis=0) for some in firsts])
+    chosen = np.flatnonzero(lost)
+    found = (
+        MissingPatterns.of(
+            np.column_stack([np.isnan(rows.table[some][:, columns]), rows.candidates.levels[some][:, chosen] != KNOWN]),
+            (*names, *(categories[k] for k in chosen)),
+        )
+        for some in firsts
+    )
+    return reduce(add, found)
 
 
 def _units(
