@@ -6,6 +6,7 @@ import sys
 from benchmarks import (
     bounds,
     climbs,
+    distributed,
     groups,
     missing,
     nine_cells,
@@ -31,6 +32,7 @@ BENCHMARKS = {
     "sampling": sampling.main,
     "nine_cells": nine_cells.main,
     "threads": threads.main,
+    "distributed": distributed.main,
     "bounds": bounds.main,
     "uncertainty": uncertainty.main,
 }

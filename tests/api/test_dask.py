@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from clusters import kill_during, wait_until, workers
-from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Normal, OneClassWarning, Variational
+from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, Normal, OneClassWarning, Variational
 from vbsvm.dask import DaskVBSVC
 from vbsvm.sources.distributed import Distributed
 
@@ -357,3 +357,73 @@ def test_rows_that_are_left_out_of_calibration_hardly_matter(client, monkeypatch
     thinned = DaskVBSVC().fit(*rows).slopes_
     assert thinned != pytest.approx(whole, rel=1e-12)
     np.testing.assert_allclose(thinned, whole, rtol=0.3)
+
+
+def table(n=150, seed=0, missing=0.0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"x": rng.normal(size=n), "z": rng.normal(size=n), "k": rng.choice(["u", "v", "w"], n)})
+    frame["g"], frame["h"], frame["s"] = rng.integers(0, 8, n), rng.integers(0, 3, n), rng.integers(0, 3, n) + 0.0
+    score = frame["x"] - frame["z"] + (frame["k"] == "u") + 0.3 * frame["g"] - 1
+    frame["y"] = np.where(score + rng.logistic(size=n) > 0, "yes", "no")
+    for name in ("x", "k") if missing else ():
+        frame[name] = frame[name].mask(rng.random(n) < missing)
+    return frame
+
+
+FORMULAS = {
+    "columns": ("y ~ x * z + k", {}),
+    "weights": ("y ~ x + z", {"weights": "s"}),
+    "splines": ("y ~ s(x) + scale(z)", {}),
+    "groups": ("y ~ x + (1 | g)", {}),
+    "slopes": ("y ~ x + (x | g)", {}),
+    "crossed": ("y ~ x + (1 | g) + (1 | h)", {}),
+    "selection": ("y ~ x + z + k", {"priors": {"fixed": LaplaceZero()}}),
+    "missing": ("y ~ x * z + k", {"data": 0.1}),
+    "missing, groups": ("y ~ x + z + (1 | g)", {"data": 0.1}),
+    "dropped": ("y ~ x * z + k", {"data": 0.1, "missing": "drop"}),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas(client, name):
+    text, settings = FORMULAS[name]
+    settings = dict(settings)
+    frame = table(missing=settings.pop("data", 0.0))
+    frame.loc[100:, "k"] = frame.loc[100:, "k"].replace("w", "u")  # the last partition lacks a level
+    far = Model(text, dd.from_pandas(frame, npartitions=3), **settings)
+    near = Model(text, frame, **settings)
+    assert repr(far) == repr(near)
+    inference = Variational(tol=1e-12, max_iter=5000)
+    one, two = far.fit(inference), near.fit(inference)
+    assert one.elbo == pytest.approx(two.elbo, abs=1e-7)
+    spread = np.sqrt(two.posterior.variances[-len(two.coef) :]) + 1e-3
+    np.testing.assert_allclose((one.posterior.mean - two.posterior.mean)[-len(two.coef) :] / spread, 0.0, atol=2e-5)
+    np.testing.assert_allclose(one.predict_proba(frame), two.predict_proba(frame), atol=1e-5)
+    pd.testing.assert_frame_equal(one.missing_summary(), two.missing_summary())
+    np.testing.assert_allclose(one.variance_components()["sd"], two.variance_components()["sd"], rtol=0.2)
+    if name != "splines":
+        assert list(one.summary().index) == list(two.summary().index)
+
+
+def test_what_is_wrong_with_a_formula_is_said(client):
+    frame = table()
+    parts = dd.from_pandas(frame, npartitions=3)
+    infinite = dd.from_pandas(frame.assign(x=spoiled(frame["x"].to_numpy(), 120, np.inf)), npartitions=3)
+    one, light = (dd.from_pandas(frame.assign(**other), npartitions=2) for other in ({"y": "yes"}, {"s": 0.0}))
+    cases = [
+        (ValueError, "must be a column", "y ~ unknown", parts, {}),
+        (TypeError, "name of their column", "y ~ x", parts, {"weights": np.ones(150)}),
+        (ValueError, "only one class", "y ~ x", one, {}),
+        (ValueError, "Partition 2", "y ~ x", infinite, {}),
+        (ValueError, "no row that counts", "y ~ x", light, {"weights": "s"}),
+        (TypeError, "named columns; got a dask array", "y ~ x", two(np.ones((200, 2))), {}),
+    ]
+    for kind, words, text, given, settings in cases:
+        with pytest.raises(kind, match=words):
+            Model(text, given, **settings)
+
+
+def test_what_needs_rows_in_memory_is_refused(client):
+    model = Model("y ~ x + z", dd.from_pandas(table(missing=0.1), npartitions=2))
+    with pytest.raises(TypeError, match="lie in a cluster"):
+        model.sensitivity([0.0, 1.0])

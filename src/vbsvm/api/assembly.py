@@ -65,6 +65,12 @@ class Problem:
     pages: Pages | None = None
     looked_at: LookedAt | None = None
 
+    @property
+    def text(self) -> str:
+        """The formula."""
+        assert self.reader is not None
+        return self.reader.parts.text
+
     def tasks(self) -> list[Task]:
         """Decide how missing values are treated and how rows lie in memory; refuse what can't be fitted."""
         plan, rows = self.plan, self.rows

@@ -161,18 +161,19 @@ class EncodedRows:
         self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
     ) -> MissingPatterns:
         """The same with all categories, missing or not; candidates count as the one row that they stand for."""
-        rows, weights, every = self.rows, self.weights, (*names, *categories)
-        if rows.candidates is not None:
-            first = rows.candidates.firsts
-            lost = rows.candidates.levels[first] != KNOWN
-            return MissingPatterns.of(np.column_stack([np.isnan(rows.table[first][:, columns]), lost]), every)
-        if not every:
-            count = sum(int(np.count_nonzero(weights[where])) for where in self.runs())
-            return MissingPatterns((), np.zeros((1, 0), dtype=bool), np.array([count]))
-        return reduce(add, (self._of_run(where, columns, every) for where in self.runs()))
+        every = (*names, *categories)
+        if every:
+            return reduce(
+                add, (MissingPatterns.of(self._missing(where, columns, every), every) for where in self.runs())
+            )
+        count = sum(int(np.count_nonzero(self.weights[where])) for where in self.runs())
+        return MissingPatterns((), np.zeros((1, 0), dtype=bool), np.array([count]))
 
-    def _of_run(self, where: slice, columns: NDArray[np.intp], names: tuple[str, ...]) -> MissingPatterns:
-        """Patterns of a run of rows in which no category is missing."""
-        missing = np.isnan(self.rows.table[where][self.weights[where] > 0][:, columns])
-        known = np.zeros((len(missing), len(names) - len(columns)), dtype=bool)
-        return MissingPatterns.of(np.column_stack([missing, known]), names)
+    def _missing(self, where: slice, columns: NDArray[np.intp], names: tuple[str, ...]) -> NDArray[np.bool_]:
+        """What is missing in a run of rows: of these columns, then of the categories."""
+        table, candidates = self.rows.table, self.rows.candidates
+        if candidates is not None:
+            some = candidates.firsts_in(where)
+            return np.column_stack([np.isnan(table[some][:, columns]), candidates.levels[some] != KNOWN])
+        missing = np.isnan(table[where][self.weights[where] > 0][:, columns])
+        return np.column_stack([missing, np.zeros((len(missing), len(names) - len(columns)), dtype=bool)])

@@ -102,8 +102,9 @@ class Task:
 
     @property
     def rows(self) -> Memory:
-        """The rows, which are all in memory."""
-        assert isinstance(self.source, Memory)
+        """The rows, which are all in memory; refuse others."""
+        if not isinstance(self.source, Memory):
+            raise TypeError("This needs rows in memory; those of this model lie in a cluster. Take a sample of them.")
         return self.source
 
     def _unweighted(self) -> Unweighted | None:

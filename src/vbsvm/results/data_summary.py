@@ -1,6 +1,5 @@
 """What a fit keeps of its data: a few counts, which reports and tables tell when the data are long gone."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
@@ -38,10 +37,7 @@ class Facts:
     @staticmethod
     def _of_memory(source: Memory) -> "Facts":
         """Count the rows of a table; candidates count as the one row that they stand for."""
-        runs: Iterable[Any] = source.runs()
-        if source.candidates is not None:
-            runs = [np.unique(source.candidates.row, return_index=True)[1]]
-        found = reduce(add, (_Counts.of(source, where) for where in runs))
+        found = reduce(add, (_Counts.of(source, where) for where in source.row_runs()))
         weights = None if found.even else (found.total - found.positive_total, found.positive_total)
         return Facts((found.n_rows - found.n_positive, found.n_positive), weights, found.group_sizes)
 

@@ -44,7 +44,7 @@ def partitions(X: Any, y: Any, sample_weight: Any) -> list[tuple[Any, ...]]:
     others = [(y, "y")] if sample_weight is None else [(y, "y"), (sample_weight, "sample_weight")]
     for one, name in others:
         require_collection(one, name)
-    found = [_delayed(_whole_rows(X)), *(_delayed(_aligned(X, one, name)) for one, name in others)]
+    found = [delayed_parts(_whole_rows(X)), *(delayed_parts(_aligned(X, one, name)) for one, name in others)]
     for (one, name), parts in zip(others, found[1:], strict=True):
         if len(parts) != len(found[0]):
             raise ValueError(
@@ -76,7 +76,8 @@ def _aligned(X: Any, other: Any, name: str) -> Any:
     return other if other.chunks[0] == X.chunks[0] else other.rechunk((X.chunks[0],))
 
 
-def _delayed(collection: Any) -> list[Any]:
+def delayed_parts(collection: Any) -> list[Any]:
+    """Delayed values of the partitions of a collection."""
     found = collection.to_delayed()
     return list(found.ravel()) if isinstance(found, np.ndarray) else list(found)
 

@@ -14,6 +14,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import Addable
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
+from vbsvm.missing.level_model import LevelCounts
 from vbsvm.model.row_pass import Part, RowPass
 from vbsvm.model.stats import Stats
 from vbsvm.sources.cluster import Cluster
@@ -149,7 +150,11 @@ def _size(memory: Memory) -> tuple[int, int]:
 
 
 def _held(memory: Memory, first_block: int) -> HeldPart:
-    return HeldPart(replace(memory, first_block=first_block, in_parts=True))
+    """A part with its place among all; what is known of the levels of all rows counts in the first."""
+    known = memory.known_levels
+    if known is not None and first_block:
+        known = LevelCounts(tuple(np.zeros_like(one) for one in known.counts))
+    return HeldPart(replace(memory, first_block=first_block, in_parts=True, known_levels=known))
 
 
 def _answer(function: Callable[[Memory], T], part: HeldPart) -> T:

@@ -63,13 +63,16 @@ class Memory(BlockSource):
     @cached_property
     def n_rows(self) -> int:
         """Number of rows that count."""
-        if self.candidates is not None:
-            return len(np.unique(self.candidates.row[self.weights > 0]))
-        return sum(int(np.count_nonzero(self.weights[where])) for where in self.runs())
+        return sum(int(np.count_nonzero(self.weights[where])) for where in self.row_runs())
 
     def runs(self) -> Iterator[slice]:
         """Runs of rows, one after another, for what is counted row by row."""
         return runs(len(self.X), self.pages)
+
+    def row_runs(self) -> Iterator[Any]:
+        """The same of rows as the user knows them: of candidates, only the first of each row."""
+        for where in self.runs():
+            yield where if self.candidates is None else self.candidates.firsts_in(where)
 
     @property
     def looks_are_cheap(self) -> bool:
@@ -127,7 +130,10 @@ class Memory(BlockSource):
 
     @cached_property
     def _most_candidates(self) -> int:
-        return 0 if self.candidates is None else int(np.bincount(self.candidates.row).max())
+        if self.candidates is None:
+            return 0
+        ends = np.concatenate([*(self.candidates.firsts_in(where) for where in self.runs()), [len(self.X)]])
+        return int(np.diff(ends).max())
 
     def _aligned(self, where: slice) -> slice:
         """The block moved so that it parts the candidates of no row."""
