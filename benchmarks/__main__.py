@@ -6,6 +6,7 @@ import sys
 from benchmarks import (
     bounds,
     climbs,
+    distributed,
     groups,
     kernels,
     missing,
@@ -35,6 +36,7 @@ BENCHMARKS = {
     "nine_cells": nine_cells.main,
     "streaming": streaming.main,
     "threads": threads.main,
+    "distributed": distributed.main,
     "bounds": bounds.main,
     "uncertainty": uncertainty.main,
 }

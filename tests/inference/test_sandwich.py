@@ -61,7 +61,9 @@ def test_whole_weights_are_repeated_rows(by):
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
     # Not what a weight in the loss alone would make of it.
     source = source_of(X, y, s)
-    as_rows = Spreads(spec, TIGHT.run(spec, source).state, source, 4, repeats=source_of(X, y)).of("robust", by=by)
+    as_rows = Spreads(spec, TIGHT.run(spec, source).state, source, 4, squared=source_of(X, y, s * s)).of(
+        "robust", by=by
+    )
     assert np.abs(as_rows.covariance / found[0] - 1).max() > 0.1
 
 
@@ -73,8 +75,12 @@ def test_class_weights_are_not_repetitions():
     few = source_of(X, y, s * of_class)
     many = source_of(np.repeat(X, s, axis=0), np.repeat(y, s), np.repeat(of_class, s))
     state = TIGHT.run(spec, few).state
-    one = Spreads(spec, state, few, 4, repeats=source_of(X, y, s)).of("robust").covariance
-    other = Spreads(spec, state, many, 4, repeats=replace(many, weights=np.ones(s.sum()))).of("robust").covariance
+    one = Spreads(spec, state, few, 4, squared=source_of(X, y, s * of_class**2)).of("robust").covariance
+    other = (
+        Spreads(spec, state, many, 4, squared=replace(many, weights=np.repeat(of_class, s) ** 2))
+        .of("robust")
+        .covariance
+    )
     np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
     forgotten = Spreads(spec, state, few, 4).of("robust").covariance
     assert np.abs(forgotten / one - 1).max() > 0.1
@@ -89,7 +95,7 @@ def test_meat_of_several_blocks():
     state, C = Variational().run(spec, source).state, np.column_stack([np.ones(3000), X])
     f, v = C @ state.coefficients.mean, np.square(C @ state.coefficients.root).sum(axis=1)
     slope = HINGE.slopes(f, v, y, k * of_class)[1]
-    found = sandwich_of_rows(np.eye(60), spec, state, source, source_of(X, y, k))
+    found = sandwich_of_rows(np.eye(60), spec, state, source_of(X, y, k * of_class**2))
     np.testing.assert_allclose(found, C.T @ ((slope**2 / k)[:, None] * C), rtol=1e-9, atol=1e-7)
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from vbsvm.api import validation
-from vbsvm.api.missing_values import Completion, InputTerms
+from vbsvm.api.missing_values import Completion, EncodedRows, InputTerms, LookedAt
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
@@ -18,10 +18,11 @@ from vbsvm.missing.model import MissingModel
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.layouts.dual_parts import FREE
 from vbsvm.model.spec import Block, Spec
+from vbsvm.sources.kinds import InMemory
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.pages import Pages, runs
 from vbsvm.sources.row_builder import Grouping
-from vbsvm.sources.sparse import InMemory, Sparse
+from vbsvm.sources.sparse import Sparse
 
 if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
@@ -47,7 +48,8 @@ class Problem:
     There is a model for each of ``outcomes``; all of them have the rest in common. ``ranges`` are those of the table's
     columns. ``sample_weights`` are the weights without those of classes, where these have some. Where categories are
     missing, ``known_levels`` counts the levels that are known. ``given`` are the numbers that the rows have in the
-    user's data, where these are others. ``pages`` are those of arrays that are memory-mapped.
+    user's data, where these are others. ``pages`` are those of arrays that are memory-mapped. Where
+    the rows lie elsewhere, there are none here, and ``looked_at`` tells what has been seen of them.
     """
 
     plan: Plan
@@ -64,6 +66,13 @@ class Problem:
     sample_weights: Array | None = None
     given: NDArray[np.intp] | None = None
     pages: Pages | None = None
+    looked_at: LookedAt | None = None
+
+    @property
+    def text(self) -> str:
+        """The formula."""
+        assert self.reader is not None
+        return self.reader.parts.text
 
     def tasks(self) -> list[Task]:
         """Decide how missing values are treated and how rows lie in memory; refuse what can't be fitted."""
@@ -71,15 +80,10 @@ class Problem:
         validation.require_representable(self.ranges, plan.recipe, plan.names)
         validation.require_mechanism(self.imputation, rows)
         n_rows, row_bytes = rows.table.shape[0], rows.table.dtype.itemsize * rows.table.shape[1]
-        completion = Completion.of(
-            self.imputation,
-            plan,
-            rows,
-            self.weights,
-            self.ranges.incomplete,
-            self.terms,
-            lambda: runs(n_rows, self.pages, row_bytes),
-        )
+        looked_at = self.looked_at
+        if looked_at is None:
+            looked_at = EncodedRows(rows, self.weights, lambda: runs(n_rows, self.pages, row_bytes))
+        completion = Completion.of(self.imputation, plan, rows, self.ranges.incomplete, self.terms, looked_at)
         levels = None if self.known_levels is None else LevelModel(tuple(map(len, self.known_levels.counts)))
         spec = Spec(self.blocks, MissingModel.of(completion.distribution, levels))
         validation.require_gates_that_fit(spec, plan)

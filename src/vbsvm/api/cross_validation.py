@@ -155,8 +155,8 @@ class _CountedRows:
         assert task.reader is not None
         numbers, firsts = np.unique(task.given, return_index=True)
         frame = pd.DataFrame({name: frames.column(model.data, name) for name in task.reader.parts.columns})
-        truth = (task.source.signs[firsts] > 0).astype(np.intp)
-        return _CountedRows(model, len(frame), numbers, frame.take(numbers), truth, task.source.weights[firsts])
+        truth = (task.rows.signs[firsts] > 0).astype(np.intp)
+        return _CountedRows(model, len(frame), numbers, frame.take(numbers), truth, task.rows.weights[firsts])
 
     def groups(self, name: str) -> NDArray[np.intp]:
         """The number of each row's group in a column of the data; none may be missing."""

@@ -2,33 +2,29 @@
 
 import numbers
 import os
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, final
 
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 
 from vbsvm.api import inputs, online, sensitivity, validation
-from vbsvm.api.fit_warnings import warnings_of
+from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.from_table import Table
-from vbsvm.api.one_class import OneClassWarning, describe_unassigned
 from vbsvm.api.predictions import Predictions
 from vbsvm.api.sklearn_export import linear_svc
-from vbsvm.api.task import Task, fit_all, read_imputation, read_inference, require_variational
+from vbsvm.api.task import Task, require_variational
 from vbsvm.api.warm_start import starts
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing import patterns
 from vbsvm.missing.settings import GaussianImputation
-from vbsvm.model.priors import Prior, Ridge
+from vbsvm.model.priors import Prior
+from vbsvm.model.spec import State
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -39,7 +35,7 @@ LEARNED = ("classes_", "n_features_in_", "feature_names_in_")
 
 
 @final
-class VBSVC(ClassifierMixin, Predictions):
+class VBSVC(ClassifierMixin, Estimator, Predictions):
     """Linear support vector classifier that infers its own penalty.
 
     The hinge loss is read as a pseudo-likelihood and fitted by variational Bayes (Luts & Ormerod), so that the penalty
@@ -140,42 +136,17 @@ class VBSVC(ClassifierMixin, Predictions):
         random_state: Any = None,
         warm_start: bool = False,
     ) -> None:
-        self.prior = prior
-        self.inference = inference
-        self.imputation = imputation
-        self.group = group
-        self.standardize = standardize
-        self.fit_intercept = fit_intercept
-        self.class_weight = class_weight
-        self.random_state = random_state
+        super().__init__(
+            prior,
+            inference,
+            imputation=imputation,
+            group=group,
+            standardize=standardize,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            random_state=random_state,
+        )
         self.warm_start = warm_start
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
-        nested: dict[str, dict[str, Any]] = {"prior": {}, "inference": {}, "imputation": {}}
-        whole = {}
-        known = self.get_params(deep=False)
-        for name, value in params.items():
-            owner, delimiter, inner = name.partition("__")
-            if delimiter and owner in nested:
-                nested[owner][inner] = value
-            elif name in known:
-                whole[name] = value
-            else:
-                raise ValueError(
-                    f"Invalid parameter {name!r} for VBSVC: it has {list(known)}, and those of prior, inference and "
-                    "imputation, such as 'prior__rate'."
-                )
-        changed = VBSVC(**{**known, **{key: whole[key] for key in nested if key in whole}})
-        for owner, changes in nested.items():
-            if changes:
-                current = getattr(changed, f"_{owner}")()
-                inner = [field.name for field in fields(current)]
-                unknown = [name for name in changes if name not in inner]
-                if unknown:
-                    raise ValueError(f"{type(current).__name__} has no parameter {unknown[0]!r}; it has {inner}.")
-                whole[owner] = replace(current, **changes)
-        return super().set_params(**whole)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -192,7 +163,17 @@ class VBSVC(ClassifierMixin, Predictions):
             A weight of k counts as k identical rows (in large tables up to the tolerance of the fit); a weight of 0
             leaves the row out.
         """
-        return self._fitted(lambda: self._fit(self._tasks(X, y, sample_weight)))
+        return self._fitted(lambda: self._tasks(X, y, sample_weight))
+
+    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], str | None]:
+        """The fits; batches of earlier calls are forgotten."""
+        vars(self).pop("_stream", None)
+        return super()._fit(tasks)
+
+    def _starts(self, tasks: list[Task]) -> list[State] | None:
+        """Where the last fit ended, if that is asked for."""
+        require_flag("VBSVC", warm_start=self.warm_start)
+        return starts(self.fit_, tasks) if self.warm_start and hasattr(self, "fit_") else None
 
     @available_if(online.supported)
     def partial_fit(
@@ -227,7 +208,7 @@ class VBSVC(ClassifierMixin, Predictions):
             self._stream, fits = online.absorb(self, stream, X, y, classes, sample_weight)
             return fits, None
 
-        return self._fitted(absorbed)
+        return self._replaced(absorbed)
 
     def fit_files(
         self, files: Any, target: str, *, features: Sequence[str] | None = None, weights: str | None = None
@@ -253,35 +234,7 @@ class VBSVC(ClassifierMixin, Predictions):
         from vbsvm.api.from_files import TableFiles
 
         rows = TableFiles.of(files, target, features, weights)
-        return self._fitted(lambda: self._fit(rows.tasks(self)))
-
-    def _fitted(self, fit: Callable[[], tuple[tuple[Fit, ...], str | None]]) -> Self:
-        """Fit what is to be fitted, and keep it; a failure leaves this object as it was."""
-        before = dict(vars(self))
-        vars(self).pop("_stream", None)
-        try:
-            with single_threaded_blas():
-                fits, unassigned = fit()
-        except BaseException:
-            vars(self).clear()
-            vars(self).update(before)
-            raise
-        self.fit_ = fits
-        if any(fit.interrupted for fit in fits):
-            raise KeyboardInterrupt
-        for message in dict.fromkeys(one for fit in fits for one in warnings_of("VBSVC", fit, self._inference())):
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
-        if unassigned is not None:
-            warnings.warn(unassigned, OneClassWarning, stacklevel=3)
-        return self
-
-    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], str | None]:
-        """The fits, and what is to be said of classes that no row is assigned to."""
-        inference = self._inference()
-        seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
-        known = starts(self.fit_, tasks) if self.warm_start and hasattr(self, "fit_") else None
-        fits = tuple(fit_all(tasks, inference, seed, known))
-        return fits, describe_unassigned("VBSVC", 'class_weight="balanced"', tasks, fits, self.classes_)
+        return self._fitted(lambda: rows.tasks(self))
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
@@ -295,27 +248,6 @@ class VBSVC(ClassifierMixin, Predictions):
         data = Table(table, validation.column_names(self), self.classes_, codes, weights, members, str(self.group))
         intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
         return data.problem(prior, settings, self.class_weight, intercept=intercept, standardize=standardize).tasks()
-
-    def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
-        """Prior, inference and distribution of the inputs, defaults filled in; refuse parameters of other types."""
-        require_flag(
-            "VBSVC", standardize=self.standardize, fit_intercept=self.fit_intercept, warm_start=self.warm_start
-        )
-        return self._prior(), self._inference(), self._imputation()
-
-    def _prior(self) -> Prior:
-        prior = Ridge() if self.prior is None else self.prior
-        if not isinstance(prior, Prior):
-            raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
-        if prior.of_groups:
-            raise TypeError(f"{prior!r} is a prior of groups' effects in a Model; inputs take Ridge() or Normal(1.0).")
-        return prior
-
-    def _inference(self) -> Variational | Gibbs:
-        return read_inference(self.inference)
-
-    def _imputation(self) -> GaussianImputation:
-        return read_imputation(self.imputation)
 
     def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]":
         """X with missing values replaced by their expected values given the other inputs, and standard deviations.

@@ -1,7 +1,6 @@
 """The problem of an estimator whose rows lie in files: learned piece by piece, encoded once, and mapped into memory."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -9,16 +8,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.api import inputs, validation
+from vbsvm.api.file_rows import encoded_once, numbered
 from vbsvm.api.from_table import outcomes, plan_of, positives, stated
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
 from vbsvm.design.levels import Levels
 from vbsvm.design.scaling import ColumnSummary
-from vbsvm.design.spelling import listed, meant, renumbered
+from vbsvm.design.spelling import listed, meant
 from vbsvm.design.summaries import LabelSummary
 from vbsvm.sources.files import Files, FileTable, Piece
-from vbsvm.sources.files_cache import Cache, CachedRows, Writer
+from vbsvm.sources.files_cache import CachedRows, Writer
+from vbsvm.sources.files_parquet import FLOAT32
 from vbsvm.sources.sorted_rows import Places
 
 
@@ -85,24 +86,19 @@ class TableFiles:
         """The encoded rows: found, or written now."""
         about = {
             "kind": "table",
-            "files": self.table.stamps,
-            "types": self.table.types,
             "target": self.target,
             "features": self.features,
             "weights": self.weights,
             "group": estimator.group,
             "class_weight": estimator.class_weight,
-            "signs": (self.files.sep, self.files.decimal),
         }
-        cache = Cache.of(self.files.cache, about, self.files.limit)
-        rows = cache.found()
-        if rows is None:
-            learned = self._learn(estimator)
-            with cache.building() as writer:
-                self._write(estimator, learned, writer)
-            rows = cache.found()
-        assert rows is not None
-        return rows
+        return encoded_once(
+            self.files,
+            self.table,
+            about,
+            lambda: self._learn(estimator),
+            lambda learned, writer: self._write(estimator, learned, writer),
+        )
 
     def _learn(self, estimator: Any) -> "_Learned":
         """What must be known before rows are encoded: classes and groups."""
@@ -140,7 +136,7 @@ class TableFiles:
             factors = validation.class_factors(estimator.class_weight, classes, learned.labels.totals)
         n_rows, names = learned.labels.n_rows, validation.column_names(estimator)
         types = self.table.types
-        dtype = np.float32 if all(types[name] == "float32 numbers" for name in self.features) else np.float64
+        dtype = np.float32 if all(types[name] == FLOAT32 for name in self.features) else np.float64
         X = writer.array("X", (n_rows, len(names)), dtype)
         signs = {k: writer.array(f"signs{k}", (n_rows,), np.float64) for k in positives(classes)}
         weighs, balances = self.weights is not None, estimator.class_weight is not None
@@ -188,16 +184,6 @@ class _Learned:
     def __add__(self, other: "_Learned") -> "_Learned":
         """Join two sets of rows."""
         return _Learned(self.labels + other.labels, self.groups + other.groups)
-
-
-@contextmanager
-def numbered(piece: Piece) -> Iterator[None]:
-    """Name the file in errors, and rows by their numbers in it."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        said = renumbered(str(error), lambda row: row + piece.first)
-        raise type(error)(f"{piece.path}: {said}") from error
 
 
 def _require_column(names: list[str], name: Any, what: str) -> None:

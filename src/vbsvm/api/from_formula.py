@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.api import validation
 from vbsvm.api.assembly import Problem, TwoClasses
@@ -13,12 +13,14 @@ from vbsvm.api.formula_priors import blocks_of
 from vbsvm.api.missing_values import InputTerms
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
+from vbsvm.design.columns import Encoded
 from vbsvm.design.formula import reader as formulas
 from vbsvm.design.formula import syntax
-from vbsvm.design.scaling import column_ranges
+from vbsvm.design.scaling import Range, column_ranges
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
+from vbsvm.sources.pages import Pages
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,12 +38,7 @@ class KeptRows:
     @staticmethod
     def of(parts: syntax.FormulaParts, data: Any, weights: str | ArrayLike | None, missing: str) -> "KeptRows":
         """Take the formula's columns; ``missing="drop"`` leaves out the rows that miss a value."""
-        if missing not in ("infer", "drop"):
-            raise ValueError(f"missing must be 'infer' or 'drop'; got {missing!r}.")
-        if missing == "drop":
-            counts, n_dropped = _complete_counts(parts, data, weights)
-        else:
-            counts, n_dropped = _read_weights(weights, data, parts.outcome), 0
+        counts, n_dropped = counts_of(parts, data, weights, missing)
         kept = None if counts is None or counts.all() else np.flatnonzero(counts)
         frame = frames.take(data, parts.columns, kept, may_miss=parts.inputs)
         counts = np.broadcast_to(1.0, len(frame)) if counts is None else counts if kept is None else counts[kept]
@@ -67,34 +64,67 @@ class KeptRows:
         So a pass finds what it looks up side by side.
         """
         reader, rows = formulas.learn(parts, self.frame, self.weights, standardize)
-        signs, weights, known_levels = outcome.signs, self.weights, None
+        signs, weights = outcome.signs, self.weights
         given = self.frame.index.to_numpy(dtype=np.intp)
         if rows.candidates is not None:
             signs, weights = signs[rows.candidates.row], weights[rows.candidates.row]
             given = given[rows.candidates.row]
-            known_levels = LevelCounts(reader.categories.counts)
         if rows.levels and (rows.levels[-1][1:] < rows.levels[-1][:-1]).any():
             order = np.argsort(rows.levels[-1], kind="stable")
             rows, signs, weights, given = rows.take(order), signs[order], weights[order], given[order]
-        linear = reader.linear
-        links = [(column, linear.variables[k].place) for column, k in linear.links]
-        return Problem(
-            reader.plan,
-            rows,
-            weights,
-            column_ranges(rows.table, weights),
-            (TwoClasses(outcome.labels, signs),),
-            blocks_of(reader, priors),
-            imputation,
-            InputTerms(reader.mains, links, reader.uncertain, reader.categories.names),
-            known_levels,
-            reader,
-            self.n_dropped,
-            given=given,
-        )
+        ranges, found = column_ranges(rows.table, weights), TwoClasses(outcome.labels, signs)
+        return stated(reader, rows, found, weights, ranges, priors, imputation, self.n_dropped, given)
 
 
-def _complete_counts(parts: syntax.FormulaParts, data: Any, weights: str | ArrayLike | None) -> tuple[Array, int]:
+def stated(
+    reader: formulas.Reader,
+    rows: Encoded,
+    outcome: TwoClasses,
+    weights: Array,
+    ranges: Range,
+    priors: Mapping[str, Prior],
+    imputation: GaussianImputation,
+    n_dropped: int,
+    given: NDArray[np.intp],
+    pages: Pages | None = None,
+) -> Problem:
+    """The problem of rows that the reader has encoded."""
+    linear = reader.linear
+    links = [(column, linear.variables[k].place) for column, k in linear.links]
+    return Problem(
+        reader.plan,
+        rows,
+        weights,
+        ranges,
+        (outcome,),
+        blocks_of(reader, priors),
+        imputation,
+        InputTerms(reader.mains, links, reader.uncertain, reader.categories.names),
+        None if rows.candidates is None else LevelCounts(reader.categories.counts),
+        reader,
+        n_dropped,
+        given=given,
+        pages=pages,
+    )
+
+
+def counts_of(
+    parts: syntax.FormulaParts, data: Any, weights: str | ArrayLike | None, missing: str, *, some: bool = False
+) -> tuple[Array | None, int]:
+    """Weights of the rows, None for 1 each, and how many are left out as they miss values.
+
+    ``some`` says that there are other rows: then none of these need count.
+    """
+    if missing not in ("infer", "drop"):
+        raise ValueError(f"missing must be 'infer' or 'drop'; got {missing!r}.")
+    if missing == "drop":
+        return _complete_counts(parts, data, weights, some)
+    return _read_weights(weights, data, parts.outcome, some), 0
+
+
+def _complete_counts(
+    parts: syntax.FormulaParts, data: Any, weights: str | ArrayLike | None, some: bool
+) -> tuple[Array, int]:
     """Weights of the rows, 0 for those that miss something; and how many these are that would have counted."""
     masks = frames.missing_rows(data, parts.columns)
     given: Any = weights
@@ -104,9 +134,9 @@ def _complete_counts(parts: syntax.FormulaParts, data: Any, weights: str | Array
     if np.shape(given) == unknown.shape:
         unknown = frames.missing_rows({"weights": given}, ["weights"])["weights"]
         given = np.where(unknown, 0.0, given)
-    counts = validation.read_weights(given, len(unknown), "weights")
+    counts = validation.read_weights(given, len(unknown), "weights", may_all_be_zero=some)
     complete = ~np.logical_or.reduce([*masks.values()])
-    if not (counts[complete] > 0).any():
+    if not some and not (counts[complete] > 0).any():
         worst = max(masks, key=lambda name: int(masks[name].sum()))
         raise ValueError(
             f"missing='drop' leaves no row: each has a missing value; column {worst!r} is missing in "
@@ -115,9 +145,10 @@ def _complete_counts(parts: syntax.FormulaParts, data: Any, weights: str | Array
     return np.where(complete, counts, 0.0), int(((counts > 0) & ~complete | unknown).sum())
 
 
-def _read_weights(weights: str | ArrayLike | None, data: Any, outcome: str) -> Array | None:
+def _read_weights(weights: str | ArrayLike | None, data: Any, outcome: str, some: bool) -> Array | None:
     if weights is None:
         return None
     if isinstance(weights, str):
         weights = frames.take(data, [weights])[weights].to_numpy()
-    return validation.read_weights(weights, len(frames.column(data, outcome)), "weights")
+    n_rows = len(frames.column(data, outcome))
+    return validation.read_weights(weights, n_rows, "weights", may_all_be_zero=some)

@@ -58,21 +58,38 @@ def read_table(
     if group is None:
         table = validate_data(estimator, _plain(X), reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
         return _canonical(table), None
-    if not isinstance(group, str | numbers.Integral):
-        raise TypeError(
-            f"group must be the name or the number of a column of X; got {type(group).__name__}. Put the groups into X."
-        )
+    require_group(group)
     X = _table(X, dtype=object)
     if issparse(X):
         raise TypeError(
             "group: sparse data was passed, but groups need a dense table: use X.toarray(), or a formula with Model."
         )
+    read_columns(estimator, X, reset=reset)
+    return read_some(X, group)
+
+
+def require_group(group: Any) -> None:
+    """Refuse what does not name a column."""
+    if not isinstance(group, str | numbers.Integral):
+        raise TypeError(
+            f"group must be the name or the number of a column of X; got {type(group).__name__}. Put the groups into X."
+        )
+
+
+def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
+    """Let scikit-learn learn or check the columns."""
     validate_data(estimator, _header(X), reset=reset, skip_check_array=True)
-    inputs, members = _take_out(X, group)
+
+
+def read_some(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
+    """The same of some of the rows of a table whose columns are known; there may be none."""
+    if group is None:
+        return check_array(_plain(X), input_name="X", ensure_min_samples=0, **_OPTIONS), None
+    inputs, members = _take_out(_table(X, dtype=object), group)
     members = _known_members(members, group)
     if inputs.shape[1] == 0:
         raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
-    return check_array(_plain(inputs), input_name="X", **_OPTIONS), members
+    return check_array(_plain(inputs), input_name="X", ensure_min_samples=0, **_OPTIONS), members
 
 
 def read_members(column: Any, group: str | int) -> NDArray[Any]:
@@ -91,8 +108,7 @@ def read_header(estimator: BaseEstimator, names: Sequence[str]) -> None:
     """Let the estimator learn the names of the columns."""
     import pandas as pd
 
-    header: Any = pd.DataFrame(columns=list(names))
-    validate_data(estimator, header, reset=True, skip_check_array=True)
+    read_columns(estimator, pd.DataFrame(columns=list(names)), reset=True)
 
 
 def _canonical(table: Any) -> Any:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import final
+from typing import Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +21,8 @@ from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population, all_moments
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
+from vbsvm.sources.kinds import AnyRows
 from vbsvm.sources.row_builder import MissingInputs
-from vbsvm.sources.sparse import InMemory
 
 
 @final
@@ -57,12 +57,11 @@ class Completion:
         settings: GaussianImputation,
         plan: Plan,
         rows: Encoded,
-        weights: Array,
         missing: NDArray[np.bool_],
         terms: InputTerms,
-        runs: Callable[[], Iterable[slice]],
+        looked_at: "LookedAt",
     ) -> "Completion":
-        """Decide from the columns of the table that have missing values; ``runs`` of rows are looked at in turn."""
+        """Decide from the columns of the table that have missing values."""
         first, nothing = plan.recipe.first, np.empty(0, dtype=np.intp)
         inputs = np.asarray(terms.mains, dtype=np.intp)
         incomplete = inputs[missing[inputs]]
@@ -82,7 +81,10 @@ class Completion:
         missing_inputs, units = None, np.empty(0)
         if missing.any():
             validation.require_moderate_missing(settings, len(inputs), len(names))
-            units = _units(plan.recipe.scale[chosen], rows.table, chosen, weights, runs)
+            scale = plan.recipe.scale[chosen]
+            units, left = np.where(np.isfinite(scale), 1.0, 0.0), np.flatnonzero(scale == 1.0)
+            if len(left):  # columns that were not divided by theirs
+                units[left] = looked_at.deviations(chosen[left])
             adding = np.empty((len(rows.table), 0)) if rows.multipliers is None else rows.multipliers[:, of_chosen]
             shift = np.zeros(len(chosen))
             shift[places] = settings.shift_of(names)
@@ -91,7 +93,7 @@ class Completion:
             InputModel(settings, distribution, len(inputs), probit_of),
             _inputs(inputs, nothing, terms.links, first),
             missing_inputs,
-            _patterns(rows, weights, incomplete, names, terms.categories, runs),
+            looked_at.patterns(incomplete, names, terms.categories),
             units,
         )
 
@@ -100,7 +102,7 @@ class Completion:
         """The part of the model that speaks of the inputs; None where nothing is missing."""
         return None if self.missing_inputs is None else self.model
 
-    def population(self, source: InMemory, outcome: Outcome | Sample) -> Population | None:
+    def population(self, source: AnyRows, outcome: Outcome | Sample) -> Population | None:
         """Mean and covariance of all inputs, where there are not too many."""
         columns = self.everything.variables
         if source.recipe.n_columns > validation.MOST_JOINT:
@@ -119,43 +121,58 @@ def _inputs(columns: NDArray[np.intp], given: NDArray[np.intp], links: Sequence[
     return Inputs.of(columns + first, given + first, [k + first for k, _ in links], [place[of] for _, of in links])
 
 
-def _patterns(
-    rows: Encoded,
-    weights: Array,
-    columns: NDArray[np.intp],
-    names: tuple[str, ...],
-    categories: tuple[str, ...],
-    runs: Callable[[], Iterable[slice]],
-) -> MissingPatterns:
-    """Patterns of missing inputs and categories; candidates count as the one row that they stand for."""
-    if rows.candidates is None:
-        if not names:
-            count = sum(int(np.count_nonzero(weights[where])) for where in runs())
-            return MissingPatterns(names, np.zeros((1, 0), dtype=bool), np.array([count]))
-        return reduce(
-            add,
-            (
-                MissingPatterns.of(np.isnan(rows.table[where][weights[where] > 0][:, columns]), names)
-                for where in runs()
-            ),
-        )
-    first = rows.candidates.firsts
-    lost = rows.candidates.levels[first] != KNOWN
-    chosen = np.flatnonzero(lost.any(axis=0))
-    missing = np.column_stack([np.isnan(rows.table[first][:, columns]), lost[:, chosen]])
-    return MissingPatterns.of(missing, (*names, *(categories[k] for k in chosen)))
+class LookedAt(Protocol):
+    """What is seen of rows beside the ranges of their columns, wherever they lie."""
+
+    def deviations(self, columns: NDArray[np.intp]) -> Array:
+        """Standard deviations of the known values of some columns."""
+        ...
+
+    def patterns(
+        self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
+    ) -> MissingPatterns:
+        """Patterns of missing inputs, which have these names, and of missing categories."""
+        ...
 
 
-def _units(
-    scale: Array,
-    table: NDArray[np.floating],
-    columns: NDArray[np.intp],
-    weights: Array,
-    runs: Callable[[], Iterable[slice]],
-) -> Array:
-    """A standard deviation of each column in units of the design: 1 where it was divided by it, 0 where it has none."""
-    units, left = np.where(np.isfinite(scale), 1.0, 0.0), np.flatnonzero(scale == 1.0)
-    if len(left):
-        parts = (ColumnSummary.of(table[where][:, columns[left]], weights[where]) for where in runs())
-        units[left] = reduce(add, parts).deviation
-    return units
+@final
+@dataclass(frozen=True, eq=False)
+class EncodedRows:
+    """Rows at hand and their weights; ``runs`` of them are looked at in turn."""
+
+    rows: Encoded
+    weights: Array
+    runs: Callable[[], Iterable[slice]]
+
+    def deviations(self, columns: NDArray[np.intp]) -> Array:
+        """Standard deviations of the known values of some columns."""
+        table, weights = self.rows.table, self.weights
+        parts = (ColumnSummary.of(table[where][:, columns], weights[where]) for where in self.runs())
+        return reduce(add, parts).deviation
+
+    def patterns(
+        self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
+    ) -> MissingPatterns:
+        """Patterns of missing inputs and categories."""
+        return self.counted(columns, names, categories).of_missing(len(names))
+
+    def counted(
+        self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
+    ) -> MissingPatterns:
+        """The same with all categories, missing or not; candidates count as the one row that they stand for."""
+        every = (*names, *categories)
+        if every:
+            return reduce(
+                add, (MissingPatterns.of(self._missing(where, columns, every), every) for where in self.runs())
+            )
+        count = sum(int(np.count_nonzero(self.weights[where])) for where in self.runs())
+        return MissingPatterns((), np.zeros((1, 0), dtype=bool), np.array([count]))
+
+    def _missing(self, where: slice, columns: NDArray[np.intp], names: tuple[str, ...]) -> NDArray[np.bool_]:
+        """What is missing in a run of rows: of these columns, then of the categories."""
+        table, candidates = self.rows.table, self.rows.candidates
+        if candidates is not None:
+            some = candidates.firsts_in(where)
+            return np.column_stack([np.isnan(table[some][:, columns]), candidates.levels[some] != KNOWN])
+        missing = np.isnan(table[where][self.weights[where] > 0][:, columns])
+        return np.column_stack([missing, np.zeros((len(missing), len(names) - len(columns)), dtype=bool)])

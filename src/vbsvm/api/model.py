@@ -1,5 +1,6 @@
 """A model by formula: fixed effects, random effects of groups, and splines."""
 
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
@@ -24,6 +25,9 @@ from vbsvm.model.priors import Prior
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.display import Outline
 from vbsvm.results.fit import Fit
+from vbsvm.sources.collections import is_collection
+from vbsvm.sources.distributed import Distributed
+from vbsvm.sources.files import Files
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,13 +98,27 @@ class Model:
         missing: str = "infer",
     ) -> None:
         require_flag("Model", standardize=standardize)
-        parts = syntax.read(formula, frames.names_of(data), weights if isinstance(weights, str) else None)
-        rows = KeptRows.of(parts, data, weights, missing)
-        outcome = rows.outcome(parts, positive)
-        settings = read_imputation(imputation)
-        priors = {} if priors is None else priors
-        (self._task,) = rows.problem(parts, outcome, priors, settings, standardize=bool(standardize)).tasks()
-        self.formula, self.classes, self.n_dropped = parts.text, outcome.labels, rows.n_dropped
+        settings, priors, standardize = read_imputation(imputation), {} if priors is None else priors, bool(standardize)
+        placed = None
+        if isinstance(data, str | os.PathLike | Files) or _are_names(data):
+            from vbsvm.api.from_formula_files import FormulaFiles
+
+            in_files = FormulaFiles.of(data, formula, weights, missing)
+            problem = in_files.problem(positive, priors, settings, standardize=standardize)
+        elif is_collection(data):
+            from vbsvm.api.from_formula_cluster import FormulaCluster
+
+            in_cluster = FormulaCluster.read(data, formula, weights, missing, positive, standardize)
+            problem, placed = in_cluster.problem(priors, settings), in_cluster.placed
+        else:
+            parts = syntax.read(formula, frames.names_of(data), weights if isinstance(weights, str) else None)
+            rows = KeptRows.of(parts, data, weights, missing)
+            outcome = rows.outcome(parts, positive)
+            problem = rows.problem(parts, outcome, priors, settings, standardize=standardize)
+        (task,) = problem.tasks()
+        self._task = task if placed is None else placed(task)
+        self.formula, self.n_dropped = problem.text, problem.n_dropped
+        self.classes = problem.outcomes[0].labels
         self.spec = self._task.spec
         self.data = data
         self._settings = {
@@ -118,6 +136,8 @@ class Model:
         remedy = "weights=… with {own} for its rows and {others} for all others"
         with single_threaded_blas():  # once for all that follows
             fit = self._task.fit(inference, seed=seed)
+            if isinstance(self._task.source, Distributed):
+                fit = fit.without_rows()  # so that it needs no cluster
             unassigned = describe_unassigned("Model.fit", remedy, [self._task], [fit], self.classes)
         for message in warnings_of("Model.fit", fit, inference):
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
@@ -168,3 +188,8 @@ class Model:
         assert reader is not None
         facts = Facts.of(task.source, self.n_dropped)
         return Outline(self.formula, facts, self.classes, self.spec, task.plan, keys(reader))
+
+
+def _are_names(data: Any) -> bool:
+    """Whether the data are a list of files."""
+    return isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | os.PathLike) for one in data)

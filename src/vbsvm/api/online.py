@@ -131,7 +131,7 @@ class Learner:
             start = source.start(task.spec, past.state)
             outcome = self.inference.run(task.spec, source, start)
             fit = task.result(outcome)
-            recent, facts = _joined(past.recent, _left_out(task, start)), past.facts.joined(facts)
+            recent, facts = _joined(past.recent, _left_out(task, start)), past.facts + facts
         own = PastRows.of(task.spec, outcome.state, rows)
         # From the last batch alone nothing may be learned later as if it were all rows.
         kept = _Remembered(own if before is None else before + own, outcome.state, recent, facts)
@@ -145,7 +145,7 @@ def _dense(source: Any) -> Memory:
 
 def _left_out(task: Task, before: State) -> LeftOutScores:
     """Scores of the new rows as the past had them."""
-    source, theta = task.source, before.coefficients.mean
+    source, theta = task.rows, before.coefficients.mean
     scores = np.concatenate(source.total(lambda part: [part.scores(theta, None)]))
     counted = source.weights > 0
     return LeftOutScores(source.signs[counted], source.weights[counted], scores, np.zeros(len(scores)))
@@ -182,8 +182,8 @@ def absorb(
 
 def _rows_of(fits: Sequence[Fit]) -> Batch:
     """The rows of a fit, as the first batch."""
-    sources = [fit._rows._unchanged for fit in fits if fit._rows is not None]
-    if not sources or not isinstance(sources[0], Memory):
+    sources = [one for fit in fits if fit._rows is not None and isinstance(one := fit._rows._unchanged, Memory)]
+    if not sources:
         raise ValueError(
             "partial_fit goes on from a fit only while its rows are at hand, which a model from a file or a fit to a "
             "sparse table does not have: begin with a new VBSVC()."

@@ -21,9 +21,11 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.results.calibration import calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
-from vbsvm.results.training_rows import TrainingRows
+from vbsvm.results.training_rows import TrainingRows, Unweighted
+from vbsvm.sources.distributed import Distributed
+from vbsvm.sources.kinds import AnyRows, InMemory
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.sparse import InMemory, Sparse
+from vbsvm.sources.sparse import Sparse
 from vbsvm.sources.together import most_together, run_together
 
 if TYPE_CHECKING:
@@ -39,18 +41,18 @@ WARM_START = Variational(tol=1e-2, bound="augmented")
 class Task:
     """What is fitted to which rows, how missing inputs are treated, and what the scores' signs mean.
 
-    ``sample_weights`` are those without class weights, where there are any. ``given`` are the numbers that the rows of
-    the source have in the user's data, where these are others.
+    ``sample_weights`` are those without class weights, where there are any; or sources that have them. ``given`` are
+    the numbers that the rows of the source have in the user's data, where these are others.
     """
 
     spec: Spec
     plan: Plan
     completion: Completion
-    source: InMemory
+    source: AnyRows
     classes: NDArray[Any]
     reader: "Reader | None" = None
     n_dropped: int = 0
-    sample_weights: Array | None = None
+    sample_weights: Array | Unweighted | None = None
     given: NDArray[np.intp] | None = None
 
     def fit(
@@ -70,7 +72,7 @@ class Task:
 
         Where inputs are missing, their distribution is a part of the fit. Else it is learned when it is asked for.
         """
-        if self.source.pages is not None and not outcome.interrupted:
+        if isinstance(self.source, Memory) and self.source.pages is not None and not outcome.interrupted:
             self.source.pages.finish()
         population = None
         if self.source.missing_inputs is not None:
@@ -94,18 +96,39 @@ class Task:
                 outcome,
                 self.source,
                 self.plan.n_fixed,
-                self.sample_weights,
+                self._unweighted,
                 self.given,
                 learn,
             ),
         )
+
+    @property
+    def rows(self) -> InMemory:
+        """The rows, which are all in memory; refuse others."""
+        if isinstance(self.source, Distributed):
+            raise TypeError("This needs rows in memory; those of this model lie in a cluster. Take a sample of them.")
+        return self.source
+
+    @property
+    def table(self) -> Memory:
+        """The rows of a table that is written out."""
+        assert isinstance(self.source, Memory)
+        return self.source
+
+    def _unweighted(self) -> Unweighted | None:
+        """The same rows without class weights, where there are any."""
+        if self.sample_weights is None or isinstance(self.sample_weights, Unweighted):
+            return self.sample_weights
+        s, k = self.rows.weights, np.where(self.rows.weights > 0, self.sample_weights, 0.0)
+        squares = np.divide(np.square(s), k, out=np.zeros_like(k), where=k > 0)
+        return Unweighted(replace(self.rows, weights=k), replace(self.rows, weights=squares))
 
     def _around(self, inference: Gibbs) -> State | None:
         """Where a sampler's chains start: around a variational fit, where that suits the model."""
         return WARM_START.run(self.spec, self.source).state if inference.suits_warm_start(self.spec) else None
 
     @property
-    def sampled(self) -> tuple[Spec, InMemory]:
+    def sampled(self) -> tuple[Spec, AnyRows]:
         """What a sampler takes: rows with missing values are written out as often as their weights say.
 
         Each of them has missing values of its own.
@@ -117,7 +140,7 @@ class Task:
 
     def shifted(self, shift: Shift) -> "Task":
         """The same with missing values shifted, and otherwise missing at random."""
-        missing, missing_inputs = self.spec.missing, self.source.missing_inputs
+        missing, missing_inputs = self.spec.missing, self.rows.missing_inputs
         assert isinstance(missing, MissingModel)
         assert missing.inputs is not None
         assert missing_inputs is not None
@@ -125,33 +148,33 @@ class Task:
         settings = replace(missing.inputs.settings, mechanism=None)
         at_random = replace(missing, inputs=replace(missing.inputs, settings=settings, probit_of=None))
         source = replace(
-            self.source, missing_inputs=replace(missing_inputs, shift=self.completion.units * shift.of(names))
+            self.table, missing_inputs=replace(missing_inputs, shift=self.completion.units * shift.of(names))
         )
         return replace(self, spec=replace(self.spec, missing=at_random), source=source)
 
     def encoded(self, where: slice) -> Encoded:
         """Rows of the fit as predictions take them; ``where`` may not part the candidates of a row."""
-        source = self.source
+        source = self.rows
         levels = tuple(grouping.index[where] for grouping in source.groupings)
         candidates = None if source.candidates is None else source.candidates.take(where)
         return Encoded(source.X[where], levels, self._multipliers(where), candidates)
 
     def _multipliers(self, where: slice) -> Array | None:
         """What a unit of a missing input adds to each derived column; 0 for inputs that are never missing here."""
-        missing_inputs, derived = self.source.missing_inputs, self.completion.everything.pairs
+        missing_inputs, derived = self.rows.missing_inputs, self.completion.everything.pairs
         if missing_inputs is None or not derived:
             return None
-        found = np.zeros((len(self.source.X[where]), len(derived)))
+        found = np.zeros((len(self.rows.X[where]), len(derived)))
         found[:, [derived.index(pair) for pair in missing_inputs.inputs.pairs]] = missing_inputs.multipliers[where]
         return found
 
     def complete_rows(self) -> Encoded:
         """The rows that miss nothing."""
-        complete = ~np.isnan(self.source.X).any(axis=1)
-        if self.source.candidates is not None:
-            complete &= (self.source.candidates.levels == KNOWN).all(axis=1)
-        levels = tuple(grouping.index[complete] for grouping in self.source.groupings)
-        return Encoded(self.source.X[complete], levels)
+        complete = ~np.isnan(self.rows.X).any(axis=1)
+        if self.rows.candidates is not None:
+            complete &= (self.rows.candidates.levels == KNOWN).all(axis=1)
+        levels = tuple(grouping.index[complete] for grouping in self.rows.groupings)
+        return Encoded(self.rows.X[complete], levels)
 
 
 def fit_all(

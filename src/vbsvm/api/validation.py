@@ -21,7 +21,7 @@ from vbsvm.design.scaling import Range, Recipe
 from vbsvm.design.spelling import listed
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.spec import Spec
-from vbsvm.sources.sparse import InMemory
+from vbsvm.sources.kinds import AnyRows, InMemory
 
 # Beyond these sizes a square, a count, or the square of a coefficient leaves the range of floating point.
 LARGEST_INPUT = 1e120
@@ -39,7 +39,7 @@ MOST_JOINT = 3000
 def is_wide(X: Any) -> bool:
     """Whether there are so many more columns than rows that matrices of rows × rows are the smaller ones."""
     n_rows, n_columns = X.shape
-    return n_columns > 2 * n_rows or (issparse(X) and n_rows <= MOST_EXACT < n_columns)
+    return 0 < 2 * n_rows < n_columns or (issparse(X) and n_rows <= MOST_EXACT < n_columns)
 
 
 def needs_draws(X: Any) -> bool:
@@ -97,7 +97,12 @@ def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[
     if y.dtype.kind not in "biuSU" or 2 * len(classes) > len(y):  # of a few whole numbers or words nothing is wrong
         check_classification_targets(y)
     require_two(classes)
-    return classes, np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+    return classes, class_codes(classes, y)
+
+
+def class_codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.intp]:
+    """Number of each row's class; any for the label of rows that do not count."""
+    return np.minimum(np.searchsorted(classes, y), len(classes) - 1)
 
 
 def column_of_labels(column: Any) -> NDArray[Any]:
@@ -133,10 +138,10 @@ def read_weights(
     if len(bad):
         what = "NaN" if np.isnan(weights[bad[0]]) else "infinity"
         raise ValueError(f"{name} contains {what} in row {bad[0]}; leave the row out, or give it a weight of 0.")
-    if weights.min() < 0:
+    if weights.min(initial=0.0) < 0:
         row = int(np.argmin(weights))
         raise ValueError(f"{name} is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
-    if weights.max() == 0 and not may_all_be_zero:
+    if weights.max(initial=0.0) == 0 and not may_all_be_zero:
         raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
     return require_counts(weights)
 
@@ -259,14 +264,13 @@ def require_moderate_missing(settings: GaussianImputation, n_inputs: int, n_miss
         )
 
 
-def require_sampleable(spec: Spec, source: InMemory) -> None:
+def require_sampleable(spec: Spec, source: AnyRows) -> None:
     """Refuse what only variational Bayes has."""
     missing_inputs = source.missing_inputs
     if source.drawn_covariance:
-        n_rows, n_columns = source.X.shape
         raise ValueError(
-            f"Gibbs does not support {n_rows} rows of {n_columns} columns, for which every sweep would take seconds: "
-            "use Variational(), or select columns first."
+            f"Gibbs does not support {source.n_rows} rows of {spec.n_columns} columns, for which a sweep would take "
+            "seconds: use Variational(), or select columns first."
         )
     if spec.joint_gates:
         raise ValueError("Gibbs does not support LaplaceZero(gates=Joint()): use gates=Factorised().")
@@ -289,7 +293,7 @@ def require_gates_that_fit(spec: Spec, plan: Plan) -> None:
 
 def require_counts(weights: Array) -> Array:
     """Refuse weights that are no counts."""
-    if weights.max() >= LARGEST_WEIGHT:
+    if weights.max(initial=0.0) >= LARGEST_WEIGHT:
         row = int(np.argmax(weights))
         raise ValueError(f"The weight of row {row} is {weights[row]:g}; weights are counts of rows, below 1e50.")
     return weights

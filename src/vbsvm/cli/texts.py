@@ -14,12 +14,11 @@ from typing import IO, Any, final
 import click
 
 from vbsvm.cli.streams import CHUNK, Source
+from vbsvm.sources.files_text import COMMA_NUMBER, SEPARATORS, THOUSANDS, WHOLE, separator_of
 
-SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 WORDS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
 # A header of so many characters is none: line breaks are missing.
 LONGEST_LINE = 1 << 24
-QUOTED = re.compile(r'"(?:[^"]|"")*(?:"|$)')
 # What other kinds of files begin with, and what to do with them.
 WORKBOOK = "an Excel workbook: save its sheet as “CSV UTF-8” in Excel"
 OTHERS = {
@@ -33,9 +32,6 @@ OTHERS = {
 }
 UTF16 = (b"\xff\xfe", b"\xfe\xff")
 JSON = re.compile(rb'\s*(?:\{\s*"|\[\s*[\[{])')
-COMMA_NUMBER = re.compile(r"[+-]?\d*(?:,\d+)?(?:[eE][+-]?\d+)?")
-WHOLE = re.compile(r"[+-]?\d+")
-THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 NOT_CLOSED = re.compile(r"EOF inside string starting at row (\d+)")
 
 
@@ -119,18 +115,11 @@ def _header(source: Source, usual: str, given: str | None) -> tuple[str, list[st
             raise click.ClickException(
                 f"{source.path} is empty: it needs a header with the names of the columns and at least one row."
             )
-        sep = given or _separator(first, usual)
+        sep = given or separator_of(first, usual)
         try:
             return sep, next(csv.reader(chain([first], lines), delimiter=sep))
         except csv.Error as error:
             raise _no_header(source) from error
-
-
-def _separator(header: str, usual: str) -> str:
-    """The usual separator, or where the header has none of it outside of quotes, the most frequent of the others."""
-    bare = QUOTED.sub("", header)
-    found = max((sign for sign in SEPARATORS if sign != usual), key=bare.count)
-    return usual if usual in bare or found not in bare else found
 
 
 def _no_header(source: Source) -> click.ClickException:

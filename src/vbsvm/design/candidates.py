@@ -33,6 +33,16 @@ class Candidates:
         """The first candidate of each row."""
         return np.flatnonzero(np.r_[True, self.row[1:] != self.row[:-1]])
 
+    def shared(self, weights: Array) -> Array:
+        """The weight of each candidate, of which a row's have the same, from those of the rows."""
+        return (weights / np.bincount(self.row))[self.row]
+
+    def firsts_in(self, where: slice) -> NDArray[np.intp]:
+        """The first candidate of each row that begins in a run of candidates."""
+        begin, rows = where.start, self.row[where]
+        before = self.row[begin - 1] if begin else rows[0] - 1
+        return begin + np.flatnonzero(np.r_[before, rows[:-1]] != rows)
+
     @cached_property
     def _place(self) -> NDArray[np.intp]:
         """The row of each candidate, counted from 0 in their order."""

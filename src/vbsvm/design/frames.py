@@ -59,8 +59,7 @@ def take(
 
     names = names_of(data)
     for name in columns:
-        if name not in names:
-            raise ValueError(f"The data have no column {name!r}; they have {listed(names)}.{meant(name, names)}")
+        require_column(names, name)
     if not names:
         raise ValueError("The data have no columns.")
     found = {name: column(data, name) for name in columns or names[:1]}
@@ -71,6 +70,12 @@ def take(
     if len(frame) == 0:
         raise ValueError("The data have no rows.")
     return frame.assign(**{name: _read(frame[name], name in may_miss) for name in columns})
+
+
+def require_column(names: list[str], name: str | None) -> None:
+    """Refuse a column that is not there; None is not asked for."""
+    if name is not None and name not in names:
+        raise ValueError(f"The data have no column {name!r}; they have {listed(names)}.{meant(name, names)}")
 
 
 def missing_rows(data: Any, columns: Sequence[str]) -> dict[str, NDArray[np.bool_]]:

@@ -4,6 +4,7 @@
 the same for columns of numbers, and ``formula.summary`` for the columns of a formula.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self, final
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.design.levels import kind_of_labels
+from vbsvm.design.levels import Levels, kind_of_labels
 
 # An outcome of more different values is a measurement or an identifier; all of them would be held in memory.
 MOST_CLASSES = 10_000
@@ -59,3 +60,41 @@ class LabelSummary:
                 f"{what} holds more than {MOST_CLASSES} different values, such as {self.labels[0]!r} and "
                 f"{self.labels[-1]!r}: classes are needed."
             )
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelSummary:
+    """Combinations of labels that occur in the columns of a grouping factor, and the number of rows of each."""
+
+    columns: tuple[NDArray[Any], ...]
+    counts: NDArray[np.intp]
+
+    @staticmethod
+    def of(columns: Sequence[NDArray[Any]]) -> "LevelSummary":
+        """Summarise some rows."""
+        return _counted(columns, np.ones(len(columns[0]), dtype=np.intp))
+
+    def __add__(self, other: Self) -> "LevelSummary":
+        """Join two sets of rows."""
+        for one, more in zip(self.columns, other.columns, strict=True):
+            if len(one) and len(more) and kind_of_labels(one) != kind_of_labels(more):
+                raise ValueError(
+                    f"Some groups are {kind_of_labels(one)} ({one[0]!r}), and others {kind_of_labels(more)} "
+                    f"({more[0]!r})."
+                )
+        columns = [np.concatenate(both) for both in zip(self.columns, other.columns, strict=True)]
+        return _counted(columns, np.concatenate([self.counts, other.counts]))
+
+    def levels(self) -> Levels:
+        """The levels of the factor; ``counts`` are in their order."""
+        return Levels.learn(self.columns)[0]
+
+
+def _counted(columns: Sequence[NDArray[Any]], counts: NDArray[np.intp]) -> LevelSummary:
+    """Each combination once, in the order of its levels."""
+    levels, numbers = Levels.learn(columns)
+    _, first = np.unique(numbers, return_index=True)
+    totals = np.zeros(len(levels), dtype=np.intp)
+    np.add.at(totals, numbers, counts)
+    return LevelSummary(tuple(labels[first] for labels in columns), totals)

@@ -274,7 +274,8 @@ def _start(settings: Gibbs, spec: Spec, source: Source, seed: int, around: State
     chains = [_Chain.start(spec, seed, k, around) for k in range(settings.chains)]
     if settings.checkpoint is not None and (found := checkpoint.read(settings.checkpoint, about)) is not None:
         chains = [_Chain(*one) for one in found]
-    return Run(partial(_advance, spec, source, settings), chains, settings.sweeps, settings.checkpoint, about)
+    n_jobs = 0 if source.looks_are_cheap else 1  # rows that are a long way off are not sent to processes
+    return Run(partial(_advance, spec, source, settings), chains, settings.sweeps, settings.checkpoint, about, n_jobs)
 
 
 def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, object]:

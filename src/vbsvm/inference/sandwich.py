@@ -46,14 +46,13 @@ class Units:
         return len(np.unique(self.of_group))
 
 
-def sandwich_of_rows(bread: Array, spec: Spec, state: State, source: Source, repeats: Source | None = None) -> Array:
+def sandwich_of_rows(bread: Array, spec: Spec, state: State, source: Source) -> Array:
     """A⁻¹ J A⁻¹ of some coefficients, where rows are independent; ``bread`` has their rows of A⁻¹, all columns.
 
-    A weight says how often a row is there. Where weights are products of that and of class weights, ``repeats`` are
-    the same rows with the first factor as their weights: a row that is there k times with the slope g in all adds
-    g²/k.
+    A weight says how often a row is there. Where weights s are products of that, k, and of class weights, a row that is
+    there k times has the slope s g in all and adds s²g²/k: then the source is to have the weights s²/k.
     """
-    meat = meat_of_rows(spec, state, source, repeats)
+    meat = meat_of_rows(spec, state, source)
     with single_threaded_blas():
         if isinstance(meat, DualGram):  # never formed: rows are fewer than columns
             influence = np.sqrt(meat.w)[:, None] * (meat.design @ bread.T)
@@ -91,16 +90,15 @@ def sandwich_of_groups(bread: Array, spec: Spec, state: State, source: Source, u
         return influence.T @ influence * (n_groups / max(n_groups - 1, 1))
 
 
-def meat_of_rows(spec: Spec, state: State, source: Source, repeats: Source | None = None) -> Gram:
-    """J = Σ g²/k c cᵀ, in the layout of the rows; one pass."""
+def meat_of_rows(spec: Spec, state: State, source: Source) -> Gram:
+    """J = Σ s g² c cᵀ with the slope s g of each row, in the layout of the rows; one pass."""
     message = state.coefficients.message(state.gates)
-    known = None if repeats is None else _weights(repeats)
 
     def of_part(part: Part) -> Any:
         rows = cast(Rows, part.rows)
         f, v = message.row_moments(rows)
         slope = spec.likelihood.slopes(f, np.asarray(v), rows.signs, rows.weights)[1]
-        return rows.gram(np.square(slope) / (rows.weights if known is None else known[rows.index]))
+        return rows.gram(np.square(slope) / rows.weights)
 
     return source.total(of_part)
 
@@ -115,12 +113,3 @@ def group_scores(spec: Spec, state: State, source: Source) -> Array:
         return rows.sums_by_group(spec.likelihood.slopes(f, np.asarray(v), rows.signs, rows.weights)[1])
 
     return source.total(of_part).total()
-
-
-def _weights(source: Source) -> dict[int, Array]:
-    """Weights of the rows of each block."""
-
-    def of_part(part: Part) -> tuple[tuple[int, Array], ...]:
-        return ((part.rows.index, part.rows.weights.copy()),)
-
-    return dict(source.total(of_part, light=True))

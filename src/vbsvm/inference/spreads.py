@@ -102,8 +102,8 @@ class Spreads:
     """Spreads of the first n coefficients at the end of a variational fit; what several kinds need is found once.
 
     ``n`` is at most the size of the core. ``spec`` has the likelihood whose bound was climbed. ``last`` are the sums of
-    a pass at this state, curvature included, if there has been one. ``repeats`` are the same rows with weights that say
-    how often each is there, if class weights are among the source's own.
+    a pass at this state, curvature included, if there has been one. If class weights are among the source's own
+    weights s, ``squared`` are the same rows with the weights s²/k, where k says how often each is there.
     """
 
     spec: Spec
@@ -111,7 +111,7 @@ class Spreads:
     source: Source
     n: int
     last: Stats | None = None
-    repeats: Source | None = None
+    squared: Source | None = None
     units: Units | None = None
 
     def of(self, kind: str, by: str = "response") -> Spread:
@@ -188,7 +188,7 @@ class Spreads:
             covariance = sandwich_of_groups(bread, spec, state, self.source, self.units)
             warnings += about_units(self.units) or [CROSSED] * (self.units is None and bool(state.coefficients.shapes))
         else:
-            covariance = sandwich_of_rows(bread, spec, state, self.source, self.repeats)
+            covariance = sandwich_of_rows(bread, spec, state, self.source if self.squared is None else self.squared)
         covariance, unknown = self._without_unlikely(state, covariance)
         said = self.reliability.and_warnings(*warnings, *unknown)
         found = Spread("robust", effective_mean(state)[: self.n], covariance, said, by=by)
@@ -221,7 +221,7 @@ def about_units(units: Units | None) -> list[str]:
 
 
 def robust_of_draws(
-    spec: Spec, state: State, source: Source, n: int, repeats: Source | None = None, units: Units | None = None
+    spec: Spec, state: State, source: Source, n: int, squared: Source | None = None, units: Units | None = None
 ) -> Spread:
     """The sandwich with the covariance of a sampler's draws; ``state`` has them as its coefficients."""
     found, mean = reliability(state, source), state.coefficients.mean[:n]
@@ -233,7 +233,7 @@ def robust_of_draws(
         if source.n_core < spec.n_columns:
             covariance = sandwich_of_groups(bread, spec, state, source, units)
         else:
-            covariance = sandwich_of_rows(bread, spec, state, source, repeats)
+            covariance = sandwich_of_rows(bread, spec, state, source if squared is None else squared)
     found = found.and_warnings(*about_units(units))
     return Spread("robust", mean, covariance, found, by="draws").of_units(units)
 

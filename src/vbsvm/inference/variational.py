@@ -234,7 +234,7 @@ class Variational(Parameters):
 
     def _exact_strategy(self, spec: Spec, source: Source, *, held: bool) -> Strategy:
         """How to climb the exact bound, with the scales held or free."""
-        if spec.missing is not None or (held and not source.looks_are_cheap):
+        if spec.missing is not None:
             return NaturalGradient(hold_scales=held)
         whole = not source.looks_are_cheap or source.n_core < min(FEW_COLUMNS, spec.n_columns)
         return Accelerated(shorter_steps) if whole and not held else Profiled(self.tol, hold_scales=held)

@@ -39,12 +39,21 @@ class MissingPatterns:
 
     def __add__(self, other: Self) -> "MissingPatterns":
         """Count the patterns of both sets of rows, in the same columns."""
+        if not self.names:
+            return MissingPatterns((), self.patterns, self.counts + other.counts)
         patterns, counts = np.concatenate([self.patterns, other.patterns]), np.r_[self.counts, other.counts]
         _, first, place = np.unique(pattern_keys(patterns), return_index=True, return_inverse=True)
         totals = np.zeros(len(first), dtype=np.intp)
         np.add.at(totals, place.ravel(), counts)
         order = np.argsort(-totals, kind="stable")
         return MissingPatterns(self.names, patterns[first[order]], totals[order])
+
+    def of_missing(self, n_first: int) -> "MissingPatterns":
+        """The same without those columns after the first ones that are never missing."""
+        kept = np.asarray(self.patterns.any(axis=0))
+        kept[:n_first] = True
+        names = tuple(name for name, one in zip(self.names, kept, strict=True) if one)
+        return MissingPatterns(names, self.patterns[:, kept], self.counts)
 
     @property
     def total(self) -> int:

@@ -50,6 +50,10 @@ class RowInfluence:
         names = [field.name for field in fields(self)]
         return RowInfluence(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
 
+    def thinned(self, every: int) -> "RowInfluence":
+        """Every k-th row."""
+        return self if every == 1 else RowInfluence(*(getattr(self, one.name)[::every] for one in fields(self)))
+
     def averaged(self, firsts: NDArray[np.intp], chances: Array) -> "RowInfluence":
         """Means over neighbours that stand for the same row, of which ``firsts`` are the first ones.
 

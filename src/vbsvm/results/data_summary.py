@@ -1,15 +1,16 @@
 """What a fit keeps of its data: a few counts, which reports and tables tell when the data are long gone."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, Self, final
+from typing import Any, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.sources.sparse import InMemory
+from vbsvm.sources.kinds import AnyRows, InMemory
+
+N = TypeVar("N", int, float)
 
 
 @final
@@ -28,23 +29,34 @@ class Facts:
     n_dropped: int = 0
 
     @staticmethod
-    def of(source: InMemory, n_dropped: int = 0) -> "Facts":
-        """Count the rows of positive weight; candidates count as the one row that they stand for."""
-        runs: Iterable[Any] = source.runs()
-        if source.candidates is not None:
-            runs = [np.unique(source.candidates.row, return_index=True)[1]]
-        found = reduce(add, (_Counts.of(source, where) for where in runs))
-        weights = None if found.even else (found.total - found.positive_total, found.positive_total)
-        return Facts((found.n_rows - found.n_positive, found.n_positive), weights, found.group_sizes, n_dropped)
+    def of(source: AnyRows, n_dropped: int = 0) -> "Facts":
+        """Count the rows of positive weight, wherever they lie."""
+        return replace(source.of_memories(Facts._of_memory), n_dropped=n_dropped)
 
-    def joined(self, other: "Facts") -> "Facts":
-        """Count the rows of both, which have no groups."""
+    @staticmethod
+    def _of_memory(source: InMemory) -> "Facts":
+        """Count the rows of a table; candidates count as the one row that they stand for."""
+        found = reduce(add, (_Counts.of(source, where) for where in source.row_runs()))
+        weights = None if found.even else (found.total - found.positive_total, found.positive_total)
+        return Facts((found.n_rows - found.n_positive, found.n_positive), weights, found.group_sizes)
+
+    def __add__(self, other: Self) -> "Facts":
+        """Join the counts of two sets of rows."""
         weights = None
         if self.weights is not None or other.weights is not None:
-            one, two = (found.rows if found.weights is None else found.weights for found in (self, other))
-            weights = float(one[0] + two[0]), float(one[1] + two[1])
-        rows = self.rows[0] + other.rows[0], self.rows[1] + other.rows[1]
-        return Facts(rows, weights, (), self.n_dropped + other.n_dropped)
+            weights = _pairwise(self._totals, other._totals)
+        sizes = tuple(one + two for one, two in zip(self.group_sizes, other.group_sizes, strict=True))
+        return Facts(_pairwise(self.rows, other.rows), weights, sizes, self.n_dropped + other.n_dropped)
+
+    @property
+    def _totals(self) -> tuple[float, float]:
+        """Sums of weights of the negative and the positive class."""
+        return self.rows if self.weights is None else self.weights
+
+    def share(self, *, positive: bool) -> float:
+        """Share of one of the classes in the total weight."""
+        totals = self._totals
+        return totals[int(positive)] / sum(totals)
 
     @property
     def left_out(self) -> str:
@@ -57,6 +69,10 @@ class Facts:
     def n_rows(self) -> int:
         """Number of rows."""
         return sum(self.rows)
+
+
+def _pairwise(one: tuple[N, N], two: tuple[N, N]) -> tuple[N, N]:
+    return one[0] + two[0], one[1] + two[1]
 
 
 @final

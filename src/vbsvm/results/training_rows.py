@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import final
 
 import numpy as np
@@ -21,12 +22,27 @@ from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
 from vbsvm.results.calibration import Calibration, LeftOutScores, calibrate
-from vbsvm.sources.row_builder import Grouping
-from vbsvm.sources.sparse import InMemory
+from vbsvm.results.nesting import SharedRows
+from vbsvm.sources.distributed import Distributed
+from vbsvm.sources.kinds import AnyRows, InMemory
 
 # Rows × coefficients up to which robust intervals go by the response of the exact bound: it takes as long as some fits.
 # With groups the curvature is too poor a substitute to be taken sooner than it must be.
 MOST_RESPONDING, MOST_GROUPED = 250_000, 5_000_000
+# Rows of other machines whose scores are fetched to learn how scores become probabilities.
+MOST_FETCHED = 1_000_000
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Unweighted:
+    """The rows of a fit without class weights: ``counted`` by how often each is there, k, ``squared`` by s²/k.
+
+    s are the weights of the fit.
+    """
+
+    counted: AnyRows
+    squared: AnyRows
 
 
 @final
@@ -34,29 +50,34 @@ MOST_RESPONDING, MOST_GROUPED = 250_000, 5_000_000
 class TrainingRows:
     """The source of a fit, which reads the user's own arrays, and what may be learned from it later.
 
-    ``n`` is the number of coefficients of columns. ``sample_weights`` are the weights without those of classes, where
-    these have some. ``given`` are the numbers that the rows have in the user's data, where these differ from those in
-    the source. Files, pickles and copies of a fit hold no rows: what they need is learned before.
+    ``n`` is the number of coefficients of columns. ``unweighted`` gives the rows without the weights of classes, where
+    these have some. ``given`` are the numbers that the rows have in the user's data, where these differ from
+    those in the source. Files, pickles and copies of a fit hold no rows: what they need is learned before.
     """
 
     spec: Spec
     outcome: Outcome | Sample
-    source: InMemory
+    source: AnyRows
     n: int
-    sample_weights: Array | None
+    unweighted: Callable[[], Unweighted | None]
     given: NDArray[np.intp] | None
     learn_population: Callable[[], Population | None]
-    fingerprint: Array = field(init=False)
+    fingerprint: Array | None = field(init=False)
     _found: dict[str, Spread] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Remember what the rows look like now."""
-        object.__setattr__(self, "fingerprint", _fingerprint(self.source, self.spec))
+        object.__setattr__(self, "fingerprint", self._seen())
+
+    def _seen(self) -> Array | None:
+        """What the rows look like; None where nobody can change them."""
+        return _fingerprint(self.source, self.spec) if not isinstance(self.source, Distributed) else None
 
     @property
-    def _unchanged(self) -> InMemory:
+    def _unchanged(self) -> AnyRows:
         """The rows; those that have been changed since the fit are refused."""
-        if not np.allclose(_fingerprint(self.source, self.spec), self.fingerprint, rtol=1e-9, atol=0.0, equal_nan=True):
+        known, seen = self.fingerprint, self._seen()
+        if known is not None and seen is not None and not np.allclose(seen, known, 1e-9, 0.0, equal_nan=True):
             raise ValueError(
                 "The training data have been changed in place since the fit, and what is asked for is learned from "
                 "them only when it is needed. Fit again, or save the model before you change the data."
@@ -76,18 +97,25 @@ class TrainingRows:
             return calibrate([self.left_out_scores()])[0]
 
     def left_out_scores(self) -> LeftOutScores:
-        """Scores of the rows in fits without them, in the order of a pass."""
-        rows, repeats = row_influence(self.spec, self.outcome, self._unchanged), self._repeats
-        return LeftOutScores.of(rows, rows.s if repeats is None else np.concatenate(repeats.total(_weights)))
+        """Scores of the rows in fits without them, in the order of a pass; of many rows far away, of every k-th."""
+        source, unweighted = self._unchanged, self._unweighted
+        every = 1 if source.looks_are_cheap else -(-source.n_rows // MOST_FETCHED)
+        rows = row_influence(self.spec, self.outcome, source, every)
+        counts = rows.s
+        if unweighted is not None:
+            counts = np.concatenate(unweighted.counted.total(partial(_weights, every)))
+        return LeftOutScores.of(rows, counts)
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
         """Where in the source each row of a pass stands; the first of its candidates where there are some."""
-        numbered = np.where(self.source.weights > 0, np.arange(1.0, len(self.source.weights) + 1), 0.0)
-        found = np.concatenate(replace(self.source, weights=numbered).total(_weights)).astype(np.intp) - 1
-        if self.source.candidates is None:
+        source = self.source
+        assert not isinstance(source, Distributed)
+        numbered = np.where(source.weights > 0, np.arange(1.0, len(source.weights) + 1), 0.0)
+        found = np.concatenate(replace(source, weights=numbered).total(partial(_weights, 1))).astype(np.intp) - 1
+        if source.candidates is None:
             return found
-        rows = self.source.candidates.row[found]
+        rows = source.candidates.row[found]
         return found[np.r_[True, rows[1:] != rows[:-1]]]
 
     def spread(self, kind: str) -> Spread:
@@ -96,9 +124,10 @@ class TrainingRows:
             source = self._unchanged
             if isinstance(self.outcome, Sample):
                 state = self.outcome.state
-                self._found[kind] = robust_of_draws(self.spec, state, source, self.n, self._repeats, self.units)
+                self._found[kind] = robust_of_draws(self.spec, state, source, self.n, self._squared, self.units)
             else:
-                large = source.n_rows * source.n_core > (MOST_GROUPED if source.groupings else MOST_RESPONDING)
+                most = MOST_GROUPED if source.groupings else MOST_RESPONDING
+                large = not source.looks_are_cheap or source.n_rows * source.n_core > most
                 self._found[kind] = self._spreads.of(kind, "curvature" if large else "response")
         return self._found[kind]
 
@@ -111,7 +140,7 @@ class TrainingRows:
     def _spreads(self) -> Spreads:
         assert isinstance(self.outcome, Outcome)
         spec = replace(self.spec, likelihood=self.outcome.likelihood)
-        return Spreads(spec, self.outcome.state, self._unchanged, self.n, repeats=self._repeats, units=self.units)
+        return Spreads(spec, self.outcome.state, self._unchanged, self.n, squared=self._squared, units=self.units)
 
     @cached_property
     def units(self) -> Units | None:
@@ -119,23 +148,24 @@ class TrainingRows:
         if not self.source.groupings:
             return None
         *others, tail = self.source.groupings
-        outer = [k for k, one in enumerate(others) if _lies_in(tail, one)]
+        if not others:
+            return Units(np.arange(tail.n_groups), np.zeros(self.n, dtype=bool), 0, False)
+        shared = self.source.of_memories(SharedRows.of)
+        outer = [k for k in range(len(others)) if shared.lies_in(len(others), k)]
         chosen = min(outer, key=lambda k: others[k].n_groups, default=len(others))
-        unit = self.source.groupings[chosen]
-        of_group = np.zeros(tail.n_groups, dtype=np.intp)
-        of_group[tail.index] = unit.index
-        inside = [_lies_in(one, unit) for one in others]
+        inside = [shared.lies_in(k, chosen) for k in range(len(others))]
         own = np.concatenate(
             [np.zeros(self.n, dtype=bool), *(np.full(a.size, b) for a, b in zip(others, inside, strict=True))]
         )
-        return Units(of_group, own, chosen, not all(inside))
+        return Units(shared.outer_of(len(others), chosen), own, chosen, not all(inside))
+
+    @cached_property
+    def _unweighted(self) -> Unweighted | None:
+        return self.unweighted()
 
     @property
-    def _repeats(self) -> InMemory | None:
-        """The same rows without class weights, where there are any."""
-        if self.sample_weights is None:
-            return None
-        return replace(self.source, weights=np.where(self.source.weights > 0, self.sample_weights, 0.0))
+    def _squared(self) -> AnyRows | None:
+        return None if self._unweighted is None else self._unweighted.squared
 
     @property
     def curvature(self) -> CoefficientDistribution:
@@ -149,8 +179,8 @@ class TrainingRows:
         return self._spreads.reliability
 
 
-def _weights(part: Part) -> list[Array]:
-    return [part.rows.weights]
+def _weights(every: int, part: Part) -> list[Array]:
+    return [part.rows.weights[::every]]
 
 
 def _fingerprint(source: InMemory, spec: Spec) -> Array:
@@ -163,9 +193,3 @@ def _fingerprint(source: InMemory, spec: Spec) -> Array:
 
     with np.errstate(all="ignore"):
         return source.total(of_part, light=True)
-
-
-def _lies_in(inner: Grouping, outer: Grouping) -> bool:
-    """Whether each group of a factor lies in one group of another."""
-    pairs = np.unique(inner.index * outer.n_groups + outer.index)
-    return len(pairs) == len(np.unique(inner.index))

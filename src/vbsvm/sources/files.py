@@ -1,7 +1,7 @@
 """Tables in files that may be larger than memory: which files, how they are read, and how much memory that may take."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from glob import has_magic
 from pathlib import Path
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 from vbsvm.base.settings import Parameters, require_flag
 from vbsvm.design.spelling import listed
-from vbsvm.sources.files_parquet import Parquet
-from vbsvm.sources.files_text import Text
+from vbsvm.sources.files_parquet import FLOAT32, Parquet
+from vbsvm.sources.files_text import NOTHING, NUMBERS, WHOLE_NUMBERS, Text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PARQUET, TEXT = (".parquet", ".pq"), {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+NUMERIC = frozenset((WHOLE_NUMBERS, NUMBERS, FLOAT32))
 SMALLEST_LIMIT = 10**8
 # Share of the limit that the rows of one piece may take while they are read and encoded, several copies of them.
 PIECE = 1 / 16
@@ -79,16 +80,19 @@ class Files(Parameters):
                 f"Files: memory_limit is a number of bytes, or text such as '500MB'; got {given!r}."
             ) from None
 
-    def opened(self) -> "FileTable":
-        """The files as one table; what is wrong with any of them is said here."""
-        paths = _found(self.paths)
-        tables = [self._table(path) for path in paths]
-        first = tables[0]
-        for other in tables[1:]:
-            _require_same(first, other)
-        return FileTable(tuple(tables), tuple(map(_stamp, paths)), self.limit)
+    def opened(self, text: Collection[str] = ()) -> "FileTable":
+        """The files as one table; what is wrong with any of them is said here.
 
-    def _table(self, path: Path) -> "OneFile":
+        Columns in ``text`` are text in text files, also where they look like numbers.
+        """
+        paths = _found(self.paths)
+        tables = [self._table(path, text) for path in paths]
+        types = dict(tables[0].types)
+        for other in tables[1:]:
+            types = _joined(types, tables[0], other)
+        return FileTable(tuple(one.holding(types) for one in tables), types, tuple(map(_stamp, paths)), self.limit)
+
+    def _table(self, path: Path, text: Collection[str]) -> "OneFile":
         name = path.name.lower()
         for packing in PACKED:
             name = name.removesuffix(packing)
@@ -96,7 +100,7 @@ class Files(Parameters):
         if ending in PARQUET and not path.name.lower().endswith(PACKED):
             return Parquet.of(path)
         if ending in TEXT:
-            return Text.of(path, TEXT[ending], self.sep, self.decimal)
+            return Text.of(path, TEXT[ending], self.sep, self.decimal, text)
         raise ValueError(f"{path}: files end in .parquet, .csv, .tsv or .txt; text may be compressed, as .csv.gz.")
 
 
@@ -111,6 +115,10 @@ class OneFile(Protocol):
     @property
     def types(self) -> dict[str, str]:
         """What each column holds, in words that are the same for columns that go together."""
+        ...
+
+    def holding(self, types: dict[str, str]) -> "OneFile":
+        """The same where other files of the table are known as well."""
         ...
 
     def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
@@ -131,24 +139,20 @@ class Piece:
 @final
 @dataclass(frozen=True, eq=False)
 class FileTable:
-    """Files of the same columns as one table; ``stamps`` are their sizes and times when they were first looked at."""
+    """Files of the same columns as one table, and what these hold.
+
+    ``stamps`` are the files' sizes and times when they were first looked at.
+    """
 
     files: tuple[OneFile, ...]
+    types: dict[str, str]
     stamps: tuple[tuple[str, int, int], ...]
     limit: int
 
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
-        return list(self.files[0].types)
-
-    @property
-    def types(self) -> dict[str, str]:
-        """What the columns hold."""
-        found = dict(self.files[0].types)
-        for one in self.files:
-            found |= {name: held for name, held in one.types.items() if found[name] == NOTHING}
-        return found
+        return list(self.types)
 
     def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
         """These columns of all files, some rows at a time; files that have changed in between are refused."""
@@ -161,9 +165,6 @@ class FileTable:
                     yield Piece(file.path, first, frame)
                 first += len(frame)
             _require_unchanged(file.path, stamp)
-
-
-NOTHING = "nothing"
 
 
 def _found(given: Any) -> list[Path]:
@@ -221,8 +222,8 @@ def _require_unchanged(path: Path, stamp: tuple[str, int, int]) -> None:
         raise ValueError(f"{path} has changed while it was read. Fit again when nothing writes to it any more.")
 
 
-def _require_same(first: OneFile, other: OneFile) -> None:
-    """Refuse a file whose columns are not those of the first one."""
+def _joined(types: dict[str, str], first: OneFile, other: OneFile) -> dict[str, str]:
+    """What columns hold in another file as well; refuse it where its columns are not those of the first one."""
     lost = [name for name in first.types if name not in other.types]
     if lost:
         raise ValueError(
@@ -231,9 +232,13 @@ def _require_same(first: OneFile, other: OneFile) -> None:
     more = [name for name in other.types if name not in first.types]
     if more:
         raise ValueError(f"{other.path} has a column {more[0]!r}, which {first.path} does not have.")
-    for name, held in first.types.items():
-        if NOTHING not in (held, other.types[name]) and held != other.types[name]:
+    joined = dict(types)
+    for name, held in types.items():
+        both = {held, other.types[name]} - {NOTHING}
+        if len(both) > 1 and not both <= NUMERIC:
             raise ValueError(
                 f"Column {name!r} holds {other.types[name]} in {other.path}, and {held} in {first.path}: make all "
                 "files alike."
             )
+        joined[name] = NUMBERS if len(both) > 1 else next(iter(both), NOTHING)
+    return joined

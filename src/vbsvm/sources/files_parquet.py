@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 if TYPE_CHECKING:
     import pandas as pd
+
+FLOAT32 = "float32 numbers"
 
 
 @final
@@ -29,6 +31,10 @@ class Parquet:
                 if names.count(name) > 1:
                     raise ValueError(f"{path} has two columns named {name!r}: rename one.")
             return Parquet(path, {name: _in_words(schema.field(name).type) for name in names})
+
+    def holding(self, types: dict[str, str]) -> "Parquet":
+        """The same where other files of the table are known as well."""
+        return replace(self, types=types)
 
     def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
         """These columns, some rows at a time."""
@@ -72,7 +78,7 @@ def _in_words(held: Any) -> str:
         ("text", lambda: types.is_string(held) or types.is_large_string(held) or types.is_string_view(held)),
         ("whole numbers", lambda: types.is_integer(held)),
         ("true or false", lambda: types.is_boolean(held)),
-        ("float32 numbers", lambda: types.is_float32(held) or types.is_float16(held)),
+        (FLOAT32, lambda: types.is_float32(held) or types.is_float16(held)),
         ("numbers", lambda: types.is_floating(held)),
         ("nothing", lambda: types.is_null(held)),
     ):

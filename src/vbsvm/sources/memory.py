@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.base.row_sums import block_rows
+from vbsvm.base.row_sums import Addable, block_rows
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe, weighted_rows
 from vbsvm.missing.input_distributions import InputSums, Regressors
@@ -23,6 +23,8 @@ from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.block_source import BlockSource
 from vbsvm.sources.pages import BESIDE, Pages, runs
 from vbsvm.sources.row_builder import Grouping, MissingInputs, Patterns, RowBuilder
+
+T = TypeVar("T", bound=Addable)
 
 # Numbers that rows may take when they are written out as often as their weights say: a gigabyte.
 MOST_REPEATED = 2**27
@@ -64,13 +66,16 @@ class Memory(BlockSource):
     @cached_property
     def n_rows(self) -> int:
         """Number of rows that count."""
-        if self.candidates is not None:
-            return len(np.unique(self.candidates.row[self.weights > 0]))
-        return sum(int(np.count_nonzero(self.weights[where])) for where in self.runs())
+        return sum(int(np.count_nonzero(self.weights[where])) for where in self.row_runs())
 
     def runs(self) -> Iterator[slice]:
         """Runs of rows, one after another, for what is counted row by row."""
         return runs(len(self.X), self.pages)
+
+    def row_runs(self) -> Iterator[Any]:
+        """The same of rows as the user knows them: of candidates, only the first of each row."""
+        for where in self.runs():
+            yield where if self.candidates is None else self.candidates.firsts_in(where)
 
     @property
     def looks_are_cheap(self) -> bool:
@@ -96,6 +101,10 @@ class Memory(BlockSource):
     def n_core(self) -> int:
         """Number of coefficients whose covariances are all kept: all but the effects of the last grouping."""
         return self.recipe.n_columns - self.n_carried + sum(grouping.size for grouping in self.groupings[:-1])
+
+    def of_memories(self, function: "Callable[[Memory], T]") -> T:
+        """Sum a function over the tables that rows lie in: this one."""
+        return function(self)
 
     def encoder(self) -> "Callable[[int], _Block | _PlainBlock]":
         """Give a function that encodes the block of a number, into work space that its blocks share."""
@@ -126,7 +135,10 @@ class Memory(BlockSource):
 
     @cached_property
     def _most_candidates(self) -> int:
-        return 0 if self.candidates is None else int(np.bincount(self.candidates.row).max())
+        if self.candidates is None:
+            return 0
+        ends = np.concatenate([*(self.candidates.firsts_in(where) for where in self.runs()), [len(self.X)]])
+        return int(np.diff(ends).max())
 
     def _aligned(self, where: slice) -> slice:
         """The block moved so that it parts the candidates of no row."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,9 @@ from vbsvm.model.matrices import SparseMatrix
 from vbsvm.model.pairs import n_pairs
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.block_source import BlockSource
-from vbsvm.sources.memory import Memory
 from vbsvm.sources.pages import runs
+
+T = TypeVar("T")
 
 # Pairs of entries that are kept from pass to pass: 200 MB. More are formed anew, block by block.
 MOST_KEPT = 2**24
@@ -136,9 +137,13 @@ class Sparse(BlockSource):
         """Number of rows that count."""
         return self.table.X.shape[0]
 
-    def runs(self) -> Iterator[slice]:
+    def row_runs(self) -> Iterator[slice]:
         """Runs of rows, for what is counted row by row."""
         return runs(self.X.shape[0], None)
+
+    def of_memories(self, function: "Callable[[Sparse], T]") -> T:
+        """Sum a function over the tables that rows lie in: this one."""
+        return function(self)
 
     @property
     def n_columns(self) -> int:
@@ -203,7 +208,3 @@ class SparseBlock:
     def second_moments(self) -> Array:
         """Σ s [1; c][1; c]ᵀ; the design has an intercept of its own, or gets one here."""
         return replace(self.matrix, intercept=True).sandwich(self.rows.weights)
-
-
-# Rows that lie in memory, written out or not.
-InMemory = Memory | Sparse

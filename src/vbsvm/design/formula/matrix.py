@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, final
 
 import numpy as np
-from formulaic import ModelSpec, model_matrix
+from formulaic import ModelSpec
 from formulaic.errors import DataMismatchWarning, FormulaicError
 from formulaic.formula import SimpleFormula
 from formulaic.materializers import NAAction
@@ -43,13 +43,20 @@ class Matrix:
     spec: ModelSpec
 
     @staticmethod
-    def learn(formula: str, frame: "pd.DataFrame") -> tuple["Matrix", Array]:
-        """Learn contrasts and the state of transforms."""
+    def learn(
+        formula: str, frame: "pd.DataFrame", transforms: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> tuple["Matrix", Array]:
+        """Learn contrasts, and the state of transforms but those whose state is given by expression."""
         _require_moderate(formula, frame, {})
         calculable = _calculable(formula, frame)
-        encoded = _formulaic(
-            lambda: model_matrix(formula, calculable, context=_CONTEXT, output="numpy", na_action="ignore"), frame
+        given = [transforms[one] for one in _evaluated(formula) if one in transforms] if transforms else []
+        spec = ModelSpec(
+            formula=cast(SimpleFormula, SimpleFormula.from_spec(formula)),
+            output="numpy",
+            na_action=NAAction.IGNORE,
+            transform_state=deepcopy({key: state for states in given for key, state in states.items()}),
         )
+        encoded = _formulaic(lambda: spec.get_model_matrix(calculable, context=_CONTEXT), frame)
         found = Matrix(formula, encoded.model_spec)
         for expression, name, row, known in found._unknown(frame):
             raise FormulaError(

@@ -38,7 +38,7 @@ class Categories:
     def write_out(self, frame: "pd.DataFrame") -> "tuple[pd.DataFrame, Candidates]":
         """The frame with a row for each candidate: every level that a missing category may have is filled in."""
         missing = np.stack([frame[name].isna().to_numpy() for name in self.names], axis=1)
-        n_candidates = self._n_candidates(frame, missing)
+        n_candidates = self.n_candidates(frame, missing)
         row = np.repeat(np.arange(len(frame)), n_candidates)
         turn = np.arange(len(row)) - np.repeat(np.cumsum(n_candidates) - n_candidates, n_candidates)
         codes = np.full((len(row), len(self.names)), KNOWN, dtype=np.intp)
@@ -52,8 +52,8 @@ class Categories:
             written[name] = values
         return written, Candidates(row, codes)
 
-    def _n_candidates(self, frame: "pd.DataFrame", missing: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Number of candidates of each row; too many are refused."""
+    def n_candidates(self, frame: "pd.DataFrame", missing: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Number of candidates of each row, by which categories are missing; too many are refused."""
         found = np.where(missing, [len(levels) for levels in self.levels], 1).prod(axis=1)
         if found.max() > MOST_CANDIDATES:
             row = int(found.argmax())

@@ -3,6 +3,8 @@
 Levels, knots and the state of transforms are learned once, over all of the data, and reapplied to new data.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -13,6 +15,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.formula.guard import FormulaError
+from vbsvm.design.formula.known import NOTHING, Known
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.missing_categories import Categories
 from vbsvm.design.formula.missing_inputs import Linear, columns_in, fill, learn_linear, missing_masks, reference_of
@@ -80,24 +83,37 @@ class Reader:
 
     def read(self, data: Any) -> Encoded:
         """Encode new data: a frame of any kind."""
-        frame = frames.take(data, self.columns, may_miss=self.parts.inputs)
+        return self.encode(self.taken(data))
+
+    def taken(self, data: Any, kept: NDArray[np.intp] | None = None) -> "pd.DataFrame":
+        """The columns that are used, as they were in fit; ``kept`` are the rows that count."""
+        frame = frames.take(data, self.columns, kept, may_miss=self.parts.inputs)
         for name in self.columns:
             frame[name] = frames.as_learned(frame[name], self.kinds[name])
         for name in self.numeric.intersection(self.columns):
             known = frame[name].dropna()
             if known.dtype.kind not in "biuf" and len(known):
                 raise ValueError(f"Column {name!r} held numbers in fit, and holds {known.iloc[0]!r} now.")
-        return self.encode(frame)
+        return frame
 
     def encode(self, frame: "pd.DataFrame") -> Encoded:
         """Encode a frame with the columns that are used; a row that misses categories becomes its candidates."""
-        rows = frame.index.to_numpy()
-        levels = tuple(factor.encode(_labels(frame, factor.columns)) for factor in self.plan.factors)
+        rows, levels = frame.index.to_numpy(), self.levels_of(frame)
         if any(frame[name].isna().any() for name in self.categories.names):
             frame, candidates = self.categories.write_out(frame)
             levels = tuple(of_rows[candidates.row] for of_rows in levels)
             return replace(self._encode(frame, levels, rows[candidates.row]), candidates=candidates)
         return self._encode(frame, levels, rows)
+
+    def levels_of(self, frame: "pd.DataFrame") -> tuple[NDArray[np.intp], ...]:
+        """The level of each row in each factor."""
+        return tuple(factor.encode(_labels(frame, factor.columns)) for factor in self.plan.factors)
+
+    def scaled(self, recipe: Recipe) -> "Reader":
+        """The same with the scaling of its columns."""
+        plan, scale = self.plan, recipe.scale.copy()
+        scale[plan.n_shown : len(plan.names) - plan.n_carried] = 1.0  # a spline has a scale of its own
+        return replace(self, plan=replace(plan, recipe=replace(recipe, scale=scale)))
 
     def _encode(self, frame: "pd.DataFrame", levels: tuple[NDArray[np.intp], ...], rows: NDArray[np.intp]) -> Encoded:
         """Encode a frame that misses no categories; ``rows`` numbers its rows in errors."""
@@ -115,10 +131,37 @@ class Reader:
 
 def learn(parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
     """Learn how the formula's columns are encoded, and encode the data; the frame's index numbers rows in errors."""
+    reader, centred, table, levels = _learn(parts, frame, weights, standardize, NOTHING)
+    if missing_masks(frame):
+        del table
+        encoded = reader.encode(frame)
+    else:
+        _require_finite(table, reader.plan.names, frame.index)
+        encoded = Encoded(table, levels)
+    if encoded.candidates is not None:  # the candidates of a row share its weight
+        weights = encoded.candidates.shared(weights)
+    ranges = column_ranges(encoded.table, weights)
+    intercept = reader.plan.recipe.intercept
+    return reader.scaled(learn_recipe(encoded.table, weights, ranges, intercept, standardize, centred)), encoded
+
+
+def learn_from(
+    parts: FormulaParts, frame: "pd.DataFrame", standardize: bool, known: Known
+) -> tuple[Reader, NDArray[np.bool_]]:
+    """Learn from some rows, and what is known of all; give a reader without scales, and which columns are centred."""
+    reader, centred, _, _ = _learn(parts, frame, np.ones(len(frame)), standardize, known)
+    counts = tuple(known.totals[name] for name in reader.categories.names)
+    return replace(reader, categories=replace(reader.categories, counts=counts)), centred
+
+
+def _learn(
+    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, known: Known
+) -> tuple[Reader, NDArray[np.bool_], Array, tuple[NDArray[np.intp], ...]]:
+    """The reader without scales, which columns are centred, and the table and levels of the frame's rows."""
     given, masks = frame, missing_masks(frame)
     frame = fill(frame, masks, {name: reference_of(frame[name], name) for name in masks})
-    fixed = _learn_fixed(parts, frame)
-    groups = _learn_groups(parts.groups, frame)
+    fixed = _learn_fixed(parts, frame, known)
+    groups = _learn_groups(parts.groups, frame, known)
     plans, carried = _plan_factors(fixed, groups, standardize)
 
     n_fixed, n_splines = len(fixed.names), len(fixed.names) - len(fixed.keys)
@@ -151,14 +194,8 @@ def learn(parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardiz
         plan=Plan(unscaled, names, fixed.n_shown, plans, len(carried) + len(alone)),
         kinds={str(name): str(frame[name].dtype.kind) for name in frame.columns},
     )
-    if masks:
-        del table
-        encoded = reader.encode(given)
-    else:
-        _require_finite(table, names, frame.index)
-        encoded = Encoded(table, groups.levels)
     centred = [fixed.intercept] * n_fixed + [of_column for _, of_column in carried] + [True] * len(alone)
-    return _scaled(reader, encoded, weights, standardize, np.array(centred, dtype=bool)), encoded
+    return reader, np.array(centred, dtype=bool), table, groups.levels
 
 
 @final
@@ -186,12 +223,12 @@ class _Fixed:
         return _keys(self.matrix)[int(self.intercept) :]
 
 
-def _learn_fixed(parts: FormulaParts, frame: "pd.DataFrame") -> _Fixed:
-    matrix, F = Matrix.learn(parts.fixed, frame)
+def _learn_fixed(parts: FormulaParts, frame: "pd.DataFrame", known: Known) -> _Fixed:
+    matrix, F = Matrix.learn(parts.fixed, frame, known.transforms)
     if not matrix.names and not parts.splines and not parts.groups:
         raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")
     first = int(matrix.has_intercept)
-    pairs = [_learn_curve(term, frame, _keys(matrix)[first:]) for term in parts.splines]
+    pairs = [_learn_curve(term, frame, _keys(matrix)[first:], known) for term in parts.splines]
     curves, values = tuple(curve for curve, _ in pairs), [of_curve for _, of_curve in pairs]
     _require_different(curves)
     shown = [*matrix.names[first:], *(f"{curve.term} line" for curve in curves if curve.with_line)]
@@ -235,18 +272,6 @@ def _plan_factors(
     return tuple(planned), carried
 
 
-def _scaled(reader: Reader, encoded: Encoded, weights: Array, standardize: bool, centred: NDArray[np.bool_]) -> Reader:
-    """The reader with the scaling of its columns; the candidates of a row share its weight."""
-    plan = reader.plan
-    if encoded.candidates is not None:
-        row = encoded.candidates.row
-        weights = (weights / np.bincount(row))[row]
-    ranges = column_ranges(encoded.table, weights)
-    recipe = learn_recipe(encoded.table, weights, ranges, plan.recipe.intercept, standardize, centred)
-    recipe.scale[plan.n_shown : len(plan.names) - plan.n_carried] = 1.0  # a spline has a scale of its own
-    return replace(reader, plan=replace(plan, recipe=recipe))
-
-
 def _learn_categories(
     frame: "pd.DataFrame",
     categorical: set[str],
@@ -282,16 +307,25 @@ def _require_different(curves: tuple[Curve, ...]) -> None:
                 raise FormulaError(f"{other.term} and {curve.term} are curves of the same values: keep one.")
 
 
-def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", lines: list[_Key]) -> tuple[Curve, Array]:
+def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", lines: list[_Key], known: Known) -> tuple[Curve, Array]:
     matrix, values = Matrix.learn(f"0 + {term.expression}", frame)
     if values.shape[1] != 1 or any("categories" in state for _, state in matrix.spec.encoder_state.values()):
         raise FormulaError(f"{term} needs one column of numbers.")
     _require_finite(values, tuple(matrix.names), frame.index)
+    spline = known.splines.get(term)
+    if spline is None:
+        with explained(term):
+            spline = Spline.learn(values[:, 0], term.size)
+    return Curve(term, matrix, spline, _keys(matrix)[0] not in lines), values
+
+
+@contextmanager
+def explained(term: SplineTerm) -> Iterator[None]:
+    """Say which spline can't be learned, and what to do."""
     try:
-        spline = Spline.learn(values[:, 0], term.size)
+        yield
     except ValueError as error:
         raise FormulaError(f"{term}: {error} Take the column itself, or C(…) of it.") from error
-    return Curve(term, matrix, spline, _keys(matrix)[0] not in lines), values
 
 
 @final
@@ -308,7 +342,7 @@ class _Groups:
     values: list[Array]
 
 
-def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame") -> _Groups:
+def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame", known: Known) -> _Groups:
     """Terms of the same groups make one factor; the factor with the most effects comes last."""
     by_columns: dict[frozenset[str], list[GroupTerm]] = {}
     for term in groups:
@@ -318,7 +352,7 @@ def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame") -> _Grou
         names: list[str] = []
         members = []
         for term in terms:
-            matrix, values = Matrix.learn(term.effects, frame)
+            matrix, values = Matrix.learn(term.effects, frame, known.transforms)
             if not matrix.names:
                 raise FormulaError(f"{term} has no effects.")
             for name in matrix.names:
@@ -326,8 +360,10 @@ def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame") -> _Grou
                     raise FormulaError(f"The effect {name} of {':'.join(term.columns)} occurs in two terms; keep one.")
             members.append((term, matrix, values, tuple(range(len(names), len(names) + len(matrix.names)))))
             names += matrix.names
-        levels, numbers = Levels.learn(_labels(frame, terms[0].columns))
-        found.append((terms[0].columns, levels, names, numbers, members))
+        columns = terms[0].columns
+        levels, numbers = Levels.learn(_labels(frame, columns))
+        levels = known.levels.get(columns, levels)
+        found.append((columns, levels, names, numbers, members))
     found.sort(key=lambda factor: len(factor[1]) * len(factor[2]))
     effects, learned = [], []
     for k, (*_, members) in enumerate(found):

@@ -1,0 +1,219 @@
+"""The classifier of tables that lie in the workers of a Dask cluster."""
+
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import ClassifierMixin, clone
+
+from vbsvm.api import inputs, validation
+from vbsvm.api.estimator import LEARNED, VBSVC
+from vbsvm.api.estimator_base import Estimator
+from vbsvm.api.fitted_attributes import FittedAttributes
+from vbsvm.api.from_cluster import ClusterTable
+from vbsvm.api.task import Task
+from vbsvm.base.arrays import Array
+from vbsvm.inference.gibbs import Gibbs
+from vbsvm.inference.variational import Variational
+from vbsvm.missing.settings import GaussianImputation
+from vbsvm.model.priors import Prior
+from vbsvm.results.fit import Fit
+from vbsvm.sources import collections
+from vbsvm.sources.cluster import Cluster
+
+
+@final
+class DaskVBSVC(ClassifierMixin, FittedAttributes, Estimator):
+    """``VBSVC`` for dask arrays and data frames: rows stay in the workers of a cluster, which send sums.
+
+    Each partition is read once and kept, encoded, by the worker that read it. In each pass over the data the present
+    distribution of the coefficients goes to all partitions, and sums of the size of columns × columns come back. What
+    is lost with a worker is computed again by others. The result is the same, to the last bit on one kind of processor,
+    for every number of workers; it depends on the partitions by rounding.
+
+    Parameters
+    ----------
+    client : distributed.Client, default None
+        The cluster; None is the client that was made last. Pickles and copies of the estimator do not hold it.
+    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state
+        As in ``VBSVC``.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, penalty_, elbo_, n_iter_, converged_, fit_, …
+        As in ``VBSVC``. Standard deviations, and the link from scores to probabilities, are learned in fit. Robust
+        standard deviations go by the curvature at the mean, as they do in large tables in memory.
+    """
+
+    n_features_in_: int
+
+    def __init__(
+        self,
+        prior: Prior | None = None,
+        inference: Variational | Gibbs | None = None,
+        *,
+        client: Any = None,
+        imputation: GaussianImputation | None = None,
+        group: str | int | None = None,
+        standardize: bool = True,
+        fit_intercept: bool = True,
+        class_weight: dict[Any, float] | str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            prior,
+            inference,
+            imputation=imputation,
+            group=group,
+            standardize=standardize,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            random_state=random_state,
+        )
+        self.client = client
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_samples, n_features)
+            Inputs, in partitions of rows; sizes of chunks may be unknown.
+        y : dask array, series or data frame of one column
+            Labels, in as many partitions as X, which have the same rows.
+        sample_weight : dask array or series, default None
+            Weights, in the same partitions; a weight of 0 leaves the row out.
+        """
+        return self._fitted(lambda: self._tasks(X, y, sample_weight))
+
+    def _tasks(self, X: Any, y: Any, sample_weight: Any) -> list[Task]:
+        """Check everything, and give the models of rows that lie in the cluster."""
+        prior, _, imputation = self.require_settings()
+        cluster = Cluster.of(self.client)
+        if self.group is not None:
+            inputs.require_group(self.group)
+            if not self.fit_intercept:
+                raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
+        header = collections.header(X)
+        inputs.read_columns(self, header, reset=True)
+        inputs.read_some(header, self.group)
+        table = ClusterTable.read(cluster, X, y, sample_weight, validation.column_names(self), self.group)
+        self.classes_ = table.summary.labels.labels
+        intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
+        return table.tasks(prior, imputation, self.class_weight, intercept=intercept, standardize=standardize)
+
+    def _kept(self, fit: Fit) -> Fit:
+        """What is kept of a fit: all but its rows, whose place in the cluster others need."""
+        return fit.without_rows()
+
+    def decision_function(self, X: Any) -> Any:
+        """Score of each row as in ``VBSVC``: an array, or a series or frame with the index of X; computed on demand."""
+        return self._predicted(X, VBSVC.decision_function, np.empty((0, len(self._fits))), "score")
+
+    def predict(self, X: Any) -> Any:
+        """Class of each row: an array, or a series with the index of X, computed on demand."""
+        return self._predicted(X, VBSVC.predict, self._classes[:0], "class")
+
+    def predict_proba(self, X: Any) -> Any:
+        """Calibrated probabilities of the classes: an array, or a frame with the index of X, computed on demand."""
+        return self._predicted(X, VBSVC.predict_proba, np.empty((0, len(self._classes))), "probability")
+
+    def predict_log_proba(self, X: Any) -> Any:
+        """Logarithms of ``predict_proba``."""
+        return self._predicted(X, VBSVC.predict_log_proba, np.empty((0, len(self._classes))), "log probability")
+
+    @property
+    def _classes(self) -> NDArray[Any]:
+        assert self._fits
+        return self.classes_
+
+    def _predicted(self, X: Any, method: Any, example: Array, name: str) -> Any:
+        """What a method of the local estimator gives, partition by partition; at once for data in memory."""
+        model = self.to_local()
+        if not collections.is_collection(X):
+            return method(model, X)
+        inputs.read_columns(self, collections.header(X), reset=False)
+        if example.ndim == 2 and example.shape[1] == 1:
+            example = example[:, 0]
+        answer = _Answer(method.__name__, name, self.classes_)
+        if not collections.is_array(X):
+            example = answer.framed(example, X._meta.index)
+        return collections.mapped(answer, model, X, example)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the rows whose class is predicted; computed at once."""
+        rows = collections.partitions(X, y, sample_weight)
+        right = collections.delayed(_right)
+        model = collections.delayed(_itself)(self.to_local())
+        cluster = Cluster.of(self.client)
+        found = cluster.sum(np.asarray, cluster.held([right(model, *row) for row in rows]))
+        return float(found[0] / found[1])
+
+    def to_local(self) -> VBSVC:
+        """A ``VBSVC`` that knows what has been learned, and needs no cluster."""
+        parameters = self.get_params(deep=False)
+        parameters.pop("client")
+        local = VBSVC(**parameters)
+        local.fit_ = self._fits
+        for name in LEARNED:
+            if hasattr(self, name):
+                setattr(local, name, getattr(self, name))
+        return local
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What pickles and copies hold: not the client, which belongs to this process."""
+        state: Any = super().__getstate__()
+        return state | {"client": None}
+
+    def __sklearn_clone__(self) -> "DaskVBSVC":
+        """An estimator with the same parameters and the same client, which has not been fitted."""
+        parameters = self.get_params(deep=False)
+        client = parameters.pop("client")
+        return DaskVBSVC(client=client, **{name: clone(one, safe=False) for name, one in parameters.items()})
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that NaN is welcome."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+@final
+class _Answer:
+    """What a method gives for a partition: with the index of a frame where it is one."""
+
+    def __init__(self, method: str, name: str, classes: NDArray[Any]) -> None:
+        self.method, self.name, self.classes = method, name, classes
+
+    def __call__(self, model: VBSVC, block: Any) -> Any:
+        """The answer for a partition, which may have no rows."""
+        empty = len(block) == 0
+        found = getattr(model, self.method)(_one_row(block) if empty else block)
+        found = found[:0] if empty else found
+        return self.framed(found, block.index) if hasattr(block, "index") else found
+
+    def framed(self, values: Any, index: Any) -> Any:
+        """Values of rows as a series, or as a frame with a column for each class."""
+        import pandas as pd
+
+        if values.ndim == 1:
+            return pd.Series(values, index=index, name=self.name)
+        return pd.DataFrame(values, index=index, columns=pd.Index(self.classes))
+
+
+def _one_row(block: Any) -> NDArray[Any]:
+    """A row of zeros in place of none, which a local estimator refuses."""
+    return np.zeros((1, block.shape[1]))
+
+
+def _itself(model: VBSVC) -> VBSVC:
+    return model
+
+
+def _right(model: VBSVC, X: Any, y: Any, sample_weight: Any) -> Array:
+    """Weight of the rows whose class is predicted, and of all."""
+    labels = np.asarray(y).reshape(-1)
+    if not len(labels):
+        return np.zeros(2)
+    s = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64).reshape(-1)
+    return np.array([s @ (model.predict(X) == labels), s.sum()])

@@ -1,0 +1,137 @@
+"""What estimators have in common, wherever their rows are: parameters, and how a fit is held."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any, Self
+
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+
+from vbsvm.api import validation
+from vbsvm.api.fit_warnings import warnings_of
+from vbsvm.api.one_class import OneClassWarning, describe_unassigned
+from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
+from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.settings import require_flag
+from vbsvm.inference.gibbs import Gibbs
+from vbsvm.inference.variational import Variational
+from vbsvm.missing.settings import GaussianImputation
+from vbsvm.model.priors import Prior, Ridge
+from vbsvm.model.spec import State
+from vbsvm.results.fit import Fit
+
+
+class Estimator(BaseEstimator):
+    """Parameters, documented by each estimator, and a fit that replaces the one before when it is complete."""
+
+    fit_: tuple[Fit, ...]
+    classes_: NDArray[Any]
+
+    def __init__(
+        self,
+        prior: Prior | None = None,
+        inference: Variational | Gibbs | None = None,
+        *,
+        imputation: GaussianImputation | None = None,
+        group: str | int | None = None,
+        standardize: bool = True,
+        fit_intercept: bool = True,
+        class_weight: dict[Any, float] | str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.prior = prior
+        self.inference = inference
+        self.imputation = imputation
+        self.group = group
+        self.standardize = standardize
+        self.fit_intercept = fit_intercept
+        self.class_weight = class_weight
+        self.random_state = random_state
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
+        nested: dict[str, dict[str, Any]] = {"prior": {}, "inference": {}, "imputation": {}}
+        whole = {}
+        known = self.get_params(deep=False)
+        for name, value in params.items():
+            owner, delimiter, inner = name.partition("__")
+            if delimiter and owner in nested:
+                nested[owner][inner] = value
+            elif name in known:
+                whole[name] = value
+            else:
+                raise ValueError(
+                    f"Invalid parameter {name!r} for {type(self).__name__}: it has {list(known)}, and those of prior, "
+                    "inference and imputation, such as 'prior__rate'."
+                )
+        changed = type(self)(**{**known, **{key: whole[key] for key in nested if key in whole}})
+        for owner, changes in nested.items():
+            if changes:
+                current = getattr(changed, f"_{owner}")()
+                inner = [field.name for field in fields(current)]
+                unknown = [name for name in changes if name not in inner]
+                if unknown:
+                    raise ValueError(f"{type(current).__name__} has no parameter {unknown[0]!r}; it has {inner}.")
+                whole[owner] = replace(current, **changes)
+        return super().set_params(**whole)
+
+    def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
+        """Prior, inference and distribution of the inputs, defaults filled in; refuse parameters of other types."""
+        require_flag(type(self).__name__, standardize=self.standardize, fit_intercept=self.fit_intercept)
+        return self._prior(), self._inference(), self._imputation()
+
+    def _prior(self) -> Prior:
+        prior = Ridge() if self.prior is None else self.prior
+        if not isinstance(prior, Prior):
+            raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
+        if prior.of_groups:
+            raise TypeError(f"{prior!r} is a prior of groups' effects in a Model; inputs take Ridge() or Normal(1.0).")
+        return prior
+
+    def _inference(self) -> Variational | Gibbs:
+        return read_inference(self.inference)
+
+    def _imputation(self) -> GaussianImputation:
+        return read_imputation(self.imputation)
+
+    def _fitted(self, tasks: Callable[[], list[Task]]) -> Self:
+        """Fit what is to be fitted, and keep it."""
+        return self._replaced(lambda: self._fit(tasks()))
+
+    def _replaced(self, fit: Callable[[], tuple[tuple[Fit, ...], str | None]]) -> Self:
+        """Keep what a function fits, and say what is to be said of it; a failure leaves this object as it was."""
+        before = dict(vars(self))
+        try:
+            with single_threaded_blas():
+                fits, unassigned = fit()
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+        self.fit_ = fits
+        if any(fit.interrupted for fit in fits):
+            raise KeyboardInterrupt
+        name = type(self).__name__
+        for message in dict.fromkeys(one for fit in fits for one in warnings_of(name, fit, self._inference())):
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        if unassigned is not None:
+            warnings.warn(unassigned, OneClassWarning, stacklevel=4)
+        return self
+
+    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], str | None]:
+        """The fits, and what is to be said of classes that no row is assigned to."""
+        inference = self._inference()
+        seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
+        fits = tuple(map(self._kept, fit_all(tasks, inference, seed, self._starts(tasks))))
+        said = describe_unassigned(type(self).__name__, 'class_weight="balanced"', tasks, fits, self.classes_)
+        return fits, said
+
+    def _starts(self, tasks: list[Task]) -> list[State] | None:
+        """Where climbs begin; None is the usual start."""
+        return None
+
+    def _kept(self, fit: Fit) -> Fit:
+        """What is kept of a fit: all of it, its rows included."""
+        return fit

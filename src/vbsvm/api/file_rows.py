@@ -1,0 +1,42 @@
+"""Rows in files, encoded once: found in the cache, or learned and written now; errors name file and row."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from vbsvm.design.spelling import renumbered
+from vbsvm.sources.files import Files, FileTable, Piece
+from vbsvm.sources.files_cache import Cache, CachedRows, Writer
+
+Learned = TypeVar("Learned")
+
+
+def encoded_once(
+    files: Files,
+    table: FileTable,
+    about: Mapping[str, Any],
+    learn: Callable[[], Learned],
+    write: Callable[[Learned, Writer], None],
+) -> CachedRows:
+    """The encoded rows; ``about`` says how they are encoded, ``learn`` what is learned before they can be."""
+    signs = (files.sep, files.decimal)
+    cache = Cache.of(files.cache, {"files": table.stamps, "types": table.types, "signs": signs, **about}, files.limit)
+    rows = cache.found()
+    if rows is None:
+        learned = learn()
+        with cache.building() as writer:
+            write(learned, writer)
+        rows = cache.found()
+    if rows is None:
+        raise OSError(f"The encoded rows were removed from {cache.root} while they were written: fit again.")
+    return rows
+
+
+@contextmanager
+def numbered(piece: Piece) -> Iterator[None]:
+    """Name the file in errors, and rows by their numbers in it."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        said = renumbered(str(error), lambda row: row + piece.first)
+        raise type(error)(f"{piece.path}: {said}") from error

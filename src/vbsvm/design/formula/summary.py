@@ -1,0 +1,200 @@
+"""What a formula needs to know of the rows, as summaries of some of them that add up to that of all.
+
+Most of what a formula means can be seen in a few rows that tell: one for each level of each category, the smallest and
+largest numbers, one that misses a value. Levels of groups and the weights of levels are counted. Splines and transforms
+such as ``scale`` and ``poly`` are learned from all values of their columns, which are kept: 8 bytes a row.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.design import frames
+from vbsvm.design.formula import reader as formulas
+from vbsvm.design.formula.guard import FormulaError
+from vbsvm.design.formula.known import Known
+from vbsvm.design.formula.matrix import MOST_COLUMNS, Matrix
+from vbsvm.design.formula.missing_inputs import columns_in
+from vbsvm.design.formula.reader import Reader
+from vbsvm.design.formula.syntax import FormulaParts
+from vbsvm.design.formula.terms import parsed
+from vbsvm.design.levels import group_labels
+from vbsvm.design.splines import Spline
+from vbsvm.design.summaries import MOST_CLASSES, LabelSummary, LevelSummary
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Functions whose state is learned from all values.
+STATEFUL = re.compile(r"\b(?:center|scale|standardize|poly|bs|cc|cr|cs)\(")
+# The first rows are always among those that tell.
+FIRST_ROWS = 16
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Needs:
+    """Which columns of a formula are needed for what.
+
+    ``alone`` stand in it as they are, and are categories unless they hold numbers; ``categories`` are so in any case.
+    ``whole`` are expressions that are learned from all values, ``held`` their columns.
+    """
+
+    parts: FormulaParts
+    alone: frozenset[str]
+    categories: frozenset[str]
+    whole: tuple[str, ...]
+    held: tuple[str, ...]
+    factors: tuple[tuple[str, ...], ...]
+
+    @staticmethod
+    def of(parts: FormulaParts) -> "Needs":
+        """Look at all factors of the formula."""
+        names = list(parts.columns)
+        texts = [parts.fixed, *(term.effects for term in parts.groups)]
+        expressions = list(
+            dict.fromkeys(str(factor.expr) for text in texts for term in parsed(text) for factor in term.factors)
+        )
+        whole = tuple(one for one in expressions if one not in names and STATEFUL.search(one))
+        held = {
+            name for one in (*whole, *(term.expression for term in parts.splines)) for name in columns_in(one, names)
+        }
+        levels = (columns_in(one, names) for one in expressions if one not in names and one.startswith("C("))
+        factors = {frozenset(term.columns): term.columns for term in reversed(parts.groups)}
+        return Needs(
+            parts,
+            frozenset(one for one in expressions if one in names),
+            frozenset(name for of_one in levels for name in of_one) | {parts.outcome},
+            whole,
+            tuple(sorted(held)),
+            tuple(factors.values()),
+        )
+
+    def summary(self, data: Any, kept: NDArray[np.intp] | None, weights: Array, first: int) -> "FormulaSummary":
+        """Summarise these rows of a frame; ``weights`` are theirs, and ``first`` is the number of the frame's first."""
+        frame = frames.take(data, self.parts.columns, kept, may_miss=self.parts.inputs)
+        labelled = [name for name in self.parts.columns if self._is_category(frame, name)]
+        telling = _telling(frame, labelled)
+        raw = data[list(self.parts.columns)].iloc[frame.index[telling]]
+        known = {name: frame[name].notna().to_numpy() for name in labelled}
+        return FormulaSummary(
+            self,
+            raw.set_axis(frame.index[telling] + first),
+            {name: (frame[name].to_numpy(),) for name in self.held},
+            {name: LabelSummary.of(np.asarray(frame[name])[known[name]], weights[known[name]]) for name in labelled},
+            tuple(LevelSummary.of([_labels(frame, name) for name in columns]) for columns in self.factors),
+            len(frame),
+        )
+
+    def _is_category(self, frame: "pd.DataFrame", name: str) -> bool:
+        return name in self.categories or (name in self.alone and frame[name].dtype.kind not in "biuf")
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class FormulaSummary:
+    """Rows that tell as they were given, whole columns in parts, levels of categories, and levels of groups."""
+
+    needs: Needs
+    rows: "pd.DataFrame"
+    held: dict[str, tuple[NDArray[Any], ...]]
+    categories: dict[str, LabelSummary]
+    groups: tuple[LevelSummary, ...]
+    n_rows: int
+
+    def __add__(self, other: Self) -> "FormulaSummary":
+        """Join two sets of rows."""
+        rows = _joined(self.rows, other.rows)
+        labels = dict(self.categories)
+        for name, more in other.categories.items():
+            labels[name] = labels[name] + more if name in labels else more
+            _require_few(labels[name], name, self.needs.parts.outcome)
+        return FormulaSummary(
+            self.needs,
+            rows.iloc[_telling(rows, list(labels))],
+            {name: (*self.held[name], *other.held[name]) for name in self.held},
+            labels,
+            tuple(one + more for one, more in zip(self.groups, other.groups, strict=True)),
+            self.n_rows + other.n_rows,
+        )
+
+    @property
+    def n_held(self) -> int:
+        """Bytes of the whole columns."""
+        return sum(part.nbytes for parts in self.held.values() for part in parts)
+
+    def frame(self) -> "pd.DataFrame":
+        """The rows that tell, in types that formulaic knows."""
+        parts = self.needs.parts
+        found = frames.take(self.rows, parts.columns, may_miss=parts.inputs)
+        return found.set_axis(self.rows.index)
+
+    def learn(self, standardize: bool) -> tuple[Reader, NDArray[np.bool_]]:
+        """The reader of the formula, whose columns are not scaled yet, and which of them will be centred."""
+        import pandas as pd
+
+        parts, names = self.needs.parts, list(self.needs.held)
+        whole = pd.DataFrame({name: np.concatenate(self.held[name]) for name in names})
+        transforms = {
+            one: Matrix.learn(f"0 + {one}", whole.loc[:, columns_in(one, names)])[0].learned["transforms"]
+            for one in self.needs.whole
+        }
+        splines = {}
+        for term in parts.splines:
+            _, values = Matrix.learn(f"0 + {term.expression}", whole.loc[:, columns_in(term.expression, names)])
+            finite = values[np.isfinite(values).all(axis=1), :1].ravel()  # others are named when rows are encoded
+            if values.shape[1] == 1:
+                with formulas.explained(term):
+                    splines[term] = Spline.learn(finite, term.size)
+        levels = {columns: one.levels() for columns, one in zip(self.needs.factors, self.groups, strict=True)}
+        totals = {name: one.totals for name, one in self.categories.items()}
+        return formulas.learn_from(parts, self.frame(), standardize, Known(transforms, splines, levels, totals))
+
+
+def _labels(frame: "pd.DataFrame", name: str) -> NDArray[Any]:
+    return group_labels(frame[name].to_numpy(), name, frame.index)
+
+
+def _require_few(labels: LabelSummary, name: str, outcome: str) -> None:
+    """Refuse an outcome that is measured, and a category of too many levels, before they fill the memory."""
+    if name == outcome:
+        labels.require_few(f"The outcome {name!r}")
+    elif len(labels.labels) > MOST_COLUMNS:
+        raise FormulaError(
+            f"Column {name!r} has more than {MOST_COLUMNS} different values as a category: merge levels, or take a "
+            f"random effect such as (1 | {name}), whose levels may be many."
+        )
+
+
+def _telling(frame: "pd.DataFrame", labelled: list[str]) -> NDArray[np.intp]:
+    """Places of the rows that tell what columns hold; all levels of those that are labelled."""
+    chosen = [np.arange(min(FIRST_ROWS, len(frame)))]
+    for name in frame.columns:
+        column = frame[name]
+        missing = column.isna().to_numpy()
+        known = np.flatnonzero(~missing)
+        chosen += [np.flatnonzero(missing)[:1], known[:1]]
+        if name in labelled:
+            chosen.append(np.flatnonzero(~column.duplicated().to_numpy() & ~missing)[: MOST_COLUMNS + MOST_CLASSES])
+        elif column.dtype.kind in "biuf" and len(known):
+            values = column.to_numpy()[known]
+            chosen.append(known[[values.argmin(), values.argmax()]])
+    return np.unique(np.concatenate(chosen))
+
+
+def _joined(one: "pd.DataFrame", other: "pd.DataFrame") -> "pd.DataFrame":
+    """One below the other; categories of a categorical column in the order in which they are met."""
+    import pandas as pd
+
+    changed: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    for name in one.columns:
+        both = one[name], other[name]
+        if all(isinstance(column.dtype, pd.CategoricalDtype) for column in both):
+            union = list(dict.fromkeys([value for column in both for value in column.cat.categories]))
+            for of_frame, column in zip(changed, both, strict=True):
+                of_frame[name] = column.cat.set_categories(union)
+    return pd.concat([one.assign(**changed[0]), other.assign(**changed[1])])

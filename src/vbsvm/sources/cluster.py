@@ -1,0 +1,129 @@
+"""A Dask cluster by few verbs: put something into the workers, do the same with each of several things, and add up.
+
+Whatever is held in workers is a future whose task the scheduler knows: what is lost with a worker is computed again.
+Sums are added in a tree whose shape depends on the number of terms alone, so they have the same bits whichever worker
+formed which term. Messages and sums travel packed: arrays that a network delivers begin anywhere in memory, and vector
+instructions would add them in another order.
+"""
+
+import itertools
+import pickle
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, final
+from uuid import uuid4
+
+import numpy as np
+
+from vbsvm.base.row_sums import Addable
+
+T = TypeVar("T", bound=Addable)
+
+# What can't be read is tried again so often, as a disk or a network may fail for a moment.
+RETRIES = 2
+# Terms that are added at a time.
+FAN_IN = 8
+# Messages of a pass hold matrices of columns × columns, which a graph may hold; Dask would warn of such graphs.
+LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
+
+INSTALL = "Dask is not installed: pip install 'vbsvm[dask]'."
+
+
+@final
+class Cluster:
+    """A client's cluster, as one fit uses it: nothing that it names can be taken for another fit's."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._name, self._numbers = f"vbsvm-{uuid4().hex}", itertools.count()
+
+    @staticmethod
+    def of(client: Any = None) -> "Cluster":
+        """The cluster of a client, or of the one that was made last."""
+        try:
+            from distributed import Client, default_client
+        except ImportError as error:
+            raise ImportError(INSTALL) from error
+        if client is None:
+            try:
+                client = default_client()
+            except ValueError:
+                raise ValueError(
+                    "There is no Dask client: make one, as in distributed.Client('tcp://scheduler:8786'), or "
+                    "distributed.Client() for this machine alone, and pass it as client=."
+                ) from None
+        if not isinstance(client, Client):
+            raise TypeError(f"client must be a distributed.Client or None; got {type(client).__name__}.")
+        if client.asynchronous:
+            raise TypeError("client is asynchronous; a fit waits for its results: make a client of its own for it.")
+        if client.status != "running":
+            raise ValueError(f"The Dask client is {client.status}: make a new one.")
+        return Cluster(client)
+
+    def held(self, delayed: Sequence[Any]) -> list[Any]:
+        """Futures of delayed values, which workers begin to compute."""
+        return self._client.compute(list(delayed), retries=RETRIES)
+
+    def each(self, function: Callable[..., Any], things: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
+        """Futures of what a function makes of each future, and of what other sequences have for it."""
+        name = self._next_name()
+        return self._client.map(function, things, *others, key=[f"{name}-{k}" for k in range(len(things))])
+
+    def collected(self, futures: Sequence[Any]) -> list[Any]:
+        """The values of futures."""
+        return self._client.gather(list(futures))
+
+    def sum(self, function: Callable[[Any], T], things: Sequence[Any]) -> T:
+        """Sum a function over what futures hold; the function is put into the graph once."""
+        import cloudpickle
+        from dask import config
+
+        name, made = self._next_name(), []
+        try:
+            with config.set({LARGE_GRAPH: "1TB"}):
+                message = self._client.submit(bytes, cloudpickle.dumps(function), key=f"{name}-message")
+            made.append(message)
+            terms = self.each(_answered, things, [message] * len(things))
+            made += terms
+            while len(terms) > 1:
+                terms = [
+                    self._client.submit(_added, terms[k : k + FAN_IN], key=self._next_name())
+                    for k in range(0, len(terms), FAN_IN)
+                ]
+                made += terms
+            return pickle.loads(terms[0].result())
+        except BaseException as error:
+            self._client.cancel(made, force=True)
+            raise _in_words(error) from error
+
+    def _next_name(self) -> str:
+        return f"{self._name}-{next(self._numbers)}"
+
+
+def _in_words(error: BaseException) -> BaseException:
+    """What a cluster's own failures mean; other errors as they are."""
+    from distributed import CancelledError, KilledWorker
+
+    if isinstance(error, KilledWorker):
+        return RuntimeError(
+            "Several workers died over the same part of the data, most likely for want of memory: use smaller "
+            "partitions, or workers with more memory."
+        )
+    if isinstance(error, CancelledError):
+        return RuntimeError(
+            "The cluster has lost the data or has stopped: what was scattered from a client can't be made again when "
+            "its worker dies, and a scheduler that is restarted forgets everything. Load the data within the cluster."
+        )
+    return error
+
+
+def _answered(thing: Any, message: bytes) -> bytes:
+    """What a worker answers to a message."""
+    with np.errstate(all="ignore"):
+        return pickle.dumps(pickle.loads(message)(thing))
+
+
+def _added(terms: list[bytes]) -> bytes:
+    total = pickle.loads(terms[0])
+    for term in terms[1:]:
+        total = total + pickle.loads(term)
+    return pickle.dumps(total)

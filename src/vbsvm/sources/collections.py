@@ -1,0 +1,114 @@
+"""Dask's arrays and data frames: their partitions, and predictions that wait until somebody asks."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vbsvm.sources.cluster import INSTALL
+
+
+def is_collection(data: Any) -> bool:
+    """Whether something is an array, a series or a data frame of Dask."""
+    return type(data).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(data, "to_delayed")
+
+
+def is_array(data: Any) -> bool:
+    """Whether a collection is an array."""
+    return hasattr(data, "chunks")
+
+
+def require_collection(data: Any, name: str) -> None:
+    """Refuse what is not in a cluster."""
+    if not is_collection(data):
+        raise TypeError(
+            f"{name} must be a dask array or data frame; got {type(data).__name__}. Data in memory are fitted by "
+            "VBSVC, or put into a cluster by dask.array.from_array."
+        )
+
+
+def header(X: Any) -> Any:
+    """A table without rows that has the columns of a collection."""
+    require_collection(X, "X")
+    if not is_array(X):
+        return X._meta
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X must have rows and columns.")
+    if np.isnan(X.shape[1]):
+        raise ValueError("X has an unknown number of columns: compute them first, as by X.compute_chunk_sizes().")
+    return np.empty((0, X.shape[1]))
+
+
+def partitions(X: Any, y: Any, sample_weight: Any) -> list[tuple[Any, ...]]:
+    """Delayed values of the partitions: of X, of y, and of the weights or None."""
+    others = [(y, "y")] if sample_weight is None else [(y, "y"), (sample_weight, "sample_weight")]
+    for one, name in others:
+        require_collection(one, name)
+    found = [delayed_parts(_whole_rows(X)), *(delayed_parts(_aligned(X, one, name)) for one, name in others)]
+    for (one, name), parts in zip(others, found[1:], strict=True):
+        if len(parts) != len(found[0]):
+            raise ValueError(
+                f"X has {len(found[0])} partitions, and {name} has {len(parts)}: give {name} the partitions of X, as "
+                f"by {name}.{'rechunk' if is_array(one) else 'repartition'}, or take both from one data frame."
+            )
+    if sample_weight is None:
+        found.append([None] * len(found[0]))
+    return list(zip(*found, strict=True))
+
+
+def _whole_rows(X: Any) -> Any:
+    """X with all columns of a row in one partition."""
+    return X.rechunk({1: -1}) if is_array(X) and len(X.chunks[1]) > 1 else X
+
+
+def _aligned(X: Any, other: Any, name: str) -> Any:
+    """Labels or weights in the chunks of X, where the sizes of both are known."""
+    if not is_array(other):
+        return other
+    if other.ndim == 2 and other.shape[1] == 1:
+        other = other[:, 0]
+    if other.ndim != 1:
+        raise ValueError(f"{name} must have one dimension; got an array of {other.ndim}.")
+    if not is_array(X) or np.isnan(X.shape[0]) or np.isnan(other.shape[0]):
+        return other
+    if X.shape[0] != other.shape[0]:
+        raise ValueError(f"X has {X.shape[0]} rows, and {name} has {other.shape[0]}.")
+    return other if other.chunks[0] == X.chunks[0] else other.rechunk((X.chunks[0],))
+
+
+def delayed_parts(collection: Any) -> list[Any]:
+    """Delayed values of the partitions of a collection."""
+    found = collection.to_delayed()
+    return list(found.ravel()) if isinstance(found, np.ndarray) else list(found)
+
+
+def delayed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, to be called in a worker."""
+    try:
+        from dask.delayed import delayed as dask_delayed
+    except ImportError as error:
+        raise ImportError(INSTALL) from error
+    return dask_delayed(function, pure=False)
+
+
+def mapped(function: Callable[[Any, Any], Any], model: Any, X: Any, example: Any) -> Any:
+    """What a function of a model and of a table gives for each partition, when it is asked for.
+
+    ``example`` is its answer for a frame, or an array, without rows. The model is put into the graph once.
+    """
+    held = delayed(_itself)(model)
+    if not is_array(X):
+        return X.map_partitions(_called, held, function, meta=example)
+    X = _whole_rows(X)
+    if example.ndim == 1:
+        return X.map_blocks(_called, held, function, drop_axis=1, dtype=example.dtype, meta=example)
+    chunks = (X.chunks[0], (example.shape[1],))
+    return X.map_blocks(_called, held, function, chunks=chunks, dtype=example.dtype, meta=example)
+
+
+def _itself(model: Any) -> Any:
+    return model
+
+
+def _called(block: Any, model: Any, function: Callable[[Any, Any], Any]) -> Any:
+    return function(model, block)

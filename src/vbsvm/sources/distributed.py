@@ -1,0 +1,174 @@
+"""Rows on many machines: parts that lie in the workers of a cluster, which are sent messages and answer with sums."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import accumulate
+from typing import Any, TypeVar, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.row_sums import Addable
+from vbsvm.design.candidates import Candidates
+from vbsvm.design.scaling import Recipe
+from vbsvm.missing.level_model import LevelCounts
+from vbsvm.model.row_pass import Part, RowPass
+from vbsvm.model.stats import Stats
+from vbsvm.sources.cluster import Cluster
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.row_builder import Grouping, MissingInputs
+
+T = TypeVar("T", bound=Addable)
+
+# Bytes of which every allocation begins at a multiple.
+ALIGNMENT = 16
+
+
+@final
+class HeldPart:
+    """A part of the rows in the worker that holds it; its work space serves one sum at a time."""
+
+    def __init__(self, memory: Memory) -> None:
+        incomplete = memory.missing_inputs
+        if incomplete is not None:
+            incomplete = replace(incomplete, multipliers=settled(incomplete.multipliers))
+        self.memory = replace(
+            memory,
+            X=settled(memory.X),
+            signs=settled(memory.signs),
+            weights=settled(memory.weights),
+            missing_inputs=incomplete,
+        )
+        self._lock = threading.Lock()
+
+    def answer(self, function: Callable[[Memory], T]) -> T:
+        """What a function makes of the rows."""
+        with self._lock:
+            return function(self.memory)
+
+    def __sizeof__(self) -> int:
+        """Bytes that would have to move: by them a scheduler decides where rows stay."""
+        arrays = self.memory.X, self.memory.signs, self.memory.weights
+        return sum(array.nbytes for array in arrays) + sum(one.index.nbytes for one in self.memory.groupings)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Move without lock and work space."""
+        return HeldPart, (replace(self.memory),)
+
+
+def settled(array: NDArray[Any]) -> NDArray[Any]:
+    """The array in one piece that begins where arrays do.
+
+    What a network delivers begins anywhere, and vector instructions then add in another order: the last bits would
+    depend on which rows have travelled.
+    """
+    if (array.flags.c_contiguous or array.flags.f_contiguous) and array.ctypes.data % ALIGNMENT == 0:
+        return array
+    return np.array(array, order="F" if array.flags.f_contiguous else "C")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Distributed:
+    """Rows in the workers of a cluster. ``like`` has what all parts have in common, and no rows."""
+
+    cluster: Cluster
+    parts: tuple[Any, ...]
+    like: Memory
+    n_rows: int
+
+    @staticmethod
+    def of(cluster: Cluster, memories: Sequence[Any], like: Memory) -> "Distributed":
+        """Number the blocks of ``memories``, which are futures, through all of them; leave out those without rows."""
+        sizes = cluster.collected(cluster.each(_size, memories))
+        kept = [k for k, (n_rows, _) in enumerate(sizes) if n_rows]
+        firsts = list(accumulate((sizes[k][1] for k in kept[:-1]), initial=0))
+        parts = cluster.each(_held, [memories[k] for k in kept], firsts)
+        return Distributed(cluster, tuple(parts), like, sum(n_rows for n_rows, _ in sizes))
+
+    @property
+    def looks_are_cheap(self) -> bool:
+        """Whether rows may be asked often: each answer is a round trip."""
+        return False
+
+    @property
+    def drawn_covariance(self) -> bool:
+        """The covariance of the coefficients is known."""
+        return False
+
+    @property
+    def n_core(self) -> int:
+        """Number of coefficients whose covariances are all kept."""
+        return self.like.n_core
+
+    @property
+    def recipe(self) -> Recipe:
+        """How columns are scaled."""
+        return self.like.recipe
+
+    @property
+    def groupings(self) -> tuple[Grouping, ...]:
+        """The factors, without rows."""
+        return self.like.groupings
+
+    @property
+    def missing_inputs(self) -> MissingInputs | None:
+        """Which columns may miss values, without rows."""
+        return self.like.missing_inputs
+
+    @property
+    def candidates(self) -> Candidates | None:
+        """Whether rows are candidates; without them."""
+        return self.like.candidates
+
+    def repeated(self) -> "Distributed":
+        """Every row as often as its weight says."""
+        memories = self.cluster.each(_repeated, self.parts)
+        return Distributed.of(self.cluster, memories, self.like)
+
+    def fold(self, row_pass: RowPass) -> Stats:
+        """The only pass over the data in a sweep."""
+        return self.of_memories(partial(_fold, row_pass))
+
+    def total(self, kernel: Callable[[Part], T], *, light: bool = False) -> T:
+        """Sum anything that adds over the parts of all blocks."""
+        return self.of_memories(partial(_total, kernel, light))
+
+    def second_moments(self) -> Array:
+        """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
+        return self.of_memories(Memory.second_moments)
+
+    def of_memories(self, function: Callable[[Memory], T]) -> T:
+        """Sum a function over the parts, each where it lies."""
+        return self.cluster.sum(partial(_answer, function), self.parts)
+
+
+def _repeated(part: HeldPart) -> Memory:
+    return part.memory.repeated()
+
+
+def _size(memory: Memory) -> tuple[int, int]:
+    return memory.n_rows, memory.n_blocks
+
+
+def _held(memory: Memory, first_block: int) -> HeldPart:
+    """A part with its place among all; what is known of the levels of all rows counts in the first."""
+    known = memory.known_levels
+    if known is not None and first_block:
+        known = LevelCounts(tuple(np.zeros_like(one) for one in known.counts))
+    return HeldPart(replace(memory, first_block=first_block, in_parts=True, known_levels=known))
+
+
+def _answer(function: Callable[[Memory], T], part: HeldPart) -> T:
+    return part.answer(function)
+
+
+def _fold(row_pass: RowPass, memory: Memory) -> Stats:
+    return memory.fold(row_pass)
+
+
+def _total(kernel: Callable[[Part], T], light: bool, memory: Memory) -> T:
+    return memory.total(kernel, light=light)

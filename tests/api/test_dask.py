@@ -1,0 +1,429 @@
+"""DaskVBSVC gives what VBSVC gives of the same rows, in words that say which partition is wrong."""
+
+import copy
+import pickle
+import signal
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from clusters import kill_during, wait_until, workers
+from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, Normal, OneClassWarning, Variational
+from vbsvm.dask import DaskVBSVC
+from vbsvm.sources.distributed import Distributed
+
+distributed = pytest.importorskip("distributed")
+da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
+
+TIGHT = Variational(tol=1e-12)
+NAMES = ["a", "b", "c"]
+
+
+@pytest.fixture(scope="module")
+def client():
+    with workers(2) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def alone():
+    with workers(1, default=False) as found:
+        yield found
+
+
+def data(n=200, seed=0, classes=2, missing=0.0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)) * [1.0, 5.0, 0.1] + [0.0, 10.0, -3.0]
+    score = X[:, 0] - 0.2 * (X[:, 1] - 10) + rng.logistic(size=n)
+    y = np.array(["no", "yes"])[(score > 0).astype(int)]
+    if classes == 3:
+        y[score > 1.5] = "very"
+    X[rng.random(X.shape) < missing] = np.nan
+    return X, y
+
+
+def in_chunks(X, sizes):
+    return da.from_array(X, chunks=(tuple(sizes), *X.shape[1:]))
+
+
+def same(far, near):
+    """The same bound; and coefficients that differ by less, in their spreads, than the bound can tell at its optimum.
+
+    A gain of 1e-12, where both climbs may stop, is a way of 1.4e-6 standard deviations.
+    """
+    assert far.elbo_ == pytest.approx(near.elbo_, abs=1e-8)
+    spread = np.sqrt(near.fit_[0].posterior.variances[-near.coef_.shape[1] :] / near.fit_[0].plan.recipe.scale ** 2)
+    np.testing.assert_allclose((far.coef_ - near.coef_) / spread, 0.0, atol=1e-5)
+    np.testing.assert_allclose(far.intercept_, near.intercept_, rtol=1e-6, atol=1e-5)
+    np.testing.assert_array_equal(far.classes_, near.classes_)
+
+
+SETTINGS = {
+    "default": {},
+    "fixed penalty": {"prior": Normal(0.5)},
+    "gates": {"prior": LaplaceZero()},
+    "exact bound": {"inference": Variational(tol=1e-12, bound="exact")},
+    "the paper's sweeps": {"inference": Variational(tol=1e-12, accelerate=False, max_iter=5000)},
+    "no intercept": {"fit_intercept": False},
+    "not standardised": {"standardize": False},
+    "balanced": {"class_weight": "balanced"},
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_same_fit_and_the_same_probabilities(client, name):
+    X, y = data()
+    settings = {"inference": TIGHT} | SETTINGS[name]
+    far = DaskVBSVC(**settings).fit(in_chunks(X, (60, 0, 90, 50)), in_chunks(y, (200,)))
+    near = VBSVC(**settings).fit(X, y)
+    same(far, near)
+    np.testing.assert_allclose(far.predict_proba(in_chunks(X, (150, 50))), near.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"imputation": GaussianImputation(joint=True)}, {"standardize": False}],
+    ids=["regression", "joint", "not standardised"],
+)
+def test_missing_inputs(client, settings):
+    X, y = data(missing=0.1)
+    settings = {"inference": Variational(tol=1e-12, max_iter=5000)} | settings
+    X[:60, 2] = 1.0  # the first partition misses nothing in this column
+    far = DaskVBSVC(**settings).fit(in_chunks(X, (60, 90, 50)), in_chunks(y, (60, 90, 50)))
+    near = VBSVC(**settings).fit(X, y)
+    same(far, near)
+    local = far.to_local()
+    pd.testing.assert_frame_equal(local.missing_summary(), near.missing_summary())
+    np.testing.assert_allclose(local.impute(X)[0], near.impute(X)[0], rtol=1e-5)
+    np.testing.assert_allclose(far.decision_function(in_chunks(X, (200,))), near.decision_function(X), atol=1e-5)
+
+
+def test_several_classes_and_weights(client):
+    X, y = data(classes=3)
+    s = np.random.default_rng(1).integers(0, 3, len(y)).astype(float)
+    far = DaskVBSVC(inference=TIGHT).fit(*(in_chunks(one, (60, 90, 50)) for one in (X, y, s)))
+    near = VBSVC(inference=TIGHT).fit(X, y, s)
+    same(far, near)
+    rows = in_chunks(X, (110, 90))
+    np.testing.assert_allclose(far.decision_function(rows), near.decision_function(X), atol=1e-5)
+    np.testing.assert_allclose(far.predict_log_proba(rows), near.predict_log_proba(X), atol=1e-5)
+    np.testing.assert_array_equal(far.predict(rows), near.predict(X))
+    assert far.score(rows, in_chunks(y, (110, 90))) == pytest.approx(near.score(X, y))
+
+
+def test_groups(client):
+    X, y = data()
+    frame = pd.DataFrame(X, columns=NAMES).assign(g=[f"g{k % 7}" for k in range(len(y))], y=y)
+    parts = dd.from_pandas(frame, npartitions=3)
+    far = DaskVBSVC(group="g", inference=TIGHT).fit(parts[[*NAMES, "g"]], parts["y"])
+    near = VBSVC(group="g", inference=TIGHT).fit(frame[[*NAMES, "g"]], frame["y"])
+    same(far, near)
+    np.testing.assert_allclose(far.random_effects_["mean"], near.random_effects_["mean"], atol=1e-5)
+    new = parts[[*NAMES, "g"]].assign(g="another")
+    np.testing.assert_allclose(
+        far.predict_proba(new), near.predict_proba(frame.assign(g="another")[new.columns]), atol=1e-6
+    )
+
+
+def test_frames_keep_their_index_and_say_what_they_will_be(client):
+    X, y = data()
+    frame = pd.DataFrame(X, columns=NAMES, index=pd.Index(np.arange(200) * 3 + 7, name="id")).assign(y=y)
+    parts = dd.from_pandas(frame, npartitions=4)
+    far = DaskVBSVC(inference=TIGHT).fit(parts[NAMES], parts[["y"]])
+    near = VBSVC(inference=TIGHT).fit(frame[NAMES], frame["y"])
+    same(far, near)
+    assert list(far.feature_names_in_) == NAMES
+    labels, chances, scores = (f(parts[NAMES]) for f in (far.predict, far.predict_proba, far.decision_function))
+    for lazy in (labels, chances, scores):
+        pd.testing.assert_index_equal(lazy.compute().index, frame.index)
+    assert list(chances.columns) == ["no", "yes"]
+    assert dict(chances.dtypes) == dict(chances.compute().dtypes)
+    assert scores.dtype == np.float64
+    np.testing.assert_array_equal(labels.compute(), near.predict(frame[NAMES]))
+    np.testing.assert_allclose(scores.compute(), near.decision_function(frame[NAMES]), atol=1e-6)
+
+
+def test_chunks_of_unknown_size(client):
+    X, y = data()
+    kept = X[:, 0] > -1.0
+    rows = in_chunks(X, (60, 90, 50))
+    mask = in_chunks(kept, (60, 90, 50))
+    far = DaskVBSVC(inference=TIGHT).fit(rows[mask], in_chunks(y, (60, 90, 50))[mask])
+    same(far, VBSVC(inference=TIGHT).fit(X[kept], y[kept]))
+    assert far.predict(rows[mask]).compute().shape == (kept.sum(),)
+
+
+def test_a_partition_of_one_class_and_one_without_weight(client):
+    X, y = data()
+    order = np.argsort(y, kind="stable")
+    X, y = X[order], y[order]
+    s = np.ones(len(y))
+    s[150:] = 0.0
+    first = int((y == "no").sum())
+    sizes = (first, 150 - first, 50)
+    far = DaskVBSVC(inference=TIGHT).fit(*(in_chunks(one, sizes) for one in (X, y, s)))
+    same(far, VBSVC(inference=TIGHT).fit(X, y, s))
+
+
+def test_the_number_of_workers_and_a_killed_one_do_not_change_a_bit(client, alone, monkeypatch):
+    X, y = data(n=400)
+    rows = in_chunks(X, (100,) * 4), in_chunks(y, (100,) * 4)
+    one = DaskVBSVC(client=alone).fit(*rows)
+    passes, fold = [], Distributed.fold
+    monkeypatch.setattr(Distributed, "fold", lambda self, row_pass: (passes.append(1), fold(self, row_pass))[1])
+    two = DaskVBSVC(client=client).fit(*rows)
+    passes.clear()
+    killing = kill_during(client, passes, after=3)
+    killed = DaskVBSVC(client=client).fit(*rows)
+    killing.join()
+    client.wait_for_workers(2, timeout=60)
+    for found in (two, killed):
+        np.testing.assert_array_equal(found.coef_, one.coef_)
+        np.testing.assert_array_equal(found.coef_cov_, one.coef_cov_)
+        np.testing.assert_array_equal(found.slopes_, one.slopes_)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_sampler_draws_the_same_for_any_number_of_workers(client, alone):
+    X, y = data(n=90)
+    rows = in_chunks(X, (30,) * 3), in_chunks(y, (30,) * 3)
+    settings = {"inference": Gibbs(draws=4, tune=2, chains=2), "random_state": 3}
+    one = DaskVBSVC(client=alone, **settings).fit(*rows)
+    two = DaskVBSVC(client=client, **settings).fit(*rows)
+    np.testing.assert_array_equal(one.fit_[0].outcome.coefficients, two.fit_[0].outcome.coefficients)
+
+
+def test_to_local_knows_all_that_was_learned(client, tmp_path):
+    X, y = data()
+    far = DaskVBSVC().fit(in_chunks(X, (60, 140)), in_chunks(y, (60, 140)))
+    local = far.to_local()
+    assert type(local) is VBSVC
+    np.testing.assert_array_equal(local.predict_proba(X), far.predict_proba(in_chunks(X, (200,))).compute())
+    assert "robust" in " ".join(str(local.summary().attrs["spreads"]).split()).lower()
+    local.save(tmp_path / "model")
+    with pytest.raises(ValueError, match="which this fit no longer holds"):
+        local.summary(covariance="posterior")
+    np.testing.assert_array_equal(far.predict(X), local.predict(X))  # rows in memory are answered at once
+
+
+def test_pickles_and_clones(client):
+    X, y = data()
+    far = DaskVBSVC(client=client, prior=Normal(2.0)).fit(in_chunks(X, (200,)), in_chunks(y, (200,)))
+    for other in (pickle.loads(pickle.dumps(far)), copy.deepcopy(far)):
+        assert other.client is None
+        np.testing.assert_array_equal(other.coef_, far.coef_)
+    fresh = clone(far)
+    assert fresh.client is client
+    assert fresh.prior == Normal(2.0)
+    with pytest.raises(NotFittedError):
+        fresh.predict(in_chunks(X, (200,)))
+    assert far.set_params(prior__variance=1.0).prior == Normal(1.0)
+
+
+def test_two_fits_at_once(client):
+    problems = [data(seed=seed) for seed in (1, 2)]
+    alone = [DaskVBSVC(client=client).fit(in_chunks(X, (100, 100)), in_chunks(y, (100, 100))) for X, y in problems]
+    found = {}
+
+    def fit(k):
+        X, y = problems[k]
+        found[k] = DaskVBSVC(client=client).fit(in_chunks(X, (100, 100)), in_chunks(y, (100, 100)))
+
+    threads = [threading.Thread(target=fit, args=(k,)) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for k in range(2):
+        np.testing.assert_array_equal(found[k].coef_, alone[k].coef_)
+
+
+def test_ctrl_c_ends_a_fit_and_leaves_nothing_behind(client, monkeypatch):
+    X, y = data()
+    passes, fold = [], Distributed.fold
+
+    def interrupted(self, row_pass):
+        passes.append(1)
+        if len(passes) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return fold(self, row_pass)
+
+    monkeypatch.setattr(Distributed, "fold", interrupted)
+    far = DaskVBSVC()
+    with pytest.raises(KeyboardInterrupt):
+        far.fit(in_chunks(X, (100, 100)), in_chunks(y, (100, 100)))
+    assert not far.converged_
+    monkeypatch.undo()
+    wait_until(lambda: not client.run_on_scheduler(_names))
+
+
+def _names(dask_scheduler):
+    return [key for key in dask_scheduler.tasks if "vbsvm" in str(key)]
+
+
+def test_a_class_without_rows_is_told(client):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(300, 2)), (rng.random(300) < 0.05).astype(int)
+    with pytest.warns(OneClassWarning, match="DaskVBSVC: no row of the training data is assigned to class '1'"):
+        DaskVBSVC().fit(in_chunks(X, (150, 150)), in_chunks(y, (150, 150)))
+
+
+def two(values):
+    return in_chunks(values, (100, 100))
+
+
+def bad(X=None, y=None, s=None):
+    good_X, good_y = data()
+    return two(good_X) if X is None else X, two(good_y) if y is None else y, s
+
+
+def spoiled(values, where, what):
+    values = values.copy()
+    values[where] = what
+    return values
+
+
+def test_what_is_wrong_is_said(client):
+    X, y = data()
+    ones, everywhere = np.ones(200), (slice(None), 1)
+    text = dd.from_pandas(pd.DataFrame(X, columns=NAMES).assign(b="x"), npartitions=2)
+    cases = [
+        (TypeError, "X must be a dask array or data frame; got ndarray", bad(X=X)),
+        (TypeError, "y must be a dask array or data frame; got ndarray", bad(y=y)),
+        (TypeError, "sample_weight must be a dask array", bad(s=ones)),
+        (ValueError, "X has 200 rows, and y has 199", bad(y=in_chunks(y[:-1], (199,)))),
+        (ValueError, "X has 2 partitions, and y has 3", bad(y=dd.from_pandas(pd.Series(y), npartitions=3))),
+        (ValueError, "Partition [01]: X has 100 rows", bad(y=dd.from_dask_array(in_chunks(y, (110, 90))))),
+        (ValueError, "only one class, yes", bad(y=two(np.full(200, "yes")))),
+        (ValueError, "Partition 1: y contains NaN", bad(y=two(spoiled(ones, 150, np.nan)))),
+        (ValueError, "Partition 1: .*infinity in column 'x2'", bad(X=two(spoiled(X, (160, 2), np.inf)))),
+        (ValueError, "Column 'x1' has no value", bad(X=two(spoiled(X, everywhere, np.nan)))),
+        (ValueError, "Partition 0: sample_weight is negative in row 3", bad(s=two(spoiled(ones, 3, -1.0)))),
+        (ValueError, "no row of positive weight", bad(s=two(np.zeros(200)))),
+        (ValueError, "Partition [01]: .*Column 'b'", bad(X=text)),
+        (ValueError, "Expected 2D array", bad(X=two(y))),
+    ]
+    for kind, words, (rows, labels, weights) in cases:
+        with pytest.raises(kind, match=words):
+            DaskVBSVC().fit(rows, labels, weights)
+
+
+def test_a_failed_fit_leaves_the_one_before(client):
+    X, y = data()
+    far = DaskVBSVC().fit(in_chunks(X, (200,)), in_chunks(y, (200,)))
+    before = far.coef_
+    with pytest.raises(ValueError, match="only one class"):
+        far.fit(in_chunks(X, (200,)), in_chunks(np.full(200, "yes"), (200,)))
+    np.testing.assert_array_equal(far.coef_, before)
+    with pytest.raises(ValueError, match="expecting 3 features"):
+        far.predict(in_chunks(X[:, :2], (200,)))
+
+
+def test_bad_settings(client):
+    rows = bad()
+    for settings, words in (
+        ({"client": 3}, "client must be a distributed.Client or None; got int"),
+        ({"prior": 3}, "prior must be an object"),
+        ({"group": 1.5}, "group must be the name or the number"),
+        ({"inference": "vb"}, "inference must be an object"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            DaskVBSVC(**settings).fit(*rows)
+    with pytest.raises(ValueError, match="group=9 is not a column number"):
+        DaskVBSVC(group=9).fit(*rows)
+
+
+def test_without_a_client(monkeypatch):
+    def none():
+        raise ValueError("No clients found")
+
+    monkeypatch.setattr(distributed, "default_client", none)
+    with pytest.raises(ValueError, match="There is no Dask client: make one"):
+        DaskVBSVC().fit(*bad())
+
+
+def test_rows_that_are_left_out_of_calibration_hardly_matter(client, monkeypatch):
+    """Of very many rows, only every k-th score is fetched."""
+    from vbsvm.results import training_rows
+
+    X, y = data(n=3000)
+    rows = in_chunks(X, (1000,) * 3), in_chunks(y, (1000,) * 3)
+    whole = DaskVBSVC().fit(*rows).slopes_
+    monkeypatch.setattr(training_rows, "MOST_FETCHED", 1000)
+    thinned = DaskVBSVC().fit(*rows).slopes_
+    assert thinned != pytest.approx(whole, rel=1e-12)
+    np.testing.assert_allclose(thinned, whole, rtol=0.3)
+
+
+def table(n=150, seed=0, missing=0.0):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"x": rng.normal(size=n), "z": rng.normal(size=n), "k": rng.choice(["u", "v", "w"], n)})
+    frame["g"], frame["h"], frame["s"] = rng.integers(0, 8, n), rng.integers(0, 3, n), rng.integers(0, 3, n) + 0.0
+    score = frame["x"] - frame["z"] + (frame["k"] == "u") + 0.3 * frame["g"] - 1
+    frame["y"] = np.where(score + rng.logistic(size=n) > 0, "yes", "no")
+    for name in ("x", "k") if missing else ():
+        frame[name] = frame[name].mask(rng.random(n) < missing)
+    return frame
+
+
+FORMULAS = {
+    "columns": ("y ~ x * z + k", {}),
+    "weights": ("y ~ x + z", {"weights": "s"}),
+    "splines": ("y ~ s(x) + scale(z)", {}),
+    "groups": ("y ~ x + (1 | g)", {}),
+    "slopes": ("y ~ x + (x | g)", {}),
+    "crossed": ("y ~ x + (1 | g) + (1 | h)", {}),
+    "selection": ("y ~ x + z + k", {"priors": {"fixed": LaplaceZero()}}),
+    "missing": ("y ~ x * z + k", {"data": 0.1}),
+    "missing, groups": ("y ~ x + z + (1 | g)", {"data": 0.1}),
+    "dropped": ("y ~ x * z + k", {"data": 0.1, "missing": "drop"}),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_formulas(client, name):
+    text, settings = FORMULAS[name]
+    settings = dict(settings)
+    frame = table(missing=settings.pop("data", 0.0))
+    frame.loc[100:, "k"] = frame.loc[100:, "k"].replace("w", "u")  # the last partition lacks a level
+    far = Model(text, dd.from_pandas(frame, npartitions=3), **settings)
+    near = Model(text, frame, **settings)
+    assert repr(far) == repr(near)
+    inference = Variational(tol=1e-12, max_iter=5000)
+    one, two = far.fit(inference), near.fit(inference)
+    assert one.elbo == pytest.approx(two.elbo, abs=1e-7)
+    spread = np.sqrt(two.posterior.variances[-len(two.coef) :]) + 1e-3
+    np.testing.assert_allclose((one.posterior.mean - two.posterior.mean)[-len(two.coef) :] / spread, 0.0, atol=2e-5)
+    np.testing.assert_allclose(one.predict_proba(frame), two.predict_proba(frame), atol=1e-5)
+    pd.testing.assert_frame_equal(one.missing_summary(), two.missing_summary())
+    np.testing.assert_allclose(one.variance_components()["sd"], two.variance_components()["sd"], rtol=0.2)
+    if name != "splines":
+        assert list(one.summary().index) == list(two.summary().index)
+
+
+def test_what_is_wrong_with_a_formula_is_said(client):
+    frame = table()
+    parts = dd.from_pandas(frame, npartitions=3)
+    infinite = dd.from_pandas(frame.assign(x=spoiled(frame["x"].to_numpy(), 120, np.inf)), npartitions=3)
+    one, light = (dd.from_pandas(frame.assign(**other), npartitions=2) for other in ({"y": "yes"}, {"s": 0.0}))
+    cases = [
+        (ValueError, "must be a column", "y ~ unknown", parts, {}),
+        (TypeError, "name of their column", "y ~ x", parts, {"weights": np.ones(150)}),
+        (ValueError, "only one class", "y ~ x", one, {}),
+        (ValueError, "Partition 2", "y ~ x", infinite, {}),
+        (ValueError, "no row that counts", "y ~ x", light, {"weights": "s"}),
+        (TypeError, "named columns; got a dask array", "y ~ x", two(np.ones((200, 2))), {}),
+    ]
+    for kind, words, text, given, settings in cases:
+        with pytest.raises(kind, match=words):
+            Model(text, given, **settings)
+
+
+def test_what_needs_rows_in_memory_is_refused(client):
+    model = Model("y ~ x + z", dd.from_pandas(table(missing=0.1), npartitions=2))
+    with pytest.raises(TypeError, match="lie in a cluster"):
+        model.sensitivity([0.0, 1.0])
