@@ -14,12 +14,14 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import Point
+from vbsvm.base.reading import expect
 from vbsvm.inference.profiled import HeldRows, Profiled
-from vbsvm.inference.proposals import Anderson, full_visit, leap, paper_step
-from vbsvm.model.layouts.drawn import DrawnGaussian, DrawnGram
+from vbsvm.inference.proposals import Anderson, leap
+from vbsvm.model.layouts.drawn import DRAWS, DrawnGaussian, DrawnGram
 from vbsvm.model.priors import Ridge
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
+from vbsvm.model.sweep import pass_rows
 
 # At rest the map moves logs of scales by less than the first number, and logs of weights by less than the second in
 # root mean square.
@@ -42,7 +44,7 @@ class Step:
 def drawn_steps(spec: Spec, source: Source) -> Iterator[Step]:
     """Yield state after state, without an end."""
     climb, anderson = Profiled(ENOUGH * source.n_rows), Anderson()
-    state = paper_step(spec, full_visit(spec, source, _start(spec)))
+    state = _first(spec, source)
     before: Array | None = None
     while True:
         rows = HeldRows(spec.likelihood, source, state)
@@ -56,15 +58,20 @@ def drawn_steps(spec: Spec, source: Source) -> Iterator[Step]:
         before, state = chosen.packed, chosen.drawn(spec, state)
 
 
-def _start(spec: Spec) -> State:
-    """The paper's start, but with inferred scales at which standardised rows have scores of variance 1.
+def _first(spec: Spec, source: Source) -> State:
+    """The first state with a spread: the paper's start, with inferred scales at which scores have variances near 1.
 
-    With E[σ⁻²] = 1 the scores of a row of 100 000 columns would begin 300 times as large.
+    With E[σ⁻²] = 1 the scores of standardised rows of 100 000 columns would begin 300 times as large.
     """
     start = spec.start()
     pairs = zip(spec.blocks, start.scales, strict=True)
     scales = (Point(1.0 / block.size) if isinstance(block.prior, Ridge) else scale for block, scale in pairs)
-    return start.scaled(tuple(scales))
+    start = start.scaled(tuple(scales))
+    stats, precision = pass_rows(spec, start, source, expect), spec.precision(start)
+    assert isinstance(stats.gram, DrawnGram)
+    mean = stats.gram.solve(stats.cross, precision)
+    assert mean is not None
+    return start.moved(stats.gram.drawn(mean, precision, DRAWS))
 
 
 @final
@@ -113,5 +120,5 @@ class _Inputs:
     def drawn(self, spec: Spec, near: State) -> State:
         """Draw Σ = (G + Λ)⁻¹ around the mean, beginning at the draws of another state."""
         assert isinstance(near.coefficients, DrawnGaussian)
-        drawn = self.gram.drawn(self.state.coefficients.mean, spec.precision(self.state), near.coefficients)
-        return self.state.moved(drawn)
+        mean, precision = self.state.coefficients.mean, spec.precision(self.state)
+        return self.state.moved(self.gram.drawn(mean, precision, DRAWS, near.coefficients))
