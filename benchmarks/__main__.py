@@ -13,6 +13,7 @@ from benchmarks import (
     probabilities,
     sampling,
     selection,
+    sparse,
     speed,
     threads,
     uncertainty,
@@ -33,6 +34,7 @@ BENCHMARKS = {
     "threads": threads.main,
     "bounds": bounds.main,
     "uncertainty": uncertainty.main,
+    "sparse": sparse.main,
 }
 
 
@@ -66,6 +68,7 @@ def main(arguments: list[str]) -> None:
     threads.main(["--quick"])
     bounds.main(["--quick"])
     uncertainty.main(["--quick"])
+    sparse.main(["--quick"])
 
 
 if __name__ == "__main__":

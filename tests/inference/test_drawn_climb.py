@@ -119,6 +119,15 @@ def test_two_fits_have_the_same_numbers_and_several_classes_their_own():
 
 
 @pytest.mark.usefixtures("small_limits")
+@pytest.mark.parametrize("unit", [1e-3, 0.1])
+def test_the_start_knows_the_unit_of_columns_that_are_left_as_they_are(unit):
+    X, y = text_like()
+    one, other = VBSVC(standardize=False).fit(X, y), VBSVC(standardize=False).fit(X * unit, y)
+    assert other.converged_
+    np.testing.assert_allclose(other.coef_ * unit, one.coef_, rtol=0, atol=0.05 * np.abs(one.coef_).max())
+
+
+@pytest.mark.usefixtures("small_limits")
 def test_common_scales_whatever_the_unit():
     X, y = text_like()
     one, other = VBSVC().fit(X, y), VBSVC().fit(X * 1024.0, y)  # a power of two changes no digit

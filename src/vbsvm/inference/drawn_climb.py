@@ -20,7 +20,7 @@ from vbsvm.inference.proposals import Anderson, leap
 from vbsvm.model.layouts.drawn import DRAWS, DrawnGaussian, DrawnGram
 from vbsvm.model.priors import Ridge
 from vbsvm.model.row_pass import Source
-from vbsvm.model.spec import Spec, State
+from vbsvm.model.spec import Block, Spec, State
 from vbsvm.model.sweep import pass_rows
 
 # At rest the map moves logs of scales by less than the first number, and logs of weights by less than the second in
@@ -59,19 +59,27 @@ def drawn_steps(spec: Spec, source: Source) -> Iterator[Step]:
 
 
 def _first(spec: Spec, source: Source) -> State:
-    """The first state with a spread: the paper's start, with inferred scales at which scores have variances near 1.
+    """The first state with a spread, from the paper's start but for scales: scores begin with variances near 1.
 
-    With E[σ⁻²] = 1 the scores of standardised rows of 100 000 columns would begin 300 times as large.
+    With E[σ⁻²] = 1 the scores of standardised rows of 100 000 columns would begin 300 times as large, and from scores
+    near 0 a climb may end there.
     """
     start = spec.start()
-    pairs = zip(spec.blocks, start.scales, strict=True)
-    scales = (Point(1.0 / block.size) if isinstance(block.prior, Ridge) else scale for block, scale in pairs)
-    start = start.scaled(tuple(scales))
-    stats, precision = pass_rows(spec, start, source, expect), spec.precision(start)
+    stats = pass_rows(spec, start, source, expect)
     assert isinstance(stats.gram, DrawnGram)
-    mean = stats.gram.solve(stats.cross, precision)
+    squares = stats.gram.diagonal / sum(float(w.sum()) for _, w in stats.gram.parts)
+    pairs = zip(spec.blocks, start.scales, strict=True)
+    scales = (_unit_scale(block, squares) if isinstance(block.prior, Ridge) else scale for block, scale in pairs)
+    start = start.scaled(tuple(scales))
+    mean = stats.gram.solve(stats.cross, spec.precision(start))
     assert mean is not None
-    return start.moved(stats.gram.drawn(mean, precision, DRAWS))
+    return start.moved(stats.gram.drawn(mean, spec.precision(start), DRAWS))
+
+
+def _unit_scale(block: Block, squares: Array) -> Point:
+    """The σ² at which a block adds 1 to the variance of a score on average, given mean squares of columns."""
+    total = sum(float(squares[columns].sum()) for columns in block.columns)
+    return Point(1.0 / total if total > 0 else 1.0)
 
 
 @final
