@@ -15,6 +15,7 @@ from benchmarks import (
     probabilities,
     sampling,
     selection,
+    sparse,
     speed,
     streaming,
     threads,
@@ -39,6 +40,7 @@ BENCHMARKS = {
     "distributed": distributed.main,
     "bounds": bounds.main,
     "uncertainty": uncertainty.main,
+    "sparse": sparse.main,
 }
 
 

@@ -235,10 +235,10 @@ def require_moderate_size(plan: Plan, spec: Spec, source: InMemory) -> None:
         return
     if n_columns > MOST_COLUMNS or not plan.factors:
         raise ValueError(
-            f"The model has {n_rows} rows and {n_columns} columns; with groups, missing values, LaplaceZero() or "
-            f"columns that no prior holds, up to {MOST_COLUMNS} columns are supported (or, where they are more than "
-            f"twice as many as rows, {MOST_CELLS:.0e} numbers in all). Reduce them first, for example with "
-            "sklearn.feature_selection.SelectKBest."
+            f"The model has {n_rows} rows and {n_columns} columns; up to {MOST_COLUMNS} columns are supported with "
+            "groups, missing values, LaplaceZero(), or columns that no prior holds (with LaplaceZero() and more than "
+            f"twice as many columns as rows, up to {MOST_CELLS:.0e} numbers in all). Reduce them first, for example "
+            "with sklearn.feature_selection.SelectKBest."
         )
     sizes = ", ".join(f"{factor.name} {factor.size}" for factor in plan.factors)
     several = "Only the largest factor may have many levels: drop a smaller one, or merge its levels."

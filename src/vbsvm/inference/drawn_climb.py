@@ -14,12 +14,14 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import Point
+from vbsvm.base.reading import expect
 from vbsvm.inference.profiled import HeldRows, Profiled
-from vbsvm.inference.proposals import Anderson, full_visit, leap, paper_step
-from vbsvm.model.layouts.drawn import DrawnGaussian, DrawnGram
+from vbsvm.inference.proposals import Anderson, leap
+from vbsvm.model.layouts.drawn import DRAWS, DrawnGaussian, DrawnGram
 from vbsvm.model.priors import Ridge
 from vbsvm.model.row_pass import Source
-from vbsvm.model.spec import Spec, State
+from vbsvm.model.spec import Block, Spec, State
+from vbsvm.model.sweep import pass_rows
 
 # At rest the map moves logs of scales by less than the first number, and logs of weights by less than the second in
 # root mean square.
@@ -42,7 +44,7 @@ class Step:
 def drawn_steps(spec: Spec, source: Source) -> Iterator[Step]:
     """Yield state after state, without an end."""
     climb, anderson = Profiled(ENOUGH * source.n_rows), Anderson()
-    state = paper_step(spec, full_visit(spec, source, _start(spec)))
+    state = _first(spec, source)
     before: Array | None = None
     while True:
         rows = HeldRows(spec.likelihood, source, state)
@@ -56,15 +58,28 @@ def drawn_steps(spec: Spec, source: Source) -> Iterator[Step]:
         before, state = chosen.packed, chosen.drawn(spec, state)
 
 
-def _start(spec: Spec) -> State:
-    """The paper's start, but with inferred scales at which standardised rows have scores of variance 1.
+def _first(spec: Spec, source: Source) -> State:
+    """The first state with a spread, from the paper's start but for scales: scores begin with variances near 1.
 
-    With E[σ⁻²] = 1 the scores of a row of 100 000 columns would begin 300 times as large.
+    With E[σ⁻²] = 1 the scores of standardised rows of 100 000 columns would begin 300 times as large, and from scores
+    near 0 a climb may end there.
     """
     start = spec.start()
+    stats = pass_rows(spec, start, source, expect)
+    assert isinstance(stats.gram, DrawnGram)
+    squares = stats.gram.diagonal / sum(float(w.sum()) for _, w in stats.gram.parts)
     pairs = zip(spec.blocks, start.scales, strict=True)
-    scales = (Point(1.0 / block.size) if isinstance(block.prior, Ridge) else scale for block, scale in pairs)
-    return start.scaled(tuple(scales))
+    scales = (_unit_scale(block, squares) if isinstance(block.prior, Ridge) else scale for block, scale in pairs)
+    start = start.scaled(tuple(scales))
+    mean = stats.gram.solve(stats.cross, spec.precision(start))
+    assert mean is not None
+    return start.moved(stats.gram.drawn(mean, spec.precision(start), DRAWS))
+
+
+def _unit_scale(block: Block, squares: Array) -> Point:
+    """The σ² at which a block adds 1 to the variance of a score on average, given mean squares of columns."""
+    total = sum(float(squares[columns].sum()) for columns in block.columns)
+    return Point(1.0 / total if total > 0 else 1.0)
 
 
 @final
@@ -113,5 +128,5 @@ class _Inputs:
     def drawn(self, spec: Spec, near: State) -> State:
         """Draw Σ = (G + Λ)⁻¹ around the mean, beginning at the draws of another state."""
         assert isinstance(near.coefficients, DrawnGaussian)
-        drawn = self.gram.drawn(self.state.coefficients.mean, spec.precision(self.state), near.coefficients)
-        return self.state.moved(drawn)
+        mean, precision = self.state.coefficients.mean, spec.precision(self.state)
+        return self.state.moved(self.gram.drawn(mean, precision, DRAWS, near.coefficients))

@@ -17,6 +17,7 @@ from vbsvm.inference.reliability import Reliability
 from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import KINDS, Spread
 from vbsvm.model.interfaces import CoefficientDistribution
+from vbsvm.model.layouts.drawn import DrawnGaussian
 from vbsvm.results.posterior import Posterior
 from vbsvm.results.words import EXACT_BOUND, Words, of_kind
 
@@ -174,7 +175,8 @@ class SpreadShelf:
 
     @property
     def _written(self) -> bool:
-        return len(self.posterior.mean) <= MOST_WRITTEN
+        drawn = isinstance(self.posterior.state.coefficients, DrawnGaussian)
+        return len(self.posterior.mean) <= MOST_WRITTEN and not drawn
 
     def intervals(self, kind: str | None) -> Intervals:
         """Intervals of a kind, or of the default one."""

@@ -14,6 +14,7 @@ _NOT_CONFIDENCE = (
     "The posterior's own, by Gibbs(), are not confidence intervals either, and cover the truth less often than their "
     "level."
 )
+_DRAWS_FROM = " Gibbs() draws from the posterior."
 _NUMBERS = "Standard deviations, intervals and probabilities of a sign are those of"
 _FROM_GROUPS = (
     "found a standard deviation of 1.6 where Gibbs sampling found 5.4, and an intercept of the opposite sign. The "
@@ -52,9 +53,7 @@ def of_mean_field(*, groups: bool, joint_gates: bool) -> Words:
     """Of the paper's bound."""
     off_centre = " With groups, coefficients and standard deviations can be biased as well." * groups
     return Words(
-        explanation=(
-            f"Spreads are mean field's, about half of the posterior's.{off_centre} Gibbs() draws from the posterior."
-        ),
+        explanation=(f"Spreads are mean field's, about half of the posterior's.{off_centre}{_DRAWS_FROM}"),
         corner="{} too narrow",
         mean="mean",
         aside=" (mean field: narrow, biased)" if groups else " (mean field: too narrow)",
@@ -145,7 +144,7 @@ def of_kind(
 
 
 def estimated(base: Words, n_draws: int) -> Words:
-    """Of spreads that are estimated from draws, where a table is too large for a covariance."""
+    """Of spreads that are estimated from draws, where a table is too large for a covariance, and for a sampler."""
     said = (
         f"Rows and columns are too many for a covariance: standard deviations are estimated from {n_draws} draws, to "
         f"about {100 / math.sqrt(2 * n_draws):.0f} % or better."
@@ -153,7 +152,7 @@ def estimated(base: Words, n_draws: int) -> Words:
     title, text = base.spreads
     return replace(
         base,
-        explanation=f"{base.explanation} {said}",
+        explanation=f"{base.explanation.replace(_DRAWS_FROM, '')} {said}",
         corner=f"{base.corner}, estimated",
         aside=f"{base.aside.removesuffix(')')}, estimated)" if base.aside else " (estimated)",
         spreads=(title, f"{text} {said}"),
@@ -221,8 +220,7 @@ def _by_curvature(base: Words, clusters: str | None, by: str, missing: bool) -> 
     return replace(
         base,
         explanation=(
-            f"Spreads are by the curvature at the mean, {narrow}; they are not confidence intervals. Gibbs() draws "
-            "from the posterior."
+            f"Spreads are by the curvature at the mean, {narrow}; they are not confidence intervals.{_DRAWS_FROM}"
         ),
         corner="curvature's {}",
         mean="mean",

@@ -24,11 +24,12 @@ from vbsvm.model.gates import Gates
 from vbsvm.model.interfaces import Effects, Precision, Rows, Scan
 from vbsvm.model.matrices import DesignMatrix
 
-# Draws; a variance is known to √(2/DRAWS) or better.
-DRAWS = 24
+# Draws in the steps of a fit, whose errors partly cancel over rows, and of spreads that are asked for. A variance is
+# known to √(2/draws) or better.
+DRAWS, DRAWS_OF_SPREADS = 24, 64
 SEED = 0
 # Conjugate gradients end when the residual has this share of its first size, in the norm of the preconditioner.
-ACCURACY = 1e-3
+ACCURACY = 2e-3
 ACCURACY_OF_MEAN = 1e-6
 ACCURACY_OF_STEP = 0.03
 MOST_STEPS = 500
@@ -68,9 +69,9 @@ class DrawnRows:
         """Coefficients of these columns, the same in all rows."""
         return theta[columns][None]
 
-    def noise(self) -> Array:
+    def noise(self, n_draws: int) -> Array:
         """z of these rows, rows × draws: the same in every step of a fit."""
-        return np.random.default_rng([SEED, self.index]).standard_normal((len(self.signs), DRAWS))
+        return np.random.default_rng([SEED, 1 + self.index]).standard_normal((len(self.signs), n_draws))
 
 
 @final
@@ -116,18 +117,20 @@ class DrawnGram:
     def conditional(self, cross: Array, precision: Precision) -> "DrawnGaussian":
         """Draws from N(μ, Σ) with Σ = (G + Λ)⁻¹ and μ = Σ r."""
         mean = self._solved(cross[:, None], precision, ACCURACY_OF_MEAN)
-        return self.drawn(mean[:, 0], precision)
+        return self.drawn(mean[:, 0], precision, DRAWS_OF_SPREADS)
 
-    def drawn(self, mean: Array, precision: Precision, near: "DrawnGaussian | None" = None) -> "DrawnGaussian":
+    def drawn(
+        self, mean: Array, precision: Precision, n_draws: int, near: "DrawnGaussian | None" = None
+    ) -> "DrawnGaussian":
         """Draws around a mean; ``near`` is a distribution that is not far off, where conjugate gradients begin."""
         root = np.sqrt(precision.diagonal)[:, None]
-        noise = np.random.default_rng(SEED).standard_normal((len(root), DRAWS))
+        noise = np.random.default_rng([SEED, 0]).standard_normal((len(root), n_draws))
         right = root * noise
         for rows, w in self.parts:
-            right += rows.matrix.rmatmat(np.sqrt(w)[:, None] * rows.noise())
+            right += rows.matrix.rmatmat(np.sqrt(w)[:, None] * rows.noise(n_draws))
         draws = self._solved(right, precision, ACCURACY, None if near is None else near.draws.T)
         of_rows = {
-            rows.index: _estimate(rows.matrix.matmat(draws), rows.noise(), np.sqrt(w)[:, None])
+            rows.index: _estimate(rows.matrix.matmat(draws), rows.noise(n_draws), np.sqrt(w)[:, None])
             for rows, w in self.parts
         }
         return DrawnGaussian(mean, draws.T, _estimate(draws, noise, root), of_rows)
