@@ -1,11 +1,9 @@
-"""Rows in files, encoded once: found in the cache, or learned and written now; errors name file and row."""
+"""Rows in files, encoded once: found in the cache, or learned and written now."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from vbsvm.design.spelling import renumbered
-from vbsvm.sources.files import Files, FileTable, Piece
+from vbsvm.sources.files import Files, FileTable
 from vbsvm.sources.files_cache import Cache, CachedRows, Writer
 
 Learned = TypeVar("Learned")
@@ -30,13 +28,3 @@ def encoded_once(
     if rows is None:
         raise OSError(f"The encoded rows were removed from {cache.root} while they were written: fit again.")
     return rows
-
-
-@contextmanager
-def numbered(piece: Piece) -> Iterator[None]:
-    """Name the file in errors, and rows by their numbers in it."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        said = renumbered(str(error), lambda row: row + piece.first)
-        raise type(error)(f"{piece.path}: {said}") from error

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.api import inputs, validation
-from vbsvm.api.file_rows import encoded_once, numbered
+from vbsvm.api.file_rows import encoded_once
 from vbsvm.api.from_table import outcomes, plan_of, positives, stated
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
@@ -107,7 +107,7 @@ class TableFiles:
         columns += [] if group is None else [group]
         found = None
         for piece in self.table.pieces(columns):
-            with numbered(piece):
+            with piece.numbered():
                 weights = self._weights(piece)
                 labels = LabelSummary.of(self._labels(piece), weights)
                 members = inputs.read_members(piece.frame[group], group) if group is not None else np.empty(0)
@@ -147,7 +147,7 @@ class TableFiles:
         places = Places(None if group is None else learned.groups.counts)
         summary = None
         for piece in self.table.pieces([*self.features, *_known([self.target, self.weights])]):
-            with numbered(piece):
+            with piece.numbered():
                 weights = self._weights(piece)
                 kept = slice(None) if weights.all() else weights > 0
                 if not weights.any():

@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from vbsvm.base.settings import Parameters, require_flag
-from vbsvm.design.spelling import listed
+from vbsvm.design.spelling import listed, renumbered
 from vbsvm.sources.files_parquet import FLOAT32, Parquet
 from vbsvm.sources.files_text import NOTHING, NUMBERS, WHOLE_NUMBERS, Text
 
@@ -134,6 +135,16 @@ class Piece:
     path: Path
     first: int
     frame: "pd.DataFrame"
+
+    @contextmanager
+    def numbered(self) -> Iterator[None]:
+        """Name the file in errors, and rows by their numbers in it."""
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            said = renumbered(str(error), lambda row: row + self.first)
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{self.path}: {said}") from error
 
 
 @final

@@ -85,3 +85,31 @@ def _in_words(held: Any) -> str:
         if is_one():
             return words
     return str(held)
+
+
+@final
+class ParquetWriter:
+    """A Parquet file that is written piece by piece; all pieces have the types of the first."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._writer, self._schema = file, None, None
+
+    def __enter__(self) -> "ParquetWriter":
+        """Begin with the first piece."""
+        _parquet()
+        return self
+
+    def write(self, frame: "pd.DataFrame") -> None:
+        """Write the next rows."""
+        import pyarrow
+
+        table = pyarrow.Table.from_pandas(frame, self._schema, preserve_index=False)
+        if self._writer is None:
+            self._schema = table.schema.remove_metadata()
+            self._writer = _parquet().ParquetWriter(self._file, self._schema)
+        self._writer.write_table(table.cast(self._schema))
+
+    def __exit__(self, *error: object) -> None:
+        """End the file."""
+        if self._writer is not None:
+            self._writer.close()
