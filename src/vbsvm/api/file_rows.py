@@ -3,8 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from vbsvm.inference.climb_watch import UNWATCHED, ClimbWatch, Unwatched
 from vbsvm.sources.files import Files, FileTable
-from vbsvm.sources.files_cache import Cache, CachedRows, Writer
+from vbsvm.sources.files_cache import CLIMB, Cache, CachedRows, Writer
+from vbsvm.sources.memory import Memory
 
 Learned = TypeVar("Learned")
 
@@ -27,4 +29,15 @@ def encoded_once(
         rows = cache.found()
     if rows is None:
         raise OSError(f"The encoded rows were removed from {cache.root} while they were written: fit again.")
+    rows.pages.shows_progress = files.progress
     return rows
+
+
+def watch_of(source: Memory, *run: Any) -> ClimbWatch | Unwatched:
+    """What is told of a climb: nothing where rows are in memory; ``run`` is all that it depends on beside them."""
+    pages = source.pages
+    if pages is None or pages.folder is None:
+        return UNWATCHED
+    about = ClimbWatch.digest(*run)
+    path = pages.folder.with_name(f"{pages.folder.name}.{about}{CLIMB}")
+    return ClimbWatch(path, about, shown=pages.shows_progress)

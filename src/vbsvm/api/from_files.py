@@ -106,7 +106,7 @@ class TableFiles:
         columns = [self.target, *([] if self.weights is None else [self.weights])]
         columns += [] if group is None else [group]
         found = None
-        for piece in self.table.pieces(columns):
+        for piece in self.table.pieces(columns, "Learning"):
             with piece.numbered():
                 weights = self._weights(piece)
                 labels = LabelSummary.of(self._labels(piece), weights)
@@ -146,7 +146,7 @@ class TableFiles:
         levels = None if group is None else Levels.of_labels(learned.groups.labels)
         places = Places(None if group is None else learned.groups.counts)
         summary = None
-        for piece in self.table.pieces([*self.features, *_known([self.target, self.weights])]):
+        for piece in self.table.pieces([*self.features, *_known([self.target, self.weights])], "Encoding"):
             with piece.numbered():
                 weights = self._weights(piece)
                 kept = slice(None) if weights.all() else weights > 0

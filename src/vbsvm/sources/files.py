@@ -8,6 +8,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, final
 
+from vbsvm.base.progress import bar
 from vbsvm.base.settings import Parameters, require_flag
 from vbsvm.design.spelling import listed, renumbered
 from vbsvm.sources.files_parquet import FLOAT32, Parquet
@@ -91,7 +92,8 @@ class Files(Parameters):
         types = dict(tables[0].types)
         for other in tables[1:]:
             types = _joined(types, tables[0], other)
-        return FileTable(tuple(one.holding(types) for one in tables), types, tuple(map(_stamp, paths)), self.limit)
+        files, stamps = tuple(one.holding(types) for one in tables), tuple(map(_stamp, paths))
+        return FileTable(files, types, stamps, self.limit, self.progress)
 
     def _table(self, path: Path, text: Collection[str]) -> "OneFile":
         name = path.name.lower()
@@ -111,6 +113,11 @@ class OneFile(Protocol):
     @property
     def path(self) -> Path:
         """Its name."""
+        ...
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
         ...
 
     @property
@@ -159,23 +166,28 @@ class FileTable:
     types: dict[str, str]
     stamps: tuple[tuple[str, int, int], ...]
     limit: int
+    progress: bool = False
 
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
         return list(self.types)
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+    def pieces(self, columns: Sequence[str], doing: str = "Reading") -> Iterator[Piece]:
         """These columns of all files, some rows at a time; files that have changed in between are refused."""
         n_rows = max(1000, int(self.limit * PIECE) // (8 * max(1, len(columns)) + 64))
-        for file, stamp in zip(self.files, self.stamps, strict=True):
-            _require_unchanged(file.path, stamp)
-            first = 0
-            for frame in file.pieces(columns, n_rows):
-                if len(frame):
-                    yield Piece(file.path, first, frame)
-                first += len(frame)
-            _require_unchanged(file.path, stamp)
+        done = 0
+        with bar(doing, sum(file.n_rows for file in self.files), shown=self.progress) as tell:
+            for file, stamp in zip(self.files, self.stamps, strict=True):
+                _require_unchanged(file.path, stamp)
+                first = 0
+                for frame in file.pieces(columns, n_rows):
+                    if len(frame):
+                        yield Piece(file.path, first, frame)
+                    first += len(frame)
+                    tell(done + first)
+                done += first
+                _require_unchanged(file.path, stamp)
 
 
 def _found(given: Any) -> list[Path]:

@@ -15,22 +15,23 @@ FLOAT32 = "float32 numbers"
 @final
 @dataclass(frozen=True, eq=False)
 class Parquet:
-    """A Parquet file: its name, and what its columns hold."""
+    """A Parquet file: its name, what its columns hold, and the number of its rows."""
 
     path: Path
     types: dict[str, str]
+    n_rows: int
 
     @staticmethod
     def of(path: Path) -> "Parquet":
         """Look at the file's own description."""
         with _explained(path), _parquet().ParquetFile(path) as file:
-            schema = file.schema_arrow
+            schema, n_rows = file.schema_arrow, file.metadata.num_rows
             index = (schema.pandas_metadata or {}).get("index_columns", [])
             names = [name for name in schema.names if name not in index]
             for name in names:
                 if names.count(name) > 1:
                     raise ValueError(f"{path} has two columns named {name!r}: rename one.")
-            return Parquet(path, {name: _in_words(schema.field(name).type) for name in names})
+            return Parquet(path, {name: _in_words(schema.field(name).type) for name in names}, n_rows)
 
     def holding(self, types: dict[str, str]) -> "Parquet":
         """The same where other files of the table are known as well."""
