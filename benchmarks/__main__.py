@@ -6,6 +6,7 @@ import sys
 from benchmarks import (
     bounds,
     climbs,
+    files,
     groups,
     missing,
     nine_cells,
@@ -33,6 +34,7 @@ BENCHMARKS = {
     "threads": threads.main,
     "bounds": bounds.main,
     "uncertainty": uncertainty.main,
+    "files": files.main,
 }
 
 
@@ -66,6 +68,7 @@ def main(arguments: list[str]) -> None:
     threads.main(["--quick"])
     bounds.main(["--quick"])
     uncertainty.main(["--quick"])
+    files.main(["--quick"])
 
 
 if __name__ == "__main__":

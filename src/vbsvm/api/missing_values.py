@@ -139,15 +139,15 @@ def _patterns(
                 for where in runs()
             ),
         )
-    firsts = [rows.candidates.firsts_in(where) for where in runs()]
-    lost = np.logical_or.reduce([(rows.candidates.levels[some] != KNOWN).any(axis=0) for some in firsts])
+    candidates = rows.candidates
+    lost = np.logical_or.reduce([(candidates.levels[where] != KNOWN).any(axis=0) for where in runs()])
     chosen = np.flatnonzero(lost)
     found = (
         MissingPatterns.of(
-            np.column_stack([np.isnan(rows.table[some][:, columns]), rows.candidates.levels[some][:, chosen] != KNOWN]),
+            np.column_stack([np.isnan(rows.table[some][:, columns]), candidates.levels[some][:, chosen] != KNOWN]),
             (*names, *(categories[k] for k in chosen)),
         )
-        for some in firsts
+        for some in map(candidates.firsts_in, runs())
     )
     return reduce(add, found)
 

@@ -45,6 +45,11 @@ class RowInfluence:
         assert terms.curvature is not None  # a fit ends with a spread
         return RowInfluence(y, s, f, terms.u - terms.w * f, terms.curvature, response, unknown)
 
+    @staticmethod
+    def none() -> "RowInfluence":
+        """No rows."""
+        return RowInfluence(*[np.empty(0)] * 7)
+
     def __add__(self, other: Self) -> "RowInfluence":
         """One below the other."""
         names = [field.name for field in fields(self)]

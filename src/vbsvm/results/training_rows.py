@@ -24,6 +24,8 @@ from vbsvm.results.calibration import Calibration, LeftOutScores, calibrate
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping
 
+# Probabilities are learned from at most about so many rows, where these lie in files.
+MOST_LEFT_OUT = 2**20
 # Rows × coefficients up to which robust intervals go by the response of the exact bound: it takes as long as some fits.
 # With groups the curvature is too poor a substitute to be taken sooner than it must be.
 MOST_RESPONDING, MOST_GROUPED = 250_000, 5_000_000
@@ -76,9 +78,18 @@ class TrainingRows:
             return calibrate([self.left_out_scores()])[0]
 
     def left_out_scores(self) -> LeftOutScores:
-        """Scores of the rows in fits without them, in the order of a pass."""
-        rows, repeats = row_influence(self.spec, self.outcome, self._unchanged), self._repeats
-        return LeftOutScores.of(rows, rows.s if repeats is None else np.concatenate(repeats.total(_weights)))
+        """Scores of the rows in fits without them, in the order of a pass; of ``every`` so many-th block of them."""
+        rows, repeats = row_influence(self.spec, self.outcome, self._unchanged, self.every), self._repeats
+        if repeats is None:
+            return LeftOutScores.of(rows, rows.s)
+        found = repeats.total(lambda part: [] if part.rows.index % self.every else _weights(part))
+        return LeftOutScores.of(rows, np.concatenate(found))
+
+    @property
+    def every(self) -> int:
+        """Where rows are too many to keep a few numbers of each: of how many blocks one is looked at."""
+        pages = self.source.pages
+        return 1 if pages is None else -(-self.source.n_rows // min(MOST_LEFT_OUT, pages.most_kept // 8))
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
@@ -135,6 +146,8 @@ class TrainingRows:
         """The same rows without class weights, where there are any."""
         if self.sample_weights is None:
             return None
+        if self.source.pages is not None:  # of rows in files only those that count are kept
+            return replace(self.source, weights=self.sample_weights)
         return replace(self.source, weights=np.where(self.source.weights > 0, self.sample_weights, 0.0))
 
     @property

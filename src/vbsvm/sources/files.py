@@ -24,6 +24,7 @@ NUMERIC = frozenset((WHOLE_NUMBERS, NUMBERS, FLOAT32))
 SMALLEST_LIMIT = 10**8
 # Share of the limit that the rows of one piece may take while they are read and encoded, several copies of them.
 PIECE = 1 / 16
+FEWEST_ROWS = 1000
 
 
 @final
@@ -175,7 +176,7 @@ class FileTable:
 
     def pieces(self, columns: Sequence[str], doing: str = "Reading") -> Iterator[Piece]:
         """These columns of all files, some rows at a time; files that have changed in between are refused."""
-        n_rows = max(1000, int(self.limit * PIECE) // (8 * max(1, len(columns)) + 64))
+        n_rows = max(FEWEST_ROWS, int(self.limit * PIECE) // (8 * max(1, len(columns)) + 64))
         done = 0
         with bar(doing, sum(file.n_rows for file in self.files), shown=self.progress) as tell:
             for file, stamp in zip(self.files, self.stamps, strict=True):
