@@ -7,6 +7,7 @@ from benchmarks import (
     bounds,
     climbs,
     distributed,
+    files,
     groups,
     kernels,
     missing,
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "bounds": bounds.main,
     "uncertainty": uncertainty.main,
     "sparse": sparse.main,
+    "files": files.main,
 }
 
 

@@ -360,7 +360,7 @@ def failing(place):
         "There is no directory ": ("fit", data, "--target", "y", "--out", place / "nowhere" / "m"),
         "tables are not written as .gz": ("predict", model, data, "--out", place / "p.csv.gz"),
         "is a directory: name a file in it": ("fit", data, "--target", "y", "--out", place),
-        "is a directory: name a file in it.": ("fit", place, "--target", "y"),
+        "has no column 'flag', which": ("fit", place, "--target", "y"),
         ".json files are not supported. Save it as CSV": ("fit", place / "data.json", "--target", "y"),
         "files without an extension are not supported. Names may end": ("fit", place / "data", "--target", "y"),
         "--sep and --decimal are for text files": ("predict", model, place / "d.parquet", "--sep", ";"),

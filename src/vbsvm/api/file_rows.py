@@ -1,12 +1,13 @@
-"""Rows in files, encoded once: found in the cache, or learned and written now; errors name file and row."""
+"""Rows in files, encoded once: found in the cache, or learned and written now."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from vbsvm.design.spelling import renumbered
-from vbsvm.sources.files import Files, FileTable, Piece
-from vbsvm.sources.files_cache import Cache, CachedRows, Writer
+from vbsvm.inference.climb_watch import UNWATCHED, ClimbWatch, Unwatched
+from vbsvm.sources.files import Files, FileTable
+from vbsvm.sources.files_cache import CLIMB, Cache, CachedRows, Writer
+from vbsvm.sources.kinds import AnyRows
+from vbsvm.sources.memory import Memory
 
 Learned = TypeVar("Learned")
 
@@ -29,14 +30,15 @@ def encoded_once(
         rows = cache.found()
     if rows is None:
         raise OSError(f"The encoded rows were removed from {cache.root} while they were written: fit again.")
+    rows.pages.shows_progress = files.progress
     return rows
 
 
-@contextmanager
-def numbered(piece: Piece) -> Iterator[None]:
-    """Name the file in errors, and rows by their numbers in it."""
-    try:
-        yield
-    except (ValueError, TypeError) as error:
-        said = renumbered(str(error), lambda row: row + piece.first)
-        raise type(error)(f"{piece.path}: {said}") from error
+def watch_of(source: AnyRows, *run: Any) -> ClimbWatch | Unwatched:
+    """What is told of a climb: nothing where rows are in memory; ``run`` is all that it depends on beside them."""
+    pages = source.pages if isinstance(source, Memory) else None
+    if pages is None or pages.folder is None:
+        return UNWATCHED
+    about = ClimbWatch.digest(*run)
+    path = pages.folder.with_name(f"{pages.folder.name}.{about}{CLIMB}")
+    return ClimbWatch(path, about, shown=pages.shows_progress)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.api import inputs, validation
-from vbsvm.api.file_rows import encoded_once, numbered
+from vbsvm.api.file_rows import encoded_once
 from vbsvm.api.from_table import outcomes, plan_of, positives, stated
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
@@ -106,8 +106,8 @@ class TableFiles:
         columns = [self.target, *([] if self.weights is None else [self.weights])]
         columns += [] if group is None else [group]
         found = None
-        for piece in self.table.pieces(columns):
-            with numbered(piece):
+        for piece in self.table.pieces(columns, "Learning"):
+            with piece.numbered():
                 weights = self._weights(piece)
                 labels = LabelSummary.of(self._labels(piece), weights)
                 members = inputs.read_members(piece.frame[group], group) if group is not None else np.empty(0)
@@ -146,8 +146,8 @@ class TableFiles:
         levels = None if group is None else Levels.of_labels(learned.groups.labels)
         places = Places(None if group is None else learned.groups.counts)
         summary = None
-        for piece in self.table.pieces([*self.features, *_known([self.target, self.weights])]):
-            with numbered(piece):
+        for piece in self.table.pieces([*self.features, *_known([self.target, self.weights])], "Encoding"):
+            with piece.numbered():
                 weights = self._weights(piece)
                 kept = slice(None) if weights.all() else weights > 0
                 if not weights.any():

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.api.assembly import Problem, TwoClasses
-from vbsvm.api.file_rows import encoded_once, numbered
+from vbsvm.api.file_rows import encoded_once
 from vbsvm.api.from_formula import KeptRows, counts_of, stated
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
@@ -97,7 +97,7 @@ class FormulaFiles:
             columns.append(self.weights)
         first = 0
         for piece in self.table.pieces(columns):
-            with numbered(piece):
+            with piece.numbered():
                 counts, n_dropped = counts_of(self.parts, piece.frame, self.weights, self.missing, some=True)
                 kept = None if counts is None or counts.all() else np.flatnonzero(counts)
                 weights = np.broadcast_to(1.0, len(piece.frame)) if counts is None else counts
@@ -129,7 +129,7 @@ class _Encoding:
         for some in source.kept():
             self._n_dropped += some.n_dropped
             if len(some.weights):
-                with numbered(some.piece):
+                with some.piece.numbered():
                     found = needs.summary(some.piece.frame, some.rows, some.weights, some.first)
                 total = found if total is None else total + found
                 self._require_room(total)
@@ -164,7 +164,7 @@ class _Encoding:
         for some in self._source.kept():
             if not len(some.weights):
                 continue
-            with numbered(some.piece):
+            with some.piece.numbered():
                 frame = reader.taken(some.piece.frame, some.rows)
                 missing = np.stack([frame[name].isna().to_numpy() for name in reader.categories.names], axis=1)
                 counts = reader.categories.n_candidates(frame, missing)
@@ -195,7 +195,7 @@ class _Encoding:
         for some in self._source.kept():
             if not len(some.weights):
                 continue
-            with numbered(some.piece):
+            with some.piece.numbered():
                 values, found = self._encoded(some, n_before)
             summary = found if summary is None else summary + found
             where = places.of(len(values["X"]), values[f"groups{len(plan.factors) - 1}"] if plan.factors else None)

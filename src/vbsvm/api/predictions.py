@@ -1,6 +1,8 @@
 """What a fitted estimator says of rows: scores, classes and probabilities."""
 
+import os
 from abc import ABC
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -76,6 +78,47 @@ class Predictions(FittedAttributes, BaseEstimator, ABC):
     @property
     def _calibrations(self) -> list[Calibration | None]:
         return [fit.score_calibration for fit in self.fit_]
+
+    @property
+    def text_columns(self) -> set[str]:
+        """The group, where its labels are text: text again where a file holds none but such as "1" and "2"."""
+        is_text = self.group is not None and isinstance(self.fit_[0].plan.factors[0].levels.parts[0][0], str)
+        return {str(self.group)} if is_text else set()
+
+    def predict_files(
+        self,
+        files: Any,
+        to: str | os.PathLike[str],
+        *,
+        proba: bool = False,
+        scores: bool = False,
+        keep: Sequence[str] = (),
+    ) -> int:
+        """Predict the rows of files, which need not fit in memory, and write them to a file; give their number.
+
+        Parameters
+        ----------
+        files : str, path, list of them, or Files
+            Names of Parquet or CSV files, a pattern such as "new/*.parquet", or a folder.
+        to : str or path
+            The file that is written, .parquet or .csv: a row for each, in the same order. One that exists is replaced
+            when all rows are there.
+        proba, scores : bool, default False
+            Add the probability of each class, and the score.
+        keep : list of str, default ()
+            Columns of the files that are copied, such as an identifier.
+        """
+        from vbsvm.results import predicted_files
+
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            raise ValueError("This was fitted to an array, whose columns have no names that could be found in files.")
+        added: dict[str, Any] = {"keep": keep, "proba": proba, "scores": scores}
+        columns = [str(name) for name in names]
+        return predicted_files.write(
+            self, files, to, columns=columns, text=self.text_columns, classes=self.classes_, **added
+        )
 
     def pseudo_probability(self, X: ArrayLike) -> Array:
         """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.

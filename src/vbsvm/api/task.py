@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.api import validation
+from vbsvm.api.file_rows import watch_of
 from vbsvm.api.missing_values import Completion
 from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import KNOWN
@@ -17,6 +18,7 @@ from vbsvm.inference.variational import Outcome, Variational
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
 from vbsvm.missing.settings import GaussianImputation, Shift
+from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.results.calibration import calibrate
 from vbsvm.results.data_summary import Facts
@@ -65,7 +67,15 @@ class Task:
         if isinstance(inference, Gibbs):
             spec, source = self.sampled
             return self.result(inference.run(spec, source, seed, self._around(inference)))
-        return self.result(inference.run(self.spec, self.source, start))
+        return self.result(self.climbed(inference, self.source, start))
+
+    def climbed(self, inference: Variational, source: Source, start: State | None = None) -> Outcome:
+        """Climb over the rows of a source; one that was interrupted before goes on."""
+        watch = watch_of(self.source, self.spec, inference, start, self.classes)
+        outcome = inference.run(self.spec, source, start, watch)
+        if not outcome.interrupted:
+            watch.finish()
+        return outcome
 
     def result(self, outcome: Outcome | Sample, first: Fit | None = None) -> Fit:
         """The fit that ended like this; with several classes, the ``first`` may learn the inputs' distribution for all.
@@ -218,9 +228,9 @@ def _climb_together(tasks: Sequence[Task], inference: Variational, starts: Seque
     """Where each climb ended; several share their passes over the data."""
     begin = [None] * len(tasks) if starts is None else starts
     if len(tasks) == 1:
-        return [inference.run(tasks[0].spec, tasks[0].source, begin[0])]
+        return [tasks[0].climbed(inference, tasks[0].source, begin[0])]
     sources = [task.source for task in tasks if isinstance(task.source, Memory)]
-    return run_together(sources, lambda k, source: inference.run(tasks[k].spec, source, begin[k]))
+    return run_together(sources, lambda k, source: tasks[k].climbed(inference, source, begin[k]))
 
 
 def read_inference(given: Any) -> Variational | Gibbs:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import click
 
-from vbsvm.cli import tables, texts
+from vbsvm.cli import large, tables, texts
 from vbsvm.cli.showing import described
 from vbsvm.cli.texts import Signs
 
@@ -56,13 +56,26 @@ class Asked:
 @click.option("--chains", type=click.IntRange(1), help="With --gibbs: the number of chains.  [default: 4]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed for --gibbs.")
 @texts.options
+@large.options
+@click.option("--cache", metavar="FOLDER", help="Keep encoded rows in FOLDER, for later fits of the same files.")
 @click.option("--out", metavar="FILE", help="Save the model to FILE; without it, only the summary is shown.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
-def fit(data: str, *, sep: str | None, decimal: str | None, out: str | None, force: bool, **options: Any) -> None:
+def fit(
+    data: str,
+    *,
+    sep: str | None,
+    decimal: str | None,
+    memory_limit: str,
+    cache: str | None,
+    out: str | None,
+    force: bool,
+    **options: Any,
+) -> None:
     """Fit a model to the table DATA (.csv, .tsv, .parquet, .arrow; - is CSV from stdin), show it, and save it.
 
     Nothing needs tuning: penalties and variances are inferred. Empty cells are missing values, which are inferred too.
-    Text columns become categories.
+    Text columns become categories. DATA may also be a folder of .parquet or .csv files, or a pattern such as
+    "data/*.parquet": these, and large files, need not fit in memory.
 
     \b
     Examples:
@@ -70,10 +83,15 @@ def fit(data: str, *, sep: str | None, decimal: str | None, out: str | None, for
       vbsvm fit patients.csv --target disease --drop name --out model.vbsvm
       vbsvm fit mails.parquet --target class --select
       vbsvm fit visits.csv --target outcome --group patient --gibbs --draws 2000 --tune 1000
+      vbsvm fit "clicks/*.parquet" --target clicked --memory-limit 2GB --out model.vbsvm
     """
     asked = _asked(**options)
     tables.require_free(out, force=force)
-    model = _fitted(tables.read(data, signs=Signs(sep, decimal)), asked)
+    files = large.files_of(data, memory_limit, Signs(sep, decimal), cache)
+    if files is None:
+        model = _fitted(tables.read(data, signs=Signs(sep, decimal)), asked)
+    else:
+        model = large.fitted(files, asked)
     click.echo(described(model))
     if out is not None:
         model.save(out)
@@ -139,7 +157,7 @@ def _by_formula(frame: Any, formula: str, outcome: str, asked: Asked) -> "Fit":
     levels = sorted(frame[outcome].unique().tolist(), key=str)
     given, positive = asked.positive, None
     if given is not None:
-        positive = next((level for level in levels if _is_called(level, given)), None)
+        positive = next((level for level in levels if is_called(level, given)), None)
         if positive is None:
             raise click.ClickException(
                 f"--positive: {given!r} is not a value of {outcome!r}; its values are {tables.listed(levels)}."
@@ -177,7 +195,7 @@ def _balanced(frame: Any, side: Any, column: str | None) -> Any:
     return weights * (sums.sum() / (2 * sums))[side.to_numpy(dtype=np.intp)]
 
 
-def _is_called(level: Any, given: str) -> bool:
+def is_called(level: Any, given: str) -> bool:
     """Whether a class is what the user wrote: 1 is 1.0 too."""
     try:
         return str(level) == given or (not isinstance(level, str) and level == float(given))

@@ -3,9 +3,8 @@
 from typing import Any
 
 import click
-import numpy as np
 
-from vbsvm.cli import tables, texts
+from vbsvm.cli import large, tables, texts
 from vbsvm.cli.showing import columns_of, is_fit, text_of
 from vbsvm.cli.texts import Signs
 
@@ -17,6 +16,7 @@ from vbsvm.cli.texts import Signs
 @click.option("--scores", is_flag=True, help="Add the score; positive scores mean the second class.")
 @click.option("--keep", metavar="COLUMN", multiple=True, help="Copy a column of DATA, such as an identifier.")
 @texts.options
+@large.options
 @click.option("--out", metavar="FILE", help="Write the predictions to FILE instead of stdout.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def predict(
@@ -26,6 +26,7 @@ def predict(
     keep: tuple[str, ...],
     sep: str | None,
     decimal: str | None,
+    memory_limit: str,
     out: str | None,
     force: bool,
     **added: bool,
@@ -33,7 +34,7 @@ def predict(
     """Predict the rows of the table DATA with the saved MODEL: one row of CSV for each, in the same order.
 
     Probabilities are averaged over missing values. A group that is new to the model gets the prediction for the
-    population.
+    population. DATA may also be a folder of .parquet or .csv files, or a pattern such as "new/*.parquet".
 
     \b
     Examples:
@@ -43,37 +44,23 @@ def predict(
     from vbsvm import load
 
     tables.require_writable(out, force=force)
-    fitted = load(model)
+    fitted: Any = load(model)
+    files = large.files_of(data, memory_limit, Signs(sep, decimal))
+    if files is not None:
+        classes = fitted.classes if is_fit(fitted) else fitted.classes_
+        kept = list(dict.fromkeys(keep))
+        large.predict(fitted, files, columns_of(fitted), text_of(fitted), classes, out, keep=kept, **added)
+        return
     frame = tables.read(data, text_of(fitted), Signs(sep, decimal))
     tables.require_columns(frame, keep, "--keep")
     tables.write(_predicted(fitted, frame, list(dict.fromkeys(keep)), **added), out, force=force)
 
 
 def _predicted(fitted: Any, frame: Any, keep: list[str], *, proba: bool, scores: bool) -> Any:
-    classes = fitted.classes if is_fit(fitted) else fitted.classes_
-    scored = _named("score", classes) if len(classes) > 2 else ["score"]
-    chances = _named("probability", classes)
-    _require_apart(keep, ["prediction", *(scored if scores else []), *(chances if proba else [])])
+    from vbsvm.results.predicted_files import predicted
+
     columns = columns_of(fitted)
     tables.require_columns(frame, columns, "The model needs a column that the table lacks")
     inputs = tables.with_plain_numbers(frame[columns], text_of(fitted))
-    found = frame[keep].copy()
-    found["prediction"] = fitted.predict(inputs)
-    if scores:
-        values = np.asarray(fitted.decision_function(inputs))
-        found = found.assign(**dict(zip(scored, np.atleast_2d(values.T), strict=True)))
-    if proba:
-        found = found.assign(**dict(zip(chances, fitted.predict_proba(inputs).T, strict=True)))
-    return found
-
-
-def _require_apart(keep: list[str], added: list[str]) -> None:
-    for name in keep:
-        if name in added:
-            raise click.ClickException(
-                f"--keep: {name!r} is the name of a column that predict writes: rename it in the table."
-            )
-
-
-def _named(what: str, classes: Any) -> list[str]:
-    return [f"{what} {label}" for label in classes]
+    classes = fitted.classes if is_fit(fitted) else fitted.classes_
+    return predicted(fitted, inputs, frame[keep], classes, proba=proba, scores=scores)

@@ -1,6 +1,6 @@
 """``vbsvm summary``, ``vbsvm report`` and ``vbsvm demo``."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -122,23 +122,14 @@ def columns_of(fitted: Any) -> list[str]:
 
 def text_of(fitted: Any, target: str | None = None) -> set[str]:
     """Columns that were text in fit, and are text again where a file holds none but such as "1" and "2"."""
-    levels: list[tuple[str | None, Iterable[Any]]] = []
     if is_fit(fitted):
-        from vbsvm.design.formula.missing_inputs import columns_in
+        from vbsvm.results.predicted_files import text_columns
 
-        reader = fitted.reader
-        levels.append((reader.parts.outcome, fitted.classes[-1:]))  # the first may be called "not 2", of numbers
-        for matrix in (reader.fixed, *(one.matrix for one in reader.effects), *reader.hidden):
-            for expression, values in matrix.learned["categories"].items():
-                levels += [(name, values) for name in columns_in(expression, list(reader.kinds))]
-        for factor in reader.plan.factors:
-            levels += zip(factor.columns, factor.levels.parts, strict=True)
-        levels = [(name, values) for name, values in levels if reader.kinds.get(str(name)) == "O"]
-    else:
-        levels.append((target, fitted.classes_))
-        if fitted.group is not None:
-            levels.append((str(fitted.group), fitted.fit_[0].plan.factors[0].levels.parts[0]))
-    return {name for name, values in levels if name is not None and all(isinstance(value, str) for value in values)}
+        outcome = fitted.reader.parts.outcome
+        is_text = isinstance(fitted.classes[-1], str) and fitted.reader.kinds.get(outcome) == "O"
+        return text_columns(fitted.reader) | ({outcome} if is_text else set())  # the first may be called "not 2"
+    is_text = target is not None and all(isinstance(label, str) for label in fitted.classes_)
+    return fitted.text_columns | ({target} if is_text else set())
 
 
 def described(fitted: Any, covariance: str | None = None) -> str:

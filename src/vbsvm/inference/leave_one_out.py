@@ -14,7 +14,7 @@ from vbsvm.model.sweep import pass_rows
 
 
 def row_influence(spec: Spec, outcome: Outcome | Sample, source: Source, every: int = 1) -> RowInfluence:
-    """What each row, or ``every`` k-th of a block, did to the fit that ended like this.
+    """What each row did to the fit that ended like this, or those of ``every`` so many-th block.
 
     After a sampler the covariance of the draws is the response of their mean, and mean slopes are those of the exact
     hinge.
@@ -26,7 +26,9 @@ def row_influence(spec: Spec, outcome: Outcome | Sample, source: Source, every: 
     else:
         row_pass = RowPass(outcome.likelihood, state.coefficients.message(state.gates), expect, True, state.missing)
         response = _response(spec, state, source, row_pass)
-    return source.total(lambda part: part.influence(row_pass, response).thinned(every))
+    return source.total(
+        lambda part: RowInfluence.none() if part.rows.index % every else part.influence(row_pass, response)
+    )
 
 
 def _response(spec: Spec, state: State, source: Source, row_pass: RowPass) -> Message:

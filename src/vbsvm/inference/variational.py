@@ -13,6 +13,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
+from vbsvm.inference.climb_watch import UNWATCHED, Watch
 from vbsvm.inference.drawn_climb import drawn_steps
 from vbsvm.inference.profiled import Profiled
 from vbsvm.inference.proposals import Accelerated, NaturalGradient, Plain, Strategy, Visited, shorter_steps
@@ -139,8 +140,8 @@ class Variational(Parameters):
             return int(self.max_iter)
         return MOST_PASSES if input_model(spec.missing) is None or not self.accelerate else MOST_PASSES_WITH_MISSING
 
-    def run(self, spec: Spec, source: Source, start: State | None = None) -> Outcome:
-        """Fit the model to the rows, from the paper's start or from a given state."""
+    def run(self, spec: Spec, source: Source, start: State | None = None, watch: Watch = UNWATCHED) -> Outcome:
+        """Fit the model to the rows, from the paper's start or from a given state; ``watch`` is told of it."""
         if self.bound == EXACT and (what := _not_exact(spec)) is not None:
             raise ValueError(f"Variational(bound='exact') does not support {what}: use bound='augmented', or Gibbs().")
         if source.drawn_covariance:
@@ -150,7 +151,7 @@ class Variational(Parameters):
                 self.accelerate and source.n_core < spec.n_columns and spec.gate_map is None and spec.missing is None
             )
             exact = self.bound == EXACT or (self.bound == AUTO and suits)
-            return self._sharpened(spec, source, start) if exact else self._run(spec, source, start)
+            return (self._sharpened if exact else self._run)(spec, source, start, watch)
 
     def _drawn(self, spec: Spec, source: Source) -> Outcome:
         """Fit with the covariance by draws, without a bound; ``tol`` has no say."""
@@ -176,31 +177,33 @@ class Variational(Parameters):
         assert state is not None
         return Outcome(state, np.empty(0), passes, ending, likelihood=spec.likelihood)
 
-    def _run(self, spec: Spec, source: Source, start: State | None) -> Outcome:
+    def _run(self, spec: Spec, source: Source, start: State | None, watch: Watch) -> Outcome:
         """Climb the paper's bound."""
         if start is not None:
-            return self._climb(spec, source, start, self.tol, self.most_passes(spec))
+            return self._climb(spec, source, start, self.tol, self.most_passes(spec), watch=watch)
         inputs = input_model(spec.missing)
         if inputs is not None and not inputs.settings.labels:
             learned, at_rest = learn_inputs(spec, source, self.most_passes(spec))
-            outcome = _highest(self._climb_from_all(spec, source, learned))
+            outcome = _highest(self._climb_from_all(spec, source, watch, learned))
             if at_rest or outcome.ending is Ending.INTERRUPTED:
                 return outcome
             return replace(outcome, ending=Ending.INPUTS_OUT_OF_PASSES)
-        return _highest(self._climb_from_all(spec, source))
+        return _highest(self._climb_from_all(spec, source, watch))
 
-    def _climb_from_all(self, spec: Spec, source: Source, inputs: Learned | None = None) -> Iterator[Outcome]:
+    def _climb_from_all(
+        self, spec: Spec, source: Source, watch: Watch, inputs: Learned | None = None
+    ) -> Iterator[Outcome]:
         """Climb from every start; an interrupted climb is the last."""
         for start in spec.starts():
             begin = start
             if inputs is not None and isinstance(start.missing, MissingState):
                 begin = replace(start, missing=replace(start.missing, inputs=inputs))
-            outcome = self._climb(spec, source, begin, self.tol, self.most_passes(spec))
+            outcome = self._climb(spec, source, begin, self.tol, self.most_passes(spec), watch=watch)
             yield outcome
             if outcome.ending is Ending.INTERRUPTED:
                 return
 
-    def _sharpened(self, spec: Spec, source: Source, start: State | None) -> Outcome:
+    def _sharpened(self, spec: Spec, source: Source, start: State | None, watch: Watch) -> Outcome:
         """Begin with the paper's bound and go on with the exact one.
 
         Where classes are separated, the paper's is climbed to its end, and the scales are held there.
@@ -208,14 +211,14 @@ class Variational(Parameters):
         sharp, most, passes = replace(spec, likelihood=EXACT_HINGE), self.most_passes(spec), 0
         early = EARLY if source.looks_are_cheap else SETTLED
         for tol, held in ((max(self.tol, early), False), (self.tol, True)):
-            begun = replace(self, tol=tol)._run(spec, source, start)
+            begun = replace(self, tol=tol)._run(spec, source, start, watch)
             passes += begun.passes
             if begun.ending is Ending.INTERRUPTED or passes >= most:
                 return replace(begun, passes=passes)
             if not held and _separates(source, begun.state):
                 continue
             strategy = self._exact_strategy(spec, source, held=held)
-            reached = self._climb(sharp, source, begun.state, self.tol, max(2, most - passes), strategy)
+            reached = self._climb(sharp, source, begun.state, self.tol, max(2, most - passes), strategy, watch)
             passes += reached.passes
             if held or reached.ending is Ending.INTERRUPTED or not _separates(source, reached.state):
                 break
@@ -260,13 +263,18 @@ class Variational(Parameters):
         tol: float,
         max_passes: int,
         strategy: Strategy | None = None,
+        watch: Watch = UNWATCHED,
     ) -> Outcome:
+        earlier = watch.earlier()
+        if earlier is not None and not earlier.interrupted:
+            return earlier
         if strategy is None:
             strategy = self._strategy(spec, source)
-        at = strategy.visit(spec, source, start)
-        bounds = [at.bound] if math.isfinite(at.bound) else []
+        at = strategy.visit(spec, source, start if earlier is None else earlier.state)
+        bounds = [] if earlier is None else earlier.bounds.tolist()
+        bounds += [at.bound] if math.isfinite(at.bound) else []
         gains: list[float] = []
-        passes, ending = 1, Ending.OUT_OF_PASSES
+        passes, ending = 1 if earlier is None else earlier.passes + 1, Ending.OUT_OF_PASSES
         try:
             while passes < max_passes and ending is Ending.OUT_OF_PASSES:
                 reached, tried = _step(spec, source, at, strategy, max_passes - passes)
@@ -277,6 +285,7 @@ class Variational(Parameters):
                     at = reached
                     bounds.append(at.bound)
                     gains.append(gain)
+                    watch.reached(Outcome(at.state, np.array(bounds), passes, Ending.INTERRUPTED), noise)
                     if _stands_still(gains, noise) or (strategy.superlinear and _predicted(gains) < noise):
                         ending = Ending.CONVERGED
                 elif passes < max_passes:
@@ -302,7 +311,9 @@ class Variational(Parameters):
         trace = np.array(bounds)
         trace.flags.writeable = False
         inputs = None if spec.missing is None else getattr(at.stats.missing, "inputs", None)
-        return Outcome(at.state, trace, passes, ending, (), inputs, spec.likelihood)
+        outcome = Outcome(at.state, trace, passes, ending, (), inputs, spec.likelihood)
+        watch.ended(outcome)
+        return outcome
 
 
 def _not_exact(spec: Spec) -> str | None:

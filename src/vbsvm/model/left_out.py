@@ -45,14 +45,15 @@ class RowInfluence:
         assert terms.curvature is not None  # a fit ends with a spread
         return RowInfluence(y, s, f, terms.u - terms.w * f, terms.curvature, response, unknown)
 
+    @staticmethod
+    def none() -> "RowInfluence":
+        """No rows."""
+        return RowInfluence(*[np.empty(0)] * 7)
+
     def __add__(self, other: Self) -> "RowInfluence":
         """One below the other."""
         names = [field.name for field in fields(self)]
         return RowInfluence(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
-
-    def thinned(self, every: int) -> "RowInfluence":
-        """Every k-th row."""
-        return self if every == 1 else RowInfluence(*(getattr(self, one.name)[::every] for one in fields(self)))
 
     def averaged(self, firsts: NDArray[np.intp], chances: Array) -> "RowInfluence":
         """Means over neighbours that stand for the same row, of which ``firsts`` are the first ones.

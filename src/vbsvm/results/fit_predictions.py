@@ -1,6 +1,8 @@
 """What a fit says of rows: scores, classes and probabilities."""
 
+import os
 from abc import ABC
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -116,6 +118,39 @@ class FitPredictions(ABC):
         averaged over their possible values.
         """
         return prediction.probabilities(self._log_odds(data, new_groups))
+
+    def predict_files(
+        self,
+        files: Any,
+        to: str | os.PathLike[str],
+        *,
+        proba: bool = False,
+        scores: bool = False,
+        keep: Sequence[str] = (),
+    ) -> int:
+        """Predict the rows of files, which need not fit in memory, and write them to a file; give their number.
+
+        Parameters
+        ----------
+        files : str, path, list of them, or Files
+            Names of Parquet or CSV files, a pattern such as "new/*.parquet", or a folder.
+        to : str or path
+            The file that is written, .parquet or .csv: a row for each, in the same order. One that exists is replaced
+            when all rows are there.
+        proba, scores : bool, default False
+            Add the probability of each class, and the score.
+        keep : list of str, default ()
+            Columns of the files that are copied, such as an identifier.
+        """
+        from vbsvm.results import predicted_files
+
+        if self.reader is None:
+            raise ValueError(
+                "This is one of a VBSVC's models, which knows no columns: call predict_files of the VBSVC."
+            )
+        columns, text = self.reader.columns, predicted_files.text_columns(self.reader)
+        added: dict[str, Any] = {"keep": keep, "proba": proba, "scores": scores}
+        return predicted_files.write(self, files, to, columns=columns, text=text, classes=self.classes, **added)
 
     def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""

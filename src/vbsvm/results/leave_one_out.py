@@ -60,4 +60,9 @@ def _rows(fit: "Fit") -> TrainingRows:
         raise ValueError(
             "this fit has no training rows, as it was loaded from a file, unpickled or copied: fit it again."
         )
+    if fit._rows.every > 1:
+        raise ValueError(
+            f"this fit has {fit._rows.source.n_rows} rows in files, too many to hold a prediction of each in memory: "
+            "raise Files(…, memory_limit=…), or compare models on a part of the rows."
+        )
     return fit._rows

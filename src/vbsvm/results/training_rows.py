@@ -1,5 +1,6 @@
 """The rows of a fit, while they are at hand: what nobody asked for during the fit is learned from them when it is."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,11 +27,11 @@ from vbsvm.results.nesting import SharedRows
 from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.kinds import AnyRows, InMemory
 
+# Probabilities are learned from at most about so many rows, where these lie in files or on other machines.
+MOST_LEFT_OUT = 2**20
 # Rows × coefficients up to which robust intervals go by the response of the exact bound: it takes as long as some fits.
 # With groups the curvature is too poor a substitute to be taken sooner than it must be.
 MOST_RESPONDING, MOST_GROUPED = 250_000, 5_000_000
-# Rows of other machines whose scores are fetched to learn how scores become probabilities.
-MOST_FETCHED = 1_000_000
 
 
 @final
@@ -97,14 +98,21 @@ class TrainingRows:
             return calibrate([self.left_out_scores()])[0]
 
     def left_out_scores(self) -> LeftOutScores:
-        """Scores of the rows in fits without them, in the order of a pass; of many rows far away, of every k-th."""
-        source, unweighted = self._unchanged, self._unweighted
-        every = 1 if source.looks_are_cheap else -(-source.n_rows // MOST_FETCHED)
-        rows = row_influence(self.spec, self.outcome, source, every)
-        counts = rows.s
-        if unweighted is not None:
-            counts = np.concatenate(unweighted.counted.total(partial(_weights, every)))
-        return LeftOutScores.of(rows, counts)
+        """Scores of the rows in fits without them, in the order of a pass; of ``every`` so many-th block of them."""
+        rows = row_influence(self.spec, self.outcome, self._unchanged, self.every)
+        if self._unweighted is None:
+            return LeftOutScores.of(rows, rows.s)
+        return LeftOutScores.of(rows, np.concatenate(self._unweighted.counted.total(partial(_weights, self.every))))
+
+    @property
+    def every(self) -> int:
+        """Where rows are too many to keep or to send a few numbers of each: of how many blocks one is looked at."""
+        most = np.inf
+        if isinstance(self.source, Distributed):
+            most = MOST_LEFT_OUT
+        elif self.source.pages is not None:
+            most = min(MOST_LEFT_OUT, self.source.pages.most_kept // 8)
+        return max(1, math.ceil(self.source.n_rows / most))
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
@@ -180,7 +188,7 @@ class TrainingRows:
 
 
 def _weights(every: int, part: Part) -> list[Array]:
-    return [part.rows.weights[::every]]
+    return [] if part.rows.index % every else [part.rows.weights]
 
 
 def _fingerprint(source: InMemory, spec: Spec) -> Array:

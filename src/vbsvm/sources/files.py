@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, final
 
+from vbsvm.base.progress import bar
 from vbsvm.base.settings import Parameters, require_flag
-from vbsvm.design.spelling import listed
+from vbsvm.design.spelling import listed, renumbered
 from vbsvm.sources.files_parquet import FLOAT32, Parquet
 from vbsvm.sources.files_text import NOTHING, NUMBERS, WHOLE_NUMBERS, Text
 
@@ -22,6 +24,7 @@ NUMERIC = frozenset((WHOLE_NUMBERS, NUMBERS, FLOAT32))
 SMALLEST_LIMIT = 10**8
 # Share of the limit that the rows of one piece may take while they are read and encoded, several copies of them.
 PIECE = 1 / 16
+FEWEST_ROWS = 1000
 
 
 @final
@@ -90,7 +93,8 @@ class Files(Parameters):
         types = dict(tables[0].types)
         for other in tables[1:]:
             types = _joined(types, tables[0], other)
-        return FileTable(tuple(one.holding(types) for one in tables), types, tuple(map(_stamp, paths)), self.limit)
+        files, stamps = tuple(one.holding(types) for one in tables), tuple(map(_stamp, paths))
+        return FileTable(files, types, stamps, self.limit, self.progress)
 
     def _table(self, path: Path, text: Collection[str]) -> "OneFile":
         name = path.name.lower()
@@ -110,6 +114,11 @@ class OneFile(Protocol):
     @property
     def path(self) -> Path:
         """Its name."""
+        ...
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
         ...
 
     @property
@@ -135,6 +144,16 @@ class Piece:
     first: int
     frame: "pd.DataFrame"
 
+    @contextmanager
+    def numbered(self) -> Iterator[None]:
+        """Name the file in errors, and rows by their numbers in it."""
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            said = renumbered(str(error), lambda row: row + self.first)
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{self.path}: {said}") from error
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -148,23 +167,28 @@ class FileTable:
     types: dict[str, str]
     stamps: tuple[tuple[str, int, int], ...]
     limit: int
+    progress: bool = False
 
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
         return list(self.types)
 
-    def pieces(self, columns: Sequence[str]) -> Iterator[Piece]:
+    def pieces(self, columns: Sequence[str], doing: str = "Reading") -> Iterator[Piece]:
         """These columns of all files, some rows at a time; files that have changed in between are refused."""
-        n_rows = max(1000, int(self.limit * PIECE) // (8 * max(1, len(columns)) + 64))
-        for file, stamp in zip(self.files, self.stamps, strict=True):
-            _require_unchanged(file.path, stamp)
-            first = 0
-            for frame in file.pieces(columns, n_rows):
-                if len(frame):
-                    yield Piece(file.path, first, frame)
-                first += len(frame)
-            _require_unchanged(file.path, stamp)
+        n_rows = max(FEWEST_ROWS, int(self.limit * PIECE) // (8 * max(1, len(columns)) + 64))
+        done = 0
+        with bar(doing, sum(file.n_rows for file in self.files), shown=self.progress) as tell:
+            for file, stamp in zip(self.files, self.stamps, strict=True):
+                _require_unchanged(file.path, stamp)
+                first = 0
+                for frame in file.pieces(columns, n_rows):
+                    if len(frame):
+                        yield Piece(file.path, first, frame)
+                    first += len(frame)
+                    tell(done + first)
+                done += first
+                _require_unchanged(file.path, stamp)
 
 
 def _found(given: Any) -> list[Path]:

@@ -27,6 +27,7 @@ from vbsvm.version import __version__
 
 FORMAT, SCHEMA = "vbsvm rows", 1
 LEARNED = "learned.vbsvm"
+CLIMB = ".climb"
 REGISTRY = Registry(ROWS)
 # Folders that a killed process has left behind, and rows of a fit that nobody has gone on with, are removed after days.
 DAY = 86_400.0
@@ -72,8 +73,7 @@ class Cache:
             return None
         with suppress(OSError):
             os.utime(place)
-        folder = None if self.kept else place
-        return CachedRows(arrays, learned, Pages(list(arrays.values()), self.limit, folder))
+        return CachedRows(arrays, learned, Pages(list(arrays.values()), self.limit, place, kept=self.kept))
 
     @contextmanager
     def building(self) -> "Iterator[Writer]":
@@ -196,3 +196,5 @@ def _sweep(root: Path, *, forgotten: bool) -> None:
             part = one.name.startswith(".") and one.name.endswith(".part")
             if one.is_dir() and age > (LEFT_BEHIND if part else FORGOTTEN) and (part or forgotten):
                 shutil.rmtree(one, ignore_errors=True)
+            elif one.suffix == CLIMB and age > FORGOTTEN:
+                one.unlink()

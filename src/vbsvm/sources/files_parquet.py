@@ -15,22 +15,23 @@ FLOAT32 = "float32 numbers"
 @final
 @dataclass(frozen=True, eq=False)
 class Parquet:
-    """A Parquet file: its name, and what its columns hold."""
+    """A Parquet file: its name, what its columns hold, and the number of its rows."""
 
     path: Path
     types: dict[str, str]
+    n_rows: int
 
     @staticmethod
     def of(path: Path) -> "Parquet":
         """Look at the file's own description."""
         with _explained(path), _parquet().ParquetFile(path) as file:
-            schema = file.schema_arrow
+            schema, n_rows = file.schema_arrow, file.metadata.num_rows
             index = (schema.pandas_metadata or {}).get("index_columns", [])
             names = [name for name in schema.names if name not in index]
             for name in names:
                 if names.count(name) > 1:
                     raise ValueError(f"{path} has two columns named {name!r}: rename one.")
-            return Parquet(path, {name: _in_words(schema.field(name).type) for name in names})
+            return Parquet(path, {name: _in_words(schema.field(name).type) for name in names}, n_rows)
 
     def holding(self, types: dict[str, str]) -> "Parquet":
         """The same where other files of the table are known as well."""
@@ -85,3 +86,31 @@ def _in_words(held: Any) -> str:
         if is_one():
             return words
     return str(held)
+
+
+@final
+class ParquetWriter:
+    """A Parquet file that is written piece by piece; all pieces have the types of the first."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._writer, self._schema = file, None, None
+
+    def __enter__(self) -> "ParquetWriter":
+        """Begin with the first piece."""
+        _parquet()
+        return self
+
+    def write(self, frame: "pd.DataFrame") -> None:
+        """Write the next rows."""
+        import pyarrow
+
+        table = pyarrow.Table.from_pandas(frame, self._schema, preserve_index=False)
+        if self._writer is None:
+            self._schema = table.schema.remove_metadata()
+            self._writer = _parquet().ParquetWriter(self._file, self._schema)
+        self._writer.write_table(table.cast(self._schema))
+
+    def __exit__(self, *error: object) -> None:
+        """End the file."""
+        if self._writer is not None:
+            self._writer.close()

@@ -57,6 +57,7 @@ class Text:
 
     path: Path
     types: dict[str, str]
+    n_rows: int
     sep: str
     decimal: str
 
@@ -80,7 +81,8 @@ class Text:
         types = {
             name: TEXT if name in text else one.held for name, one in seen.items() if name in names and name.strip()
         }
-        return Text(path, types, sep, decimal or ".")
+        n_rows = max((one.n_rows for one in seen.values()), default=0)
+        return Text(path, types, n_rows, sep, decimal or ".")
 
     def holding(self, types: dict[str, str]) -> "Text":
         """The same where other files of the table are known as well."""
@@ -106,6 +108,7 @@ class _Seen:
     ``commas`` are those in numbers: True where one may separate thousands, False where it can't.
     """
 
+    n_rows: int
     kinds: frozenset[str]
     missing: bool
     fractions: bool
@@ -130,11 +133,12 @@ class _Seen:
             if kind == WORDS and all(map(COMMA_NUMBER.fullmatch, words)):
                 kind = COMMAS
                 commas = frozenset(bool(THOUSANDS.fullmatch(word)) for word in words if "," in word)
-        return _Seen(frozenset([kind]), missing, fractions, commas)
+        return _Seen(len(column), frozenset([kind]), missing, fractions, commas)
 
     def __add__(self, other: "_Seen") -> "_Seen":
         """Look at both."""
         return _Seen(
+            self.n_rows + other.n_rows,
             self.kinds | other.kinds,
             self.missing or other.missing,
             self.fractions or other.fractions,

@@ -137,8 +137,11 @@ class Memory(BlockSource):
     def _most_candidates(self) -> int:
         if self.candidates is None:
             return 0
-        ends = np.concatenate([*(self.candidates.firsts_in(where) for where in self.runs()), [len(self.X)]])
-        return int(np.diff(ends).max())
+        most, last = 0, 0
+        for where in self.runs():
+            firsts = np.r_[last, self.candidates.firsts_in(where), where.stop]
+            most, last = max(most, int(np.diff(firsts).max())), int(firsts[-2])
+        return most
 
     def _aligned(self, where: slice) -> slice:
         """The block moved so that it parts the candidates of no row."""

@@ -22,19 +22,22 @@ BESIDE = 64
 class Pages:
     """The maps of some arrays, and how many bytes of them may stay in memory; the system reads them again when asked.
 
-    ``limit`` is what rows may take in all: pages a quarter of it, and what a climb keeps of each row one half. The
-    ``folder`` that they lie in is removed with them, once a fit has been finished.
+    ``limit`` is what rows may take in all: pages a quarter of it, and what a climb keeps of each row one half. Unless
+    it is ``kept``, the ``folder`` that they lie in is removed with them, once a fit has been finished.
     """
 
-    def __init__(self, arrays: Sequence[NDArray[Any]], limit: int, folder: Path | None = None) -> None:
+    def __init__(
+        self, arrays: Sequence[NDArray[Any]], limit: int, folder: Path | None = None, *, kept: bool = True
+    ) -> None:
         self._maps = [found for array in arrays if (found := _map_of(array)) is not None]
-        self.limit, self._seen, self._folder = limit, 0, folder
+        self.limit, self.folder, self._kept, self._seen = limit, folder, kept, 0
+        self.shows_progress = False
 
     def finish(self) -> None:
         """Take note that a fit has reached its end: nothing will be resumed."""
-        if self._folder is not None:
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-            self._folder = None
+        if not self._kept and self.folder is not None:
+            weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+            self._kept = True
 
     def may_keep(self, n_rows: int) -> bool:
         """Whether a climb may keep some numbers of each row."""

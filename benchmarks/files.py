@@ -1,0 +1,184 @@
+"""Files larger than memory: time and memory of a fit, passes against those in memory, and stochastic gradients."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.tables import table
+
+N_COLUMNS = 50
+N_FILES = 8
+GROUP = 125_000
+TEST_ROWS = 100_000
+
+
+def main(arguments: list[str]) -> None:
+    """Measure at a number of rows and at twice as many; each fit in a process of its own, so that its peak is known."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks files")
+    parser.add_argument("--rows", type=float, default=1e6, help="rows of the smaller table (default 1e6)")
+    parser.add_argument("--limit", default="1GB", help="memory that rows may take (default 1GB)")
+    parser.add_argument("--folder", type=Path, help="where to write the files (default: a temporary folder)")
+    parser.add_argument("--once", action="store_true", help="only the smaller table, from files alone")
+    parser.add_argument("--quick", action="store_true", help="100 000 rows")
+    parser.add_argument("--run", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.run:
+        how, folder = options.run
+        print(json.dumps(HOW[how](Path(folder), options.limit)))
+        return
+    n_rows = int(1e5 if options.quick else options.rows)
+    with tempfile.TemporaryDirectory(dir=options.folder) as place:
+        sizes = [n_rows] if options.once else [n_rows, 2 * n_rows]
+        rows = []
+        for size in sizes:
+            folder = Path(place) / str(size)
+            _write(folder, size)
+            ways = ["files"] if options.once else ["files", "memory", "sgd"] if size == n_rows else ["files"]
+            for how in ways:
+                found = _measured(how, folder, options.limit)
+                rows.append([f"{size}", how, *(found.get(name, "") for name in COLUMNS)])
+        print(table(["rows", "from", *COLUMNS], [[_shown(cell) for cell in row] for row in rows]))
+
+
+COLUMNS = ["seconds", "of it encoding", "passes", "seconds a pass", "seconds of probabilities", "peak MB", "error"]
+
+
+def _shown(cell: object) -> str:
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def _write(folder: Path, n_rows: int) -> None:
+    """Files of normal inputs and a logistic outcome, and a file of rows to test on."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    slopes = 2 * rng.normal(size=N_COLUMNS) / np.sqrt(N_COLUMNS)
+    names = [f"x{k}" for k in range(N_COLUMNS)]
+    schema = pa.schema([*((name, pa.float64()) for name in names), ("y", pa.string())])
+    sizes = [n_rows // N_FILES] * N_FILES
+    for path, size in [
+        *((folder / f"{k}.parquet", size) for k, size in enumerate(sizes)),
+        (folder / "test", TEST_ROWS),
+    ]:
+        with pq.ParquetWriter(path, schema) as file:
+            for begin in range(0, size, GROUP):
+                X = rng.normal(size=(min(GROUP, size - begin), N_COLUMNS))
+                y = np.where(X @ slopes + rng.logistic(size=len(X)) > 0, "yes", "no")
+                file.write_table(pa.table({**{name: X[:, k] for k, name in enumerate(names)}, "y": y}))
+
+
+def _measured(how: str, folder: Path, limit: str) -> dict[str, float]:
+    """Run one way in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks", "files", "--run", how, str(folder), "--limit", limit]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _peak() -> int:
+    status = Path("/proc/self/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) // 1024
+
+
+def _error(predict, folder: Path) -> float:
+    import pandas as pd
+
+    test = pd.read_parquet(folder / "test")
+    wrong = predict(test.drop(columns="y")) != test["y"].to_numpy()
+    return float(np.mean([wrong[test["y"] == label].mean() for label in ("no", "yes")]))
+
+
+def _a_pass(clf) -> float:
+    """Seconds of a pass that forms the gram and scores, the best of three."""
+    fit = clf.fit_[0]
+    source, message = fit._rows.source, fit.outcome.state.coefficients.message(None)
+    from vbsvm.base.reading import expect
+    from vbsvm.model.row_pass import RowPass
+
+    times = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        source.fold(RowPass(fit.outcome.likelihood, message, expect))
+        times.append(time.perf_counter() - begin)
+    return min(times)
+
+
+def _files(folder: Path, limit: str) -> dict[str, float]:
+    from vbsvm import VBSVC, Files
+
+    with tempfile.TemporaryDirectory(dir=folder) as cache:
+        files = Files(str(folder / "*.parquet"), cache=cache, memory_limit=limit)
+        begin = time.perf_counter()
+        clf = VBSVC().fit_files(files, "y")
+        whole = time.perf_counter() - begin
+        begin = time.perf_counter()
+        VBSVC().fit_files(files, "y")
+        climbing = time.perf_counter() - begin
+        begin = time.perf_counter()
+        assert clf.fit_[0].score_calibration is not None
+        chances, peak = time.perf_counter() - begin, _peak()
+        return {
+            "seconds": whole,
+            "of it encoding": whole - climbing,
+            "passes": clf.n_iter_,
+            "seconds a pass": _a_pass(clf),
+            "seconds of probabilities": chances,
+            "peak MB": peak,
+            "error": _error(clf.predict, folder),
+        }
+
+
+def _memory(folder: Path, limit: str) -> dict[str, float]:
+    import pandas as pd
+
+    from vbsvm import VBSVC
+
+    frame = pd.concat([pd.read_parquet(path) for path in sorted(folder.glob("*.parquet"))], ignore_index=True)
+    X, y = np.ascontiguousarray(frame.drop(columns="y").to_numpy()), frame.pop("y").to_numpy()
+    names = list(frame.columns)
+    del frame
+    begin = time.perf_counter()
+    clf = VBSVC().fit(X, y)
+    whole = time.perf_counter() - begin
+    begin = time.perf_counter()
+    assert clf.fit_[0].score_calibration is not None
+    return {
+        "seconds": whole,
+        "passes": clf.n_iter_,
+        "seconds of probabilities": time.perf_counter() - begin,
+        "seconds a pass": _a_pass(clf),
+        "peak MB": _peak(),
+        "error": _error(lambda test: clf.predict(test[names].to_numpy()), folder),
+    }
+
+
+def _sgd(folder: Path, limit: str) -> dict[str, float]:
+    """scikit-learn's stochastic gradients over the same files, until the error is that of the best of ten rounds."""
+    import pyarrow.parquet as pq
+    from sklearn.linear_model import SGDClassifier
+
+    clf, errors, seconds, total = SGDClassifier(alpha=1e-6, random_state=0), [], [], 0.0
+    for _ in range(5):
+        begin = time.perf_counter()
+        for path in sorted(folder.glob("*.parquet")):
+            for batch in pq.ParquetFile(path).iter_batches(10_000):
+                frame = batch.to_pandas()
+                clf.partial_fit(frame.drop(columns="y").to_numpy(), frame["y"].to_numpy(), classes=["no", "yes"])
+        total += time.perf_counter() - begin
+        errors.append(_error(lambda test: clf.predict(test.to_numpy()), folder))
+        seconds.append(total)
+    best = int(np.argmin(np.array(errors) > min(errors) + 5e-4))
+    return {"seconds": seconds[best], "passes": best + 1, "peak MB": _peak(), "error": errors[best]}
+
+
+HOW = {"files": _files, "memory": _memory, "sgd": _sgd}

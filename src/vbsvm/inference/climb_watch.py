@@ -1,0 +1,138 @@
+"""Watching a climb: how far it has got is told, and kept in a file from which an interrupted one goes on."""
+
+import hashlib
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+import numpy as np
+
+from vbsvm.storage import archive
+from vbsvm.storage.codec import Registry
+from vbsvm.storage.names import MODELS
+from vbsvm.version import __version__
+
+if TYPE_CHECKING:
+    from vbsvm.inference.variational import Outcome
+
+FORMAT, SCHEMA = "vbsvm climb", 1
+REGISTRY = Registry(MODELS)
+SECONDS_BETWEEN = 5.0
+
+
+class Watch(Protocol):
+    """What is told of the climbs of one run, one after another."""
+
+    def earlier(self) -> "Outcome | None":
+        """How the next climb ended in an earlier run that was interrupted; None where it is new."""
+        ...
+
+    def reached(self, outcome: "Outcome", tol: float) -> None:
+        """A climb that is under way has reached this."""
+        ...
+
+    def ended(self, outcome: "Outcome") -> None:
+        """A climb has ended."""
+        ...
+
+    def finish(self) -> None:
+        """The run is at its end, and was not interrupted."""
+        ...
+
+
+@final
+class Unwatched:
+    """Nobody looks."""
+
+    def earlier(self) -> "Outcome | None":
+        """Every climb is new."""
+        return None
+
+    def reached(self, outcome: "Outcome", tol: float) -> None:
+        """Nothing is told."""
+
+    def ended(self, outcome: "Outcome") -> None:
+        """Nothing is told."""
+
+    def finish(self) -> None:
+        """Nothing is told."""
+
+
+UNWATCHED = Unwatched()
+
+
+@final
+class ClimbWatch:
+    """Keeps the outcomes of a run's climbs in a file, the last of them unfinished; and shows passes on stderr.
+
+    The file is removed by ``finish``. One that can't be read, or belongs to another run, is not used.
+    """
+
+    def __init__(self, path: Path, about: str, *, shown: bool) -> None:
+        self._path, self._about, self._shown = path, about, shown
+        self._before = self._read()
+        self._climbs: list[Outcome] = []
+        self._written = self._begun = time.monotonic()
+
+    @staticmethod
+    def digest(*content: Any) -> str:
+        """A short text that tells runs apart."""
+        found = hashlib.sha256(__version__.encode())
+        for one in content:
+            tree, arrays = REGISTRY.encode(one, "a run")
+            found.update(repr(tree).encode("utf-8", "surrogatepass"))
+            for array in arrays:
+                found.update(np.ascontiguousarray(array).tobytes())
+        return found.hexdigest()[:16]
+
+    def earlier(self) -> "Outcome | None":
+        """How the next climb ended in an earlier run."""
+        found = self._before.pop(0) if self._before else None
+        if found is not None and not found.interrupted:
+            self._climbs.append(found)
+        return found
+
+    def reached(self, outcome: "Outcome", tol: float) -> None:
+        """Keep it from time to time, and show it."""
+        if self._shown:
+            self._show(outcome, tol)
+        if time.monotonic() - self._written > SECONDS_BETWEEN:
+            self._write([*self._climbs, outcome])
+
+    def ended(self, outcome: "Outcome") -> None:
+        """Keep it."""
+        if outcome.interrupted:
+            self._write([*self._climbs, outcome])
+        else:
+            self._climbs.append(outcome)
+
+    def finish(self) -> None:
+        """Take note that the run is at its end."""
+        self._path.unlink(missing_ok=True)
+        if self._shown:
+            sys.stderr.write("\n")
+
+    def _show(self, outcome: "Outcome", tol: float) -> None:
+        a_pass = (time.monotonic() - self._begun) / max(1, outcome.passes)
+        gains = np.diff(outcome.bounds[-3:])
+        left = ""
+        if len(gains) == 2 and gains[0] > gains[1] > tol:
+            n_left = int(np.ceil(np.log(gains[1] / tol) / np.log(gains[0] / gains[1])))
+            left = f", about {n_left} more ({n_left * a_pass:.0f} s)"
+        sys.stderr.write(f"\rPass {outcome.passes}: bound {outcome.bounds[-1]:.3f}, {a_pass:.1f} s a pass{left}   ")
+        sys.stderr.flush()
+
+    def _write(self, climbs: "list[Outcome]") -> None:
+        tree, arrays = REGISTRY.encode(climbs, "a climb")
+        with suppress(OSError):  # a climb can go on without it
+            archive.write(self._path, FORMAT, SCHEMA, archive.Archive({"about": self._about}, tree, arrays))
+        self._written = time.monotonic()
+
+    def _read(self) -> "list[Outcome]":
+        try:
+            file = archive.read(self._path, FORMAT, SCHEMA)
+            return REGISTRY.decode(file.tree, file.arrays) if file.about["about"] == self._about else []
+        except Exception:  # whatever is wrong with it, it can be done without
+            return []

@@ -1,0 +1,151 @@
+"""Predictions of rows in files, written to a file piece by piece: neither need fit in memory."""
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.design.formula.missing_inputs import columns_in
+from vbsvm.design.spelling import listed, meant
+from vbsvm.sources.files import PARQUET, Files
+from vbsvm.sources.files import TEXT as ENDINGS
+from vbsvm.sources.files_parquet import ParquetWriter
+from vbsvm.sources.files_text import TEXT, TRUTH, WHOLE_NUMBERS
+from vbsvm.storage.archive import replacing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.design.formula.reader import Reader
+
+
+class Predictor(Protocol):
+    """A fitted model."""
+
+    def predict(self, data: Any, /) -> NDArray[Any]:
+        """The class of each row."""
+        ...
+
+    def decision_function(self, data: Any, /) -> Any:
+        """The score of each row."""
+        ...
+
+    def predict_proba(self, data: Any, /) -> NDArray[Any]:
+        """The probability of each class."""
+        ...
+
+
+def text_columns(reader: "Reader") -> set[str]:
+    """Columns that were text in fit, and are text again where a file holds none but such as "1" and "2"."""
+    levels: list[tuple[str, Any]] = []
+    for matrix in (reader.fixed, *(one.matrix for one in reader.effects), *reader.hidden):
+        for expression, values in matrix.learned["categories"].items():
+            levels += [(name, values) for name in columns_in(expression, list(reader.kinds))]
+    for factor in reader.plan.factors:
+        levels += [(name, values[:1]) for name, values in zip(factor.columns, factor.levels.parts, strict=True)]
+    return {
+        name
+        for name, values in levels
+        if reader.kinds.get(name) == "O" and all(isinstance(value, str) for value in values)
+    }
+
+
+def predicted(
+    fitted: Predictor, inputs: Any, kept: "pd.DataFrame", classes: NDArray[Any], *, proba: bool, scores: bool
+) -> "pd.DataFrame":
+    """A row for each of ``inputs``: columns that are kept, the prediction, and what else is asked for."""
+    several = len(classes) > 2
+    scored = [f"score {label}" for label in classes] if several else ["score"]
+    chances = [f"probability {label}" for label in classes]
+    for name in kept.columns:
+        if name in ["prediction", *(scored if scores else []), *(chances if proba else [])]:
+            raise ValueError(f"keep: {name!r} is the name of a column that predictions have: rename it in the table.")
+    found = kept.assign(prediction=fitted.predict(inputs))
+    if scores:
+        values = np.asarray(fitted.decision_function(inputs))
+        found = found.assign(**dict(zip(scored, np.atleast_2d(values.T), strict=True)))
+    if proba:
+        found = found.assign(**dict(zip(chances, fitted.predict_proba(inputs).T, strict=True)))
+    return found
+
+
+def write(
+    fitted: Predictor,
+    given: Any,
+    to: str | os.PathLike[str] | IO[str],
+    *,
+    columns: Sequence[str],
+    text: Collection[str],
+    classes: NDArray[Any],
+    keep: Sequence[str] = (),
+    proba: bool = False,
+    scores: bool = False,
+) -> int:
+    """Predict the rows of files and write them, in one step as others see it; give the number of rows.
+
+    ``columns`` are those that the model needs, ``text`` those of them that are text in any case.
+    """
+    if isinstance(keep, str):
+        raise TypeError(f"keep must be a list of columns; got the text {keep!r}.")
+    table = Files.of(given).opened(text)
+    for name in (*columns, *keep):
+        if name not in table.names:
+            raise ValueError(
+                f"The files have no column {name!r}; they have {listed(table.names)}.{meant(name, table.names)}"
+            )
+    if isinstance(to, str | os.PathLike) and Path(to).resolve() in [one.path.resolve() for one in table.files]:
+        raise ValueError(f"{os.fspath(to)} is one of the files that are read: write the predictions to another.")
+    chosen, n_rows = list(dict.fromkeys((*columns, *keep))), 0
+    with _writer(to) as writer:
+        for piece in table.pieces(chosen):
+            with piece.numbered():
+                kept = _plain(piece.frame.loc[:, list(keep)], table.types)
+                inputs = piece.frame.loc[:, list(columns)]
+                writer(predicted(fitted, inputs, kept, classes, proba=proba, scores=scores))
+            n_rows += len(piece.frame)
+        if not n_rows:
+            raise ValueError("The files hold no rows.")
+    return n_rows
+
+
+def _plain(frame: "pd.DataFrame", types: dict[str, str]) -> "pd.DataFrame":
+    """Columns in types that are the same in every piece, whether or not it misses values."""
+    changed: dict[str, Any] = {}
+    for name in frame.columns:
+        if types[name] in (WHOLE_NUMBERS, TRUTH):
+            changed[name] = frame[name].astype("Int64" if types[name] == WHOLE_NUMBERS else "boolean")
+        elif types[name] == TEXT or frame[name].dtype.kind not in "iufM":
+            changed[name] = frame[name].astype(object).map(str, na_action="ignore").astype("string")
+    return frame.assign(**changed)
+
+
+@contextmanager
+def _writer(to: Any) -> Iterator[Any]:
+    """A function that writes the next rows: to a stream as CSV, or to a file by the ending of its name."""
+    if hasattr(to, "write"):
+        yield _text_writer(to, ",")
+        return
+    ending = Path(os.fspath(to)).suffix.lower()
+    if ending not in (*PARQUET, *ENDINGS):
+        raise ValueError(f"{to}: predictions are written to files that end in .parquet, .csv, .tsv or .txt.")
+    with replacing(to) as file:
+        if ending in PARQUET:
+            with ParquetWriter(file) as writer:
+                yield writer.write
+        else:
+            yield _text_writer(file, ENDINGS[ending])
+
+
+def _text_writer(file: Any, sep: str) -> Any:
+    begun = False
+
+    def write(frame: "pd.DataFrame") -> None:
+        nonlocal begun
+        frame.to_csv(file, sep=sep, index=False, header=not begun)
+        begun = True
+
+    return write
