@@ -89,7 +89,7 @@ def rounds(client: Client) -> None:
     for n_partitions in (1, PARTITIONS, 64, 256):
         task = task_of(client, 20 * n_partitions, 5, n_partitions)
         row_pass = pass_of(task)
-        lines.append([str(n_partitions), f"{1000 * seconds_of(lambda: task.source.fold(row_pass), 30):.1f}"])
+        lines.append([str(n_partitions), f"{1000 * seconds_of(partial(task.source.fold, row_pass), 30):.1f}"])
     print_table(["partitions", "an empty pass, ms"], lines)
 
 
@@ -113,7 +113,7 @@ def scaling(n: int) -> None:
             task = task_of(client, n, COLUMNS, PARTITIONS)
             row_pass = pass_of(task)
             task.source.fold(row_pass)
-            times[n_workers] = seconds_of(lambda: task.source.fold(row_pass), 7)
+            times[n_workers] = seconds_of(partial(task.source.fold, row_pass), 7)
     lines = [[str(n_workers), f"{1000 * seconds:.0f}"] for n_workers, seconds in times.items()]
     print_table([f"workers, {n:,} x {COLUMNS}", "a pass, ms"], lines)
     print(f"two workers against one: {times[1] / times[2]:.2f} x\n")

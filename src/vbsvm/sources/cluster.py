@@ -34,7 +34,7 @@ class Cluster:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._name, self._numbers = f"vbsvm-{uuid4().hex}", itertools.count()
+        self._token, self._numbers = uuid4().hex, itertools.count()
 
     @staticmethod
     def of(client: Any = None) -> "Cluster":
@@ -65,8 +65,7 @@ class Cluster:
 
     def each(self, function: Callable[..., Any], things: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
         """Futures of what a function makes of each future, and of what other sequences have for it."""
-        name = self._next_name()
-        return self._client.map(function, things, *others, key=[f"{name}-{k}" for k in range(len(things))])
+        return self._each("part", function, things, *others)
 
     def collected(self, futures: Sequence[Any]) -> list[Any]:
         """The values of futures."""
@@ -77,26 +76,29 @@ class Cluster:
         import cloudpickle
         from dask import config
 
-        name, made = self._next_name(), []
+        made: list[Any] = []
         try:
             with config.set({LARGE_GRAPH: "1TB"}):
-                message = self._client.submit(bytes, cloudpickle.dumps(function), key=f"{name}-message")
+                message = self._client.submit(bytes, cloudpickle.dumps(function), key=self._next_name("message"))
             made.append(message)
-            terms = self.each(_answered, things, [message] * len(things))
+            terms = self._each("sum", _answered, things, [message] * len(things))
             made += terms
             while len(terms) > 1:
-                terms = [
-                    self._client.submit(_added, terms[k : k + FAN_IN], key=self._next_name())
-                    for k in range(0, len(terms), FAN_IN)
-                ]
+                groups = [terms[k : k + FAN_IN] for k in range(0, len(terms), FAN_IN)]
+                terms = [self._client.submit(_added, some, key=self._next_name("added")) for some in groups]
                 made += terms
             return pickle.loads(terms[0].result())
         except BaseException as error:
             self._client.cancel(made, force=True)
             raise _in_words(error) from error
 
-    def _next_name(self) -> str:
-        return f"{self._name}-{next(self._numbers)}"
+    def _each(self, what: str, function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
+        name = self._next_name(what)
+        return self._client.map(function, *things, key=[f"{name}-{k}" for k in range(len(things[0]))])
+
+    def _next_name(self, what: str) -> str:
+        """A name that nothing else has; by its first word a scheduler learns how long such a task takes."""
+        return f"vbsvm_{what}-{self._token}-{next(self._numbers)}"
 
 
 def _in_words(error: BaseException) -> BaseException:
