@@ -8,7 +8,8 @@ instructions would add them in another order.
 
 import itertools
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, final
 from uuid import uuid4
 
@@ -26,6 +27,14 @@ FAN_IN = 8
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
 
 INSTALL = "Dask is not installed: pip install 'vbsvm[dask]'."
+KILLED = (
+    "Several workers died over the same part of the data, most likely for want of memory: use smaller partitions, or "
+    "workers with more memory."
+)
+LOST = (
+    "The cluster has lost the data or has stopped: what was scattered from a client can't be made again when its worker "
+    "dies, and a scheduler that is restarted forgets everything. Load the data within the cluster."
+)
 
 
 @final
@@ -69,7 +78,8 @@ class Cluster:
 
     def collected(self, futures: Sequence[Any]) -> list[Any]:
         """The values of futures."""
-        return self._client.gather(list(futures))
+        with self._in_words(futures):
+            return self._client.gather(list(futures))
 
     def sum(self, function: Callable[[Any], T], things: Sequence[Any]) -> T:
         """Sum a function over what futures hold; the function is put into the graph once."""
@@ -77,7 +87,7 @@ class Cluster:
         from dask import config
 
         made: list[Any] = []
-        try:
+        with self._in_words(made):
             with config.set({LARGE_GRAPH: "1TB"}):
                 message = self._client.submit(bytes, cloudpickle.dumps(function), key=self._next_name("message"))
             made.append(message)
@@ -88,37 +98,9 @@ class Cluster:
                 terms = [self._client.submit(_added, some, key=self._next_name("added")) for some in groups]
                 made += terms
             return pickle.loads(terms[0].result())
-        except BaseException as error:
-            self._client.cancel(made, force=True)
-            raise _in_words(error) from error
 
-    def _each(self, what: str, function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
-        name = self._next_name(what)
-        return self._client.map(function, *things, key=[f"{name}-{k}" for k in range(len(things[0]))])
-
-    def _next_name(self, what: str) -> str:
-        """A name that nothing else has; by its first word a scheduler learns how long such a task takes."""
-        return f"vbsvm_{what}-{self._token}-{next(self._numbers)}"
-
-
-def _in_words(error: BaseException) -> BaseException:
-    """What a cluster's own failures mean; other errors as they are."""
-    from distributed import CancelledError, KilledWorker
-
-    if isinstance(error, KilledWorker):
-        return RuntimeError(
-            "Several workers died over the same part of the data, most likely for want of memory: use smaller "
-            "partitions, or workers with more memory."
-        )
-    if isinstance(error, CancelledError):
-        return RuntimeError(
-            "The cluster has lost the data or has stopped: what was scattered from a client can't be made again when "
-            "its worker dies, and a scheduler that is restarted forgets everything. Load the data within the cluster."
-        )
-    return error
-
-
-def _answered(thing: Any, message: bytes) -> bytes:
+    @contextmanager
+    def _answered(thing: Any, message: bytes) -> bytes:
     """What a worker answers to a message."""
     with np.errstate(all="ignore"):
         return pickle.dumps(pickle.loads(message)(thing))
