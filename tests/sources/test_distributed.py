@@ -169,6 +169,16 @@ def test_an_error_in_a_worker_arrives_as_it_is(client):
         Cluster.of(client).sum(failing, [client.submit(itself, 1)])
 
 
+def dying(thing):
+    os.kill(os.getpid(), 9)
+
+
+def test_a_part_that_kills_its_workers_is_told(client):
+    with pytest.raises(RuntimeError, match="Several workers died .* smaller partitions"):
+        Cluster.of(client).sum(dying, [client.submit(itself, 1)])
+    client.wait_for_workers(2, timeout=60)
+
+
 def held_by(client):
     return client.run_on_scheduler(lambda dask_scheduler: [key for key in dask_scheduler.tasks if "vbsvm" in str(key)])
 

@@ -8,7 +8,8 @@ instructions would add them in another order.
 
 import itertools
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar, final
 from uuid import uuid4
 
@@ -26,6 +27,14 @@ FAN_IN = 8
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
 
 INSTALL = "Dask is not installed: pip install 'vbsvm[dask]'."
+KILLED = (
+    "Several workers died over the same part of the data, most likely for want of memory: use smaller partitions, or "
+    "workers with more memory."
+)
+LOST = (
+    "The cluster has lost the data or has stopped: what was scattered from a client can't be made again when its "
+    "worker dies, and a scheduler that is restarted forgets everything. Load the data within the cluster."
+)
 
 
 @final
@@ -34,7 +43,7 @@ class Cluster:
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        self._name, self._numbers = f"vbsvm-{uuid4().hex}", itertools.count()
+        self._token, self._numbers = uuid4().hex, itertools.count()
 
     @staticmethod
     def of(client: Any = None) -> "Cluster":
@@ -65,55 +74,54 @@ class Cluster:
 
     def each(self, function: Callable[..., Any], things: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
         """Futures of what a function makes of each future, and of what other sequences have for it."""
-        name = self._next_name()
-        return self._client.map(function, things, *others, key=[f"{name}-{k}" for k in range(len(things))])
+        return self._each("part", function, things, *others)
 
     def collected(self, futures: Sequence[Any]) -> list[Any]:
         """The values of futures."""
-        return self._client.gather(list(futures))
+        with self._in_words(futures):
+            return self._client.gather(list(futures))
 
     def sum(self, function: Callable[[Any], T], things: Sequence[Any]) -> T:
         """Sum a function over what futures hold; the function is put into the graph once."""
         import cloudpickle
         from dask import config
 
-        name, made = self._next_name(), []
-        try:
+        made: list[Any] = []
+        with self._in_words(made):
             with config.set({LARGE_GRAPH: "1TB"}):
-                message = self._client.submit(bytes, cloudpickle.dumps(function), key=f"{name}-message")
+                message = self._client.submit(bytes, cloudpickle.dumps(function), key=self._next_name("message"))
             made.append(message)
-            terms = self.each(_answered, things, [message] * len(things))
+            terms = self._each("sum", _answered, things, [message] * len(things))
             made += terms
             while len(terms) > 1:
-                terms = [
-                    self._client.submit(_added, terms[k : k + FAN_IN], key=self._next_name())
-                    for k in range(0, len(terms), FAN_IN)
-                ]
+                groups = [terms[k : k + FAN_IN] for k in range(0, len(terms), FAN_IN)]
+                terms = [self._client.submit(_added, some, key=self._next_name("added")) for some in groups]
                 made += terms
             return pickle.loads(terms[0].result())
+
+    @contextmanager
+    def _in_words(self, futures: Sequence[Any]) -> Iterator[None]:
+        """Where something fails, or Ctrl-C ends it, leave nothing running; say what a cluster's own failures mean."""
+        from distributed import CancelledError, KilledWorker
+
+        try:
+            yield
         except BaseException as error:
-            self._client.cancel(made, force=True)
-            raise _in_words(error) from error
+            with suppress(Exception):  # a cluster that is gone has nothing to cancel
+                self._client.cancel(list(futures), force=True)
+            if isinstance(error, KilledWorker):
+                raise RuntimeError(KILLED) from error
+            if isinstance(error, CancelledError):
+                raise RuntimeError(LOST) from error
+            raise
 
-    def _next_name(self) -> str:
-        return f"{self._name}-{next(self._numbers)}"
+    def _each(self, what: str, function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
+        name = self._next_name(what)
+        return self._client.map(function, *things, key=[f"{name}-{k}" for k in range(len(things[0]))])
 
-
-def _in_words(error: BaseException) -> BaseException:
-    """What a cluster's own failures mean; other errors as they are."""
-    from distributed import CancelledError, KilledWorker
-
-    if isinstance(error, KilledWorker):
-        return RuntimeError(
-            "Several workers died over the same part of the data, most likely for want of memory: use smaller "
-            "partitions, or workers with more memory."
-        )
-    if isinstance(error, CancelledError):
-        return RuntimeError(
-            "The cluster has lost the data or has stopped: what was scattered from a client can't be made again when "
-            "its worker dies, and a scheduler that is restarted forgets everything. Load the data within the cluster."
-        )
-    return error
+    def _next_name(self, what: str) -> str:
+        """A name that nothing else has; by its first word a scheduler learns how long such a task takes."""
+        return f"vbsvm_{what}-{self._token}-{next(self._numbers)}"
 
 
 def _answered(thing: Any, message: bytes) -> bytes:
