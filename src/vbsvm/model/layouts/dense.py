@@ -23,7 +23,7 @@ from vbsvm.model.matrices import DenseMatrix, DesignMatrix, SparseMatrix
 
 LOG_2PI = math.log(2 * math.pi)
 # Numbers of sparse rows that are written out together.
-AT_ONCE = 2**20
+AT_ONCE = 2**18
 EPS = float(np.finfo(np.float64).eps)
 
 
