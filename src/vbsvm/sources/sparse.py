@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 # Pairs of entries that are kept from pass to pass: 200 MB. More are formed anew, block by block.
 MOST_KEPT = 2**24
+# Pairs of a block for each cell of its gram.
+PAIRS_OF_A_CELL = 4
 
 
 @final
@@ -57,7 +59,7 @@ class SparseTable:
     def size(self) -> int:
         """Rows in a block: so many that adding two grams costs little beside forming one."""
         n_rows, n_columns = self.X.shape
-        n_blocks = max(1, self.n_pairs // max(n_columns, 1) ** 2)
+        n_blocks = max(1, self.n_pairs // (PAIRS_OF_A_CELL * max(n_columns, 1) ** 2))
         return max(block_rows(n_columns), -(-n_rows // n_blocks))
 
     @cached_property

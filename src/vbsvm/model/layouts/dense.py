@@ -23,11 +23,11 @@ from vbsvm.model.matrices import DenseMatrix, DesignMatrix, SparseMatrix
 
 LOG_2PI = math.log(2 * math.pi)
 # Numbers of sparse rows that are written out together.
-AT_ONCE = 2**20
+AT_ONCE = 2**18
 EPS = float(np.finfo(np.float64).eps)
 
 
-_potrf, _trtri, _posv = get_lapack_funcs(("potrf", "trtri", "posv"), dtype=np.float64)
+_potrf, _trtri, _posv, _lauum = get_lapack_funcs(("potrf", "trtri", "posv", "lauum"), dtype=np.float64)
 
 
 @final
@@ -158,8 +158,13 @@ class DenseGaussian:
 
     @cached_property
     def covariance(self) -> Array:
-        """Σ."""
-        return self.root @ self.root.T
+        """Σ: UUᵀ of a triangle takes a third of a full product."""
+        if not len(self.mean):
+            return self.root
+        upper, _ = _lauum(self.root, lower=0)
+        found = upper + upper.T
+        np.fill_diagonal(found, upper.diagonal())
+        return found
 
     def marginal(self, n: int) -> "DenseGaussian":
         """Distribution of the first n coefficients."""
