@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.tables import table
+from benchmarks.tables import print_table
 
 N_COLUMNS = 50
 N_FILES = 8
@@ -44,7 +44,7 @@ def main(arguments: list[str]) -> None:
             for how in ways:
                 found = _measured(how, folder, options.limit)
                 rows.append([f"{size}", how, *(found.get(name, "") for name in COLUMNS)])
-        print(table(["rows", "from", *COLUMNS], [[_shown(cell) for cell in row] for row in rows]))
+        print_table(["rows", "from", *COLUMNS], [[_shown(cell) for cell in row] for row in rows])
 
 
 COLUMNS = ["seconds", "of it encoding", "passes", "seconds a pass", "seconds of probabilities", "peak MB", "error"]
@@ -163,11 +163,11 @@ def _memory(folder: Path, limit: str) -> dict[str, float]:
 
 
 def _sgd(folder: Path, limit: str) -> dict[str, float]:
-    """scikit-learn's stochastic gradients over the same files, until the error is that of the best of ten rounds."""
+    """scikit-learn's stochastic gradients over the same files, until the error is that of the best of five rounds."""
     import pyarrow.parquet as pq
     from sklearn.linear_model import SGDClassifier
 
-    clf, errors, seconds, total = SGDClassifier(alpha=1e-6, random_state=0), [], [], 0.0
+    clf, errors, seconds, total = SGDClassifier(random_state=0), [], [], 0.0
     for _ in range(5):
         begin = time.perf_counter()
         for path in sorted(folder.glob("*.parquet")):
