@@ -47,7 +47,16 @@ def main(arguments: list[str]) -> None:
         print_table(["rows", "from", *COLUMNS], [[_shown(cell) for cell in row] for row in rows])
 
 
-COLUMNS = ["seconds", "of it encoding", "passes", "seconds a pass", "seconds of probabilities", "peak MB", "error"]
+COLUMNS = [
+    "seconds",
+    "CPU seconds",
+    "of it encoding",
+    "passes",
+    "seconds a pass",
+    "seconds of probabilities",
+    "peak MB",
+    "error",
+]
 
 
 def _shown(cell: object) -> str:
@@ -118,9 +127,9 @@ def _files(folder: Path, limit: str) -> dict[str, float]:
 
     with tempfile.TemporaryDirectory(dir=folder) as cache:
         files = Files(str(folder / "*.parquet"), cache=cache, memory_limit=limit)
-        begin = time.perf_counter()
+        begin, worked = time.perf_counter(), time.process_time()
         clf = VBSVC().fit_files(files, "y")
-        whole = time.perf_counter() - begin
+        whole, worked = time.perf_counter() - begin, time.process_time() - worked
         begin = time.perf_counter()
         VBSVC().fit_files(files, "y")
         climbing = time.perf_counter() - begin
@@ -129,6 +138,7 @@ def _files(folder: Path, limit: str) -> dict[str, float]:
         chances, peak = time.perf_counter() - begin, _peak()
         return {
             "seconds": whole,
+            "CPU seconds": worked,
             "of it encoding": whole - climbing,
             "passes": clf.n_iter_,
             "seconds a pass": _a_pass(clf),
@@ -147,13 +157,14 @@ def _memory(folder: Path, limit: str) -> dict[str, float]:
     X, y = np.ascontiguousarray(frame.drop(columns="y").to_numpy()), frame.pop("y").to_numpy()
     names = list(frame.columns)
     del frame
-    begin = time.perf_counter()
+    begin, worked = time.perf_counter(), time.process_time()
     clf = VBSVC().fit(X, y)
-    whole = time.perf_counter() - begin
+    whole, worked = time.perf_counter() - begin, time.process_time() - worked
     begin = time.perf_counter()
     assert clf.fit_[0].score_calibration is not None
     return {
         "seconds": whole,
+        "CPU seconds": worked,
         "passes": clf.n_iter_,
         "seconds of probabilities": time.perf_counter() - begin,
         "seconds a pass": _a_pass(clf),
