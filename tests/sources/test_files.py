@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from vbsvm import VBSVC, Files, Gibbs, LaplaceZero, Model, Variational
+from vbsvm import VBSVC, Files, Gibbs, LaplaceZero, Model, Variational, cross_validate
 from vbsvm.inference import climb_watch
 from vbsvm.results import training_rows
 from vbsvm.sources import files as file_sources
@@ -491,6 +491,14 @@ def test_whole_columns_that_do_not_fit_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(from_formula_files, "WHOLE", 1e-6)
     with pytest.raises(ValueError, match=r"learned from all values of their columns \(x\).*memory_limit"):
         Model("y ~ s(x)", written(table(), tmp_path / "d"))
+
+
+def test_what_needs_rows_in_memory_says_so(tmp_path):
+    model = Model("y ~ x", written(table(), tmp_path / "d"))
+    with pytest.raises(ValueError, match="cross_validate is only available for data in memory"):
+        cross_validate(model)
+    with pytest.raises(ValueError, match="sensitivity is only available for data in memory"):
+        model.sensitivity([1.0])
 
 
 def test_an_identifier_is_no_class_and_no_category(tmp_path):

@@ -69,6 +69,8 @@ def cross_validate(
             f"cross_validate takes a Model; got {type(model).__name__}. For VBSVC use cross_validate of "
             "sklearn.model_selection."
         )
+    if model.in_files:
+        raise ValueError("cross_validate is only available for data in memory: give Model a frame of some rows.")
     inference, seed = read_inference(inference), validation.read_seed(random_state)
     rows = _CountedRows.of(model)
     members = None if groups is None else rows.groups(groups)

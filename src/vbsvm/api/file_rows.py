@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from vbsvm.inference.climb_watch import UNWATCHED, ClimbWatch, Unwatched
+from vbsvm.inference.climb_watch import ClimbWatch
 from vbsvm.sources.files import Files, FileTable
 from vbsvm.sources.files_cache import CLIMB, Cache, CachedRows, Writer
-from vbsvm.sources.kinds import AnyRows
-from vbsvm.sources.memory import Memory
+from vbsvm.sources.pages import Pages
 
 Learned = TypeVar("Learned")
 
@@ -34,11 +33,9 @@ def encoded_once(
     return rows
 
 
-def watch_of(source: AnyRows, *run: Any) -> ClimbWatch | Unwatched:
-    """What is told of a climb: nothing where rows are in memory; ``run`` is all that it depends on beside them."""
-    pages = source.pages if isinstance(source, Memory) else None
-    if pages is None or pages.folder is None:
-        return UNWATCHED
+def watch_of(pages: Pages, *run: Any) -> ClimbWatch:
+    """What is told of a climb over rows of a cache; ``run`` is all that it depends on beside them."""
+    assert pages.folder is not None
     about = ClimbWatch.digest(*run)
     path = pages.folder.with_name(f"{pages.folder.name}.{about}{CLIMB}")
     return ClimbWatch(path, about, shown=pages.shows_progress)

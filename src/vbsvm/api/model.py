@@ -46,8 +46,9 @@ class Model:
         For example ``"outcome ~ visit * treatment + s(age) + (1 + visit | patient)"``: numeric and categorical columns,
         interactions, transforms such as ``log(x)``, ``poly(x, 2)`` or ``C(x)``; penalised splines ``s(x)``; effects of
         groups ``(1 | g)``, ``(x | g)`` (correlated), ``(x || g)`` (not), nested ``(1 | a/b)``, crossed by a sum.
-    data : pandas or polars DataFrame, arrow table, or dict of columns
-        One row for each observation. The outcome may be text, bool or two numbers.
+    data : pandas or polars DataFrame, arrow table, dict of columns, or names of files
+        One row for each observation. The outcome may be text, bool or two numbers. Parquet and CSV files may be named
+        by a pattern such as "data/*.parquet", a folder, a list, or ``Files(…)``: they need not fit in memory.
     priors : dict, default None
         Priors by term, such as ``{"(1 | g)": Ridge(2, 1), "s(age)": Normal(1e-4), "fixed": Ridge()}``. ``print(model)``
         shows the keys. "fixed" means all fixed effects except the intercept that have no prior of their own; they
@@ -152,6 +153,11 @@ class Model:
             warnings.warn(unassigned, OneClassWarning, stacklevel=2)
         return fit
 
+    @property
+    def in_files(self) -> bool:
+        """Whether the rows lie in files."""
+        return self._task.source.pages is not None
+
     def refitted_to(self, data: Any, weights: ArrayLike) -> "Model":
         """The same model of other rows, to be fitted: what ``cross_validate`` asks for."""
         return Model(self.formula, data, weights=weights, **self._settings)
@@ -166,6 +172,8 @@ class Model:
         ``plots.sensitivity`` draws it.
         """
         variational = require_variational("sensitivity", read_inference(inference))
+        if self.in_files:
+            raise ValueError("sensitivity is only available for data in memory: give Model a frame of some rows.")
         return sensitivity.table(self._task, variational, deltas, columns)
 
     def __repr__(self) -> str:

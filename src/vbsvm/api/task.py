@@ -71,7 +71,9 @@ class Task:
 
     def climbed(self, inference: Variational, source: Source, start: State | None = None) -> Outcome:
         """Climb over the rows of a source; one that was interrupted before goes on."""
-        watch = watch_of(self.source, self.spec, inference, start, self.classes)
+        if not isinstance(self.source, Memory) or self.source.pages is None:
+            return inference.run(self.spec, source, start)
+        watch = watch_of(self.source.pages, self.spec, inference, start, self.classes)
         outcome = inference.run(self.spec, source, start, watch)
         if not outcome.interrupted:
             watch.finish()

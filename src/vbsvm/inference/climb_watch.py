@@ -37,10 +37,6 @@ class Watch(Protocol):
         """A climb has ended."""
         ...
 
-    def finish(self) -> None:
-        """The run is at its end, and was not interrupted."""
-        ...
-
 
 @final
 class Unwatched:
@@ -54,9 +50,6 @@ class Unwatched:
         """Nothing is told."""
 
     def ended(self, outcome: "Outcome") -> None:
-        """Nothing is told."""
-
-    def finish(self) -> None:
         """Nothing is told."""
 
 
@@ -75,6 +68,7 @@ class ClimbWatch:
         self._before = self._read()
         self._climbs: list[Outcome] = []
         self._written = self._begun = time.monotonic()
+        self._passes_before = sum(climb.passes for climb in self._before)
 
     @staticmethod
     def digest(*content: Any) -> str:
@@ -115,13 +109,14 @@ class ClimbWatch:
             sys.stderr.write("\n")
 
     def _show(self, outcome: "Outcome", tol: float) -> None:
-        a_pass = (time.monotonic() - self._begun) / max(1, outcome.passes)
+        passes = sum(climb.passes for climb in self._climbs) + outcome.passes
+        a_pass = (time.monotonic() - self._begun) / max(1, passes - self._passes_before)
         gains = np.diff(outcome.bounds[-3:])
         left = ""
         if len(gains) == 2 and gains[0] > gains[1] > tol:
             n_left = int(np.ceil(np.log(gains[1] / tol) / np.log(gains[0] / gains[1])))
             left = f", about {n_left} more ({n_left * a_pass:.0f} s)"
-        sys.stderr.write(f"\rPass {outcome.passes}: bound {outcome.bounds[-1]:.3f}, {a_pass:.1f} s a pass{left}   ")
+        sys.stderr.write(f"\rPass {passes}: bound {outcome.bounds[-1]:.3f}, {a_pass:.1f} s a pass{left}   ")
         sys.stderr.flush()
 
     def _write(self, climbs: "list[Outcome]") -> None:
