@@ -8,6 +8,7 @@ from benchmarks import (
     climbs,
     distributed,
     groups,
+    kernels,
     missing,
     nine_cells,
     passes,
@@ -25,6 +26,7 @@ BENCHMARKS = {
     "passes": passes.main,
     "untuned": untuned.main,
     "climbs": climbs.main,
+    "kernels": kernels.main,
     "groups": groups.main,
     "selection": selection.main,
     "missing": missing.main,
@@ -38,8 +40,12 @@ BENCHMARKS = {
 }
 
 
+# What is run in full where all are run, and how; the others are quick.
+IN_FULL = {"speed": [], "passes": [], "untuned": ["--turns", "3"]}
+
+
 def main(arguments: list[str]) -> None:
-    """Run one benchmark with its own options, or all of them: speed and passes in full, the others quick."""
+    """Run one benchmark with its own options, or all of them: those on speed in full, the others quick."""
     if arguments and arguments[0] in BENCHMARKS:
         BENCHMARKS[arguments[0]](arguments[1:])
         return
@@ -47,7 +53,7 @@ def main(arguments: list[str]) -> None:
         prog="python -m benchmarks", epilog="A benchmark's own options: python -m benchmarks speed --help."
     )
     parser.add_argument(
-        "benchmark", nargs="?", choices=list(BENCHMARKS), help="default: all, from untuned on with --quick"
+        "benchmark", nargs="?", choices=list(BENCHMARKS), help="default: all, from climbs on with --quick"
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds and data sets")
     options = parser.parse_args(arguments)
@@ -55,19 +61,8 @@ def main(arguments: list[str]) -> None:
     if options.benchmark:
         BENCHMARKS[options.benchmark](quick)
         return
-    speed.main(quick)
-    passes.main(quick)
-    untuned.main(["--quick"])
-    climbs.main(["--quick"])
-    groups.main(["--quick"])
-    selection.main(["--quick"])
-    missing.main(["--quick"])
-    probabilities.main(["--quick"])
-    sampling.main(["--quick"])
-    nine_cells.main(["--quick"])
-    threads.main(["--quick"])
-    bounds.main(["--quick"])
-    uncertainty.main(["--quick"])
+    for name, benchmark in BENCHMARKS.items():
+        benchmark(quick or IN_FULL.get(name, ["--quick"]))
 
 
 if __name__ == "__main__":

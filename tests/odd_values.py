@@ -266,7 +266,7 @@ TABLES = {
     "rows of different lengths": Kind(lambda X: [*X[:-1].tolist(), X[-1, :1].tolist()]),
     "rows and single values": Kind(lambda X: [*X[:-1].tolist(), 3.0]),
     "lists of lists of lists": Kind(lambda X: [[[one] for one in row] for row in X.tolist()]),
-    "sparse": Kind(lambda X: sp.csr_array(X)),
+    "sparse": Kind(lambda X: sp.csr_array(X), SAME),
     "matrix": Kind(lambda X: X.view(np.matrix), SAME),
     "complex": Kind(lambda X: X + 1j),
     "dates": Kind(lambda X: X.astype("datetime64[s]")),

@@ -7,7 +7,6 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from reference import simulate
@@ -49,7 +48,6 @@ def with_cell(X, row, column, value):
         (lambda X, y: (X[:, :0], y), ValueError, "0 feature"),
         (lambda X, y: (X[0], y), ValueError, "2D array"),
         (lambda X, y: (X[:, :, None], y), ValueError, "dim 3"),
-        (lambda X, y: (sp.csr_array(X), y), TypeError, "[Ss]parse"),
         (lambda X, y: (X + 1j, y), ValueError, "[Cc]omplex"),
         (lambda X, y: (np.array([["red"] * 4] * 60, dtype=object), y), ValueError, r"Column 0 .*OneHotEncoder"),
     ],

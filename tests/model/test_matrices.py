@@ -6,6 +6,7 @@ import scipy.sparse as sp
 
 from vbsvm import LaplaceZero, Normal, Ridge, Variational
 from vbsvm.design.scaling import Recipe, column_ranges, learn_recipe
+from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.matrices import DenseMatrix, SparseMatrix, StandardisedMatrix
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory
@@ -49,7 +50,9 @@ def test_every_verb_is_that_of_the_array(kind, intercept, n_weighted):
     np.testing.assert_allclose(matrix.rmatvec(u), C.T @ u, **close)
     np.testing.assert_allclose(matrix.matmat(other), C @ other, **close)
     np.testing.assert_allclose(matrix.sandwich(w), C.T @ (w[:, None] * C), **close)
-    np.testing.assert_allclose(matrix.row_quadratic(root), np.square(C @ root).sum(axis=1), **close)
+    np.testing.assert_allclose(
+        matrix.row_quadratic(DenseGaussian(theta, root)), np.square(C @ root).sum(axis=1), **close
+    )
     np.testing.assert_allclose(matrix.row_squares(theta), np.square(C) @ theta, **close)
     np.testing.assert_allclose(matrix.columns(np.array([0, 3, 7])), C[:, [0, 3, 7]], **close)
 
@@ -64,7 +67,9 @@ def test_a_sparse_source_gives_the_dense_fit(prior, weighted, monkeypatch):
     recipe = learn_recipe(X, s, column_ranges(X, s), intercept=True, standardize=True)
     inputs = Block("inputs", (slice(1, 9),), prior, prior.gate_of([f"x{k}" for k in range(8)]))
     spec, tight = Spec((Block("intercept", (slice(0, 1),), Normal(1e2)), inputs)), Variational(tol=1e-12)
-    dense, sparse = (tight.run(spec, one) for one in (Memory(X, y, s, recipe), Sparse(sp.csr_array(X), y, s, recipe)))
+    dense, sparse = (
+        tight.run(spec, one) for one in (Memory(X, y, s, recipe), Sparse.of(sp.csr_array(X), y, s, recipe))
+    )
     assert sparse.bounds[-1] == pytest.approx(dense.bounds[-1], rel=1e-10)
     np.testing.assert_allclose(sparse.state.coefficients.mean, dense.state.coefficients.mean, atol=1e-6)
     np.testing.assert_allclose(sparse.state.coefficients.variances, dense.state.coefficients.variances, rtol=1e-5)
@@ -73,5 +78,5 @@ def test_a_sparse_source_gives_the_dense_fit(prior, weighted, monkeypatch):
 def test_second_moments_are_those_of_the_dense_rows():
     X = rows(2, 50, 4)
     recipe, y, s = Recipe(X.mean(axis=0), X.std(axis=0), True), np.ones(50), np.ones(50)
-    dense, sparse = Memory(X, y, s, recipe), Sparse(sp.csr_array(X), y, s, recipe)
+    dense, sparse = Memory(X, y, s, recipe), Sparse.of(sp.csr_array(X), y, s, recipe)
     np.testing.assert_allclose(sparse.second_moments(), dense.second_moments(), atol=1e-10)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from vbsvm.api import validation
 from vbsvm.api.missing_values import Completion, EncodedRows, InputTerms, LookedAt
@@ -20,6 +21,7 @@ from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.pages import Pages, runs
 from vbsvm.sources.row_builder import Grouping
+from vbsvm.sources.sparse import InMemory, Sparse
 
 if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
@@ -76,7 +78,7 @@ class Problem:
         plan, rows = self.plan, self.rows
         validation.require_representable(self.ranges, plan.recipe, plan.names)
         validation.require_mechanism(self.imputation, rows)
-        n_rows, row_bytes = len(rows.table), rows.table.itemsize * rows.table.shape[1]
+        n_rows, row_bytes = rows.table.shape[0], rows.table.dtype.itemsize * rows.table.shape[1]
         looked_at = self.looked_at
         if looked_at is None:
             looked_at = EncodedRows(rows, self.weights, lambda: runs(n_rows, self.pages, row_bytes))
@@ -84,25 +86,31 @@ class Problem:
         levels = None if self.known_levels is None else LevelModel(tuple(map(len, self.known_levels.counts)))
         spec = Spec(self.blocks, MissingModel.of(completion.distribution, levels))
         validation.require_gates_that_fit(spec, plan)
-        groupings = tuple(map(Grouping.of, plan.factors, rows.levels))
+        source = self._source(spec, completion)
+        validation.require_moderate_size(plan, source)
+        about = self.reader, self.n_dropped, self.sample_weights, self.given
+        return [
+            Task(spec, plan, completion, replace(source, signs=one.signs), one.labels, *about) for one in self.outcomes
+        ]
+
+    def _source(self, spec: Spec, completion: Completion) -> InMemory:
+        """The rows, in the layout that suits the model."""
+        plan, rows = self.plan, self.rows
+        if issparse(rows.table):
+            return Sparse.of(rows.table, self.outcomes[0].signs, self.weights, plan.recipe)
         source = Memory(
             rows.table,
             self.outcomes[0].signs,
             self.weights,
             plan.recipe,
-            groupings,
+            tuple(map(Grouping.of, plan.factors, rows.levels)),
             plan.n_carried,
             missing_inputs=completion.missing_inputs,
             candidates=rows.candidates,
             known_levels=self.known_levels,
             pages=self.pages,
         )
-        source = replace(source, wide=_suits_dual(spec, source))
-        validation.require_moderate_size(plan, source)
-        about = self.reader, self.n_dropped, self.sample_weights, self.given
-        return [
-            Task(spec, plan, completion, replace(source, signs=one.signs), one.labels, *about) for one in self.outcomes
-        ]
+        return replace(source, wide=_suits_dual(spec, source))
 
 
 def _suits_dual(spec: Spec, source: Memory) -> bool:

@@ -114,9 +114,10 @@ class VBSVC(ClassifierMixin, Estimator, Predictions):
 
         Parameters
         ----------
-        X : array-like or data frame of shape (n_samples, n_features)
+        X : array-like, data frame or scipy.sparse array of shape (n_samples, n_features)
             Inputs. A float32 or float64 array of any memory order is read in place and never copied; with ``group``,
-            the other columns of an array are copied once. NaN, None, NA and masked cells are missing values.
+            the other columns of an array are copied once. NaN, None, NA and masked cells are missing values. A sparse
+            table is not written out; it takes neither missing values nor ``group``.
         y : array-like of shape (n_samples,)
             Labels: text, numbers or booleans. The second of two classes in sorted order is the positive one.
         sample_weight : array-like of shape (n_samples,), default None
@@ -158,7 +159,7 @@ class VBSVC(ClassifierMixin, Estimator, Predictions):
         if self.group is not None and not self.fit_intercept:
             raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         table, labels, members = inputs.read_data(self, X, y, self.group)
-        weights = validation.read_weights(sample_weight, len(table))
+        weights = validation.read_weights(sample_weight, table.shape[0])
         self.classes_, codes = validation.read_labels(labels, weights)
         data = Table(table, validation.column_names(self), self.classes_, codes, weights, members, str(self.group))
         intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
@@ -178,9 +179,10 @@ class VBSVC(ClassifierMixin, Estimator, Predictions):
         return self._fits[0].missing_summary()
 
     def __sklearn_tags__(self) -> Any:
-        """Say that NaN is welcome."""
+        """Say that NaN and sparse tables are welcome."""
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.sparse = True
         return tags
 
     def sensitivity(

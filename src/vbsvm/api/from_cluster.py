@@ -22,6 +22,7 @@ from vbsvm.results.training_rows import Unweighted
 from vbsvm.sources import collections
 from vbsvm.sources.cluster import Cluster
 from vbsvm.sources.distributed import Distributed
+from vbsvm.sources.memory import Memory
 
 
 @final
@@ -77,7 +78,8 @@ class ClusterTable:
         return None if self.summary.groups is None else Levels.learn([self.summary.groups.labels])[0]
 
     def _task(self, task: Task, positive: int, factors: Array | None) -> Task:
-        encoding = Encoding(task.rows, self.summary.labels.labels, positive, self._levels, factors)
+        assert isinstance(task.source, Memory)
+        encoding = Encoding(task.source, self.summary.labels.labels, positive, self._levels, factors)
         unweighted = None
         if factors is not None:
             counted, squared = (self._source(replace(encoding, factors=one)) for one in (None, np.square(factors)))

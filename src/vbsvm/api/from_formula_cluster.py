@@ -27,6 +27,7 @@ from vbsvm.model.priors import Prior
 from vbsvm.sources import collections
 from vbsvm.sources.cluster import Cluster
 from vbsvm.sources.distributed import Distributed
+from vbsvm.sources.memory import Memory
 
 # Bytes of whole columns that are fetched from the workers, of which splines and some transforms are learned.
 MOST_WHOLE = 2**31
@@ -91,7 +92,8 @@ class FormulaCluster:
 
     def placed(self, task: Task) -> Task:
         """The task with its rows, which stay in the workers."""
-        like, links = task.rows, np.empty(0, dtype=np.intp)
+        like, links = task.source, np.empty(0, dtype=np.intp)
+        assert isinstance(like, Memory)
         if like.missing_inputs is not None:
             known = task.completion.everything.pairs
             links = np.array([known.index(pair) for pair in like.missing_inputs.inputs.pairs], dtype=np.intp)

@@ -6,6 +6,7 @@ from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from vbsvm.api import validation
 from vbsvm.api.assembly import Problem, TwoClasses
@@ -14,6 +15,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.levels import Levels
 from vbsvm.design.scaling import Range, Recipe, column_ranges, learn_recipe
+from vbsvm.design.sparse_columns import learn_sparse_recipe, sparse_ranges
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Normal, Prior, Ridge
 from vbsvm.model.spec import Block
@@ -40,9 +42,13 @@ class Table:
         self, prior: Prior, imputation: GaussianImputation, class_weight: Any, *, intercept: bool, standardize: bool
     ) -> Problem:
         """Columns are scaled by the rows' own weights; in the loss these are multiplied by those of the classes."""
-        ranges = column_ranges(self.X, self.weights)
-        validation.require_usable(self.X, self.weights, ranges, self.names)
-        recipe = learn_recipe(self.X, self.weights, ranges, intercept, standardize)
+        sparse = issparse(self.X)
+        ranges = (sparse_ranges if sparse else column_ranges)(self.X, self.weights)
+        (validation.require_usable_sparse if sparse else validation.require_usable)(
+            self.X, self.weights, ranges, self.names
+        )
+        learn = learn_sparse_recipe if sparse else learn_recipe
+        recipe = learn(self.X, self.weights, ranges, intercept, standardize)
         weights = validation.with_class_weights(self.weights, class_weight, self.classes, self.codes)
         levels, rows = None, Encoded(self.X)
         if self.members is not None:

@@ -17,9 +17,11 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from vbsvm.design import values
 from vbsvm.design.frames import require_collected, require_unique
 from vbsvm.design.levels import group_labels
+from vbsvm.design.sparse_columns import canonical
 from vbsvm.design.spelling import listed, meant
 
 _OPTIONS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
+_SPARSE = "csr"
 
 
 def read_data(
@@ -29,8 +31,8 @@ def read_data(
     if group is None:
         X = _plain(X)
         _require_equal_lengths(X, y)
-        table, labels = validate_data(estimator, X, y, **_OPTIONS)
-        return table, cast(NDArray[Any], labels), None
+        table, labels = validate_data(estimator, X, y, accept_sparse=_SPARSE, **_OPTIONS)
+        return _canonical(table), cast(NDArray[Any], labels), None
     table, members = read_table(estimator, X, group, reset=True)
     _require_equal_lengths(table, y)
     labels = column_or_1d(y, warn=True)
@@ -54,11 +56,14 @@ def read_table(
     The group's column is taken out before the numeric check: it may hold text.
     """
     if group is None:
-        return validate_data(estimator, _plain(X), reset=reset, **_OPTIONS), None
+        table = validate_data(estimator, _plain(X), reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
+        return _canonical(table), None
     require_group(group)
     X = _table(X, dtype=object)
     if issparse(X):
-        raise TypeError("Sparse data was passed, but dense data is required: use X.toarray().")
+        raise TypeError(
+            "group: sparse data was passed, but groups need a dense table: use X.toarray(), or a formula with Model."
+        )
     read_columns(estimator, X, reset=reset)
     return read_some(X, group)
 
@@ -104,6 +109,11 @@ def read_header(estimator: BaseEstimator, names: Sequence[str]) -> None:
     import pandas as pd
 
     read_columns(estimator, pd.DataFrame(columns=list(names)), reset=True)
+
+
+def _canonical(table: Any) -> Any:
+    """A sparse table as a CSR array that names each cell once."""
+    return canonical(table) if issparse(table) else table
 
 
 def _header(X: Any) -> Any:

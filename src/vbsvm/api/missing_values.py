@@ -21,8 +21,7 @@ from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population, all_moments
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
-from vbsvm.sources.distributed import Distributed
-from vbsvm.sources.memory import Memory
+from vbsvm.sources.distributed import RowSource
 from vbsvm.sources.row_builder import MissingInputs
 
 
@@ -103,7 +102,7 @@ class Completion:
         """The part of the model that speaks of the inputs; None where nothing is missing."""
         return None if self.missing_inputs is None else self.model
 
-    def population(self, source: Memory | Distributed, outcome: Outcome | Sample) -> Population | None:
+    def population(self, source: RowSource, outcome: Outcome | Sample) -> Population | None:
         """Mean and covariance of all inputs, where there are not too many."""
         columns = self.everything.variables
         if source.recipe.n_columns > validation.MOST_JOINT:

@@ -13,7 +13,8 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import Candidates
 from vbsvm.results import prediction
 from vbsvm.results.fit import Fit
-from vbsvm.sources.memory import Memory
+from vbsvm.sources.distributed import Distributed
+from vbsvm.sources.sparse import InMemory
 
 # Rows that are scored first; twice as many next, until every class has been assigned.
 FIRST_ROWS = 512
@@ -62,17 +63,17 @@ def _share(fits: Sequence[Fit], code: int) -> float:
 def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> NDArray[np.intp]:
     """Numbers of the classes that no row of positive weight is assigned to."""
     source = tasks[0].source
-    if isinstance(source, Memory):
+    if not isinstance(source, Distributed):
         return np.flatnonzero(~_assigned_classes(tasks[0], fits, n_classes, source))
     alone = replace(tasks[0], source=source.like, sample_weights=None)
     return np.flatnonzero(~source.of_memories(partial(_assigned_classes, alone, fits, n_classes)))
 
 
-def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: Memory) -> NDArray[np.bool_]:
+def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: InMemory) -> NDArray[np.bool_]:
     """Which classes some row of a table is assigned to; rows are scored until all are."""
     task, seen = replace(task, source=source), np.zeros(n_classes, dtype=bool)
-    begin, size = 0, FIRST_ROWS if source.candidates is None else len(source.X)
-    while begin < len(source.X) and not seen.all():
+    begin, size = 0, FIRST_ROWS if source.candidates is None else source.X.shape[0]
+    while begin < source.X.shape[0] and not seen.all():
         where = slice(begin, begin + size)
         found = [fit._mean_scores(task.encoded(where)) for fit in fits]
         scores = prediction.decision_values(found, [fit.calibration for fit in fits])

@@ -22,8 +22,9 @@ from vbsvm.results.calibration import calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 from vbsvm.results.training_rows import TrainingRows, Unweighted
-from vbsvm.sources.distributed import Distributed
+from vbsvm.sources.distributed import Distributed, RowSource
 from vbsvm.sources.memory import Memory
+from vbsvm.sources.sparse import InMemory, Sparse
 from vbsvm.sources.together import most_together, run_together
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Task:
     spec: Spec
     plan: Plan
     completion: Completion
-    source: Memory | Distributed
+    source: RowSource
     classes: NDArray[Any]
     reader: "Reader | None" = None
     n_dropped: int = 0
@@ -101,9 +102,9 @@ class Task:
         )
 
     @property
-    def rows(self) -> Memory:
+    def rows(self) -> InMemory:
         """The rows, which are all in memory; refuse others."""
-        if not isinstance(self.source, Memory):
+        if isinstance(self.source, Distributed):
             raise TypeError("This needs rows in memory; those of this model lie in a cluster. Take a sample of them.")
         return self.source
 
@@ -120,13 +121,13 @@ class Task:
         return WARM_START.run(self.spec, self.source).state if inference.suits_warm_start(self.spec) else None
 
     @property
-    def sampled(self) -> tuple[Spec, Memory | Distributed]:
+    def sampled(self) -> tuple[Spec, RowSource]:
         """What a sampler takes: rows with missing values are written out as often as their weights say.
 
         Each of them has missing values of its own.
         """
         validation.require_sampleable(self.spec, self.source.missing_inputs)
-        if self.source.missing_inputs is None and self.source.candidates is None:
+        if isinstance(self.source, Sparse) or (self.source.missing_inputs is None and self.source.candidates is None):
             return self.spec, self.source
         return self.spec, self.source.repeated()
 
@@ -208,7 +209,8 @@ def _climb_together(tasks: Sequence[Task], inference: Variational) -> list[Outco
     """Where each climb ended; several share their passes over the data."""
     if len(tasks) == 1:
         return [inference.run(tasks[0].spec, tasks[0].source)]
-    return run_together([task.rows for task in tasks], lambda k, source: inference.run(tasks[k].spec, source))
+    sources = [task.source for task in tasks if isinstance(task.source, Memory)]
+    return run_together(sources, lambda k, source: inference.run(tasks[k].spec, source))
 
 
 def read_inference(given: Any) -> Variational | Gibbs:

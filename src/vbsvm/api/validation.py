@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -20,7 +21,7 @@ from vbsvm.design.scaling import Range, Recipe
 from vbsvm.design.spelling import listed
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.spec import Spec
-from vbsvm.sources.memory import Memory
+from vbsvm.sources.sparse import InMemory
 
 # Beyond these sizes a square, a count, or the square of a coefficient leaves the range of floating point.
 LARGEST_INPUT = 1e120
@@ -82,9 +83,10 @@ def _labels_of_objects(labels: NDArray[Any]) -> NDArray[Any]:
 
 def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Give the sorted classes and each row's class index; rows of weight 0 do not bring a class with them."""
-    check_classification_targets(y)
     counted = slice(None) if weights.all() else weights > 0
     classes = np.unique(y[counted])
+    if y.dtype.kind not in "biuSU" or 2 * len(classes) > len(y):  # of a few whole numbers or words nothing is wrong
+        check_classification_targets(y)
     require_two(classes)
     return classes, class_codes(classes, y)
 
@@ -205,7 +207,7 @@ def require_both_signs(signs: Array, outcome: str) -> None:
         raise ValueError(f"The outcome {outcome!r} has only one class in the rows of positive weight; two are needed.")
 
 
-def require_moderate_size(plan: Plan, source: Memory) -> None:
+def require_moderate_size(plan: Plan, source: InMemory) -> None:
     """Refuse a model that would take hours and many gigabytes: its matrices are columns × columns, or rows × columns.
 
     Effects of all factors but the last count as columns.
@@ -215,7 +217,7 @@ def require_moderate_size(plan: Plan, source: Memory) -> None:
     n_core = n_columns + sum(factor.size for factor in plan.factors[:-1])
     tail = plan.factors[-1].size if plan.factors else 0
     if source.wide:
-        too_large = n_columns > MOST_COLUMNS and source.X.size > MOST_CELLS
+        too_large = n_columns > MOST_COLUMNS and n_rows * n_columns > MOST_CELLS
     else:
         too_large = n_core > MOST_COLUMNS or n_core * (n_core + tail) > MOST_CELLS
     if not too_large:
@@ -296,24 +298,38 @@ def require_known(ranges: Range, names: tuple[str, ...]) -> None:
         raise ValueError(f"Column {names[empty[0]]!r} has no value in any row of positive weight. Drop it.")
 
 
+def require_usable_sparse(X: Any, weights: Array, ranges: Range, names: tuple[str, ...]) -> None:
+    """Refuse infinity and NaN in rows of a sparse table that count, naming column and row."""
+    bad = np.flatnonzero(ranges.incomplete | ~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))
+    if len(bad):
+        column = X[:, [int(bad[0])]].toarray()[:, 0]
+        row = int(np.flatnonzero(~np.isfinite(column) & (weights > 0))[0])
+        others = len(bad) - 1
+        describe = _describe_missing_sparse if np.isnan(column[row]) else _describe_infinite
+        raise ValueError(describe(row, names[bad[0]], others))
+
+
 def require_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:
-    """Refuse infinity, naming column and row."""
+    """Refuse infinity, naming column and row; and a sparse table, in which nothing may be missing."""
+    if issparse(X):
+        raise TypeError("impute: X is sparse, and values may be missing in dense tables only: use X.toarray().")
     bad = np.flatnonzero(np.isinf(X).any(axis=0))
     if len(bad):
         raise ValueError(_describe_infinite(int(np.argmax(np.isinf(X[:, bad[0]]))), names[bad[0]], len(bad) - 1))
 
 
-def require_finite_scores(
-    X: NDArray[np.floating], scores: Array, names: tuple[str, ...], *, fills: bool = True
-) -> None:
+def require_finite_scores(X: Any, scores: Array, names: tuple[str, ...], *, fills: bool = True) -> None:
     """Refuse rows without a finite score: an infinity in X, or values too far out for floating point."""
     rows = np.flatnonzero(~np.isfinite(scores).all(axis=1))
     if len(rows):
         row = int(rows[0])
-        bad = np.flatnonzero(np.isinf(X[row]))
+        cells = X[[row]].toarray()[0] if issparse(X) else X[row]
+        bad = np.flatnonzero(np.isinf(cells))
         if len(bad):
             raise ValueError(_describe_infinite(row, names[bad[0]], len(bad) - 1))
-        missing = np.flatnonzero(np.isnan(X[row]))
+        missing = np.flatnonzero(np.isnan(cells))
+        if len(missing) and issparse(X):
+            raise ValueError(_describe_missing_sparse(row, names[missing[0]], len(missing) - 1))
         if len(missing) and not fills:
             raise ValueError(
                 f"Input X contains NaN in column {names[missing[0]]!r} (row {row}). Missing values are "
@@ -351,8 +367,19 @@ def column_names(estimator: Any) -> tuple[str, ...]:
 
 def _describe_infinite(row: int, column: str, n_others: int) -> str:
     """Say where an infinity stands, and what to do about it."""
-    others = f" and in {n_others} other column{'s' if n_others > 1 else ''}" if n_others else ""
     return (
-        f"Input X contains infinity in column {column!r} (first in row {row}){others}. Replace it by a finite number, "
-        "or by NaN if the value is missing."
+        f"Input X contains infinity in column {column!r} (first in row {row}){_and_others(n_others)}. Replace it by a "
+        "finite number, or by NaN if the value is missing."
     )
+
+
+def _describe_missing_sparse(row: int, column: str, n_others: int) -> str:
+    """Say where a value is missing, and what to do about it."""
+    return (
+        f"Input X contains NaN in column {column!r} (first in row {row}){_and_others(n_others)}. Missing values are "
+        "inferred in dense tables only: use X.toarray(), or impute them first."
+    )
+
+
+def _and_others(n_others: int) -> str:
+    return f" and in {n_others} other column{'s' if n_others > 1 else ''}" if n_others else ""

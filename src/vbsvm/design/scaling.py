@@ -209,17 +209,17 @@ def learn_recipe(
     is constant up to rounding, has nothing to tell: its scale is infinite, its design column 0, and so are its
     coefficient and what it adds to any score.
     """
-    unit = _unit(ranges)
+    unit = column_units(ranges)
     moments = _moments(X, weights, unit, ranges.incomplete) if standardize else None
-    return _recipe(ranges, moments, unit, float(np.finfo(X.dtype).eps), intercept, centred)
+    return recipe_of(ranges, moments, unit, float(np.finfo(X.dtype).eps), intercept, centred)
 
 
-def _unit(ranges: Range) -> Array:
+def column_units(ranges: Range) -> Array:
     """A power of two of each column's own size."""
     return np.ldexp(1.0, np.frexp(ranges.size)[1] - 1)
 
 
-def _recipe(
+def recipe_of(
     ranges: Range, moments: Moments | None, unit: Array, eps: float, intercept: bool, centred: NDArray[np.bool_] | None
 ) -> Recipe:
     """Centre and scale from the moments in these units; columns stay as they are without moments."""
@@ -271,7 +271,7 @@ class ColumnSummary:
         """Summarise the rows of positive weight, of which there must be one."""
         ranges = column_ranges(X, weights)
         sized = np.isfinite(ranges.size) & (ranges.size > 0)
-        unit = np.where(sized, _unit(ranges), np.finfo(np.float64).tiny)
+        unit = np.where(sized, column_units(ranges), np.finfo(np.float64).tiny)
         with np.errstate(all="ignore"):  # an infinity shows in the range, and is refused when all rows are known
             moments = _moments(X, weights, unit, ranges.incomplete)
         return ColumnSummary(ranges, moments, unit, float(np.finfo(X.dtype).eps))
@@ -285,7 +285,7 @@ class ColumnSummary:
 
     def recipe(self, intercept: bool, standardize: bool, centred: NDArray[np.bool_] | None = None) -> Recipe:
         """What ``learn_recipe`` learns from the rows themselves, to rounding."""
-        return _recipe(self.ranges, self.moments if standardize else None, self.unit, self.eps, intercept, centred)
+        return recipe_of(self.ranges, self.moments if standardize else None, self.unit, self.eps, intercept, centred)
 
     @property
     def deviation(self) -> Array:

@@ -13,9 +13,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.model.pairs import Pairs, n_pairs
 
 # Columns of a triangular product that are formed together.
 PANEL = 128
+# Products of a dense row with a matrix that take as long as one pair of a sparse row's entries.
+PAIR = 150
+
+
+class Spread(Protocol):
+    """A covariance and its upper triangular root: Σ = UUᵀ."""
+
+    @property
+    def root(self) -> Array:
+        """U."""
+        ...
+
+    @property
+    def covariance(self) -> Array:
+        """Σ."""
+        ...
 
 
 class DesignMatrix(Protocol):
@@ -42,8 +59,8 @@ class DesignMatrix(Protocol):
         """CᵀWC, for weights ≥ 0."""
         ...
 
-    def row_quadratic(self, root: Array) -> Array:
-        """‖Uᵀc‖² of each row c, for an upper triangular U."""
+    def row_quadratic(self, spread: Spread) -> Array:
+        """cᵀΣc of each row c."""
         ...
 
     def row_squares(self, weights: Array) -> Array:
@@ -89,9 +106,9 @@ class DenseMatrix:
         np.multiply(self.values, np.sqrt(w)[:, None], out=self.scratch)
         return self.scratch.T @ self.scratch
 
-    def row_quadratic(self, root: Array) -> Array:
-        """‖Uᵀc‖² of each row c, for an upper triangular U."""
-        _times_upper_triangle(self.values, root, self.scratch)
+    def row_quadratic(self, spread: Spread) -> Array:
+        """‖Uᵀc‖² of each row c."""
+        _times_upper_triangle(self.values, spread.root, self.scratch)
         return np.einsum("ij,ij->i", self.scratch, self.scratch)
 
     def row_squares(self, weights: Array) -> Array:
@@ -149,11 +166,6 @@ class _ByAlgebra:
         slopes, left = self._raw(other)
         return self.raw @ slopes + left
 
-    def row_quadratic(self, root: Array) -> Array:
-        """‖Uᵀc‖² of each row c."""
-        product = self.matmat(root)
-        return np.einsum("ij,ij->i", product, product)
-
     def _standardised(self, gram: Array, linear: Array, total: float) -> Array:
         """CᵀWC from XᵀWX (which is overwritten), XᵀW1 and 1ᵀW1."""
         rest = linear - 0.5 * total * self.centre  # XᵀWX − centre linearᵀ − linear centreᵀ + total centre centreᵀ
@@ -180,9 +192,9 @@ class StandardisedMatrix(_ByAlgebra):
         scaled = np.multiply(raw, np.sqrt(w)[:, None], out=_like(raw))
         return self._standardised(scaled.T @ scaled, raw.T @ w, float(w.sum()))
 
-    def row_quadratic(self, root: Array) -> Array:
-        """‖Uᵀc‖² of each row c, for an upper triangular U."""
-        slopes, left = self._raw(root)
+    def row_quadratic(self, spread: Spread) -> Array:
+        """‖Uᵀc‖² of each row c."""
+        slopes, left = self._raw(spread.root)
         first = int(self.intercept)  # of U's first column, which is that of the intercept, only the first number counts
         slopes, rest = slopes[:, first:], left[first:]
         product = _like(self.raw)
@@ -211,12 +223,44 @@ class StandardisedMatrix(_ByAlgebra):
 @final
 @dataclass(frozen=True, eq=False)
 class SparseMatrix(_ByAlgebra):
-    """Rows of a scipy.sparse array."""
+    """Rows of a CSR array, sorted and without duplicates; columns far from zero lose digits, as with any raw columns.
+
+    Grams and quadratic forms go by pairs of entries. Where rows have so many entries that a dense product is faster,
+    they are written out.
+    """
+
+    @cached_property
+    def _pairs(self) -> Pairs | None:
+        n_rows, n_columns = self.raw.shape
+        few = PAIR * n_pairs(np.diff(self.raw.indptr)) <= n_rows * n_columns**2
+        return Pairs.of(self.raw) if few else None
+
+    @property
+    def _written(self) -> StandardisedMatrix:
+        return StandardisedMatrix(self.raw.toarray(), self.centre, self.scale, self.intercept)
 
     def sandwich(self, w: Array) -> Array:
         """CᵀWC."""
-        weighted = self.raw.multiply(w[:, None]).tocsr()
-        return self._standardised((self.raw.T @ weighted).toarray(), self.raw.T @ w, float(w.sum()))
+        if self._pairs is None:
+            return self._written.sandwich(w)
+        return self._standardised(self._pairs.gram(w), self.raw.T @ w, float(w.sum()))
+
+    def row_quadratic(self, spread: Spread) -> Array:
+        """cᵀΣc of each row c, as xᵀSx + 2 xᵀ(b − Sm) + σ² − 2 bᵀm + mᵀSm.
+
+        S and b are the covariances of the raw columns' coefficients, with each other and with the intercept, whose
+        variance is σ²; m is the centre.
+        """
+        if self._pairs is None:
+            return self._written.row_quadratic(spread)
+        first, covariance = int(self.intercept), spread.covariance
+        S = covariance[first:, first:] * self._unit
+        S *= self._unit[:, None]
+        b, own = (covariance[0, 1:] * self._unit, float(covariance[0, 0])) if first else (np.zeros(len(S)), 0.0)
+        of_centre = S @ self.centre
+        found = self._pairs.quadratic(S) + self.raw @ (2.0 * (b - of_centre))
+        found += own - 2.0 * float(b @ self.centre) + float(self.centre @ of_centre)
+        return np.maximum(found, 0.0, out=found)
 
     def row_squares(self, weights: Array) -> Array:
         """Σ c_k² weights_k of each row c."""

@@ -8,8 +8,8 @@ from typing import Any, Self, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.sources.distributed import Distributed
-from vbsvm.sources.memory import Memory
+from vbsvm.sources.distributed import RowSource
+from vbsvm.sources.sparse import InMemory
 
 N = TypeVar("N", int, float)
 
@@ -30,12 +30,12 @@ class Facts:
     n_dropped: int = 0
 
     @staticmethod
-    def of(source: Memory | Distributed, n_dropped: int = 0) -> "Facts":
+    def of(source: RowSource, n_dropped: int = 0) -> "Facts":
         """Count the rows of positive weight, wherever they lie."""
         return replace(source.of_memories(Facts._of_memory), n_dropped=n_dropped)
 
     @staticmethod
-    def _of_memory(source: Memory) -> "Facts":
+    def _of_memory(source: InMemory) -> "Facts":
         """Count the rows of a table; candidates count as the one row that they stand for."""
         found = reduce(add, (_Counts.of(source, where) for where in source.row_runs()))
         weights = None if found.even else (found.total - found.positive_total, found.positive_total)
@@ -89,7 +89,7 @@ class _Counts:
     group_sizes: tuple[NDArray[np.intp], ...]
 
     @staticmethod
-    def of(source: Memory, where: Any) -> "_Counts":
+    def of(source: InMemory, where: Any) -> "_Counts":
         """Count these rows of a source."""
         weights, signs = source.weights[where], source.signs[where]
         counted = slice(None) if weights.all() else weights > 0

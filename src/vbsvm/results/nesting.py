@@ -7,7 +7,7 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.sources.memory import Memory
+from vbsvm.sources.sparse import InMemory
 
 
 @final
@@ -19,7 +19,7 @@ class SharedRows:
     pairs: dict[tuple[int, int], NDArray[np.intp]]
 
     @staticmethod
-    def of(source: Memory) -> "SharedRows":
+    def of(source: InMemory) -> "SharedRows":
         """Look at the rows of a table."""
         factors = source.groupings
         return SharedRows(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, issparse
 from scipy.special import expit, log_expit, log_softmax, ndtr, softmax
 
 from vbsvm.base.arrays import Array
@@ -21,7 +22,9 @@ from vbsvm.missing.row_updates import conditional_means, left_over
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Message
+from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.likelihoods import hinge
+from vbsvm.model.matrices import SparseMatrix
 from vbsvm.model.spec import Spec, State
 from vbsvm.results import calibration
 from vbsvm.results.calibration import Calibration
@@ -56,8 +59,9 @@ def score_moments(plan: Plan, spec: Spec, state: State, encoded: Encoded, learn:
 
 def _scores(plan: Plan, message: Message, spec: Spec, state: State, encoded: Encoded, learn: Learn) -> Scores:
     of_new = [prior_covariance(plan, spec, state, k) for k in range(len(plan.factors))]
-    found = Scores(*(np.zeros(len(encoded.table)) for _ in range(3)))
-    for block in _blocks(plan, encoded, learn):
+    found = Scores(*(np.zeros(encoded.table.shape[0]) for _ in range(3)))
+    blocks = _sparse_blocks(plan, encoded.table) if issparse(encoded.table) else _blocks(plan, encoded, learn)
+    for block in blocks:
         at, rows, design = block.where, block.rows, block.design
         if isinstance(rows, IncompleteRows):
             population = learn()
@@ -209,6 +213,18 @@ def _blocks(plan: Plan, encoded: Encoded, learn: Learn) -> Iterator[_Block]:
             for which, rows in builder.parts(builder.patterns()):
                 taken = tuple(grouping.take(which) for grouping in builder.groupings)
                 yield _Block(where[which], rows, builder.design[which], taken)
+
+
+def _sparse_blocks(plan: Plan, table: Any) -> Iterator[_Block]:
+    """Rows of a sparse table, which has neither groups nor missing values."""
+    n_rows, size = table.shape[0], block_rows(plan.recipe.n_columns)
+    with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():
+        for index, begin in enumerate(range(0, n_rows, size)):
+            raw: Any = csr_array(table[begin : begin + size], dtype=np.float64)
+            matrix = SparseMatrix(raw, plan.recipe.centre, plan.recipe.scale, plan.recipe.intercept)
+            nothing = np.broadcast_to(0.0, raw.shape[0])
+            where = np.arange(begin, begin + raw.shape[0])
+            yield _Block(where, DenseRows(index, matrix, nothing, nothing), np.empty((raw.shape[0], 0)), ())
 
 
 def _missing_inputs(encoded: Encoded, population: Population) -> MissingInputs:

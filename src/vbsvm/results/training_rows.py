@@ -23,8 +23,9 @@ from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
 from vbsvm.results.calibration import Calibration, LeftOutScores, calibrate
 from vbsvm.results.nesting import SharedRows
-from vbsvm.sources.distributed import Distributed
+from vbsvm.sources.distributed import Distributed, RowSource
 from vbsvm.sources.memory import Memory
+from vbsvm.sources.sparse import InMemory
 
 # Rows × coefficients up to which robust intervals go by the response of the exact bound: it takes as long as some fits.
 # With groups the curvature is too poor a substitute to be taken sooner than it must be.
@@ -41,8 +42,8 @@ class Unweighted:
     s are the weights of the fit.
     """
 
-    counted: Memory | Distributed
-    squared: Memory | Distributed
+    counted: RowSource
+    squared: RowSource
 
 
 @final
@@ -57,7 +58,7 @@ class TrainingRows:
 
     spec: Spec
     outcome: Outcome | Sample
-    source: Memory | Distributed
+    source: RowSource
     n: int
     unweighted: Callable[[], Unweighted | None]
     given: NDArray[np.intp] | None
@@ -71,10 +72,10 @@ class TrainingRows:
 
     def _seen(self) -> Array | None:
         """What the rows look like; None where nobody can change them."""
-        return _fingerprint(self.source, self.spec) if isinstance(self.source, Memory) else None
+        return None if isinstance(self.source, Distributed) else _fingerprint(self.source, self.spec)
 
     @property
-    def _unchanged(self) -> Memory | Distributed:
+    def _unchanged(self) -> RowSource:
         """The rows; those that have been changed since the fit are refused."""
         known, seen = self.fingerprint, self._seen()
         if known is not None and seen is not None and not np.allclose(seen, known, 1e-9, 0.0, equal_nan=True):
@@ -164,7 +165,7 @@ class TrainingRows:
         return self.unweighted()
 
     @property
-    def _squared(self) -> Memory | Distributed | None:
+    def _squared(self) -> RowSource | None:
         return None if self._unweighted is None else self._unweighted.squared
 
     @property
@@ -183,7 +184,7 @@ def _weights(every: int, part: Part) -> list[Array]:
     return [part.rows.weights[::every]]
 
 
-def _fingerprint(source: Memory, spec: Spec) -> Array:
+def _fingerprint(source: InMemory, spec: Spec) -> Array:
     """Sums that tell data apart: of scores at coefficients that weigh all columns and groups differently."""
     theta = np.sin(1.0 + np.arange(spec.n_columns))
 

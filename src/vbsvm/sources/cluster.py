@@ -32,8 +32,8 @@ KILLED = (
     "workers with more memory."
 )
 LOST = (
-    "The cluster has lost the data or has stopped: what was scattered from a client can't be made again when its worker "
-    "dies, and a scheduler that is restarted forgets everything. Load the data within the cluster."
+    "The cluster has lost the data or has stopped: what was scattered from a client can't be made again when its "
+    "worker dies, and a scheduler that is restarted forgets everything. Load the data within the cluster."
 )
 
 
@@ -100,7 +100,31 @@ class Cluster:
             return pickle.loads(terms[0].result())
 
     @contextmanager
-    def _answered(thing: Any, message: bytes) -> bytes:
+    def _in_words(self, futures: Sequence[Any]) -> Iterator[None]:
+        """Where something fails, or Ctrl-C ends it, leave nothing running; say what a cluster's own failures mean."""
+        from distributed import CancelledError, KilledWorker
+
+        try:
+            yield
+        except BaseException as error:
+            with suppress(Exception):  # a cluster that is gone has nothing to cancel
+                self._client.cancel(list(futures), force=True)
+            if isinstance(error, KilledWorker):
+                raise RuntimeError(KILLED) from error
+            if isinstance(error, CancelledError):
+                raise RuntimeError(LOST) from error
+            raise
+
+    def _each(self, what: str, function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
+        name = self._next_name(what)
+        return self._client.map(function, *things, key=[f"{name}-{k}" for k in range(len(things[0]))])
+
+    def _next_name(self, what: str) -> str:
+        """A name that nothing else has; by its first word a scheduler learns how long such a task takes."""
+        return f"vbsvm_{what}-{self._token}-{next(self._numbers)}"
+
+
+def _answered(thing: Any, message: bytes) -> bytes:
     """What a worker answers to a message."""
     with np.errstate(all="ignore"):
         return pickle.dumps(pickle.loads(message)(thing))

@@ -20,6 +20,7 @@ from vbsvm.model.stats import Stats
 from vbsvm.sources.cluster import Cluster
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping, MissingInputs
+from vbsvm.sources.sparse import InMemory
 
 T = TypeVar("T", bound=Addable)
 
@@ -139,6 +140,10 @@ class Distributed:
     def of_memories(self, function: Callable[[Memory], T]) -> T:
         """Sum a function over the parts, each where it lies."""
         return self.cluster.sum(partial(_answer, function), self.parts)
+
+
+# Where the rows of a fit may lie.
+RowSource = InMemory | Distributed
 
 
 def _repeated(part: HeldPart) -> Memory:

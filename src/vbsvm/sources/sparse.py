@@ -1,37 +1,139 @@
-"""Rows of a scipy.sparse array: read in blocks, standardised by algebra, never written out."""
+"""Rows of a scipy.sparse array: read in blocks, standardised by algebra, never written out as a whole."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, final
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar, final
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, hstack
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.row_sums import block_rows
-from vbsvm.design.scaling import Recipe
+from vbsvm.base.cached import cached_property
+from vbsvm.base.row_sums import Addable, block_rows
+from vbsvm.design.scaling import FAR, Recipe
+from vbsvm.design.sparse_columns import counted_rows
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.matrices import SparseMatrix
+from vbsvm.model.pairs import n_pairs
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.block_source import BlockSource
+from vbsvm.sources.memory import Memory
+from vbsvm.sources.pages import runs
+
+T = TypeVar("T", bound=Addable)
+
+# Pairs of entries that are kept from pass to pass: 200 MB. More are formed anew, block by block.
+MOST_KEPT = 2**24
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SparseTable:
+    """Rows that count, in CSR and float64, and how their columns are standardised by algebra.
+
+    Products of raw columns lose digits where a column lies far from zero in units of its scale. Nearly all of its
+    entries are stored then, so that such a column is centred in place, with hardly an entry more.
+    """
+
+    X: Any
+    recipe: Recipe
+
+    @staticmethod
+    def of(X: Any, weights: Array, recipe: Recipe) -> "SparseTable":
+        """The rows of positive weight."""
+        X = counted_rows(X, weights)
+        X = csr_array((X.data.astype(np.float64, copy=False), X.indices, X.indptr), shape=X.shape)
+        far = np.abs(recipe.centre) > FAR * recipe.scale
+        if not far.any():
+            return SparseTable(X, recipe)
+        return SparseTable(_centred(X, far, recipe.centre), replace(recipe, centre=np.where(far, 0.0, recipe.centre)))
+
+    @cached_property
+    def size(self) -> int:
+        """Rows in a block: so many that adding two grams costs little beside forming one."""
+        n_rows, n_columns = self.X.shape
+        n_blocks = max(1, self.n_pairs // max(n_columns, 1) ** 2)
+        return max(block_rows(n_columns), -(-n_rows // n_blocks))
+
+    @cached_property
+    def n_pairs(self) -> int:
+        """Pairs of entries in all rows."""
+        return n_pairs(np.diff(self.X.indptr))
+
+    def matrix(self, index: int) -> SparseMatrix:
+        """The rows of a block."""
+        return self._kept[index] if self.n_pairs <= MOST_KEPT else self._matrix(index)
+
+    @cached_property
+    def _kept(self) -> tuple[SparseMatrix, ...]:
+        return tuple(map(self._matrix, range(max(1, -(-self.X.shape[0] // self.size)))))
+
+    def _matrix(self, index: int) -> SparseMatrix:
+        rows, recipe = self._rows(index * self.size), self.recipe
+        return SparseMatrix(rows, recipe.centre, recipe.scale, recipe.intercept)
+
+    def _rows(self, begin: int) -> Any:
+        """Rows of a block, which share their memory with the others."""
+        n_rows, n_columns = self.X.shape
+        end = min(begin + self.size, n_rows)
+        where = slice(self.X.indptr[begin], self.X.indptr[end])
+        begins = self.X.indptr[begin : end + 1] - self.X.indptr[begin]
+        return csr_array((self.X.data[where], self.X.indices[where], begins), shape=(end - begin, n_columns))
+
+
+def _centred(X: Any, chosen: NDArray[np.bool_], centre: Array) -> Any:
+    """X with its chosen columns centred and stored in full."""
+    moved = csr_array(X[:, np.flatnonzero(chosen)].toarray() - centre[chosen])
+    places = np.argsort(np.concatenate([np.flatnonzero(~chosen), np.flatnonzero(chosen)]))
+    together: Any = hstack([X[:, np.flatnonzero(~chosen)], moved], format="csr")
+    found = csr_array(together[:, places])
+    found.sort_indices()
+    return found
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Sparse(BlockSource):
-    """A CSR array, its labels ±1 and its weights > 0; without groups and missing values."""
+    """A CSR array, its labels ±1 and its weights; without groups and missing values.
+
+    ``table`` are its rows of positive weight; sources that differ in labels and the size of weights share it.
+    """
 
     X: Any
     signs: Array
     weights: Array
     recipe: Recipe
+    table: SparseTable
+    wide: bool = False
+    groupings: ClassVar[tuple[()]] = ()
+    missing_inputs: ClassVar[None] = None
+    candidates: ClassVar[None] = None
+    pages: ClassVar[None] = None
+
+    @staticmethod
+    def of(X: Any, signs: Array, weights: Array, recipe: Recipe) -> "Sparse":
+        """The source of an array in CSR, sorted and without duplicates."""
+        return Sparse(X, signs, weights, recipe, SparseTable.of(X, weights, recipe))
 
     @property
     def n_rows(self) -> int:
         """Number of rows that count."""
-        return int(np.count_nonzero(self.weights))
+        return self.table.X.shape[0]
+
+    def runs(self) -> Iterator[slice]:
+        """Runs of rows, for what is counted row by row."""
+        return runs(self.X.shape[0], None)
+
+    def row_runs(self) -> Iterator[slice]:
+        """The same."""
+        return self.runs()
+
+    def of_memories(self, function: "Callable[[Sparse], T]") -> T:
+        """Sum a function over the tables that rows lie in: this one."""
+        return function(self)
 
     @property
     def n_columns(self) -> int:
@@ -41,7 +143,7 @@ class Sparse(BlockSource):
     @property
     def n_blocks(self) -> int:
         """Number of row blocks."""
-        return max(1, -(-self.X.shape[0] // block_rows(self.n_columns)))
+        return max(1, -(-self.n_rows // self.table.size))
 
     @property
     def may_miss_inputs(self) -> bool:
@@ -53,34 +155,33 @@ class Sparse(BlockSource):
         """No category may be missing."""
         return None
 
+    @cached_property
+    def _counted(self) -> tuple[Array, Array]:
+        """Labels and weights of the rows that count."""
+        counted = slice(None) if self.weights.all() else self.weights > 0
+        return self.signs[counted], self.weights[counted]
+
     def encoder(self) -> "Callable[[int], SparseBlock]":
         """Give a function that takes the rows of a block."""
-        size = block_rows(self.n_columns)
+        size, (signs, weights) = self.table.size, self._counted
 
         def block_of(index: int) -> SparseBlock:
             where = slice(index * size, (index + 1) * size)
-            counted = np.flatnonzero(self.weights[where] > 0)
-            raw, recipe = self.X[where][counted], self.recipe
-            matrix = SparseMatrix(raw, recipe.centre, recipe.scale, recipe.intercept)
-            return SparseBlock(DenseRows(index, matrix, self.signs[where][counted], self.weights[where][counted]))
+            return SparseBlock(DenseRows(index, self.table.matrix(index), signs[where], weights[where]))
 
         return block_of
 
 
 @final
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class SparseBlock:
     """A block of sparse rows."""
 
-    rows: Any
-
-    @cached_property
-    def _part(self) -> CompleteRows:
-        return CompleteRows(self.rows)
+    rows: DenseRows
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
         """The kernel of its rows."""
-        return kernel(self._part)
+        return kernel(CompleteRows(self.rows))
 
     def known_sums(self) -> InputSums:
         """There is nothing that may be missing."""
@@ -88,6 +189,10 @@ class SparseBlock:
 
     def second_moments(self) -> Array:
         """Σ s [1; c][1; c]ᵀ; the design has an intercept of its own, or gets one here."""
-        matrix, s = self.rows.matrix, self.rows.weights
+        matrix = self.rows.matrix
         assert isinstance(matrix, SparseMatrix)
-        return SparseMatrix(matrix.raw, matrix.centre, matrix.scale, True).sandwich(s)
+        return replace(matrix, intercept=True).sandwich(self.rows.weights)
+
+
+# Rows that lie in memory, written out or not.
+InMemory = Memory | Sparse

@@ -189,7 +189,7 @@ class DenseGaussian:
 
     def row_moments(self, rows: DenseRows) -> tuple[Array, Array]:
         """Give f = Cμ and v = dg(CΣCᵀ) (Algorithm 2, line 3)."""
-        variance = rows.matrix.row_quadratic(self.root)
+        variance = rows.matrix.row_quadratic(self)
         return rows.matrix.matvec(self.mean), variance
 
     def effects(self, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
