@@ -28,6 +28,7 @@ from vbsvm.results.fit import Fit
 from vbsvm.sources.collections import is_collection
 from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.files import Files
+from vbsvm.sources.memory import Memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,7 +157,7 @@ class Model:
     @property
     def in_files(self) -> bool:
         """Whether the rows lie in files."""
-        return self._task.source.pages is not None
+        return isinstance(self._task.source, Memory) and self._task.source.pages is not None
 
     def refitted_to(self, data: Any, weights: ArrayLike) -> "Model":
         """The same model of other rows, to be fitted: what ``cross_validate`` asks for."""

@@ -239,8 +239,9 @@ class Variational(Parameters):
         """How to climb the exact bound, with the scales held or free."""
         if spec.missing is not None:
             return NaturalGradient(hold_scales=held)
-        whole = not source.looks_are_cheap or source.n_core < min(FEW_COLUMNS, spec.n_columns)
-        return Accelerated(shorter_steps) if whole and not held else Profiled(self.tol, hold_scales=held)
+        if source.looks_are_cheap and (held or source.n_core >= min(FEW_COLUMNS, spec.n_columns)):
+            return Profiled(self.tol, hold_scales=held)
+        return NaturalGradient(hold_scales=True) if held else Accelerated(shorter_steps)
 
     def _strategy(self, spec: Spec, source: Source) -> Strategy:
         """How to climb: profiled, but by steps of the whole state where the mean is not the easier part of it.
