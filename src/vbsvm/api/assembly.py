@@ -61,12 +61,18 @@ class Problem:
     sample_weights: Array | None = None
     given: NDArray[np.intp] | None = None
 
+    @property
+    def _labels(self) -> Array:
+        """Columns that tell the classes: all but one of the outcomes' signs, or the only ones."""
+        return np.column_stack([one.signs for one in self.outcomes[: max(1, len(self.outcomes) - 1)]])
+
     def tasks(self) -> list[Task]:
         """Decide how missing values are treated and how rows lie in memory; refuse what can't be fitted."""
         plan, rows = self.plan, self.rows
         validation.require_representable(self.ranges, plan.recipe, plan.names)
         validation.require_mechanism(self.imputation, rows)
-        completion = Completion.of(self.imputation, plan, rows, self.weights, self.ranges.incomplete, self.terms)
+        missing = self.ranges.incomplete
+        completion = Completion.of(self.imputation, plan, rows, self.weights, missing, self.terms, self._labels)
         levels = None if self.known_levels is None else LevelModel(tuple(map(len, self.known_levels.counts)))
         spec = Spec(self.blocks, MissingModel.of(completion.distribution, levels))
         validation.require_gates_that_fit(spec, plan)

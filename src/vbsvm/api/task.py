@@ -107,7 +107,7 @@ class Task:
 
         Each of them has missing values of its own.
         """
-        validation.require_sampleable(self.spec, self.source.missing_inputs)
+        validation.require_sampleable(self.spec)
         if self.source.missing_inputs is None and self.source.candidates is None:
             return self.spec, self.source
         return self.spec, self.source.repeated()

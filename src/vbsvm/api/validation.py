@@ -224,14 +224,10 @@ def require_moderate_missing(settings: GaussianImputation, n_inputs: int, n_miss
         )
 
 
-def require_sampleable(spec: Spec, missing_inputs: Any) -> None:
+def require_sampleable(spec: Spec) -> None:
     """Refuse what only variational Bayes has."""
     if spec.joint_gates:
         raise ValueError("Gibbs does not support LaplaceZero(gates=Joint()): use gates=Factorised().")
-    if missing_inputs is not None and not missing_inputs.labels:
-        raise ValueError(
-            "GaussianImputation(labels=False) is only available for variational Bayes: use inference=Variational()."
-        )
 
 
 def read_seed(random_state: Any) -> int:

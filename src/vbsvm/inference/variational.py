@@ -13,6 +13,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
+from vbsvm.inference.learned_inputs import learn_inputs
 from vbsvm.inference.profiled import Profiled
 from vbsvm.inference.proposals import Accelerated, NaturalGradient, Plain, Strategy, Visited, shorter_steps
 from vbsvm.missing.input_distributions import InputSums, Learned
@@ -33,7 +34,6 @@ ROUNDING = 8 * float(np.finfo(np.float64).eps)
 AT_REST = 1e-11
 FALLING = 0.2
 FEW_COLUMNS = 24
-INPUTS_REST = 1e-7
 # The climb of the exact bound begins where the paper's bound gains less than this a step.
 EARLY = 10.0
 # Passes unless it is said otherwise. Where rows are few beside the columns that miss values, missing values and the
@@ -144,7 +144,7 @@ class Variational(Parameters):
         if start is not None:
             return self._climb(spec, source, start, self.tol, self.most_passes(spec))
         inputs = input_model(spec.missing)
-        if inputs is not None and not inputs.settings.labels:
+        if inputs is not None and inputs.settings.held:
             learned, at_rest = learn_inputs(spec, source, self.most_passes(spec))
             outcome = _highest(self._climb_from_all(spec, source, learned))
             if at_rest or outcome.ending is Ending.INTERRUPTED:
@@ -277,25 +277,6 @@ def _not_exact(spec: Spec) -> str | None:
         return "missing categories"
     mechanism = None if spec.missing.inputs is None else spec.missing.inputs.settings.mechanism
     return "values that are missing not at random (NotAtRandom)" if isinstance(mechanism, NotAtRandom) else None
-
-
-def learn_inputs(spec: Spec, source: Source, max_passes: int) -> tuple[Learned, bool]:
-    """The distribution of the inputs from the inputs alone, and whether it converged within these passes.
-
-    At coefficients of 0 the labels do not matter for missing values.
-    """
-    model = spec.missing
-    assert isinstance(model, MissingModel)
-    state, missing, converged = spec.start(), model.start(), False
-    for _ in range(max_passes):
-        before, stats = missing, pass_rows(spec, replace(state, missing=missing), source, expect)
-        missing = model.update_inputs(before, stats.missing, expect)
-        new, old = np.array(replace(missing, levels=None).pack()), np.array(replace(before, levels=None).pack())
-        if len(new) == len(old) and np.abs(new - old).max(initial=0.0) < INPUTS_REST:
-            converged = True
-            break
-    assert missing.inputs is not None
-    return Learned(missing.inputs), converged
 
 
 def _separates(source: Source, state: State) -> bool:

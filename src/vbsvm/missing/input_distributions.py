@@ -77,7 +77,7 @@ class InputDistribution(Protocol):
 
     @property
     def coefficients(self) -> Array:
-        """E A, (given + 1) × variables."""
+        """E A, regressors × variables."""
         ...
 
     @property
@@ -151,9 +151,14 @@ class _Still(_AtRandom):
 @final
 @dataclass(frozen=True, eq=False)
 class Learned(_Still):
-    """A distribution of the inputs that was learned from them alone, and is held while coefficients are fitted."""
+    """A distribution of the inputs that was learned first, and is held while coefficients are fitted."""
 
     inputs: InputDistribution
+
+    @property
+    def probit(self) -> ProbitDistribution | None:
+        """The distribution of being observed."""
+        return self.inputs.probit
 
     @property
     def coefficients(self) -> Array:

@@ -6,10 +6,12 @@ from typing import final
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.reading import renews
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.integrated_rows import integrated_stats
 from vbsvm.missing.model import MissingState, MissingSums
+from vbsvm.missing.input_model import HELD_SWEEPS
 from vbsvm.missing.row_updates import Resolved, RowDistributions, conditional_means, left_over
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.shares import WeighedCandidates
@@ -46,7 +48,8 @@ class IncompletePart:
         rows, message = self.rows, row_pass.message
         assert state.inputs is not None
         before = None if state.values is None else state.values.get(rows.index)
-        distributions = RowDistributions(rows, message, state.inputs, candidates, before)
+        renew = renews(row_pass.resolve, HELD_SWEEPS)
+        distributions = RowDistributions(rows, message, state.inputs, candidates, before, renew)
         found: Resolved = row_pass.resolve(distributions, "incomplete rows", rows.index).result
         y, s = rows.signs, found.shares * rows.weights
         entropy, levels = found.entropy, None
@@ -112,7 +115,7 @@ class IncompletePart:
 
     def n_held(self, theta: Array) -> int:
         """None where labels move missing values: these can always be on the right side. Else all, as some never are."""
-        return 0 if self.rows.labels else len(self.rows.signs)
+        return 0 if self.rows.adapt else len(self.rows.signs)
 
 
 @final
@@ -127,6 +130,12 @@ class CandidatePart:
     def rows(self) -> LabelledRows:
         """The rows themselves."""
         return self.part.rows
+
+    @property
+    def expected_shares(self) -> Array:
+        """Shares before coefficients have a say: those that are known beforehand, or equal ones."""
+        values = np.zeros(len(self.candidates.row)) if self.candidates.held is None else self.candidates.held
+        return self.candidates.softmax(values)
 
     def stats(self, row_pass: RowPass) -> Stats:
         """Sums in which each candidate counts by its share."""

@@ -87,6 +87,10 @@ class Source(Protocol):
         """Sum anything that adds over the parts of all row blocks; a light kernel reads every number once or so."""
         ...
 
+    def input_sums(self, distribution: Any) -> Any:
+        """Sums of the inputs with the missing ones as their distribution expects them; labels have no say."""
+        ...
+
 
 class AlternativeRows(Protocol):
     """Rows of a block that stand for the same row of the data, of which one is true."""

@@ -214,4 +214,5 @@ def _blocks(plan: Plan, encoded: Encoded, learn: Learn) -> Iterator[_Block]:
 def _missing_inputs(encoded: Encoded, population: Population) -> MissingInputs:
     """Any input of a new row may be missing; none is shifted."""
     multipliers = np.empty((len(encoded.table), 0)) if encoded.multipliers is None else encoded.multipliers
-    return MissingInputs(population.inputs, multipliers, np.zeros(len(population.inputs.variables)))
+    beside = np.empty((len(encoded.table), 0))
+    return MissingInputs(population.inputs, multipliers, np.zeros(len(population.inputs.variables)), beside)
