@@ -71,13 +71,11 @@ class KeptRows:
         given = self.frame.index.to_numpy(dtype=np.intp)
         if rows.candidates is not None:
             known_levels = LevelCounts(reader.categories.counts)
+            which, candidates = rows.candidates.row, rows.candidates
             if imputation.held:
-                groups = (
-                    np.where(outcome.signs > 0, 1, 0) if imputation.labels == REGRESSOR else np.zeros(len(given), int)
-                )
+                groups = np.where(imputation.labels == REGRESSOR, outcome.signs > 0, 0)
                 logs = reader.categories.log_chances(self.frame, groups, self.weights)
-                rows = replace(rows, candidates=rows.candidates.with_chances(logs, groups[rows.candidates.row]))
-            which = rows.candidates.row
+                rows = replace(rows, candidates=candidates.with_chances(logs, groups[which]))
             signs, weights, given = signs[which], weights[which], given[which]
         if rows.levels and (rows.levels[-1][1:] < rows.levels[-1][:-1]).any():
             order = np.argsort(rows.levels[-1], kind="stable")

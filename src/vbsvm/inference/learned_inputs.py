@@ -8,10 +8,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
 from vbsvm.inference.proposals import Anderson
-from vbsvm.missing.input_distributions import InputDistribution, Learned
+from vbsvm.missing.input_distributions import InputDistribution, InputSums, Learned
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec
@@ -46,15 +45,13 @@ def learn_inputs(spec: Spec, source: Source, max_passes: int) -> tuple[Learned, 
     return Learned(distribution if fallback is None else fallback), False
 
 
-def _sums(spec: Spec, source: Source, distribution: InputDistribution):
+def _sums(spec: Spec, source: Source, distribution: InputDistribution) -> InputSums:
     """Sums of the inputs with missing values as this distribution expects them.
 
     At coefficients of 0 a pass finds them as well, where being missing depends on the value.
     """
     if distribution.probit is None:
         return source.input_sums(distribution)
-    state, model = spec.start(), spec.missing
-    assert isinstance(model, MissingModel)
-    return pass_rows(
-        spec, replace(state, missing=replace(model.start(), inputs=distribution)), source, expect
-    ).missing.inputs
+    assert isinstance(spec.missing, MissingModel)
+    state = replace(spec.start(), missing=replace(spec.missing.start(), inputs=distribution))
+    return pass_rows(spec, state, source, expect).missing.inputs

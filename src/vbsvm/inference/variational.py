@@ -10,7 +10,6 @@ from typing import final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
 from vbsvm.inference.learned_inputs import learn_inputs
@@ -24,7 +23,6 @@ from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
-from vbsvm.model.sweep import pass_rows
 
 AUTO, EXACT = "auto", "exact"
 BOUNDS = (AUTO, "augmented", "paper", EXACT)

@@ -136,7 +136,7 @@ class _AtRandom:
         return
 
 
-class _Still(_AtRandom):
+class _Still:
     """A distribution that an extrapolation leaves as it is."""
 
     def pack(self) -> list[float]:
@@ -173,7 +173,7 @@ class Learned(_Still):
 
 @final
 @dataclass(frozen=True, eq=False)
-class KnownInputs(_Still):
+class KnownInputs(_Still, _AtRandom):
     """A distribution of the inputs without uncertainty: a start, a draw, or what predictions go by."""
 
     coefficients: Array

@@ -26,7 +26,6 @@ from vbsvm.missing.missingness import ProbitDistribution
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 
-
 # Sweeps of a sampler for which values that do not adapt to the labels are held: so long that the coefficients come to
 # rest around them, as they would around a completed table.
 HELD_SWEEPS = 20

@@ -9,9 +9,9 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.reading import renews
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.input_model import HELD_SWEEPS
 from vbsvm.missing.integrated_rows import integrated_stats
 from vbsvm.missing.model import MissingState, MissingSums
-from vbsvm.missing.input_model import HELD_SWEEPS
 from vbsvm.missing.row_updates import Resolved, RowDistributions, conditional_means, left_over
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.shares import WeighedCandidates

@@ -10,7 +10,7 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import block_rows
 from vbsvm.design.scaling import Recipe
-from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.matrices import SparseMatrix
@@ -83,6 +83,10 @@ class SparseBlock:
         return kernel(self._part)
 
     def known_sums(self) -> InputSums:
+        """There is nothing that may be missing."""
+        raise NotImplementedError
+
+    def input_sums(self, distribution: InputDistribution) -> InputSums:
         """There is nothing that may be missing."""
         raise NotImplementedError
 
