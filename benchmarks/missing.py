@@ -56,7 +56,7 @@ COVERAGE = ["covered", "covered_complete", "sd", "off"]
 CELL = ["mechanism", "percent"]
 SIMULATION_COLUMNS = [*CELL, "data_set", "method", *MEASURES, *COVERAGE]
 OURS, ALONE, COMPLETE = "VBSVC", "VBSVC, labels=False", "VBSVC, nothing missing"
-LABELLESS = GaussianImputation(labels=False)
+LABELLESS = GaussianImputation(labels="none")
 ITERATIVE, MISAEM, MISAEM_DEFAULT = "IterativeImputer, LinearSVC", "misaem, coefficients only", "misaem"
 JOBS = 2
 

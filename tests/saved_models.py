@@ -94,7 +94,7 @@ MODELS = {
     "missing": lambda: _classifier(incomplete(table(), "a", "b")),
     "missing, jointly": lambda: _classifier(incomplete(table(), "a"), imputation=GaussianImputation(joint=True)),
     "missing, without labels": lambda: _classifier(
-        incomplete(table(), "a"), imputation=GaussianImputation(labels=False)
+        incomplete(table(), "a"), imputation=GaussianImputation(labels="none")
     ),
     "missing not at random": lambda: _classifier(
         incomplete(table(), "a"), imputation=GaussianImputation(mechanism=NotAtRandom(["a"]))

@@ -249,7 +249,7 @@ def test_several_classes_have_a_section_each(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings", [GaussianImputation(labels=False), GaussianImputation(mechanism=NotAtRandom(columns=["sugar"]))]
+    "settings", [GaussianImputation(labels="none"), GaussianImputation(mechanism=NotAtRandom(columns=["sugar"]))]
 )
 def test_the_distribution_of_missing_inputs_decides_what_is_said_of_it(with_missing, tmp_path, settings):
     known = with_missing.dropna(subset="arm")

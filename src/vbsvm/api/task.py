@@ -13,6 +13,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import KNOWN
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.gibbs import Gibbs, Sample
+from vbsvm.inference.learned_inputs import LearnedInputs
 from vbsvm.inference.variational import Outcome, Variational
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
@@ -164,10 +165,10 @@ def fit_all(tasks: Sequence[Task], inference: Variational | Gibbs, seed: int) ->
         for task, sample in zip(tasks, inference.run_several(models, seed, around), strict=True):
             fits.append(task.result(sample, fits[0] if fits else None))
         return with_slopes(fits)
-    size = most_together(tasks[0].source)
+    size, learned = most_together(tasks[0].source), inference.learned(tasks[0].spec, tasks[0].source)
     for begin in range(0, len(tasks), size):
         some = tasks[begin : begin + size]
-        for task, outcome in zip(some, _climb_together(some, inference), strict=True):
+        for task, outcome in zip(some, _climb_together(some, inference, learned), strict=True):
             fits.append(task.result(outcome, fits[0] if fits else None))
         if any(fit.interrupted for fit in fits) and len(fits) < len(tasks):
             raise KeyboardInterrupt
@@ -186,11 +187,13 @@ def with_slopes(fits: list[Fit]) -> list[Fit]:
     return [replace(fit, calibration=one) for fit, one in zip(fits, found, strict=True)]
 
 
-def _climb_together(tasks: Sequence[Task], inference: Variational) -> list[Outcome]:
-    """Where each climb ended; several share their passes over the data."""
+def _climb_together(tasks: Sequence[Task], inference: Variational, learned: LearnedInputs | None) -> list[Outcome]:
+    """Where each climb ended; several share their passes over the data, and the distribution of the inputs."""
     if len(tasks) == 1:
-        return [inference.run(tasks[0].spec, tasks[0].source)]
-    return run_together([task.source for task in tasks], lambda k, source: inference.run(tasks[k].spec, source))
+        return [inference.run(tasks[0].spec, tasks[0].source, learned=learned)]
+    return run_together(
+        [task.source for task in tasks], lambda k, source: inference.run(tasks[k].spec, source, learned=learned)
+    )
 
 
 def read_inference(given: Any) -> Variational | Gibbs:

@@ -4,7 +4,8 @@ Each step takes expectations of the missing values given the known ones of their
 for these: an EM algorithm, whose steps are extrapolated.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import final
 
 import numpy as np
 
@@ -17,13 +18,22 @@ from vbsvm.model.spec import Spec
 from vbsvm.model.sweep import pass_rows
 
 # The distribution is at rest when no number of it, for standardised inputs, changes by more than this in a step.
-AT_REST = 1e-7
+AT_REST = 1e-9
 # An extrapolated step is taken back where the next one is longer than the last by more than this factor.
 LONGER = 2.0
 
 
-def learn_inputs(spec: Spec, source: Source, max_passes: int) -> tuple[Learned, bool]:
-    """The distribution of the inputs, and whether it converged within these passes."""
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedInputs:
+    """The distribution of the inputs, and whether it converged within the passes that were allowed."""
+
+    distribution: Learned
+    at_rest: bool
+
+
+def learn_inputs(spec: Spec, source: Source, max_passes: int) -> LearnedInputs:
+    """Learn the distribution of the inputs, which is the same whatever the coefficients are."""
     model = input_model(spec.missing)
     assert model is not None
     distribution, anderson, length, fallback = model.start(), Anderson(), np.inf, None
@@ -35,14 +45,14 @@ def learn_inputs(spec: Spec, source: Source, max_passes: int) -> tuple[Learned, 
             continue
         change = float(np.abs(after - before).max(initial=0.0))
         if change < AT_REST:
-            return Learned(image), True
+            return LearnedInputs(Learned(image), True)
         if fallback is not None and not change < LONGER * length:
             distribution, fallback = fallback, None
             anderson.refused()
             continue
         ahead, length = anderson.propose(before, after), change
         distribution, fallback = (image, None) if ahead is None else (image.unpack(ahead), image)
-    return Learned(distribution if fallback is None else fallback), False
+    return LearnedInputs(Learned(distribution if fallback is None else fallback), False)
 
 
 def _sums(spec: Spec, source: Source, distribution: InputDistribution) -> InputSums:

@@ -12,10 +12,10 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
-from vbsvm.inference.learned_inputs import learn_inputs
+from vbsvm.inference.learned_inputs import LearnedInputs, learn_inputs
 from vbsvm.inference.profiled import Profiled
 from vbsvm.inference.proposals import Accelerated, NaturalGradient, Plain, Strategy, Visited, shorter_steps
-from vbsvm.missing.input_distributions import InputSums, Learned
+from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.model import MissingModel, MissingState, input_model
 from vbsvm.missing.settings import NotAtRandom
 from vbsvm.model.likelihoods.base import Likelihood
@@ -126,8 +126,21 @@ class Variational(Parameters):
             return int(self.max_iter)
         return MOST_PASSES if input_model(spec.missing) is None or not self.accelerate else MOST_PASSES_WITH_MISSING
 
-    def run(self, spec: Spec, source: Source, start: State | None = None) -> Outcome:
-        """Fit the model to the rows, from the paper's start or from a given state."""
+    def learned(self, spec: Spec, source: Source) -> LearnedInputs | None:
+        """The distribution of the inputs, where it is learned before the coefficients."""
+        inputs = input_model(spec.missing)
+        if inputs is None or not inputs.settings.held:
+            return None
+        with single_threaded_blas():
+            return learn_inputs(spec, source, self.most_passes(spec))
+
+    def run(
+        self, spec: Spec, source: Source, start: State | None = None, learned: LearnedInputs | None = None
+    ) -> Outcome:
+        """Fit the model to the rows, from the paper's start or from a given state.
+
+        ``learned`` is the distribution of the inputs, where that is held and known already; a state has its own.
+        """
         if self.bound == EXACT and (what := _not_exact(spec)) is not None:
             raise ValueError(f"Variational(bound='exact') does not support {what}: use bound='augmented', or Gibbs().")
         with single_threaded_blas():
@@ -135,40 +148,39 @@ class Variational(Parameters):
                 self.accelerate and source.n_core < spec.n_columns and spec.gate_map is None and spec.missing is None
             )
             exact = self.bound == EXACT or (self.bound == AUTO and suits)
-            return self._sharpened(spec, source, start) if exact else self._run(spec, source, start)
+            if start is None and learned is None:
+                learned = self.learned(spec, source)
+            run = self._sharpened if exact else self._run
+            outcome = run(spec, source, start, learned)
+        if start is not None or learned is None or learned.at_rest or outcome.ending is Ending.INTERRUPTED:
+            return outcome
+        return replace(outcome, ending=Ending.INPUTS_OUT_OF_PASSES)
 
-    def _run(self, spec: Spec, source: Source, start: State | None) -> Outcome:
+    def _run(self, spec: Spec, source: Source, start: State | None, learned: LearnedInputs | None) -> Outcome:
         """Climb the paper's bound."""
         if start is not None:
             return self._climb(spec, source, start, self.tol, self.most_passes(spec))
-        inputs = input_model(spec.missing)
-        if inputs is not None and inputs.settings.held:
-            learned, at_rest = learn_inputs(spec, source, self.most_passes(spec))
-            outcome = _highest(self._climb_from_all(spec, source, learned))
-            if at_rest or outcome.ending is Ending.INTERRUPTED:
-                return outcome
-            return replace(outcome, ending=Ending.INPUTS_OUT_OF_PASSES)
-        return _highest(self._climb_from_all(spec, source))
+        return _highest(self._climb_from_all(spec, source, learned))
 
-    def _climb_from_all(self, spec: Spec, source: Source, inputs: Learned | None = None) -> Iterator[Outcome]:
+    def _climb_from_all(self, spec: Spec, source: Source, learned: LearnedInputs | None) -> Iterator[Outcome]:
         """Climb from every start; an interrupted climb is the last."""
         for start in spec.starts():
             begin = start
-            if inputs is not None and isinstance(start.missing, MissingState):
-                begin = replace(start, missing=replace(start.missing, inputs=inputs))
+            if learned is not None and isinstance(start.missing, MissingState):
+                begin = replace(start, missing=replace(start.missing, inputs=learned.distribution))
             outcome = self._climb(spec, source, begin, self.tol, self.most_passes(spec))
             yield outcome
             if outcome.ending is Ending.INTERRUPTED:
                 return
 
-    def _sharpened(self, spec: Spec, source: Source, start: State | None) -> Outcome:
+    def _sharpened(self, spec: Spec, source: Source, start: State | None, learned: LearnedInputs | None) -> Outcome:
         """Begin with the paper's bound and go on with the exact one.
 
         Where classes are separated, the paper's is climbed to its end, and the scales are held there.
         """
         sharp, most, passes = replace(spec, likelihood=EXACT_HINGE), self.most_passes(spec), 0
         for tol, held in ((max(self.tol, EARLY), False), (self.tol, True)):
-            begun = replace(self, tol=tol)._run(spec, source, start)
+            begun = replace(self, tol=tol)._run(spec, source, start, learned)
             passes += begun.passes
             if begun.ending is Ending.INTERRUPTED or passes >= most:
                 return replace(begun, passes=passes)
@@ -279,7 +291,7 @@ def _not_exact(spec: Spec) -> str | None:
 
 def _separates(source: Source, state: State) -> bool:
     """Whether the mean scores put every row on its side: then no loss grows with the coefficients."""
-    return not source.total(lambda part: part.n_held(state.coefficients.mean))
+    return not source.total(lambda part: part.n_held(state.coefficients.mean, state.missing))
 
 
 def _highest(outcomes: Iterator[Outcome]) -> Outcome:

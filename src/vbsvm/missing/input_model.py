@@ -1,7 +1,7 @@
 """The distribution of the inputs, by which missing ones are inferred with the coefficients (paper, Section 3.3)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast, final
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy.special import digamma, gammaln
 
 from vbsvm.base import distributions
 from vbsvm.base.arrays import Array, inverse
-from vbsvm.base.reading import Reading, renews
+from vbsvm.base.reading import Reading, expect, renews
 from vbsvm.missing.input_distributions import (
     InputDistribution,
     InputSums,
@@ -20,6 +20,7 @@ from vbsvm.missing.input_distributions import (
     Learned,
     MeanDistribution,
     Regression,
+    Regressors,
     Selective,
 )
 from vbsvm.missing.missingness import ProbitDistribution
@@ -43,6 +44,11 @@ class InputModel:
     n_beside: int = 0
 
     @property
+    def n_regressors(self) -> int:
+        """What the variables are regressed on: a constant, known inputs, and what is known beside these."""
+        return 1 + len(self.inputs.given) + self.n_beside
+
+    @property
     def nu(self) -> float:
         """ν, which counts all inputs."""
         return self.n_inputs + 1.0 if self.settings.nu is None else float(self.settings.nu)
@@ -55,8 +61,7 @@ class InputModel:
     def start(self) -> InputDistribution:
         """Independent standardised inputs."""
         n_variables = len(self.inputs.variables)
-        n_regressors = 1 + len(self.inputs.given) + self.n_beside
-        start = KnownInputs(np.zeros((n_regressors, n_variables)), np.eye(n_variables))
+        start = KnownInputs(np.zeros((self.n_regressors, n_variables)), np.eye(n_variables))
         if self.probit_of is None:
             return start
         return Selective(start, ProbitDistribution.start(self.probit_of, self.inputs.variables[self.probit_of]))
@@ -98,6 +103,15 @@ class InputModel:
         covariance = resolve(distributions.InverseWishart(scale, self.nu + n), "inputs", "covariance")
         return cast(InputDistribution, JointInputs(mean.mean, mean.spread, covariance))
 
+    def without_labels(self, sums: InputSums) -> KnownInputs:
+        """The distribution given the other inputs alone, as predictions have it: labels are integrated out."""
+        assert sums.regressors is not None
+        kept = slice(None, 1 + len(self.inputs.given))
+        known = Regressors(sums.regressors.matrix[kept, kept])
+        found = self._update_regression(replace(sums, linear=sums.linear[kept], regressors=known), expect)
+        no_say = np.zeros((self.n_beside, len(self.inputs.variables)))
+        return KnownInputs(np.vstack([found.coefficients, no_say]), found.precision)
+
     def bound(self, distribution: InputDistribution, sums: InputSums) -> float:
         """E log p(inputs, their parameters) − E log q(parameters), without the entropy of missing values.
 
@@ -123,7 +137,7 @@ class InputModel:
         met = A.T @ sums.linear
         about = sums.squares - met - met.T + A.T @ K @ A
         log_K = 2 * float(np.log(sums.regressors.root(psi).diagonal()).sum())
-        constant = 0.5 * e * ((len(self.inputs.given) + self.n_beside) * math.log(psi) - log_K)
+        constant = 0.5 * e * ((self.n_regressors - 1) * math.log(psi) - log_K)
         return constant + self._wishart_terms(distribution.covariance, about, sums.total - 1)
 
     def _bound_joint(

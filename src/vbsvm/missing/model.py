@@ -103,6 +103,12 @@ class MissingModel:
             return state
         return replace(state, inputs=self.inputs.update(_there(state.inputs), _there(sums.inputs), resolve))
 
+    def as_predicted(self, state: MissingState, sums: InputSums | None) -> MissingState:
+        """The same distributions where labels are not known, as those of new rows."""
+        if self.inputs is None or not self.inputs.n_beside:
+            return state
+        return replace(state, inputs=self.inputs.without_labels(_there(sums)))
+
     def bound(self, state: MissingState, sums: MissingSums) -> dict[str, float]:
         """Terms of both distributions."""
         named = {}

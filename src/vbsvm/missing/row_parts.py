@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import renews
+from vbsvm.base.reading import Reading, renews
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.input_model import HELD_SWEEPS
@@ -109,13 +109,18 @@ class IncompletePart:
             V = v if response is message else response.row_moments(filled)[1]
             return RowInfluence.of(row_pass.likelihood, rows, f, v, np.asarray(V), unknown)
 
-    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
+    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading) -> float:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
 
-    def n_held(self, theta: Array) -> int:
-        """None where labels move missing values: these can always be on the right side. Else all, as some never are."""
-        return 0 if self.rows.adapt else len(self.rows.signs)
+    def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
+        """None where labels move missing values: they can be on the right side. Else expected scores tell."""
+        if self.rows.adapt:
+            return 0
+        assert isinstance(missing, MissingState)
+        assert missing.inputs is not None
+        scores = self.rows.filled(conditional_means(self.rows, missing.inputs)).scores(theta)
+        return int(np.count_nonzero(self.rows.signs * scores <= 0.0))
 
 
 @final
@@ -161,14 +166,17 @@ class CandidatePart:
         """Scores at a point."""
         return self.part.scores(theta, missing)
 
-    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
-        """Change of the losses −½ log Σ π e^(−2h₊), each over the candidates of a row."""
+    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading) -> float:
+        """Change of the losses −½ log Σ π e^(−2h₊), each over the candidates of a row; of held ones the plain one."""
         assert isinstance(missing, MissingState)
         assert missing.levels is not None
         candidates, chances = self.candidates, self.candidates.log_chances(missing.levels.logs)
+        if candidates.held is not None:
+            shares = WeighedCandidates(candidates, missing.levels, resolve).shares(after)
+            return float((shares * self.rows.weights) @ (after - before))
         ratios = candidates.log_sums(chances - 2 * after) - candidates.log_sums(chances - 2 * before)
         return -0.5 * float(self.rows.weights[candidates.firsts] @ ratios)
 
-    def n_held(self, theta: Array) -> int:
+    def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
         """Number of candidates whose loss grows."""
-        return self.part.n_held(theta)
+        return self.part.n_held(theta, missing)
