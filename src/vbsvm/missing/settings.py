@@ -96,13 +96,14 @@ class GaussianImputation(Parameters):
         Its degrees of freedom. None means d + 1 for d inputs. With d − 1 or fewer, as in the paper's own example, the
         prior is improper: the fit is valid, but its bound lacks a constant that depends on ν and d.
     variance : float, default 1e8
-        Prior variance of the inputs' means, σμ²; only used with ``joint=True``.
+        Prior variance of the inputs' means, σμ²; only used with ``joint=True`` where the label is no regressor.
     joint : bool, default False
         False models the inputs that have missing values given all others: complete inputs may then be dummies, skewed,
-        or many. True models all inputs jointly, as in the paper. Coefficients are the same to six digits.
+        or many. True models all inputs jointly, as in the paper. Coefficients are nearly the same.
     labels : "regressor", "likelihood" or "none", default "regressor"
         What labels tell about missing values. "regressor": the label is one of the regressors of the inputs'
         distribution, which is learned first and held while the coefficients are fitted, as in multiple imputation.
+        A sampler draws missing values from the same distribution, whatever the coefficients are: a cut posterior.
         "likelihood" is the paper's model: missing values and coefficients are inferred together (Algorithm 5). It
         overrates columns with many missing values, because these adapt to the labels. "none" learns the distribution
         of the inputs from the inputs alone; it underrates such columns. Predictions never use a label.
