@@ -221,13 +221,10 @@ class RowDistributions:
             latent = probit.latents((rows.known + before)[:, j], ~rows.missing[:, j]).draw(rng).value
             offset, slope = probit.mean.T
             pull[:, j] = slope * (latent - offset) - np.square(slope) * expected[:, j]
-        values = expected.copy()
         for group in rows.groups:
-            covariance = conditional.covariances(T, group)
-            moved = rng.standard_normal(group.patterns[group.pattern_of].shape)
-            moved = np.einsum("rkj,rj->rk", cholesky(covariance)[group.pattern_of], moved)
-            values[group.cells] += moved + np.einsum("rkj,rj->rk", covariance[group.pattern_of], pull[group.cells])
-        return values, latent
+            covariance = conditional.covariances(T, group)[group.pattern_of]
+            expected[group.cells] += np.einsum("rkj,rj->rk", covariance, pull[group.cells])
+        return conditional.with_noise(expected, T, rows.groups, rng), latent
 
     @property
     def result(self) -> Resolved:

@@ -11,12 +11,18 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.input_chain import proper_draws
 from vbsvm.inference.leave_one_out import row_influence
 from vbsvm.inference.reliability import Reliability
 from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import Spread, Spreads, robust_of_draws
 from vbsvm.inference.variational import Outcome
+from vbsvm.missing.input_distributions import InputSums, Regressors
+from vbsvm.missing.model import MissingState, input_model
 from vbsvm.missing.population import Population
+from vbsvm.missing.proper_draws import ProperDraw
+from vbsvm.missing.rows import Inputs
+from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
@@ -89,6 +95,19 @@ class TrainingRows:
             return found
         rows = self.source.candidates.row[found]
         return found[np.r_[True, rows[1:] != rows[:-1]]]
+
+    def proper_draws(self, n: int, seed: int) -> list[ProperDraw]:
+        """Draws of the joint distribution of labels and inputs; without labels where no input is missing."""
+        source, model = self._unchanged, input_model(self.spec.missing)
+        if model is not None:
+            missing = self.outcome.state.missing
+            assert isinstance(missing, MissingState)
+            return proper_draws(self.spec, missing, source, n, seed)
+        moments, rng = source.second_moments(), np.random.default_rng(seed)
+        total = Regressors(moments[:1, :1])
+        sums = InputSums(moments[:1, 1:], moments[1:, 1:], float(moments[0, 0]), total)
+        inputs = Inputs.of(source.recipe.first + np.arange(len(moments) - 1), [])
+        return [ProperDraw.of(sums, inputs, GaussianImputation().psi, rng) for _ in range(n)]
 
     def spread(self, kind: str) -> Spread:
         """Robust, or the posterior's by linear response; in large tables the robust one goes by the curvature."""
