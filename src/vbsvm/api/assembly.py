@@ -73,7 +73,9 @@ class Problem:
         validation.require_mechanism(self.imputation, rows)
         missing = self.ranges.incomplete
         completion = Completion.of(self.imputation, plan, rows, self.weights, missing, self.terms, self._labels)
-        levels = None if self.known_levels is None else LevelModel(tuple(map(len, self.known_levels.counts)))
+        levels = None
+        if self.known_levels is not None:
+            levels = LevelModel(tuple(map(len, self.known_levels.counts)), self.imputation.held)
         spec = Spec(self.blocks, MissingModel.of(completion.distribution, levels))
         validation.require_gates_that_fit(spec, plan)
         groupings = tuple(map(Grouping.of, plan.factors, rows.levels))

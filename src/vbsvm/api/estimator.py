@@ -269,6 +269,13 @@ class VBSVC(ClassifierMixin, Predictions):
         drawn = self._fits[0].drawn_inputs(encoded.table, np.arange(len(names)), n, labels, random_state)
         return [imputation.with_values(frame, columns, one) for one in drawn]
 
+    def missing_information(self) -> "pd.Series":
+        """The share of the information about each coefficient that is missing, for two classes; see ``Fit``."""
+        first, *others = self._fits
+        if others:
+            raise ValueError("missing_information: with several classes ask each, as in clf.fit_[0].")
+        return first.missing_information()
+
     def missing_summary(self) -> "pd.DataFrame":
         """Which inputs were missing together in fit: a row for each pattern (True is missing), the commonest first."""
         return self._fits[0].missing_summary()

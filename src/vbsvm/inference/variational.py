@@ -94,11 +94,12 @@ class Variational(Parameters):
     bound : "auto", "augmented" or "exact", default "auto"
         Which lower bound is raised. "augmented" (or "paper") is the paper's, with a latent scale for each row. "exact"
         begins there and goes on with the exact expectation of the hinge loss: tighter, with means and spreads closer to
-        the posterior's, for models without gates. Missing inputs are integrated out given the coefficients; missing
-        categories and ``NotAtRandom`` are not supported. If the classes of the complete rows are separable, it keeps
-        the scales of the priors at the values of the paper's bound, because the posterior hardly determines them.
-        "auto" is "exact" in models of complete inputs with groups, where the paper's bound can be far off, and
-        "augmented" in all others.
+        the posterior's, for models without gates. Missing inputs are integrated out given the coefficients;
+        ``NotAtRandom`` and missing categories that adapt to the coefficients are not supported. If the classes of the
+        complete rows are separable, it keeps the scales of the priors at the values of the paper's bound, because the
+        posterior hardly determines them. "auto" is "exact" in models with groups, where the paper's bound can be far
+        off, and where values are missing that do not adapt to the coefficients (the default), which the paper's bound
+        would shrink; and "augmented" in all others.
     accelerate : bool, default True
         Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes,
         often a tenth. False gives the paper's sweeps exactly; they converge slowly, and need a smaller ``tol``.
@@ -144,10 +145,7 @@ class Variational(Parameters):
         if self.bound == EXACT and (what := _not_exact(spec)) is not None:
             raise ValueError(f"Variational(bound='exact') does not support {what}: use bound='augmented', or Gibbs().")
         with single_threaded_blas():
-            suits = (
-                self.accelerate and source.n_core < spec.n_columns and spec.gate_map is None and spec.missing is None
-            )
-            exact = self.bound == EXACT or (self.bound == AUTO and suits)
+            exact = self.bound == EXACT or (self.bound == AUTO and self.accelerate and _suits_exact(spec, source))
             if start is None and learned is None:
                 learned = self.learned(spec, source)
             run = self._sharpened if exact else self._run
@@ -283,10 +281,20 @@ def _not_exact(spec: Spec) -> str | None:
     if spec.missing is None:
         return None
     assert isinstance(spec.missing, MissingModel)
-    if spec.missing.levels is not None:
-        return "missing categories"
+    if spec.missing.levels is not None and not spec.missing.held:
+        return "missing categories that adapt to the coefficients"
     mechanism = None if spec.missing.inputs is None else spec.missing.inputs.settings.mechanism
     return "values that are missing not at random (NotAtRandom)" if isinstance(mechanism, NotAtRandom) else None
+
+
+def _suits_exact(spec: Spec, source: Source) -> bool:
+    """Whether the exact bound is worth its time: with groups, or with missing values that do not adapt.
+
+    The paper's bound is far off with the former, and shrinks coefficients of incomplete columns with the latter.
+    """
+    if isinstance(spec.missing, MissingModel):
+        return spec.missing.held and _not_exact(spec) is None
+    return source.n_core < spec.n_columns and spec.gate_map is None
 
 
 def _separates(source: Source, state: State) -> bool:

@@ -85,6 +85,12 @@ class MissingModel:
         """A model of these; None where nothing is missing."""
         return None if inputs is None and levels is None else MissingModel(inputs, levels)
 
+    @property
+    def held(self) -> bool:
+        """Whether what is missing has a distribution that coefficients do not change."""
+        inputs = self.inputs is None or self.inputs.settings.held
+        return inputs and (self.levels is None or self.levels.held)
+
     def start(self) -> MissingState:
         """Independent standardised inputs, and levels that are equally likely."""
         return MissingState(

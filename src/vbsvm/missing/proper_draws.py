@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, inverse
 from vbsvm.base.distributions import InverseWishart
+from vbsvm.design.scaling import Recipe
 from vbsvm.missing import conditional
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.rows import Inputs, pattern_groups
@@ -41,6 +42,14 @@ class ProperDraw:
         moved = np.linalg.cholesky(covariance / n) @ rng.standard_normal(len(order))
         columns = np.concatenate([inputs.given, inputs.variables])
         return ProperDraw(len(labels), columns, mean + moved, covariance)
+
+    @staticmethod
+    def design_of(recipe: Recipe, raw: NDArray[np.floating]) -> Array:
+        """Raw rows as rows of the design; columns without spread are 0."""
+        with np.errstate(invalid="ignore"):
+            design = recipe.encode(raw, recipe.work_space(len(raw)))
+        design[:, recipe.first :][:, ~np.isfinite(recipe.scale)] = 0.0
+        return design
 
     def fill(self, design: Array, labels: Array | None, rng: np.random.Generator) -> Array:
         """The columns of these rows of the design (NaN is missing), with values drawn for those that are missing.

@@ -1,6 +1,6 @@
 """Rows of a block that miss something, as a pass sees them: the sums that they add, and their scores at a point."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading, renews
 from vbsvm.design.candidates import Candidates
-from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.input_model import HELD_SWEEPS
 from vbsvm.missing.integrated_rows import integrated_stats
 from vbsvm.missing.model import MissingState, MissingSums
@@ -41,8 +41,23 @@ class IncompletePart:
         assert state.inputs is not None
         with np.errstate(all="ignore"):
             if isinstance(row_pass.likelihood, ExactHinge):
-                return integrated_stats(self.rows, row_pass.message, state.inputs)
+                return self._integrated(row_pass, state.inputs, candidates)
             return self._stats(row_pass, state, candidates)
+
+    def _integrated(self, row_pass: RowPass, inputs: InputDistribution, candidates: WeighedCandidates | None) -> Stats:
+        """The same with missing inputs integrated out; candidates have shares that no coefficient changes."""
+        if candidates is None:
+            return integrated_stats(self.rows, row_pass.message, inputs)
+        s = self.rows.weights
+        shares = candidates.shares(np.zeros(len(s)))
+        stats = integrated_stats(self.rows.weighted(shares * s), row_pass.message, inputs)
+        entropy = candidates.entropy(shares, s)
+        return replace(
+            stats,
+            row_bound=stats.row_bound + entropy,
+            constant=stats.constant - entropy,
+            missing=stats.missing + candidates.sums(shares * s),
+        )
 
     def _stats(self, row_pass: RowPass, state: MissingState, candidates: WeighedCandidates | None) -> Stats:
         rows, message = self.rows, row_pass.message

@@ -5,7 +5,7 @@ they feed. An input feeds its own column; in a formula it may feed others too, s
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -142,6 +142,10 @@ class IncompleteRows:
         shift = np.zeros(len(inputs.variables)) if shift is None else shift
         beside = np.empty((len(design), 0)) if beside is None else beside
         return IncompleteRows(maker, design, groups, inputs, slopes, shift, beside, adapt)
+
+    def weighted(self, weights: Array) -> "IncompleteRows":
+        """The same rows with other weights."""
+        return replace(self, maker=replace(self.maker, weights=weights))
 
     @property
     def index(self) -> int:

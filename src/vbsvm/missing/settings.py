@@ -138,7 +138,7 @@ class GaussianImputation(Parameters):
             message = f'GaussianImputation: labels={bool(self.labels)} is now labels="{meant}"; the old form will go.'
             warnings.warn(message, FutureWarning, stacklevel=4)
             object.__setattr__(self, "labels", meant)
-        elif self.labels not in LABELS:
+        elif not isinstance(self.labels, str) or self.labels not in LABELS:
             known = ", ".join(f'"{one}"' for one in LABELS)
             raise ValueError(f"GaussianImputation: labels must be one of {known}; got {self.labels!r}.")
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.settings import read_seed, require_level
-from vbsvm.design.columns import Plan
+from vbsvm.design.columns import INTERCEPT, Plan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Ending, Outcome
 from vbsvm.missing import patterns
@@ -24,7 +24,7 @@ from vbsvm.results.calibration import Calibration
 from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit_predictions import FitPredictions
-from vbsvm.results.intervals import Intervals, LearnedSpreads, SpreadShelf
+from vbsvm.results.intervals import ROBUST, Intervals, LearnedSpreads, SpreadShelf
 from vbsvm.results.leave_one_out import leave_one_out
 from vbsvm.results.left_out_predictions import LeftOutPredictions
 from vbsvm.results.posterior import Posterior, posterior_of
@@ -379,6 +379,28 @@ class Fit(FitPredictions):
             imputation.drawn_inputs(self.plan, table, draw, labels, columns, rng)
             for draw in self._rows.proper_draws(n, seed)
         ]
+
+    def missing_information(self) -> "pd.Series":
+        """The share of the information about each coefficient that is missing: the part of its variance due to that.
+
+        It is that of robust intervals, and there where these are: for variational fits without gates whose missing
+        values are missing at random, under ``GaussianImputation(labels="regressor")``.
+        """
+        import pandas as pd
+
+        found = coefficients.missing_information(self.plan, self.intervals(ROBUST))
+        if found is None:
+            raise ValueError("missing_information: no input of this fit is missing.")
+        return pd.Series(found, index=self.summary(covariance=ROBUST).index, name="missing_information")
+
+    @property
+    def missing_shares(self) -> dict[str, float]:
+        """The share of the information about each coefficient that is missing, where tables show it; else nothing."""
+        found = coefficients.missing_information(self.plan, self.intervals())
+        if found is None:
+            return {}
+        names = ((INTERCEPT,) if self.plan.recipe.intercept else ()) + tuple(self.plan.shown_names)
+        return dict(zip(names, found.tolist(), strict=True))
 
     def missing_summary(self) -> "pd.DataFrame":
         """Which inputs were missing together in fit: one row for each pattern (True is missing), the commonest first.

@@ -33,10 +33,7 @@ def drawn_inputs(
     rows = np.flatnonzero(missing.any(axis=1))
     if not len(rows):
         return values
-    with np.errstate(invalid="ignore"):
-        design = recipe.encode(table[rows], recipe.work_space(len(rows)))
-    design[:, recipe.first :][:, ~np.isfinite(recipe.scale)] = 0.0
-    filled = draw.fill(design, None if labels is None else labels[rows], rng)
+    filled = draw.fill(draw.design_of(recipe, table[rows]), None if labels is None else labels[rows], rng)
     place = {int(column) - recipe.first: k for k, column in enumerate(draw.columns)}
     chosen = filled[:, [place[int(column)] for column in columns]]
     raw = recipe.centre[columns] + recipe.spread[columns] * chosen
@@ -62,7 +59,7 @@ def label_columns(y: Any, classes: NDArray[Any], n_rows: int) -> Array:
     unknown = ~np.isin(labels.astype(object), classes.astype(object))
     if unknown.any() and not rest:
         row = int(np.argmax(unknown))
-        raise ValueError(f"impute: y has {labels[row]!r} in row {row}, which is not a class of the fit.")
+        raise ValueError(f"impute: y has {labels.tolist()[row]!r} in row {row}, which is not a class of the fit.")
     told = classes[1:] if len(classes) == 2 else classes[:-1]
     return np.column_stack([np.where(labels == one, 1.0, -1.0) for one in told])
 

@@ -1,6 +1,6 @@
 """The rows of a fit, while they are at hand: what nobody asked for during the fit is learned from them when it is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import final
 
@@ -26,6 +26,7 @@ from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
+from vbsvm.results import imputed_spread
 from vbsvm.results.calibration import Calibration, LeftOutScores, calibrate
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping
@@ -33,6 +34,7 @@ from vbsvm.sources.row_builder import Grouping
 # Rows × coefficients up to which robust intervals go by the response of the exact bound: it takes as long as some fits.
 # With groups the curvature is too poor a substitute to be taken sooner than it must be.
 MOST_RESPONDING, MOST_GROUPED = 250_000, 5_000_000
+ROBUST = "robust"
 
 
 @final
@@ -118,8 +120,23 @@ class TrainingRows:
                 self._found[kind] = robust_of_draws(self.spec, state, source, self.n, self._repeats, self.units)
             else:
                 large = source.n_rows * source.n_core > (MOST_GROUPED if source.groupings else MOST_RESPONDING)
-                self._found[kind] = self._spreads.of(kind, "curvature" if large else "response")
+                by = "curvature" if large else "response"
+                imputed = kind == ROBUST and self.imputes
+                self._found[kind] = self._imputed(source, self.outcome, by) if imputed else self._spreads.of(kind, by)
         return self._found[kind]
+
+    @property
+    def imputes(self) -> bool:
+        """Whether robust spreads can be had although values are missing."""
+        return isinstance(self.outcome, Outcome) and imputed_spread.suits(self.spec)
+
+    def _imputed(self, source: Memory, outcome: Outcome, by: str) -> Spread:
+        """The robust spread by completed tables."""
+        draws: Sequence[ProperDraw | None] = [None] * imputed_spread.TABLES
+        if input_model(self.spec.missing) is not None:
+            draws = self.proper_draws(imputed_spread.TABLES, source.n_rows)
+        rest = self.n, self.sample_weights, self.units, by
+        return imputed_spread.imputed_spread(self.spec, outcome, source, draws, *rest)
 
     @property
     def learned(self) -> tuple[Spread, ...]:
