@@ -1,15 +1,13 @@
 """Missing inputs: error, log loss and coverage beside imputation and complete cases; speed, and growth with rows."""
 
 import argparse
-import csv
 import time
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed, parallel_config
+from joblib import delayed
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.metrics import log_loss
@@ -28,6 +26,8 @@ from benchmarks.missing_data import (
     simulate,
     simulate_large,
 )
+from benchmarks.missing_designs import coverage, designs
+from benchmarks.missing_jobs import RESULTS, known_results, run_jobs
 from benchmarks.rivals import (
     complete_cases,
     grid_search,
@@ -41,24 +41,19 @@ from benchmarks.rivals import (
 from benchmarks.simulation import balanced_error
 from benchmarks.tables import print_table
 from benchmarks.timing import fastest, print_ratio, print_times
-from vbsvm import VBSVC, GaussianImputation
+from vbsvm import VBSVC, GaussianImputation, Variational
 from vbsvm.base.reading import expect
-from vbsvm.missing.model import input_model
 from vbsvm.model.sweep import pass_rows
-from vbsvm.sources.memory import Memory
-from vbsvm.sources.row_builder import MissingInputs
 
-RESULTS = Path(__file__).parent / "results"
 SPLITS, SIMULATION = RESULTS / "missing_splits.csv", RESULTS / "missing_simulation.csv"
 SPLIT_COLUMNS = ["split", "method", "ber", "seconds"]
 MEASURES = ["ber", "log_loss", "ber_missing", "log_loss_missing"]
 COVERAGE = ["covered", "covered_complete", "sd", "off"]
 CELL = ["mechanism", "percent"]
 SIMULATION_COLUMNS = [*CELL, "data_set", "method", *MEASURES, *COVERAGE]
-OURS, ALONE, COMPLETE = "VBSVC", "VBSVC, labels=False", "VBSVC, nothing missing"
-LABELLESS = GaussianImputation(labels=False)
+OURS, ALONE, COMPLETE = "VBSVC", 'VBSVC, labels="none"', "VBSVC, nothing missing"
+LABELLESS = GaussianImputation(labels="none")
 ITERATIVE, MISAEM, MISAEM_DEFAULT = "IterativeImputer, LinearSVC", "misaem, coefficients only", "misaem"
-JOBS = 2
 
 
 def tuned_svm() -> Any:
@@ -69,22 +64,6 @@ def tuned_svm() -> Any:
 def platt(classifier: Any) -> CalibratedClassifierCV:
     """Probabilities by a sigmoid of the scores, in three folds."""
     return CalibratedClassifierCV(classifier, method="sigmoid", cv=3)
-
-
-def run_jobs(jobs: Iterable[Any], path: Path) -> None:
-    """Run jobs in two processes of one thread each, and append the rows of each as they come."""
-    path.parent.mkdir(exist_ok=True)
-    with parallel_config(backend="loky", inner_max_num_threads=1):
-        for rows in Parallel(n_jobs=JOBS, return_as="generator_unordered")(jobs):
-            with path.open("a", newline="") as file:
-                csv.writer(file, lineterminator="\n").writerows(rows)
-
-
-def known_results(path: Path, columns: Sequence[str], keys: Sequence[str]) -> set[tuple]:
-    """Keys of the results that are there already."""
-    if not path.exists():
-        return set()
-    return set(pd.read_csv(path, names=list(columns))[list(keys)].itertuples(index=False, name=None))
 
 
 def mean_and_error(values: pd.Series) -> str:
@@ -171,7 +150,7 @@ def direction_coverage(model: VBSVC) -> tuple[float, float, float, float]:
     """Compare the coefficients' direction with the true one, intervals scaled along.
 
     Inputs are normal, so that any linear classifier with a convex loss aims at the true direction. Gives the share of
-    95 % mean-field intervals that hold the truth, of columns with missing values and of complete ones; the root mean
+    95 % intervals that hold the truth, of columns with missing values and of complete ones; the root mean
     square of their standard deviations; and that of the errors.
     """
     table = model.summary(0.95).iloc[1:] / np.linalg.norm(model.coef_[0])
@@ -234,8 +213,7 @@ def simulation(n_sets: int) -> None:
 
 def print_coverage(table: pd.DataFrame, cells: Sequence[tuple[str, int]], headers: Sequence[str]) -> None:
     """Print how often intervals of the direction's coefficients held the truth, and how narrow they are."""
-    print("\nShare of mean-field 95 % intervals that hold the truth, for coefficients scaled to unit length.")
-    print("Mean-field spreads are known to be too narrow: this says by how much, and they are no credible intervals.")
+    print("\nShare of 95 % intervals that hold the truth, for coefficients scaled to unit length.")
     lines = []
     for method in (OURS, COMPLETE):
         found = table[table["method"] == method].groupby(CELL)[COVERAGE]
@@ -287,13 +265,9 @@ def growth(rounds: int, n: int = 50_000, d: int = 10, n_patterns: int = 30) -> N
 
 def one_pass(X: np.ndarray, y: np.ndarray) -> Callable[[], Any]:
     """Rows as a fit holds them, and a pass from where it ended."""
-    fit = VBSVC().fit(X, y).fit_[0]
-    model = input_model(fit.spec.missing)
-    assert model is not None
-    inputs = model.inputs
-    incomplete = MissingInputs(inputs, np.empty((len(X), 0)), np.zeros(len(inputs.variables)))
-    signs, weights = np.where(y == 1, 1.0, -1.0), np.broadcast_to(1.0, len(X))
-    source = Memory(X, signs, weights, fit.plan.recipe, missing_inputs=incomplete)
+    fit = VBSVC(inference=Variational(bound="paper")).fit(X, y).fit_[0]
+    assert fit._rows is not None
+    source = fit._rows.source
     return lambda: pass_rows(fit.spec, fit.outcome.state, source, expect, with_curvature=True)
 
 
@@ -307,7 +281,13 @@ def large_fit(n: int = 100_000, d: int = 20, share: float = 0.1) -> None:
     print(f"{len(model.missing_summary())} patterns")
 
 
-PARTS = {"splits": (splits, 100, 10), "simulation": (simulation, 50, 5), "speed": (speed, 30, 5)}
+PARTS = {
+    "designs": (designs, 100, 2),
+    "coverage": (coverage, 400, 20),
+    "splits": (splits, 100, 10),
+    "simulation": (simulation, 50, 5),
+    "speed": (speed, 30, 5),
+}
 
 
 def main(arguments: list[str]) -> None:
@@ -315,7 +295,8 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks missing", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer splits, data sets and rounds")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="default: all")
+    parser.add_argument("--sets", type=int, metavar="N", help="data sets a cell, splits or rounds")
     options = parser.parse_args(arguments)
     for name in options.parts:
         part, full, quick = PARTS[name]
-        part(quick if options.quick else full)
+        part(options.sets or (quick if options.quick else full))

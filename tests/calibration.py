@@ -11,7 +11,8 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy import special, stats
 
-from vbsvm import GaussianImputation, LaplaceZero, Normal, NotAtRandom, Ridge
+from incomplete_models import PAPER
+from vbsvm import LaplaceZero, Normal, NotAtRandom, Ridge
 from vbsvm.base.reading import Draw, OverRelaxed
 from vbsvm.design.candidates import KNOWN, Candidates
 from vbsvm.design.scaling import Recipe
@@ -116,10 +117,12 @@ def build(model, truth):
     spec = Spec((intercept, Block("inputs", (slice(1, 3),), prior, prior.gate_of(["a", "b"]))))
     if model in ("missing", "selective"):
         inputs, mechanism = Inputs.of([1, 2], []), NotAtRandom(variance=1.0) if model == "selective" else None
-        settings = GaussianImputation(psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True, mechanism=mechanism)
+        settings = replace(PAPER, psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True, mechanism=mechanism)
         probit_of = np.array([0]) if model == "selective" else None
         spec = replace(spec, missing=MissingModel(InputModel(settings, inputs, 2, probit_of)))
-        source = replace(source, missing_inputs=MissingInputs(inputs, np.empty((N_ROWS, 0)), np.zeros(2)))
+        source = replace(
+            source, missing_inputs=MissingInputs(inputs, np.empty((N_ROWS, 0)), np.zeros(2), np.empty((N_ROWS, 0)))
+        )
     return spec, source
 
 
@@ -137,9 +140,11 @@ def build_categorical(truth, incomplete):
     missing = MissingModel(levels=LevelModel((2,)))
     if incomplete:
         inputs = Inputs.of([1], [])
-        settings = GaussianImputation(psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True)
+        settings = replace(PAPER, psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True)
         missing = replace(missing, inputs=InputModel(settings, inputs, 1))
-        source = replace(source, missing_inputs=MissingInputs(inputs, np.empty((len(X), 0)), np.zeros(1)))
+        source = replace(
+            source, missing_inputs=MissingInputs(inputs, np.empty((len(X), 0)), np.zeros(1), np.empty((len(X), 0)))
+        )
     return Spec((intercept, Block("inputs", (slice(1, 3),), Ridge(SHAPE, RATE))), missing), source
 
 

@@ -132,7 +132,7 @@ def models() -> dict[str, Callable[[], dict[str, Any]]]:
         "gates, joint": estimator(plain, prior=LaplaceZero(gates=Joint())),
         "missing": estimator(incomplete),
         "missing, joint distribution": estimator(incomplete, imputation=GaussianImputation(joint=True)),
-        "missing, without labels": estimator(incomplete, imputation=GaussianImputation(labels=False)),
+        "missing, without labels": estimator(incomplete, imputation=GaussianImputation(labels="none")),
         "missing, gates": estimator(incomplete, prior=LaplaceZero()),
         "missing, group": estimator((incomplete[0].assign(g=np.arange(150) % 9), incomplete[1]), group="g"),
         "missing, not at random": estimator(incomplete, imputation=GaussianImputation(mechanism=NotAtRandom())),

@@ -13,6 +13,9 @@ from vbsvm.missing.rows import Inputs
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import MissingInputs
 
+# The model of the paper, in which missing values are inferred with the coefficients (Algorithm 5).
+PAPER = GaussianImputation(labels="likelihood")
+
 
 def correlated(n, d, seed, share=0.25):
     """Standardised correlated inputs with missing values, and labels ±1."""
@@ -24,12 +27,14 @@ def correlated(n, d, seed, share=0.25):
 
 
 def incomplete_model(X, y, s=None, prior=None, **imputation):
-    """Spec and source of an array with NaN, as it is."""
-    settings, d = GaussianImputation(**imputation), X.shape[1]
+    """Spec and source of an array with NaN, as it is; the paper's model unless it is said otherwise."""
+    settings, d = GaussianImputation(**({"labels": "likelihood"} | imputation)), X.shape[1]
+    beside = y[:, None] if settings.labels == "regressor" else np.empty((len(y), 0))
     incomplete = np.isnan(X).any(axis=0)
     columns = 1 + np.arange(d)
     inputs = Inputs.of(columns, []) if settings.joint else Inputs.of(columns[incomplete], columns[~incomplete])
-    spec = replace(spec_of(d, prior), missing=MissingModel(InputModel(settings, inputs, d)))
+    spec = replace(spec_of(d, prior), missing=MissingModel(InputModel(settings, inputs, d, n_beside=beside.shape[1])))
     s = np.ones(len(y)) if s is None else s
-    incomplete = MissingInputs(inputs, np.empty((len(y), 0)), np.zeros(len(inputs.variables)))
+    shift = np.zeros(len(inputs.variables))
+    incomplete = MissingInputs(inputs, np.empty((len(y), 0)), shift, beside, not settings.held)
     return spec, Memory(X, y, s, Recipe(np.zeros(d), np.ones(d), True), missing_inputs=incomplete)

@@ -93,8 +93,11 @@ MODELS = {
     "wide with gates": lambda: _wide(prior=LaplaceZero(rho=0.05)),
     "missing": lambda: _classifier(incomplete(table(), "a", "b")),
     "missing, jointly": lambda: _classifier(incomplete(table(), "a"), imputation=GaussianImputation(joint=True)),
+    "missing, as in the paper": lambda: _classifier(
+        incomplete(table(), "a", "b"), imputation=GaussianImputation(labels="likelihood")
+    ),
     "missing, without labels": lambda: _classifier(
-        incomplete(table(), "a"), imputation=GaussianImputation(labels=False)
+        incomplete(table(), "a"), imputation=GaussianImputation(labels="none")
     ),
     "missing not at random": lambda: _classifier(
         incomplete(table(), "a"), imputation=GaussianImputation(mechanism=NotAtRandom(["a"]))

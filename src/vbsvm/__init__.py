@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from vbsvm.model.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
     from vbsvm.results.comparison import compare
     from vbsvm.results.model_comparison import compare_models
+    from vbsvm.results.pooling import pool
     from vbsvm.sources.files import Files
     from vbsvm.storage.archive import ModelFileError
 
@@ -45,6 +46,7 @@ __all__ = [
     "compare_models",
     "cross_validate",
     "load",
+    "pool",
     "to_sklearn",
 ]
 
@@ -53,6 +55,7 @@ _HOMES = {
     "compare_models": "vbsvm.results.model_comparison",
     "cross_validate": "vbsvm.api.cross_validation",
     "load": "vbsvm.api.load",
+    "pool": "vbsvm.results.pooling",
     "to_sklearn": "vbsvm.api.sklearn_export",
     "VBSVC": "vbsvm.api.estimator",
     "Beta": "vbsvm.model.priors",

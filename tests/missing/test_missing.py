@@ -12,7 +12,7 @@ from scipy import special
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 
-from incomplete_models import correlated, incomplete_model
+from incomplete_models import PAPER, correlated, incomplete_model
 from reference import algorithm_5, simulate
 from vbsvm import (
     VBSVC,
@@ -37,6 +37,7 @@ from vbsvm.missing.rows import Inputs
 from vbsvm.model import bound, sweep
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
 from vbsvm.model.spec import Block, Spec
+from vbsvm.results.calibration import log_odds
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping, MissingInputs
 
@@ -48,7 +49,7 @@ class TestThePaper:
     def test_the_joint_distribution_ends_where_a_plain_transcription_ends(self, seed, share, nu):
         X, y = correlated(60, 4, seed, share)
         mu, _, _, mean, T, bounds = algorithm_5(X, y, nu=nu)
-        clf = VBSVC(imputation=GaussianImputation(joint=True, nu=nu), inference=TIGHT).fit(X, y)
+        clf = VBSVC(imputation=replace(PAPER, joint=True, nu=nu), inference=TIGHT).fit(X, y)
         np.testing.assert_allclose(np.r_[clf.intercept_, clf.coef_[0]], mu, atol=2e-5)
         assert clf.elbo_ == pytest.approx(bounds[-1], abs=1e-8)
         np.testing.assert_allclose(clf.imputation_mean_[0], mean, atol=1e-6)
@@ -58,18 +59,18 @@ class TestThePaper:
         X, y = correlated(80, 4, seed=3)
         X[:, 1] = np.where(np.isnan(X[:, 1]), 0.3, X[:, 1])  # one complete column
         one, other = (
-            VBSVC(imputation=GaussianImputation(joint=joint), inference=TIGHT).fit(X, y) for joint in (True, False)
+            VBSVC(imputation=replace(PAPER, joint=joint), inference=TIGHT).fit(X, y) for joint in (True, False)
         )
         np.testing.assert_allclose(one.coef_, other.coef_, atol=1e-6)
         np.testing.assert_allclose(one.coef_std_, other.coef_std_, atol=1e-6)
         np.testing.assert_allclose(one.impute(X)[0], other.impute(X)[0], atol=1e-5)
-        tight = VBSVC(imputation=GaussianImputation(joint=True, variance=1.0), inference=TIGHT).fit(X, y)
+        tight = VBSVC(imputation=replace(PAPER, joint=True, variance=1.0), inference=TIGHT).fit(X, y)
         assert np.abs(tight.coef_ - other.coef_).max() > 1e-5  # the mean's prior is a prior
 
     def test_sweeps_without_acceleration_end_there_too(self):
         X, y = correlated(50, 3, seed=5)
-        plain = VBSVC(inference=Variational(accelerate=False, tol=1e-12, max_iter=5000)).fit(X, y)
-        quick = VBSVC(inference=TIGHT).fit(X, y)
+        plain = VBSVC(imputation=PAPER, inference=Variational(accelerate=False, tol=1e-12, max_iter=5000)).fit(X, y)
+        quick = VBSVC(imputation=PAPER, inference=TIGHT).fit(X, y)
         assert quick.elbo_ == pytest.approx(plain.elbo_, abs=1e-8)
         assert (np.diff(plain.elbo_trace_[0]) > -1e-9).all()
         assert quick.n_iter_ < plain.n_iter_ / 2
@@ -126,7 +127,7 @@ class TestCardiac:
 
     def test_the_papers_own_nu_runs(self, cardiac):
         X, y = cardiac
-        default, papers = (VBSVC(imputation=GaussianImputation(joint=True, nu=nu)).fit(X, y) for nu in (None, 3))
+        default, papers = (VBSVC(imputation=replace(PAPER, joint=True, nu=nu)).fit(X, y) for nu in (None, 3))
         assert np.isfinite(papers.elbo_)
         np.testing.assert_allclose(papers.coef_, default.coef_, rtol=0.01)
 
@@ -232,8 +233,8 @@ class TestRows:
         X, y = correlated(70, 4, seed=7)
         rng = np.random.default_rng(0)
         rows, columns = rng.permutation(70), rng.permutation(4)
-        one = VBSVC(inference=TIGHT).fit(X, y)
-        other = VBSVC(inference=TIGHT).fit(X[rows][:, columns], y[rows])
+        one = VBSVC(imputation=PAPER, inference=TIGHT).fit(X, y)
+        other = VBSVC(imputation=PAPER, inference=TIGHT).fit(X[rows][:, columns], y[rows])
         np.testing.assert_allclose(one.coef_[:, columns], other.coef_, atol=1e-6)
         assert one.elbo_ == pytest.approx(other.elbo_, abs=1e-8)
 
@@ -259,8 +260,9 @@ class TestRows:
         clf = VBSVC(inference=TIGHT).fit(X, y)
         assert clf.fit_[0].spec.missing is None
         may_be_missing = Inputs.of([3], [1, 2])  # a column that might have had some
-        spec = replace(spec, missing=MissingModel(InputModel(GaussianImputation(), may_be_missing, 3)))
-        source = replace(source, missing_inputs=MissingInputs(may_be_missing, np.empty((50, 0)), np.zeros(1)))
+        spec = replace(spec, missing=MissingModel(InputModel(PAPER, may_be_missing, 3)))
+        nothing = np.empty((50, 0))
+        source = replace(source, missing_inputs=MissingInputs(may_be_missing, nothing, np.zeros(1), nothing))
         outcome = TIGHT.run(spec, source)
         np.testing.assert_allclose(outcome.state.coefficients.mean[1:], clf.coef_[0], atol=1e-7)
 
@@ -293,11 +295,11 @@ class TestStructure:
         own = Block("two", (slice(4, 7),), Ridge())
         slopes = Block("one", (slice(7, 17),), Ridge())
         inputs = Inputs.of([2, 3], [1])
-        distribution = InputModel(GaussianImputation(), inputs, 3)
+        distribution = InputModel(PAPER, inputs, 3)
         arrow = Memory(
             X, y, np.ones(n), Recipe(np.zeros(3), np.ones(3), True),
             (Grouping(two, 3, (0,)), Grouping(one, 5, (0, 3))),
-            missing_inputs=MissingInputs(inputs, np.empty((n, 0)), np.zeros(2)),
+            missing_inputs=MissingInputs(inputs, np.empty((n, 0)), np.zeros(2), np.empty((n, 0))),
         )  # fmt: skip
         spec = Spec((*fixed, own, slopes), MissingModel(distribution))
 
@@ -308,9 +310,9 @@ class TestStructure:
         dense_X = np.column_stack([X, np.eye(3)[two], written])
         links = [6 + 2 * g + 1 for g in range(5)]
         opened = Inputs.of([2, 3], [1], [1 + column for column in links], [1] * 5)
-        incomplete = MissingInputs(opened, level.copy(), np.zeros(2))
+        incomplete = MissingInputs(opened, level.copy(), np.zeros(2), np.empty((n, 0)))
         dense = Memory(dense_X, y, np.ones(n), Recipe(np.zeros(16), np.ones(16), True), missing_inputs=incomplete)
-        twin = Spec((*fixed, own, slopes), MissingModel(InputModel(GaussianImputation(), opened, 3)))
+        twin = Spec((*fixed, own, slopes), MissingModel(InputModel(PAPER, opened, 3)))
         one_state, other_state = spec.start(), twin.start()
         for _ in range(6):
             one_state, one_stats = sweep.sweep(spec, one_state, arrow, expect)
@@ -387,8 +389,8 @@ class TestPrediction:
         assert sd[0] == pytest.approx(scores.std(), rel=0.01)
         probability = clf.predict_proba(x[None])[0, 1]
         plain = distribution.mean[0] + (draws - centre) / scale @ distribution.mean[1:]
-        odds = np.exp(-2 * (plain + np.clip(plain, -1, 1)))
-        assert probability == pytest.approx((1 / (1 + odds)).mean(), abs=0.005)
+        odds = log_odds([fit.score_calibration], plain[:, None], np.zeros((200_000, 1)))
+        assert probability == pytest.approx(special.expit(odds).mean(), abs=0.03)
 
     def test_a_row_without_any_value_gets_the_prior_prediction(self, fitted):
         clf, X, _ = fitted
@@ -553,9 +555,10 @@ class TestSurprises:
     def test_a_shift_is_counted_in_standard_deviations(self, arms, standardize):
         priors = {"fixed": Normal(1e6)}
         tables = [
-            Model("y ~ x", arms.assign(x=unit * arms["x"]), priors, standardize=standardize).sensitivity([-1, 1])
+            Model("y ~ x", arms.assign(x=unit * arms["x"]), priors, imputation=PAPER, standardize=standardize)
             for unit in (1.0, 50.0)
         ]
+        tables = [model.sensitivity([-1, 1]) for model in tables]
         np.testing.assert_allclose(tables[0]["x"], 50 * tables[1]["x"], rtol=1e-4)
         assert abs(tables[0]["(intercept)"].diff().iloc[1]) > 0.05
 
@@ -602,7 +605,7 @@ class TestLabels:
 
     def test_without_their_say_the_distribution_is_that_of_the_inputs_alone(self):
         X, y = correlated(150, 3, seed=1)
-        settings = GaussianImputation(labels=False)
+        settings = GaussianImputation(labels="none")
         one = VBSVC(imputation=settings).fit(X, y)
         other = VBSVC(imputation=settings).fit(X, np.random.default_rng(0).permutation(y))
         np.testing.assert_allclose(one.imputation_mean_, other.imputation_mean_, atol=1e-9)
@@ -617,7 +620,7 @@ class TestLabels:
             X = rng.normal(size=(400, 2))
             y = np.where(X[:, 0] + rng.logistic(size=400) > 0, 1, -1)
             X[rng.random(400) < 0.8, 1] = np.nan
-            fits = [VBSVC(imputation=GaussianImputation(labels=labels)).fit(X, y) for labels in (True, False)]
+            fits = [VBSVC(imputation=GaussianImputation(labels=labels)).fit(X, y) for labels in ("likelihood", "none")]
             found.append([clf.coef_[0] for clf in fits])
         size = np.sqrt(np.mean(np.square(found), axis=0))
         assert size[0, 1] > 0.7  # with a coefficient of the signal of about 1
@@ -664,7 +667,9 @@ class TestEdges:
         rng = np.random.default_rng(0)
         X, y = rng.normal(size=(30, 100)), rng.choice([-1, 1], size=30)
         X[rng.random(X.shape) < 0.02] = np.nan
-        assert np.isfinite(VBSVC().fit(X, y).coef_).all()
+        assert np.isfinite(VBSVC(imputation=GaussianImputation(psi=10)).fit(X, y).coef_).all()
+        with pytest.warns(ConvergenceWarning, match="learned the distribution of the inputs"):
+            VBSVC().fit(X, y)
 
     def test_a_start_on_a_part_of_the_rows(self):
         X, y = correlated(25_000, 3, seed=1, share=0.1)
@@ -697,7 +702,7 @@ class TestEdges:
 def with_mechanism(X, y, columns):
     spec, source = incomplete_model(X, y)
     inputs = spec.missing.inputs.inputs
-    distribution = InputModel(GaussianImputation(mechanism=NotAtRandom()), inputs, X.shape[1], np.array(columns))
+    distribution = InputModel(replace(PAPER, mechanism=NotAtRandom()), inputs, X.shape[1], np.array(columns))
     return replace(spec, missing=MissingModel(distribution)), source
 
 
@@ -751,8 +756,6 @@ class TestNotAtRandom:
         for bad in ({"columns": "x"}, {"variance": -1}):
             with pytest.raises(ValueError, match="NotAtRandom"):
                 NotAtRandom(**bad)
-        with pytest.raises(ValueError, match="needs labels=True"):
-            GaussianImputation(labels=False, mechanism=NotAtRandom())
         with pytest.raises(TypeError, match="mechanism"):
             GaussianImputation(mechanism="mnar")
         with pytest.raises(ValueError, match="Shift"):
@@ -774,8 +777,9 @@ class TestFewRows:
     @pytest.mark.parametrize(
         ("labels", "message"),
         [
-            (True, r"not converge in 200 passes.*psi=10\).*Variational\(max_iter=2000\)"),
-            (False, r"not converge from the inputs alone.*psi=10\)"),
+            ("likelihood", r"not converge in 200 passes.*psi=10\).*Variational\(max_iter=2000\)"),
+            ("none", r"not converge while it learned the distribution of the inputs.*psi=10\)"),
+            ("regressor", r"not converge while it learned the distribution of the inputs.*psi=10\)"),
         ],
     )
     def test_the_climb_ends_soon_and_says_what_to_do(self, few, joint, labels, message):
@@ -790,7 +794,7 @@ class TestFewRows:
 
     def test_passes_that_are_given_are_kept(self, few):
         with pytest.warns(ConvergenceWarning, match=r"not converge in 7 passes.*max_iter=70"):
-            clf = VBSVC(inference=Variational(max_iter=7)).fit(*few)
+            clf = VBSVC(imputation=PAPER, inference=Variational(max_iter=7)).fit(*few)
         assert clf.n_iter_ == 7
 
     def test_sensitivity_says_that_its_fits_did_not_converge(self, few):
@@ -879,7 +883,7 @@ class TestCategories:
 
     def test_the_rows_are_the_mixture_over_levels(self, arms):
         """Row term and sums of one row against the alternatives written out by hand."""
-        model = Model("y ~ arm + sex", arms.assign(x=0.0), {"fixed": Ridge()})
+        model = Model("y ~ arm + sex", arms.assign(x=0.0), {"fixed": Ridge()}, imputation=PAPER)
         fit = model.fit()
         state, spec = fit.outcome.state, model.spec
         stats = sweep.pass_rows(spec, state, model._task.source, expect)
@@ -916,8 +920,10 @@ class TestCategories:
     def test_a_level_that_no_row_could_be_told_from_leaves_the_fit_alone(self, arms):
         """A category without effect: the other coefficients are those of a model without it."""
         complete = arms.dropna(subset=["x", "arm"]).reset_index(drop=True)
-        without = Model("y ~ x + arm", complete, {"fixed": Normal(1.0)}).fit(TIGHT)
-        held = Model("y ~ x + arm + sex", complete, {"fixed": Normal(1.0), "sex": Normal(1e-12)}).fit(TIGHT)
+        without = Model("y ~ x + arm", complete, {"fixed": Normal(1.0)}).fit(replace(TIGHT, bound="paper"))
+        held = Model("y ~ x + arm + sex", complete, {"fixed": Normal(1.0), "sex": Normal(1e-12)}).fit(
+            replace(TIGHT, bound="paper")
+        )
         np.testing.assert_allclose(held.coef[:3], without.coef, atol=1e-5)
 
     def test_predictions_average_over_levels(self, arms):

@@ -131,10 +131,10 @@ def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_m
         f"{n_rows} of 300",
         "More than 30 % of the values are missing in “sugar”",
         "new rows are predicted worse",
-        "about two thirds of the posterior's",
-        "biased as well as too narrow",
+        "with what missing values leave open",
+        "by the exact bound are somewhat too small",
         "are not comparable with those of a logistic model",
-        "Columns with many missing values are overrated",
+        "column missing share information lost",
         "Probabilities are calibrated for new rows",
     ):
         assert said in page.words, said
@@ -157,7 +157,7 @@ def test_every_coefficient_stands_in_the_table_with_its_number(full, written):
 def test_a_column_of_the_summary_that_is_new_to_the_report_has_its_own_name(full, tmp_path, monkeypatch):
     summary = Fit.summary
     monkeypatch.setattr(Fit, "summary", lambda self, level: summary(self, level).assign(skewness=0.25))
-    assert "P(> 0) skewness mean per sd" in outline(full.report(tmp_path / "r.html")).words
+    assert "P(> 0) information lost skewness mean per sd" in outline(full.report(tmp_path / "r.html")).words
 
 
 def test_without_data_there_are_no_predictions(full, tmp_path):
@@ -249,12 +249,18 @@ def test_several_classes_have_a_section_each(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "settings", [GaussianImputation(labels=False), GaussianImputation(mechanism=NotAtRandom(columns=["sugar"]))]
+    "settings",
+    [
+        GaussianImputation(labels="none"),
+        GaussianImputation(labels="likelihood"),
+        GaussianImputation(mechanism=NotAtRandom(columns=["sugar"])),
+    ],
 )
 def test_the_distribution_of_missing_inputs_decides_what_is_said_of_it(with_missing, tmp_path, settings):
     known = with_missing.dropna(subset="arm")
     page = outline(Model("y ~ age + sugar", known, imputation=settings).fit().report(tmp_path / "r.html"))
-    assert ("underrated" in page.words) == (not settings.labels)
+    assert ("values are underrated" in page.words) == (settings.labels == "none")
+    assert ("values are overrated" in page.words) == (settings.labels == "likelihood")
     assert ("depends on the value itself" in page.words) == (settings.mechanism is not None)
 
 

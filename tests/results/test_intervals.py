@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from scipy.special import ndtri, stdtrit
 
+from incomplete_models import PAPER
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Variational, load
 from vbsvm.cli import main
 from vbsvm.results import intervals, training_rows
@@ -110,9 +111,9 @@ def test_with_gates_or_missing_inputs_the_curvature_is_shown_and_others_are_refu
     gated = VBSVC(LaplaceZero(0.3)).fit(X, data["y"])
     assert gated.summary().columns.name == "curvature's sd"
     X = np.where(np.arange(X.size).reshape(X.shape) % 11 == 0, np.nan, X)
-    clf = VBSVC().fit(X, data["y"])
+    clf = VBSVC(imputation=PAPER).fit(X, data["y"])
     assert "two thirds" in clf.summary().attrs["spreads"]
-    exact = VBSVC(inference=Variational(bound="exact")).fit(X, data["y"])
+    exact = VBSVC(imputation=PAPER, inference=Variational(bound="exact")).fit(X, data["y"])
     assert "two thirds" not in exact.summary().attrs["spreads"]
     for kind in ("robust", "posterior"):
         with pytest.raises(ValueError, match=f"covariance='{kind}' is not available for this fit. Values are missing"):

@@ -67,9 +67,7 @@ def cut(source):
                 signs=source.signs[where],
                 weights=source.weights[where],
                 groupings=tuple(replace(one, index=one.index[where]) for one in source.groupings),
-                missing_inputs=None
-                if incomplete is None
-                else replace(incomplete, multipliers=incomplete.multipliers[where]),
+                missing_inputs=None if incomplete is None else incomplete.take(where),
                 candidates=None if source.candidates is None else source.candidates.take(where),
                 known_levels=_levels(source, first=k == 0),
             )

@@ -56,7 +56,7 @@ TASKS = {
     "groups": lambda: tasks_of(with_groups(X), Y, WEIGHTS, group=3),
     "gates": lambda: tasks_of(X, Y, prior=LaplaceZero()),
     "missing": lambda: tasks_of(with_missing(X), Y),
-    "missing, no labels": lambda: tasks_of(with_missing(X), Y, imputation=GaussianImputation(labels=False)),
+    "missing, no labels": lambda: tasks_of(with_missing(X), Y, imputation=GaussianImputation(labels="none")),
 }
 
 

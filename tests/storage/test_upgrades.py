@@ -44,3 +44,31 @@ def test_older_files_are_read(name, tmp_path, monkeypatch):
     with pytest.raises(vbsvm.ModelFileError):
         vbsvm.load(tmp_path / "old.vbsvm")
     assert upgrades.upgraded(trees[0][0]) == trees[0][0]
+
+
+def _with_flags(tree):
+    """The tree as it was when labels were a flag."""
+    if isinstance(tree, list):
+        return [_with_flags(one) for one in tree]
+    if not isinstance(tree, dict):
+        return tree
+    tree = {key: _with_flags(one) for key, one in tree.items()}
+    if tree.get("object") == "GaussianImputation":
+        tree["fields"]["labels"] = tree["fields"]["labels"] == "likelihood"
+    return tree
+
+
+@pytest.mark.parametrize("name", ["missing, as in the paper", "missing, without labels"])
+def test_labels_that_were_a_flag_are_read_without_a_warning(name, tmp_path, monkeypatch):
+    model, data = made(name)
+    encode = saving.REGISTRY.encode
+
+    def older(content, kind):
+        tree, arrays = encode(content, kind)
+        return _with_flags(tree), arrays
+
+    monkeypatch.setattr(saving.REGISTRY, "encode", older)
+    model.save(tmp_path / "old.vbsvm")
+    found = vbsvm.load(tmp_path / "old.vbsvm")
+    assert found.imputation == model.imputation
+    np.testing.assert_array_equal(found.decision_function(data), model.decision_function(data))

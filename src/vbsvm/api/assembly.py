@@ -74,17 +74,24 @@ class Problem:
         assert self.reader is not None
         return self.reader.parts.text
 
+    def _labels(self) -> Array:
+        """Columns that tell the classes: all but one of the outcomes' signs, or the only ones."""
+        return np.column_stack([one.signs for one in self.outcomes[: max(1, len(self.outcomes) - 1)]])
+
     def tasks(self) -> list[Task]:
         """Decide how missing values are treated and how rows lie in memory; refuse what can't be fitted."""
         plan, rows = self.plan, self.rows
         validation.require_representable(self.ranges, plan.recipe, plan.names)
         validation.require_mechanism(self.imputation, rows)
         n_rows, row_bytes = rows.table.shape[0], rows.table.dtype.itemsize * rows.table.shape[1]
-        looked_at = self.looked_at
+        looked_at, missing = self.looked_at, self.ranges.incomplete
         if looked_at is None:
             looked_at = EncodedRows(rows, self.weights, lambda: runs(n_rows, self.pages, row_bytes))
-        completion = Completion.of(self.imputation, plan, rows, self.ranges.incomplete, self.terms, looked_at)
-        levels = None if self.known_levels is None else LevelModel(tuple(map(len, self.known_levels.counts)))
+        completion = Completion.of(self.imputation, plan, rows, missing, self.terms, looked_at, self._labels)
+        levels = None
+        if self.known_levels is not None:
+            validation.require_held_levels(self.imputation, rows)
+            levels = LevelModel(tuple(map(len, self.known_levels.counts)), self.imputation.held)
         spec = Spec(self.blocks, MissingModel.of(completion.distribution, levels))
         validation.require_gates_that_fit(spec, plan)
         source = self._source(spec, completion)

@@ -187,7 +187,8 @@ class Placing:
             multipliers = np.zeros((len(part.weights), len(self.links)))
             if encoded.multipliers is not None:
                 multipliers = encoded.multipliers[:, self.links]
-            incomplete = replace(incomplete, multipliers=multipliers)
+            beside = part.signs[:, None][:, : incomplete.beside.shape[1]]
+            incomplete = replace(incomplete, multipliers=multipliers, beside=beside)
         groupings = tuple(
             replace(grouping, index=index) for grouping, index in zip(self.like.groupings, encoded.levels, strict=True)
         )

@@ -126,11 +126,16 @@ class Encoding:
             index = self.levels.encode([part.members]) if len(part.members) else np.empty(0, dtype=np.intp)
             groupings = (replace(self.like.groupings[0], index=index, has_unseen=bool((index == UNSEEN).any())),)
         if incomplete is not None:
-            incomplete = replace(incomplete, multipliers=np.empty((len(part.table), 0)))
+            beside = np.where(codes[:, None] == self._beside(incomplete.beside.shape[1]), 1.0, -1.0)
+            incomplete = replace(incomplete, multipliers=np.empty((len(part.table), 0)), beside=beside)
         signs = np.where(codes == self.positive, 1.0, -1.0)
         return replace(
             self.like, X=part.table, signs=signs, weights=weights, groupings=groupings, missing_inputs=incomplete
         )
+
+    def _beside(self, n_columns: int) -> NDArray[np.intp]:
+        """The classes that columns beside the inputs tell apart: the second of two, else all but the last."""
+        return np.arange(n_columns) + (1 if len(self.classes) == 2 else 0)
 
 
 @final

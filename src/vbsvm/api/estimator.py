@@ -4,8 +4,9 @@ import numbers
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Self, final, overload
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.svm import LinearSVC
@@ -25,6 +26,7 @@ from vbsvm.missing import patterns
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.model.spec import State
+from vbsvm.results import imputation
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -249,14 +251,41 @@ class VBSVC(ClassifierMixin, Estimator, Predictions):
         intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
         return data.problem(prior, settings, self.class_weight, intercept=intercept, standardize=standardize).tasks()
 
-    def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]":
+    @overload
+    def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]": ...
+
+    @overload
+    def impute(
+        self, X: ArrayLike, n: int, *, y: ArrayLike | None = None, random_state: Any = None
+    ) -> "list[pd.DataFrame]": ...
+
+    def impute(
+        self, X: ArrayLike, n: int | None = None, *, y: ArrayLike | None = None, random_state: Any = None
+    ) -> "tuple[pd.DataFrame, pd.DataFrame] | list[pd.DataFrame]":
         """X with missing values replaced by their expected values given the other inputs, and standard deviations.
 
         The standard deviation of a known input is 0. With several classes the first model's distribution is used.
+
+        With ``n`` it gives a list of so many tables instead, in which missing values are drawn, with the parameters of
+        their distribution drawn too: multiple imputation. Fit each, and ``pool`` the fits. For the rows of the fit give
+        their labels as ``y``: these then are regressors of the missing values, without which coefficients of
+        incomplete columns would be too small.
         """
-        encoded = self._read(X)
-        validation.require_finite(encoded.table, validation.column_names(self))
-        return patterns.indexed(self._fits[0].impute(encoded), X)
+        encoded, names = self._read(X), validation.column_names(self)
+        validation.require_finite(encoded.table, names)
+        if n is None:
+            return patterns.indexed(self._fits[0].impute(encoded), X)
+        frame, columns = imputation.as_frame(X, names, self.group)
+        labels = None if y is None else imputation.label_columns(y, self.classes_, len(encoded.table))
+        drawn = self._fits[0].drawn_inputs(encoded.table, np.arange(len(names)), n, labels, random_state)
+        return [imputation.with_values(frame, columns, one) for one in drawn]
+
+    def missing_information(self) -> "pd.Series":
+        """The share of the information about each coefficient that is missing, for two classes; see ``Fit``."""
+        first, *others = self._fits
+        if others:
+            raise ValueError("missing_information: with several classes ask each, as in clf.fit_[0].")
+        return first.missing_information()
 
     def missing_summary(self) -> "pd.DataFrame":
         """Which inputs were missing together in fit: a row for each pattern (True is missing), the commonest first."""

@@ -59,7 +59,8 @@ def _why_not_converged(what: str, fit: Fit, inference: Variational) -> str:
     if course.ending is Ending.INPUTS_OUT_OF_PASSES or (
         course.ending is Ending.OUT_OF_PASSES and input_model(spec.missing) is not None
     ):
-        tried = f"in {course.passes} passes" if course.ending is Ending.OUT_OF_PASSES else "from the inputs alone"
+        learning = "while it learned the distribution of the inputs"
+        tried = f"in {course.passes} passes" if course.ending is Ending.OUT_OF_PASSES else learning
         return (
             f"{what} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
             "the columns with missing values vary together: hold that by a stronger prior, as with "

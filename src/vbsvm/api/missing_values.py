@@ -20,7 +20,7 @@ from vbsvm.missing.input_model import InputModel
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population, all_moments
 from vbsvm.missing.rows import Inputs
-from vbsvm.missing.settings import GaussianImputation, NotAtRandom
+from vbsvm.missing.settings import REGRESSOR, GaussianImputation, NotAtRandom
 from vbsvm.sources.kinds import AnyRows
 from vbsvm.sources.row_builder import MissingInputs
 
@@ -60,8 +60,9 @@ class Completion:
         missing: NDArray[np.bool_],
         terms: InputTerms,
         looked_at: "LookedAt",
+        labels: Callable[[], Array],
     ) -> "Completion":
-        """Decide from the columns of the table that have missing values."""
+        """Decide from the columns of the table that have missing values; ``labels`` gives columns that tell classes."""
         first, nothing = plan.recipe.first, np.empty(0, dtype=np.intp)
         inputs = np.asarray(terms.mains, dtype=np.intp)
         incomplete = inputs[missing[inputs]]
@@ -78,6 +79,8 @@ class Completion:
             if (incomplete[found] >= len(plan.names) - plan.n_carried).any():
                 raise ValueError("NotAtRandom: a column that only enters in products needs a term of its own.")
             probit_of = places[found]
+        known = missing.any() and settings.labels == REGRESSOR
+        beside = labels() if known else np.empty((rows.table.shape[0], 0))
         missing_inputs, units = None, np.empty(0)
         if missing.any():
             validation.require_moderate_missing(settings, len(inputs), len(names))
@@ -88,9 +91,9 @@ class Completion:
             adding = np.empty((len(rows.table), 0)) if rows.multipliers is None else rows.multipliers[:, of_chosen]
             shift = np.zeros(len(chosen))
             shift[places] = settings.shift_of(names)
-            missing_inputs = MissingInputs(distribution, adding, units * shift, settings.labels)
+            missing_inputs = MissingInputs(distribution, adding, units * shift, beside, not settings.held)
         return Completion(
-            InputModel(settings, distribution, len(inputs), probit_of),
+            InputModel(settings, distribution, len(inputs), probit_of, beside.shape[1]),
             _inputs(inputs, nothing, terms.links, first),
             missing_inputs,
             looked_at.patterns(incomplete, names, terms.categories),

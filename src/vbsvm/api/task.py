@@ -14,6 +14,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import KNOWN
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.gibbs import Gibbs, Sample
+from vbsvm.inference.learned_inputs import LearnedInputs
 from vbsvm.inference.variational import Outcome, Variational
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
@@ -69,12 +70,18 @@ class Task:
             return self.result(inference.run(spec, source, seed, self._around(inference)))
         return self.result(self.climbed(inference, self.source, start))
 
-    def climbed(self, inference: Variational, source: Source, start: State | None = None) -> Outcome:
+    def climbed(
+        self,
+        inference: Variational,
+        source: Source,
+        start: State | None = None,
+        learned: LearnedInputs | None = None,
+    ) -> Outcome:
         """Climb over the rows of a source; one that was interrupted before goes on."""
         if not isinstance(self.source, Memory) or self.source.pages is None:
-            return inference.run(self.spec, source, start)
+            return inference.run(self.spec, source, start, learned)
         watch = watch_of(self.source.pages, self.spec, inference, start, self.classes)
-        outcome = inference.run(self.spec, source, start, watch)
+        outcome = inference.run(self.spec, source, start, learned, watch)
         if not outcome.interrupted:
             watch.finish()
         return outcome
@@ -204,10 +211,10 @@ def fit_all(
         for task, sample in zip(tasks, inference.run_several(models, seed, around), strict=True):
             fits.append(task.result(sample, fits[0] if fits else None))
         return with_slopes(fits)
-    size = most_together(tasks[0].source)
+    size, learned = most_together(tasks[0].source), inference.learned(tasks[0].spec, tasks[0].source)
     for begin in range(0, len(tasks), size):
         some, own = tasks[begin : begin + size], None if starts is None else starts[begin : begin + size]
-        for task, outcome in zip(some, _climb_together(some, inference, own), strict=True):
+        for task, outcome in zip(some, _climb_together(some, inference, own, learned), strict=True):
             fits.append(task.result(outcome, fits[0] if fits else None))
         if any(fit.interrupted for fit in fits) and len(fits) < len(tasks):
             raise KeyboardInterrupt
@@ -226,13 +233,15 @@ def with_slopes(fits: list[Fit]) -> list[Fit]:
     return [replace(fit, calibration=one) for fit, one in zip(fits, found, strict=True)]
 
 
-def _climb_together(tasks: Sequence[Task], inference: Variational, starts: Sequence[State] | None) -> list[Outcome]:
-    """Where each climb ended; several share their passes over the data."""
+def _climb_together(
+    tasks: Sequence[Task], inference: Variational, starts: Sequence[State] | None, learned: LearnedInputs | None
+) -> list[Outcome]:
+    """Where each climb ended; several share their passes over the data, and the distribution of the inputs."""
     begin = [None] * len(tasks) if starts is None else starts
     if len(tasks) == 1:
-        return [tasks[0].climbed(inference, tasks[0].source, begin[0])]
+        return [tasks[0].climbed(inference, tasks[0].source, begin[0], learned)]
     sources = [task.source for task in tasks if isinstance(task.source, Memory)]
-    return run_together(sources, lambda k, source: tasks[k].climbed(inference, source, begin[k]))
+    return run_together(sources, lambda k, source: tasks[k].climbed(inference, source, begin[k], learned))
 
 
 def read_inference(given: Any) -> Variational | Gibbs:

@@ -266,7 +266,6 @@ def require_moderate_missing(settings: GaussianImputation, n_inputs: int, n_miss
 
 def require_sampleable(spec: Spec, source: AnyRows) -> None:
     """Refuse what only variational Bayes has."""
-    missing_inputs = source.missing_inputs
     if source.drawn_covariance:
         raise ValueError(
             f"Gibbs does not support {source.n_rows} rows of {spec.n_columns} columns, for which a sweep would take "
@@ -274,9 +273,15 @@ def require_sampleable(spec: Spec, source: AnyRows) -> None:
         )
     if spec.joint_gates:
         raise ValueError("Gibbs does not support LaplaceZero(gates=Joint()): use gates=Factorised().")
-    if missing_inputs is not None and not missing_inputs.labels:
+
+
+def require_held_levels(imputation: GaussianImputation, rows: Encoded) -> None:
+    """Refuse missing categories whose distribution has not been learned, as it is not of rows that lie elsewhere."""
+    if imputation.held and rows.candidates is not None and rows.candidates.held is None:
         raise ValueError(
-            "GaussianImputation(labels=False) is only available for variational Bayes: use inference=Variational()."
+            "Categories are missing in rows that lie in files or in a cluster, where their distribution given the "
+            'label is not learned: set imputation=GaussianImputation(labels="likelihood"), or drop such rows with '
+            'missing="drop".'
         )
 
 

@@ -5,7 +5,7 @@
 
 import math
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, Protocol, final
@@ -87,6 +87,19 @@ class OverRelaxed:
             return drawn
         back, ahead = self.before - distribution.mean, drawn.mean - distribution.mean
         return drawn.at(distribution.mean - self.rho * back + math.sqrt(1 - self.rho**2) * ahead)
+
+
+def held(reading: Reading, sweeps: int) -> Reading:
+    """The same reading, which draws the same in all of so many sweeps that follow each other."""
+    if isinstance(reading, OverRelaxed):
+        return held(reading.draw, sweeps)
+    return replace(reading, sweep=reading.sweep - reading.sweep % sweeps) if isinstance(reading, Draw) else reading
+
+
+def renews(reading: Reading, sweeps: int) -> bool:
+    """Whether a sweep is the first of so many that follow each other; without draws each is."""
+    draw = reading.draw if isinstance(reading, OverRelaxed) else reading
+    return not isinstance(draw, Draw) or draw.sweep % sweeps == 0
 
 
 @final

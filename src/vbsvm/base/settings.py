@@ -4,6 +4,8 @@ import numbers
 from dataclasses import dataclass, fields
 from typing import Any, TypeGuard
 
+import numpy as np
+
 
 @dataclass(frozen=True)
 class Parameters:
@@ -39,6 +41,18 @@ def require_whole(owner: str, least: int, most: int, **values: int) -> None:
     for name, value in values.items():
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= value <= most:
             raise ValueError(f"{owner}: {name} must be a whole number from {least} to {most}; got {value!r}.")
+
+
+def read_seed(random_state: Any) -> int:
+    """A seed from None, a whole number or one of NumPy's generators."""
+    if random_state is None:
+        random_state = np.random.default_rng()
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(0, 2**31 - 1))
+    require_whole("random_state", 0, 2**32 - 1, seed=random_state)
+    return int(random_state)
 
 
 def require_positive(owner: str, least: float = 1e-100, most: float = 1e100, **values: float) -> None:

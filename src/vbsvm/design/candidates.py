@@ -18,15 +18,16 @@ class Candidates:
     """The row that each candidate stands for, and the levels that were filled in; a row's candidates are neighbours.
 
     A row that misses no category is its own only candidate. ``levels`` (candidates × categorical inputs) is ``KNOWN``
-    where a level is not missing.
+    where a level is not missing. ``held`` is the log probability of each candidate, where that is known beforehand.
     """
 
     row: NDArray[np.intp]
     levels: NDArray[np.intp]
+    held: Array | None = None
 
     def take(self, which: Which) -> "Candidates":
         """Some of the candidates."""
-        return Candidates(self.row[which], self.levels[which])
+        return Candidates(self.row[which], self.levels[which], None if self.held is None else self.held[which])
 
     @cached_property
     def firsts(self) -> NDArray[np.intp]:
@@ -54,6 +55,13 @@ class Candidates:
         for of_levels, levels in zip(logs, self.levels.T, strict=True):
             total += np.where(levels == KNOWN, 0.0, of_levels[levels])
         return total
+
+    def with_chances(self, logs: tuple[Array, ...], groups: NDArray[np.intp]) -> "Candidates":
+        """The same with the log probability of each, from that of each level in each group (groups × levels)."""
+        total = np.zeros(len(self.row))
+        for of_levels, levels in zip(logs, self.levels.T, strict=True):
+            total += np.where(levels == KNOWN, 0.0, of_levels[groups, levels])
+        return Candidates(self.row, self.levels, total)
 
     def largest(self, values: Array) -> Array:
         """The largest value among the candidates of a row, for each of them."""

@@ -107,6 +107,9 @@ class Sample:
 class Gibbs(Parameters):
     """Gibbs sampling: draws from the posterior of the pseudo-likelihood, exact up to Monte Carlo error.
 
+    Where inputs are missing, it is a cut posterior: missing values are drawn from the distribution of the inputs,
+    labels among its regressors, and do not adapt to the coefficients; see ``GaussianImputation(labels=…)``.
+
     Parameters
     ----------
     draws : int, default 5000

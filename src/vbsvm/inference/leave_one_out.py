@@ -1,10 +1,13 @@
 """What each row did to a finished fit: one pass for the curvature, and one over the rows with it."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from vbsvm.base.reading import expect
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Outcome
+from vbsvm.missing.model import MissingModel, MissingState
 from vbsvm.model.interfaces import Gram, Message
 from vbsvm.model.left_out import RowInfluence
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
@@ -26,6 +29,8 @@ def row_influence(spec: Spec, outcome: Outcome | Sample, source: Source, every: 
     else:
         row_pass = RowPass(outcome.likelihood, state.coefficients.message(state.gates), expect, True, state.missing)
         response = _response(spec, state, source, row_pass)
+    if isinstance(spec.missing, MissingModel) and isinstance(state.missing, MissingState):
+        row_pass = replace(row_pass, missing=spec.missing.as_predicted(state.missing, outcome.inputs))
     return source.total(
         lambda part: RowInfluence.none() if part.rows.index % every else part.influence(row_pass, response)
     )

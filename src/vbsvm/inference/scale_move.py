@@ -2,7 +2,7 @@
 
 The sampler of the paper's Appendix A creeps along that direction where rows are few beside coefficients. The latent
 scales are integrated out in the move, and so are missing categories; so it comes last in a sweep: both are drawn afresh
-in the next one. Missing inputs stay where they are.
+in the next one. Missing inputs stay where they are, and so do categories that do not adapt to the coefficients.
 """
 
 import math
@@ -37,7 +37,7 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
     proposal: Proposal = resolve(Proposal(step), "stretch")
     g, theta = proposal.g, state.coefficients.mean
     effective = theta if state.gates is None else state.gates.open * theta
-    ratio, scales = -2.0 * source.total(lambda part: _change(part, state, effective, g)), []
+    ratio, scales = -2.0 * source.total(lambda part: _change(part, state, effective, g, resolve)), []
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
         moved, part = block.prior.stretch(scale, moments, g)
         scales.append(moved)
@@ -47,9 +47,9 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
     return State(PointDistribution(g * theta), tuple(scales), state.gates, state.missing), True
 
 
-def _change(part: Part, state: State, theta: Array, g: float) -> float:
+def _change(part: Part, state: State, theta: Array, g: float, resolve: Reading) -> float:
     """Change of the loss, which is h₊ in each row."""
     margin = part.rows.signs * part.scores(theta, state.missing)
     before, after = 1.0 - margin, 1.0 - g * margin
     np.maximum(before, 0.0, out=before)
-    return part.loss_change(before, np.maximum(after, 0.0, out=after), state.missing)
+    return part.loss_change(before, np.maximum(after, 0.0, out=after), state.missing, resolve)

@@ -43,7 +43,8 @@ LIKELY_IN = 0.5
 
 MISSING = (
     "Values are missing: they and the coefficients depend on each other in a way that this approximation does not get "
-    "right. Gibbs() gives the posterior's spread."
+    "right. Gibbs() gives the posterior's spread. Robust spreads are there in models without gates if "
+    "missing values are drawn at random from a distribution that labels enter as regressors: the default."
 )
 JOINT_GATES = "Gates and coefficients have a joint distribution, which has no response here. Use Gibbs()."
 NO_MAXIMUM = (
@@ -69,6 +70,7 @@ class Spread:
     the posterior's covariance was found, which a robust spread has as its bread: the "response" of a bound, its
     "curvature" at the mean, or "draws". ``unit`` is the number of the factor whose groups were taken as
     independent, and ``degrees`` are the degrees of freedom of Student's t that intervals are of.
+    ``between`` is the part of the covariance that missing values cause.
     """
 
     kind: str
@@ -79,6 +81,7 @@ class Spread:
     by: str = "response"
     unit: int | None = None
     degrees: float = np.inf
+    between: Array | None = None
 
     def of_units(self, units: Units | None) -> "Spread":
         """The same with its units, of which few make intervals longer."""

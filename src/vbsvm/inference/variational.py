@@ -10,14 +10,14 @@ from typing import final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
 from vbsvm.inference.climb_watch import UNWATCHED, Watch
 from vbsvm.inference.drawn_climb import drawn_steps
+from vbsvm.inference.learned_inputs import LearnedInputs, learn_inputs
 from vbsvm.inference.profiled import Profiled
 from vbsvm.inference.proposals import Accelerated, NaturalGradient, Plain, Strategy, Visited, shorter_steps
-from vbsvm.missing.input_distributions import InputSums, Learned
+from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.model import MissingModel, MissingState, input_model
 from vbsvm.missing.settings import NotAtRandom
 from vbsvm.model.likelihoods.base import Likelihood
@@ -25,7 +25,6 @@ from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
-from vbsvm.model.sweep import pass_rows
 
 AUTO, EXACT = "auto", "exact"
 BOUNDS = (AUTO, "augmented", "paper", EXACT)
@@ -35,7 +34,6 @@ ROUNDING = 8 * float(np.finfo(np.float64).eps)
 AT_REST = 1e-11
 FALLING = 0.2
 FEW_COLUMNS = 24
-INPUTS_REST = 1e-7
 # The climb of the exact bound begins where the paper's bound gains less than this a step.
 EARLY = 10.0
 # Steps of the whole state gain less each: this is where they tell whether the classes are separated.
@@ -93,6 +91,30 @@ class Outcome:
 
 
 @final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Beginning:
+    """What a climb begins with: a state, or the distribution of the inputs where that is held; and who watches it."""
+
+    start: State | None
+    learned: LearnedInputs | None
+    watch: Watch
+
+    def starts(self, spec: Spec) -> list[State]:
+        """The given state, or the starts of the model."""
+        if self.start is not None:
+            return [self.start]
+        found = spec.starts()
+        if self.learned is None:
+            return found
+        return [
+            replace(one, missing=replace(one.missing, inputs=self.learned.distribution))
+            if isinstance(one.missing, MissingState)
+            else one
+            for one in found
+        ]
+
+
+@final
 @dataclass(frozen=True)
 class Variational(Parameters):
     """Mean-field variational Bayes: the paper's Algorithms 1, 2 and 3.
@@ -108,11 +130,12 @@ class Variational(Parameters):
     bound : "auto", "augmented" or "exact", default "auto"
         Which lower bound is raised. "augmented" (or "paper") is the paper's, with a latent scale for each row. "exact"
         begins there and goes on with the exact expectation of the hinge loss: tighter, with means and spreads closer to
-        the posterior's, for models without gates. Missing inputs are integrated out given the coefficients; missing
-        categories and ``NotAtRandom`` are not supported. If the classes of the complete rows are separable, it keeps
-        the scales of the priors at the values of the paper's bound, because the posterior hardly determines them.
-        "auto" is "exact" in models of complete inputs with groups, where the paper's bound can be far off, and
-        "augmented" in all others.
+        the posterior's, for models without gates. Missing inputs are integrated out given the coefficients;
+        ``NotAtRandom`` and missing categories that adapt to the coefficients are not supported. If the classes of the
+        complete rows are separable, it keeps the scales of the priors at the values of the paper's bound, because the
+        posterior hardly determines them. "auto" is "exact" in models with groups, where the paper's bound can be far
+        off, and where values are missing that do not adapt to the coefficients (the default), which the paper's bound
+        would shrink; and "augmented" in all others.
     accelerate : bool, default True
         Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes,
         often a tenth. False gives the paper's sweeps exactly; they converge slowly, and need a smaller ``tol``.
@@ -140,18 +163,39 @@ class Variational(Parameters):
             return int(self.max_iter)
         return MOST_PASSES if input_model(spec.missing) is None or not self.accelerate else MOST_PASSES_WITH_MISSING
 
-    def run(self, spec: Spec, source: Source, start: State | None = None, watch: Watch = UNWATCHED) -> Outcome:
-        """Fit the model to the rows, from the paper's start or from a given state; ``watch`` is told of it."""
+    def learned(self, spec: Spec, source: Source) -> LearnedInputs | None:
+        """The distribution of the inputs, where it is learned before the coefficients."""
+        inputs = input_model(spec.missing)
+        if inputs is None or not inputs.settings.held:
+            return None
+        with single_threaded_blas():
+            return learn_inputs(spec, source, self.most_passes(spec))
+
+    def run(
+        self,
+        spec: Spec,
+        source: Source,
+        start: State | None = None,
+        learned: LearnedInputs | None = None,
+        watch: Watch = UNWATCHED,
+    ) -> Outcome:
+        """Fit the model to the rows, from the paper's start or from a given state; ``watch`` is told of it.
+
+        ``learned`` is the distribution of the inputs, where that is held and known already; a state has its own.
+        """
         if self.bound == EXACT and (what := _not_exact(spec)) is not None:
             raise ValueError(f"Variational(bound='exact') does not support {what}: use bound='augmented', or Gibbs().")
         if source.drawn_covariance:
             return self._drawn(spec, source)
         with single_threaded_blas():
-            suits = (
-                self.accelerate and source.n_core < spec.n_columns and spec.gate_map is None and spec.missing is None
-            )
-            exact = self.bound == EXACT or (self.bound == AUTO and suits)
-            return (self._sharpened if exact else self._run)(spec, source, start, watch)
+            exact = self.bound == EXACT or (self.bound == AUTO and self.accelerate and _suits_exact(spec, source))
+            if start is None and learned is None:
+                learned = self.learned(spec, source)
+            run = self._sharpened if exact else self._run
+            outcome = run(spec, source, _Beginning(start, learned, watch))
+        if start is not None or learned is None or learned.at_rest or outcome.ending is Ending.INTERRUPTED:
+            return outcome
+        return replace(outcome, ending=Ending.INPUTS_OUT_OF_PASSES)
 
     def _drawn(self, spec: Spec, source: Source) -> Outcome:
         """Fit with the covariance by draws, without a bound; ``tol`` has no say."""
@@ -177,33 +221,19 @@ class Variational(Parameters):
         assert state is not None
         return Outcome(state, np.empty(0), passes, ending, likelihood=spec.likelihood)
 
-    def _run(self, spec: Spec, source: Source, start: State | None, watch: Watch) -> Outcome:
+    def _run(self, spec: Spec, source: Source, begin: "_Beginning") -> Outcome:
         """Climb the paper's bound."""
-        if start is not None:
-            return self._climb(spec, source, start, self.tol, self.most_passes(spec), watch=watch)
-        inputs = input_model(spec.missing)
-        if inputs is not None and not inputs.settings.labels:
-            learned, at_rest = learn_inputs(spec, source, self.most_passes(spec))
-            outcome = _highest(self._climb_from_all(spec, source, watch, learned))
-            if at_rest or outcome.ending is Ending.INTERRUPTED:
-                return outcome
-            return replace(outcome, ending=Ending.INPUTS_OUT_OF_PASSES)
-        return _highest(self._climb_from_all(spec, source, watch))
+        return _highest(self._climb_from_all(spec, source, begin))
 
-    def _climb_from_all(
-        self, spec: Spec, source: Source, watch: Watch, inputs: Learned | None = None
-    ) -> Iterator[Outcome]:
+    def _climb_from_all(self, spec: Spec, source: Source, begin: "_Beginning") -> Iterator[Outcome]:
         """Climb from every start; an interrupted climb is the last."""
-        for start in spec.starts():
-            begin = start
-            if inputs is not None and isinstance(start.missing, MissingState):
-                begin = replace(start, missing=replace(start.missing, inputs=inputs))
-            outcome = self._climb(spec, source, begin, self.tol, self.most_passes(spec), watch=watch)
+        for start in begin.starts(spec):
+            outcome = self._climb(spec, source, start, self.tol, self.most_passes(spec), watch=begin.watch)
             yield outcome
             if outcome.ending is Ending.INTERRUPTED:
                 return
 
-    def _sharpened(self, spec: Spec, source: Source, start: State | None, watch: Watch) -> Outcome:
+    def _sharpened(self, spec: Spec, source: Source, begin: "_Beginning") -> Outcome:
         """Begin with the paper's bound and go on with the exact one.
 
         Where classes are separated, the paper's is climbed to its end, and the scales are held there.
@@ -211,14 +241,14 @@ class Variational(Parameters):
         sharp, most, passes = replace(spec, likelihood=EXACT_HINGE), self.most_passes(spec), 0
         early = EARLY if source.looks_are_cheap else SETTLED
         for tol, held in ((max(self.tol, early), False), (self.tol, True)):
-            begun = replace(self, tol=tol)._run(spec, source, start, watch)
+            begun = replace(self, tol=tol)._run(spec, source, begin)
             passes += begun.passes
             if begun.ending is Ending.INTERRUPTED or passes >= most:
                 return replace(begun, passes=passes)
             if not held and _separates(source, begun.state):
                 continue
             strategy = self._exact_strategy(spec, source, held=held)
-            reached = self._climb(sharp, source, begun.state, self.tol, max(2, most - passes), strategy, watch)
+            reached = self._climb(sharp, source, begun.state, self.tol, max(2, most - passes), strategy, begin.watch)
             passes += reached.passes
             if held or reached.ending is Ending.INTERRUPTED or not _separates(source, reached.state):
                 break
@@ -324,34 +354,25 @@ def _not_exact(spec: Spec) -> str | None:
     if spec.missing is None:
         return None
     assert isinstance(spec.missing, MissingModel)
-    if spec.missing.levels is not None:
-        return "missing categories"
+    if spec.missing.levels is not None and not spec.missing.held:
+        return "missing categories that adapt to the coefficients"
     mechanism = None if spec.missing.inputs is None else spec.missing.inputs.settings.mechanism
     return "values that are missing not at random (NotAtRandom)" if isinstance(mechanism, NotAtRandom) else None
 
 
-def learn_inputs(spec: Spec, source: Source, max_passes: int) -> tuple[Learned, bool]:
-    """The distribution of the inputs from the inputs alone, and whether it converged within these passes.
+def _suits_exact(spec: Spec, source: Source) -> bool:
+    """Whether the exact bound is worth its time: with groups, or with missing values that do not adapt.
 
-    At coefficients of 0 the labels do not matter for missing values.
+    The paper's bound is far off with the former, and shrinks coefficients of incomplete columns with the latter.
     """
-    model = spec.missing
-    assert isinstance(model, MissingModel)
-    state, missing, converged = spec.start(), model.start(), False
-    for _ in range(max_passes):
-        before, stats = missing, pass_rows(spec, replace(state, missing=missing), source, expect)
-        missing = model.update_inputs(before, stats.missing, expect)
-        new, old = np.array(replace(missing, levels=None).pack()), np.array(replace(before, levels=None).pack())
-        if len(new) == len(old) and np.abs(new - old).max(initial=0.0) < INPUTS_REST:
-            converged = True
-            break
-    assert missing.inputs is not None
-    return Learned(missing.inputs), converged
+    if isinstance(spec.missing, MissingModel):
+        return spec.missing.held and _not_exact(spec) is None
+    return source.n_core < spec.n_columns and spec.gate_map is None
 
 
 def _separates(source: Source, state: State) -> bool:
     """Whether the mean scores put every row on its side: then no loss grows with the coefficients."""
-    return not source.total(lambda part: part.n_held(state.coefficients.mean))
+    return not source.total(lambda part: part.n_held(state.coefficients.mean, state.missing))
 
 
 def _highest(outcomes: Iterator[Outcome]) -> Outcome:

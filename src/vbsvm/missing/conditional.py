@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vbsvm.base.arrays import Array, inverse
+from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.missing.rows import PatternGroup
 
 
@@ -24,6 +24,23 @@ def means(known: Array, expected: Array, precision: Array, groups: Sequence[Patt
         covariance = covariances(precision, group)[group.pattern_of]
         values[group.cells] = np.einsum("rkj,rj->rk", covariance, pull[group.cells])
     return values
+
+
+def draws(
+    known: Array, expected: Array, precision: Array, groups: Sequence[PatternGroup], rng: np.random.Generator
+) -> Array:
+    """Values of the missing variables drawn given the known ones (rows × variables), zero where nothing is missing."""
+    return with_noise(means(known, expected, precision, groups), precision, groups, rng)
+
+
+def with_noise(values: Array, precision: Array, groups: Sequence[PatternGroup], rng: np.random.Generator) -> Array:
+    """Values with normal noise of their covariance added to the missing ones."""
+    found = values.copy()
+    for group in groups:
+        noise = rng.standard_normal(group.patterns[group.pattern_of].shape)
+        root = cholesky(covariances(precision, group))[group.pattern_of]
+        found[group.cells] += np.einsum("rkj,rj->rk", root, noise)
+    return found
 
 
 def deviations(known: Array, precision: Array, groups: Sequence[PatternGroup]) -> Array:

@@ -77,7 +77,7 @@ class InputDistribution(Protocol):
 
     @property
     def coefficients(self) -> Array:
-        """E A, (given + 1) × variables."""
+        """E A, regressors × variables."""
         ...
 
     @property
@@ -136,7 +136,7 @@ class _AtRandom:
         return
 
 
-class _Still(_AtRandom):
+class _Still:
     """A distribution that an extrapolation leaves as it is."""
 
     def pack(self) -> list[float]:
@@ -151,9 +151,14 @@ class _Still(_AtRandom):
 @final
 @dataclass(frozen=True, eq=False)
 class Learned(_Still):
-    """A distribution of the inputs that was learned from them alone, and is held while coefficients are fitted."""
+    """A distribution of the inputs that was learned first, and is held while coefficients are fitted."""
 
     inputs: InputDistribution
+
+    @property
+    def probit(self) -> ProbitDistribution | None:
+        """The distribution of being observed."""
+        return self.inputs.probit
 
     @property
     def coefficients(self) -> Array:
@@ -168,7 +173,7 @@ class Learned(_Still):
 
 @final
 @dataclass(frozen=True, eq=False)
-class KnownInputs(_Still):
+class KnownInputs(_Still, _AtRandom):
     """A distribution of the inputs without uncertainty: a start, a draw, or what predictions go by."""
 
     coefficients: Array

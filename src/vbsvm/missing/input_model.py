@@ -1,7 +1,7 @@
 """The distribution of the inputs, by which missing ones are inferred with the coefficients (paper, Section 3.3)."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast, final
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy.special import digamma, gammaln
 
 from vbsvm.base import distributions
 from vbsvm.base.arrays import Array, inverse
-from vbsvm.base.reading import Reading
+from vbsvm.base.reading import Reading, expect, renews
 from vbsvm.missing.input_distributions import (
     InputDistribution,
     InputSums,
@@ -20,22 +20,33 @@ from vbsvm.missing.input_distributions import (
     Learned,
     MeanDistribution,
     Regression,
+    Regressors,
     Selective,
 )
 from vbsvm.missing.missingness import ProbitDistribution
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 
+# Sweeps of a sampler for which values that do not adapt to the labels are held: so long that the coefficients come to
+# rest around them, as they would around a completed table.
+HELD_SWEEPS = 20
+
 
 @final
 @dataclass(frozen=True, eq=False)
 class InputModel:
-    """The model of the inputs: settings, columns, and the number of all inputs."""
+    """The model of the inputs: settings, columns, the number of all inputs, and that of regressors beside these."""
 
     settings: GaussianImputation
     inputs: Inputs
     n_inputs: int
     probit_of: NDArray[np.intp] | None = None  # the variables that are missing not at random
+    n_beside: int = 0
+
+    @property
+    def n_regressors(self) -> int:
+        """What the variables are regressed on: a constant, known inputs, and what is known beside these."""
+        return 1 + len(self.inputs.given) + self.n_beside
 
     @property
     def nu(self) -> float:
@@ -50,7 +61,7 @@ class InputModel:
     def start(self) -> InputDistribution:
         """Independent standardised inputs."""
         n_variables = len(self.inputs.variables)
-        start = KnownInputs(np.zeros((1 + len(self.inputs.given), n_variables)), np.eye(n_variables))
+        start = KnownInputs(np.zeros((self.n_regressors, n_variables)), np.eye(n_variables))
         if self.probit_of is None:
             return start
         return Selective(start, ProbitDistribution.start(self.probit_of, self.inputs.variables[self.probit_of]))
@@ -58,11 +69,11 @@ class InputModel:
     def update(self, distribution: InputDistribution, sums: InputSums, resolve: Reading) -> InputDistribution:
         """q(μ), q(Σ) or their regression form, or draws (Algorithm 5, lines 13 and 14; Appendix C).
 
-        A distribution that was learned without the labels stays as it is.
+        A distribution that was learned before the coefficients stays as it is.
         """
-        if isinstance(distribution, Learned):
+        if isinstance(distribution, Learned) or (self.settings.held and not renews(resolve, HELD_SWEEPS)):
             return distribution
-        joint = self.settings.joint
+        joint = self.settings.joint and not self.n_beside
         inputs = self._update_joint(distribution, sums, resolve) if joint else self._update_regression(sums, resolve)
         if distribution.probit is None:
             return inputs
@@ -92,6 +103,15 @@ class InputModel:
         covariance = resolve(distributions.InverseWishart(scale, self.nu + n), "inputs", "covariance")
         return cast(InputDistribution, JointInputs(mean.mean, mean.spread, covariance))
 
+    def without_labels(self, sums: InputSums) -> KnownInputs:
+        """The distribution given the other inputs alone, as predictions have it: labels are integrated out."""
+        assert sums.regressors is not None
+        kept = slice(None, 1 + len(self.inputs.given))
+        known = Regressors(sums.regressors.matrix[kept, kept])
+        found = self._update_regression(replace(sums, linear=sums.linear[kept], regressors=known), expect)
+        no_say = np.zeros((self.n_beside, len(self.inputs.variables)))
+        return KnownInputs(np.vstack([found.coefficients, no_say]), found.precision)
+
     def bound(self, distribution: InputDistribution, sums: InputSums) -> float:
         """E log p(inputs, their parameters) − E log q(parameters), without the entropy of missing values.
 
@@ -117,7 +137,7 @@ class InputModel:
         met = A.T @ sums.linear
         about = sums.squares - met - met.T + A.T @ K @ A
         log_K = 2 * float(np.log(sums.regressors.root(psi).diagonal()).sum())
-        constant = 0.5 * e * (len(self.inputs.given) * math.log(psi) - log_K)
+        constant = 0.5 * e * ((self.n_regressors - 1) * math.log(psi) - log_K)
         return constant + self._wishart_terms(distribution.covariance, about, sums.total - 1)
 
     def _bound_joint(

@@ -93,10 +93,10 @@ def _integrate(
     directions, with_p = direction[of_row], with_p[of_row]
     fp = np.einsum("rk,rk->r", with_f, directions)
     pairs = ScorePairs(rows.signs[group.rows], f, length[of_row], v, fp, pp[of_row], across[of_row])
-    g = expectations(pairs, labels=rows.labels)
+    g = expectations(pairs, labels=rows.adapt)
     made = _made_of(pairs, cells.mean[of_row], with_f, with_p)
     change, about, k = np.zeros_like(with_f), np.zeros_like(C), C.shape[1]
-    if rows.labels:
+    if rows.adapt:
         moved = made[:, :, 0] * g.f[:, None] + with_f * g.ff[:, None] + with_p * g.fp[:, None]
         change = np.einsum("rkl,rl->rk", C, moved)
         left = cells.covariance[of_row] - made[:, :, 1:] @ made[:, :, 1:].transpose(0, 2, 1)

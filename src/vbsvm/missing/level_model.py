@@ -41,9 +41,13 @@ class LevelDistributions:
 @final
 @dataclass(frozen=True, eq=False)
 class LevelModel:
-    """The levels' probabilities have a flat Dirichlet prior; ``sizes`` are the numbers of levels."""
+    """The levels' probabilities have a flat Dirichlet prior; ``sizes`` are the numbers of levels.
+
+    ``held`` says that the shares of candidates are known before the coefficients, and stay as they are.
+    """
 
     sizes: tuple[int, ...]
+    held: bool = False
 
     def start(self) -> LevelDistributions:
         """Equal probabilities."""

@@ -85,6 +85,12 @@ class MissingModel:
         """A model of these; None where nothing is missing."""
         return None if inputs is None and levels is None else MissingModel(inputs, levels)
 
+    @property
+    def held(self) -> bool:
+        """Whether what is missing has a distribution that coefficients do not change."""
+        inputs = self.inputs is None or self.inputs.settings.held
+        return inputs and (self.levels is None or self.levels.held)
+
     def start(self) -> MissingState:
         """Independent standardised inputs, and levels that are equally likely."""
         return MissingState(
@@ -102,6 +108,12 @@ class MissingModel:
         if self.inputs is None:
             return state
         return replace(state, inputs=self.inputs.update(_there(state.inputs), _there(sums.inputs), resolve))
+
+    def as_predicted(self, state: MissingState, sums: InputSums | None) -> MissingState:
+        """The same distributions where labels are not known, as those of new rows."""
+        if self.inputs is None or not self.inputs.n_beside:
+            return state
+        return replace(state, inputs=self.inputs.without_labels(_there(sums)))
 
     def bound(self, state: MissingState, sums: MissingSums) -> dict[str, float]:
         """Terms of both distributions."""

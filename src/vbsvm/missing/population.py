@@ -40,7 +40,8 @@ def all_moments(sums: InputSums, inputs: Inputs, order: NDArray[np.intp]) -> Arr
     """Σ s E[1; d][1; d]ᵀ of the inputs in this order of their columns, from the sums of a fit with missing values."""
     assert sums.regressors is not None
     joined = np.block([[sums.regressors.matrix, sums.linear], [sums.linear.T, sums.squares]])
-    columns = np.concatenate([[-1], inputs.given, inputs.variables])
-    place = {int(column): k for k, column in enumerate(columns)}
+    n_regressors = len(sums.regressors.matrix)
+    place = {int(column): 1 + k for k, column in enumerate(inputs.given)}
+    place |= {int(column): n_regressors + k for k, column in enumerate(inputs.variables)}
     chosen = [0, *(place[int(column)] for column in order)]
     return joined[np.ix_(chosen, chosen)]

@@ -1,13 +1,15 @@
 """Rows of a block that miss something, as a pass sees them: the sums that they add, and their scores at a point."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.reading import Reading, renews
 from vbsvm.design.candidates import Candidates
-from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.input_distributions import InputDistribution, InputSums
+from vbsvm.missing.input_model import HELD_SWEEPS
 from vbsvm.missing.integrated_rows import integrated_stats
 from vbsvm.missing.model import MissingState, MissingSums
 from vbsvm.missing.row_updates import Resolved, RowDistributions, conditional_means, left_over
@@ -39,14 +41,30 @@ class IncompletePart:
         assert state.inputs is not None
         with np.errstate(all="ignore"):
             if isinstance(row_pass.likelihood, ExactHinge):
-                return integrated_stats(self.rows, row_pass.message, state.inputs)
+                return self._integrated(row_pass, state.inputs, candidates)
             return self._stats(row_pass, state, candidates)
+
+    def _integrated(self, row_pass: RowPass, inputs: InputDistribution, candidates: WeighedCandidates | None) -> Stats:
+        """The same with missing inputs integrated out; candidates have shares that no coefficient changes."""
+        if candidates is None:
+            return integrated_stats(self.rows, row_pass.message, inputs)
+        s = self.rows.weights
+        shares = candidates.shares(np.zeros(len(s)))
+        stats = integrated_stats(self.rows.weighted(shares * s), row_pass.message, inputs)
+        entropy = candidates.entropy(shares, s)
+        return replace(
+            stats,
+            row_bound=stats.row_bound + entropy,
+            constant=stats.constant - entropy,
+            missing=stats.missing + candidates.sums(shares * s),
+        )
 
     def _stats(self, row_pass: RowPass, state: MissingState, candidates: WeighedCandidates | None) -> Stats:
         rows, message = self.rows, row_pass.message
         assert state.inputs is not None
         before = None if state.values is None else state.values.get(rows.index)
-        distributions = RowDistributions(rows, message, state.inputs, candidates, before)
+        renew = renews(row_pass.resolve, HELD_SWEEPS)
+        distributions = RowDistributions(rows, message, state.inputs, candidates, before, renew)
         found: Resolved = row_pass.resolve(distributions, "incomplete rows", rows.index).result
         y, s = rows.signs, found.shares * rows.weights
         entropy, levels = found.entropy, None
@@ -106,13 +124,18 @@ class IncompletePart:
             V = v if response is message else response.row_moments(filled)[1]
             return RowInfluence.of(row_pass.likelihood, rows, f, v, np.asarray(V), unknown)
 
-    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
+    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading) -> float:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
 
-    def n_held(self, theta: Array) -> int:
-        """None where labels move missing values: these can always be on the right side. Else all, as some never are."""
-        return 0 if self.rows.labels else len(self.rows.signs)
+    def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
+        """None where labels move missing values: they can be on the right side. Else expected scores tell."""
+        if self.rows.adapt:
+            return 0
+        assert isinstance(missing, MissingState)
+        assert missing.inputs is not None
+        scores = self.rows.filled(conditional_means(self.rows, missing.inputs)).scores(theta)
+        return int(np.count_nonzero(self.rows.signs * scores <= 0.0))
 
 
 @final
@@ -127,6 +150,12 @@ class CandidatePart:
     def rows(self) -> LabelledRows:
         """The rows themselves."""
         return self.part.rows
+
+    @property
+    def expected_shares(self) -> Array:
+        """Shares before coefficients have a say: those that are known beforehand, or equal ones."""
+        values = np.zeros(len(self.candidates.row)) if self.candidates.held is None else self.candidates.held
+        return self.candidates.softmax(values)
 
     def stats(self, row_pass: RowPass) -> Stats:
         """Sums in which each candidate counts by its share."""
@@ -152,14 +181,17 @@ class CandidatePart:
         """Scores at a point."""
         return self.part.scores(theta, missing)
 
-    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
-        """Change of the losses −½ log Σ π e^(−2h₊), each over the candidates of a row."""
+    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading) -> float:
+        """Change of the losses −½ log Σ π e^(−2h₊), each over the candidates of a row; of held ones the plain one."""
         assert isinstance(missing, MissingState)
         assert missing.levels is not None
         candidates, chances = self.candidates, self.candidates.log_chances(missing.levels.logs)
+        if candidates.held is not None:
+            shares = WeighedCandidates(candidates, missing.levels, resolve).shares(after)
+            return float((shares * self.rows.weights) @ (after - before))
         ratios = candidates.log_sums(chances - 2 * after) - candidates.log_sums(chances - 2 * before)
         return -0.5 * float(self.rows.weights[candidates.firsts] @ ratios)
 
-    def n_held(self, theta: Array) -> int:
+    def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
         """Number of candidates whose loss grows."""
-        return self.part.n_held(theta)
+        return self.part.n_held(theta, missing)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.distributions import Latent
 from vbsvm.missing import conditional
-from vbsvm.missing.input_distributions import InputDistribution
+from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.missingness import ProbitPull, with_probit
 from vbsvm.missing.rows import IncompleteRows, PatternGroup
 from vbsvm.missing.shares import WeighedCandidates
@@ -154,13 +154,17 @@ class RowDistributions:
     distribution: InputDistribution
     candidates: WeighedCandidates | None = None
     values: Array | None = None
+    renew: bool = True  # whether values that do not adapt are drawn anew
 
     def draw(self, rng: np.random.Generator) -> "DrawnRows":
         """Draw the latent scales given the values of the last sweep, then new values (Appendix C).
 
         In this order: a move of the coefficients between sweeps has the scales integrated out, and would not know them.
+        Values that do not adapt to the labels come first, as the distribution of the inputs has them.
         """
         rows, y, s = self.rows, self.rows.signs, self.rows.weights
+        if not rows.adapt:
+            return self._draw_around_held_values(rng)
         expected = conditional_means(rows, self.distribution)
         before = expected if self.values is None else self.values
         at_start = 1.0 - y * self.message.row_moments(rows.filled(before))[0]
@@ -193,6 +197,35 @@ class RowDistributions:
         nothing = np.zeros_like(values)
         return DrawnRows(Resolved(at_start, root, shares * w, shares, values, nothing, nothing, (), 0.0, latent))
 
+    def _draw_around_held_values(self, rng: np.random.Generator) -> "DrawnRows":
+        """Draw values given the known inputs and the label, or keep the last ones; then the latent scales."""
+        rows, y, latent = self.rows, self.rows.signs, None
+        values = self.values
+        if self.renew or values is None:
+            values, latent = self._drawn_values(rng)
+        h = 1.0 - y * self.message.row_moments(rows.filled(values))[0]
+        root = np.abs(h)
+        shares = np.ones(len(y)) if self.candidates is None else self.candidates.shares(h)
+        if self.candidates is not None:
+            values = self.candidates.candidates.chosen(values, shares)
+        w, nothing = Latent(rows.weights, root).draw(rng).weight, np.zeros_like(values)
+        return DrawnRows(Resolved(h, root, shares * w, shares, values, nothing, nothing, (), 0.0, latent))
+
+    def _drawn_values(self, rng: np.random.Generator) -> tuple[Array, Array | None]:
+        """Values from their distribution given the known inputs, and the latent a* where that depends on values."""
+        rows, probit = self.rows, self.distribution.probit
+        expected = conditional_means(rows, self.distribution)
+        T, latent, pull = self.distribution.precision, None, np.zeros_like(expected)
+        if probit is not None:
+            before, j, T = expected if self.values is None else self.values, probit.variables, with_probit(T, probit)
+            latent = probit.latents((rows.known + before)[:, j], ~rows.missing[:, j]).draw(rng).value
+            offset, slope = probit.mean.T
+            pull[:, j] = slope * (latent - offset) - np.square(slope) * expected[:, j]
+        for group in rows.groups:
+            covariance = conditional.covariances(T, group)[group.pattern_of]
+            expected[group.cells] += np.einsum("rkj,rj->rk", covariance, pull[group.cells])
+        return conditional.with_noise(expected, T, rows.groups, rng), latent
+
     @property
     def result(self) -> Resolved:
         """Both distributions at their common optimum."""
@@ -216,7 +249,7 @@ class RowDistributions:
             p = y[at, None] * along
             q = (y * h)[at, None] * along - np.einsum("rk,rkj->rj", met, axes)
             pull = None if probit is None else ProbitPull.of(probit, group, values)
-            say = 1.0 if rows.labels else 0.0
+            say = 1.0 if rows.adapt else 0.0
             change, shrunk = _resolve(axes, say * curvature, say * p, say * q, h[at] ** 2 + v[at], pull)
             variances[group.cells] = np.einsum("rkj,rj->rk", np.square(axes), shrunk)
             values[group.cells] += change
@@ -260,6 +293,17 @@ def conditional_means(rows: IncompleteRows, distribution: InputDistribution) -> 
     """Means of the missing variables given the known inputs of their rows; zero where nothing is missing."""
     expected = rows.regressors @ distribution.coefficients
     return conditional.means(rows.known, expected, distribution.precision, rows.groups)
+
+
+def expected_sums(rows: IncompleteRows, weights: Array, distribution: InputDistribution) -> InputSums:
+    """Σ s x̃E[d]ᵀ and Σ s E[ddᵀ], with missing values given the known ones of their row alone."""
+    inputs = rows.known + conditional_means(rows, distribution)
+    squares = inputs.T @ (weights[:, None] * inputs)
+    for group in rows.groups:
+        covariance, M = conditional.covariances(distribution.precision, group), group.patterns
+        counts = np.bincount(group.pattern_of, weights[group.rows], minlength=len(M))
+        np.add.at(squares, (M[:, :, None], M[:, None, :]), counts[:, None, None] * covariance)
+    return InputSums(rows.regressors.T @ (weights[:, None] * inputs), squares)
 
 
 def left_over(rows: IncompleteRows, filled: Rows, message: Message, distribution: InputDistribution) -> Array:

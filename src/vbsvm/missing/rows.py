@@ -5,7 +5,7 @@ they feed. An input feeds its own column; in a formula it may feed others too, s
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -45,9 +45,9 @@ class Inputs:
         """Each derived column, and the variable's column that it is a product of."""
         return list(zip(self.derived.tolist(), self.variables[self.feeds].tolist(), strict=True))
 
-    def regressors(self, design: Array) -> Array:
-        """x̃ = [1; what is given]."""
-        return np.column_stack([np.ones(len(design)), design[:, self.given]])
+    def regressors(self, design: Array, beside: Array) -> Array:
+        """x̃ = [1; what is given; what is known beside the design]."""
+        return np.column_stack([np.ones(len(design)), design[:, self.given], beside])
 
 
 @final
@@ -103,7 +103,8 @@ class IncompleteRows:
 
     ``multipliers`` (rows × derived) is how much a unit of its variable adds to each derived column. ``shift`` is added
     to every missing value of a variable before it enters the score, and not known to the distribution of the inputs.
-    ``labels`` says whether missing values are inferred from the labels, too.
+    ``beside`` (rows × regressors) is what that is conditional on beside columns of the design: labels. ``adapt`` says
+    whether missing values adapt to what the coefficients make of the labels.
     """
 
     maker: RowMaker
@@ -112,7 +113,8 @@ class IncompleteRows:
     inputs: Inputs
     multipliers: Array
     shift: Array
-    labels: bool
+    beside: Array
+    adapt: bool
 
     @staticmethod
     def of(
@@ -122,7 +124,8 @@ class IncompleteRows:
         multipliers: Array,
         groups: tuple[PatternGroup, ...] | None = None,
         shift: Array | None = None,
-        labels: bool = True,
+        beside: Array | None = None,
+        adapt: bool = True,
     ) -> "IncompleteRows":
         """Take a design with NaN for missing values, which is written into.
 
@@ -137,7 +140,12 @@ class IncompleteRows:
         slopes = np.where(missing[:, inputs.feeds], multipliers[:, :, 1], 0.0)
         groups = pattern_groups(missing) if groups is None else groups
         shift = np.zeros(len(inputs.variables)) if shift is None else shift
-        return IncompleteRows(maker, design, groups, inputs, slopes, shift, labels)
+        beside = np.empty((len(design), 0)) if beside is None else beside
+        return IncompleteRows(maker, design, groups, inputs, slopes, shift, beside, adapt)
+
+    def weighted(self, weights: Array) -> "IncompleteRows":
+        """The same rows with other weights."""
+        return replace(self, maker=replace(self.maker, weights=weights))
 
     @property
     def index(self) -> int:
@@ -165,7 +173,7 @@ class IncompleteRows:
     @cached_property
     def regressors(self) -> Array:
         """x̃ of each row."""
-        return self.inputs.regressors(self.design)
+        return self.inputs.regressors(self.design, self.beside)
 
     @cached_property
     def known(self) -> Array:

@@ -1,5 +1,6 @@
 """What users set about missing inputs: the prior of the inputs' distribution, and why values are missing."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import final
@@ -78,10 +79,14 @@ class NotAtRandom(Parameters):
         return np.array([list(names).index(name) for name in self.columns], dtype=np.intp)
 
 
+# What labels have to do with missing values.
+REGRESSOR, LIKELIHOOD, NONE = LABELS = "regressor", "likelihood", "none"
+
+
 @final
 @dataclass(frozen=True)
 class GaussianImputation(Parameters):
-    """Inputs are jointly normal; missing values are inferred with the coefficients (Algorithm 5).
+    """Missing inputs are normal given the known inputs of their row and its label.
 
     Parameters
     ----------
@@ -91,14 +96,17 @@ class GaussianImputation(Parameters):
         Its degrees of freedom. None means d + 1 for d inputs. With d − 1 or fewer, as in the paper's own example, the
         prior is improper: the fit is valid, but its bound lacks a constant that depends on ν and d.
     variance : float, default 1e8
-        Prior variance of the inputs' means, σμ²; only used with ``joint=True``.
+        Prior variance of the inputs' means, σμ²; only used with ``joint=True`` where the label is no regressor.
     joint : bool, default False
         False models the inputs that have missing values given all others: complete inputs may then be dummies, skewed,
-        or many. True models all inputs jointly, as in the paper. Coefficients are the same to six digits.
-    labels : bool, default True
-        Whether missing values are inferred from the labels, too. True is the paper's model. It overrates columns with
-        many missing values, because these adapt to the labels. False learns the distribution of the inputs from the
-        inputs alone, and then the coefficients; it underrates such columns.
+        or many. True models all inputs jointly, as in the paper. Coefficients are nearly the same.
+    labels : "regressor", "likelihood" or "none", default "regressor"
+        What labels tell about missing values. "regressor": the label is one of the regressors of the inputs'
+        distribution, which is learned first and held while the coefficients are fitted, as in multiple imputation.
+        A sampler draws missing values from the same distribution, whatever the coefficients are: a cut posterior.
+        "likelihood" is the paper's model: missing values and coefficients are inferred together (Algorithm 5). It
+        overrates columns with many missing values, because these adapt to the labels. "none" learns the distribution
+        of the inputs from the inputs alone; it underrates such columns. Predictions never use a label.
     mechanism : NotAtRandom or Shift, default None
         Why values are missing. None means at random. With ``NotAtRandom`` the chance of being observed depends on the
         value; ``Shift`` moves missing values away from the values that the other inputs predict.
@@ -108,21 +116,36 @@ class GaussianImputation(Parameters):
     nu: float | None = None
     variance: float = 1e8
     joint: bool = False
-    labels: bool = True
+    labels: str = REGRESSOR
     mechanism: NotAtRandom | Shift | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
         require_positive("GaussianImputation", psi=self.psi, variance=self.variance)
-        require_flag("GaussianImputation", joint=self.joint, labels=self.labels)
+        require_flag("GaussianImputation", joint=self.joint)
+        self._read_labels()
         if self.nu is not None:
             require_positive("GaussianImputation", nu=self.nu)
         if self.mechanism is not None and not isinstance(self.mechanism, NotAtRandom | Shift):
             raise TypeError(
                 f"GaussianImputation: mechanism must be NotAtRandom(…), Shift(…) or None; got {self.mechanism!r}."
             )
-        if isinstance(self.mechanism, NotAtRandom) and not self.labels:
-            raise ValueError("GaussianImputation: NotAtRandom needs labels=True.")
+
+    def _read_labels(self) -> None:
+        """Accept True and False, as they were once written."""
+        if isinstance(self.labels, bool | np.bool_):
+            meant = LIKELIHOOD if self.labels else NONE
+            message = f'GaussianImputation: labels={bool(self.labels)} is now labels="{meant}"; the old form will go.'
+            warnings.warn(message, FutureWarning, stacklevel=4)
+            object.__setattr__(self, "labels", meant)
+        elif not isinstance(self.labels, str) or self.labels not in LABELS:
+            known = ", ".join(f'"{one}"' for one in LABELS)
+            raise ValueError(f"GaussianImputation: labels must be one of {known}; got {self.labels!r}.")
+
+    @property
+    def held(self) -> bool:
+        """Whether the distribution of the inputs is learned first, and held while coefficients are fitted."""
+        return self.labels != LIKELIHOOD
 
     def shift_of(self, names: Sequence[str]) -> Array:
         """Shift of the missing values of each of these columns, in standard deviations."""

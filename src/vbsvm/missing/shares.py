@@ -12,8 +12,9 @@ import numpy as np
 from scipy.special import xlogy
 
 from vbsvm.base.arrays import Array, Which
-from vbsvm.base.reading import Reading
+from vbsvm.base.reading import Reading, held
 from vbsvm.design.candidates import Candidates
+from vbsvm.missing.input_model import HELD_SWEEPS
 from vbsvm.missing.level_model import LevelCounts, LevelDistributions
 from vbsvm.missing.model import MissingSums
 
@@ -55,10 +56,13 @@ class WeighedCandidates:
     resolve: Reading
 
     def shares(self, objective: Array, which: Which = slice(None)) -> Array:
-        """Shares of these candidates, from what each adds to the bound."""
-        candidates = self.candidates.take(which)
-        values = objective + candidates.log_chances(self.distributions.logs)
-        return self.resolve(Shares(candidates, values), "levels of rows", int(candidates.row[0])).result
+        """Shares of these candidates, from what each adds to the bound; or those that they have whatever that is."""
+        candidates, resolve = self.candidates.take(which), self.resolve
+        if candidates.held is None:
+            values = objective + candidates.log_chances(self.distributions.logs)
+        else:
+            values, resolve = candidates.held, held(resolve, HELD_SWEEPS)
+        return resolve(Shares(candidates, values), "levels of rows", int(candidates.row[0])).result
 
     def entropy(self, shares: Array, s: Array) -> float:
         """Σ s × the entropy of the shares."""

@@ -46,7 +46,7 @@ class Part(Protocol):
         """Scores at a point."""
         ...
 
-    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
+    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading) -> float:
         """Change of the total loss where each row's own goes from ``before`` to ``after``."""
         ...
 
@@ -61,7 +61,7 @@ class Part(Protocol):
         """
         ...
 
-    def n_held(self, theta: Array) -> int:
+    def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
         """Number of rows whose loss grows with the coefficients, in proportion to these; under the exact hinge."""
         ...
 
@@ -95,6 +95,10 @@ class Source(Protocol):
 
     def total(self, kernel: Callable[[Part], T], *, light: bool = False) -> T:
         """Sum anything that adds over the parts of all row blocks; a light kernel reads every number once or so."""
+        ...
+
+    def input_sums(self, distribution: Any) -> Any:
+        """Sums of the inputs with the missing ones as their distribution expects them; labels have no say."""
         ...
 
 
@@ -169,10 +173,10 @@ class CompleteRows:
         """Scores at a point."""
         return self.rows.scores(theta)
 
-    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None) -> float:
+    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading) -> float:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
 
-    def n_held(self, theta: Array) -> int:
+    def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
         """Number of rows on the wrong side."""
         return int(np.count_nonzero(self.rows.signs * self.rows.scores(theta) <= 0.0))

@@ -26,6 +26,9 @@ REACH = 4.0
 def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
     """Which inputs were missing together: one row for each pattern with its number of rows; filled squares are missing.
 
+    Beside each input is how many of its values are missing, and what share of the information about its coefficient
+    that takes away, where the fit can tell.
+
     Parameters
     ----------
     fit : VBSVC or Fit
@@ -36,14 +39,16 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
         How many of the most common patterns to show; None means at most thirty. Of more than sixty inputs, those with
         the most missing values are shown.
     """
-    patterns = any_fit("missing", fit).missing_patterns
+    found = any_fit("missing", fit)
+    patterns = found.missing_patterns
     if patterns is None or not len(patterns.names):
         raise ValueError("missing: the data of the fit had no missing values.")
     by_column = list(patterns.by_column.values())
     chosen = largest(by_column, style.MOST_NAMES)
     n_patterns = number_shown("missing", top, len(patterns.counts), MOST_PATTERNS)
     shown, counts = patterns.patterns[:n_patterns][:, chosen], patterns.counts[:n_patterns]
-    names = [f"{patterns.names[k]} ({by_column[k]})" for k in chosen]
+    lost = {name: f"; {100 * share:.0f} % of its information" for name, share in found.missing_shares.items()}
+    names = [f"{patterns.names[k]} ({by_column[k]}{lost.get(patterns.names[k], '')})" for k in chosen]
     labels, column, long = style.wrapped(names, 60)
     ax = style.axes(ax, 0.7 + 0.2 * len(shown) + long, max(4.2, 1.8 + max(column, 0.24) * len(names)))
     rows, columns = np.nonzero(shown)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from vbsvm.missing.model import input_model
-from vbsvm.missing.settings import NotAtRandom, Shift
+from vbsvm.missing.settings import LIKELIHOOD, NONE, NotAtRandom, Shift
 from vbsvm.report.blocks import Caveat
 from vbsvm.results.fit import Fit
 
@@ -47,18 +47,17 @@ def _missing(fit: Fit) -> Iterator[Caveat]:
     mechanism = None
     if inputs is not None:
         mechanism = inputs.settings.mechanism
-        if inputs.settings.labels:
+        if inputs.settings.labels == LIKELIHOOD:
             yield Caveat(
                 "Columns with many missing values are overrated",
                 "Missing values are inferred from the label, too, which favours large coefficients: do not trust the "
-                "coefficient of a column with many missing values. GaussianImputation(labels=False) errs in the other "
-                "direction; inputs that matter in both fits are well supported.",
+                'coefficient of a column with many missing values. The default, labels="regressor", does not do this.',
             )
-        else:
+        elif inputs.settings.labels == NONE:
             yield Caveat(
                 "Columns with many missing values are underrated",
                 "The distribution of the inputs was learned without the labels: coefficients of columns with missing "
-                "values are shrunk. The default, labels=True, errs in the other direction.",
+                'values are shrunk. The default, labels="regressor", does not do this.',
             )
         yield Caveat(
             "Normality",

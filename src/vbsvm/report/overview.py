@@ -6,6 +6,7 @@ import numpy as np
 
 from vbsvm.base import printing
 from vbsvm.design.scaling import Recipe
+from vbsvm.missing.model import MissingModel
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.model.priors import Ridge
 from vbsvm.plots import rows
@@ -129,14 +130,25 @@ def _classes(fits: Sequence[Fit]) -> Table:
 
 
 def _missing(fit: Fit, patterns: MissingPatterns) -> Section:
-    body = tuple((cell(name), cell(count), share(count, patterns.total)) for name, count in patterns.by_column.items())
+    known, heads = fit.missing_shares, ("column", "missing", "share")
+    body = tuple(
+        (
+            cell(name),
+            cell(count),
+            share(count, patterns.total),
+            *([cell(f"{100 * known[name]:.0f} %" if name in known else "")] if known else []),
+        )
+        for name, count in patterns.by_column.items()
+    )
+    held = isinstance(fit.spec.missing, MissingModel) and fit.spec.missing.held
+    how = "by a distribution that was learned first" if held else "together with the coefficients"
     blocks = (
         Text(
             f"{_share(patterns.n_incomplete, patterns.total)} of the rows have at least one missing value, in "
-            f"{_count(len(patterns.counts), 'pattern')}. Missing values were inferred together with the "
-            "coefficients; no row was dropped."
+            f"{_count(len(patterns.counts), 'pattern')}. Missing values were inferred {how}; "
+            "no row was dropped."
         ),
-        Table("Missing values by column.", ("column", "missing", "share"), body),
+        Table("Missing values by column.", (*heads, *(["information lost"] if known else [])), body),
         picture(
             "missing",
             "Which inputs are missing together, one row for each pattern.",

@@ -27,6 +27,7 @@ MOST_IN_TABLE = 2000
 HEADS = {
     "coefficient": "mean",
     "p_positive": "P(> 0)",
+    "missing_information": "information lost",
     "rhat": "R̂",
     "ess_bulk": "ESS, bulk",
     "ess_tail": "ESS, tail",

@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Plan
-from vbsvm.results.intervals import Intervals
+from vbsvm.results.intervals import Intervals, NormalIntervals
 from vbsvm.results.posterior import Posterior
 
 if TYPE_CHECKING:
@@ -29,7 +30,23 @@ def table(plan: Plan, posterior: Posterior, intervals: Intervals, level: float, 
     columns = {"coefficient": mean, "sd": sd, "lower": lower, "upper": upper, "p_positive": sign}
     if gates:
         columns["inclusion"] = inclusion
+    if (missing := missing_information(plan, intervals)) is not None:
+        columns["missing_information"] = missing
     return pd.DataFrame(columns | posterior.diagnostics(), index=pd.Index(names))
+
+
+def missing_information(plan: Plan, intervals: Intervals) -> Array | None:
+    """The share of each coefficient's variance that missing values cause, the intercept first; None without them."""
+    between = intervals.between if isinstance(intervals, NormalIntervals) else None
+    if between is None:
+        return None
+    total = intervals.covariance
+    share = np.divide(between.diagonal(), total.diagonal(), out=np.zeros(len(total)), where=total.diagonal() > 0)
+    found = plan.shown(share)
+    if not plan.recipe.intercept:
+        return found
+    row = plan.intercept_row
+    return np.r_[(row @ between @ row) / (row @ total @ row), found]
 
 
 def covariance(plan: Plan, intervals: Intervals) -> "pd.DataFrame":

@@ -125,6 +125,7 @@ def _spreads(spreads: LearnedSpreads, plan: Plan, n_coefficients: int) -> Claims
         yield f"the {one.kind} spread", one.unit is None or 0 <= one.unit < len(plan.factors)
         size = None if one.covariance is None else one.covariance.shape
         yield f"the {one.kind} spread", size is None or size == (plan.n_fixed, plan.n_fixed)
+        yield f"the {one.kind} spread", one.between is None or one.between.shape == size
     if spreads.curvature is not None:
         shapes = spreads.curvature.mean.shape, spreads.curvature.variances.shape
         yield "the curvature", shapes == ((n_coefficients,), (n_coefficients,))

@@ -220,7 +220,7 @@ def _claims_of_an_end(outcome: Outcome, spec: Spec, n_coefficients: int) -> Clai
     inputs = input_model(spec.missing)
     if inputs is not None and outcome.inputs is not None:
         distribution, sums = inputs.inputs, outcome.inputs
-        n_known, n_variables = 1 + len(distribution.given), len(distribution.variables)
+        n_known, n_variables = inputs.n_regressors, len(distribution.variables)
         yield "the sums of the inputs", sums.linear.shape == (n_known, n_variables)
         yield "the sums of the inputs", sums.squares.shape == (n_variables, n_variables)
 

@@ -67,6 +67,7 @@ class NormalIntervals:
     covariance: Array
     words: Words
     degrees: float = np.inf
+    between: Array | None = None  # the part of the covariance that missing values cause
 
     def _quantile(self, chance: float) -> float:
         return float(stdtrit(self.degrees, chance)) if np.isfinite(self.degrees) else float(ndtri(chance))
@@ -145,6 +146,11 @@ class Learning(Protocol):
         """The independent units of a model with groups."""
         ...
 
+    @property
+    def imputes(self) -> bool:
+        """Whether robust spreads can be had although values are missing."""
+        ...
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -170,7 +176,8 @@ class SpreadShelf:
     @property
     def _suits_robust(self) -> bool:
         units = None if self.rows is None else self.rows.units
-        plain = self.posterior.state.gates is None and self.posterior.state.missing is None
+        imputed = self.rows is None or self.rows.imputes
+        plain = self.posterior.state.gates is None and (self.posterior.state.missing is None or imputed)
         return plain and self._written and (units is None or units.n_units > 1)
 
     @property
@@ -218,8 +225,9 @@ class SpreadShelf:
         if spread.covariance is None:
             raise ValueError(f"covariance={kind!r} is not available for this fit. {spread.reliability.warnings[-1]}")
         clusters = None if spread.unit is None else self.factors[spread.unit]
-        words = of_kind(kind, self.posterior.words, spread.reliability, clusters=clusters, by=spread.by)
-        return NormalIntervals(self.posterior.mean, spread.covariance, words, spread.degrees)
+        rest = {"clusters": clusters, "by": spread.by, "missing": spread.between is not None}
+        words = of_kind(kind, self.posterior.words, spread.reliability, **rest)
+        return NormalIntervals(self.posterior.mean, spread.covariance, words, spread.degrees, spread.between)
 
     def _require_rows(self, kind: str) -> Learning:
         if self.rows is None:

@@ -230,4 +230,5 @@ def _sparse_blocks(plan: Plan, table: Any) -> Iterator[_Block]:
 def _missing_inputs(encoded: Encoded, population: Population) -> MissingInputs:
     """Any input of a new row may be missing; none is shifted."""
     multipliers = np.empty((len(encoded.table), 0)) if encoded.multipliers is None else encoded.multipliers
-    return MissingInputs(population.inputs, multipliers, np.zeros(len(population.inputs.variables)))
+    beside = np.empty((len(encoded.table), 0))
+    return MissingInputs(population.inputs, multipliers, np.zeros(len(population.inputs.variables)), beside)

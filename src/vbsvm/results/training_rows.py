@@ -1,7 +1,7 @@
 """The rows of a fit, while they are at hand: what nobody asked for during the fit is learned from them when it is."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import final
@@ -13,25 +13,34 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.input_chain import proper_draws
 from vbsvm.inference.leave_one_out import row_influence
 from vbsvm.inference.reliability import Reliability
 from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import Spread, Spreads, robust_of_draws
 from vbsvm.inference.variational import Outcome
+from vbsvm.missing.input_distributions import InputSums, Regressors
+from vbsvm.missing.model import MissingState, input_model
 from vbsvm.missing.population import Population
+from vbsvm.missing.proper_draws import ProperDraw
+from vbsvm.missing.rows import Inputs
+from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
+from vbsvm.results import imputed_spread
 from vbsvm.results.calibration import Calibration, LeftOutScores, calibrate
 from vbsvm.results.nesting import SharedRows
 from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.kinds import AnyRows, InMemory
+from vbsvm.sources.memory import Memory
 
 # Probabilities are learned from at most about so many rows, where these lie in files or on other machines.
 MOST_LEFT_OUT = 2**20
 # Rows × coefficients up to which robust intervals go by the response of the exact bound: it takes as long as some fits.
 # With groups the curvature is too poor a substitute to be taken sooner than it must be.
 MOST_RESPONDING, MOST_GROUPED = 250_000, 5_000_000
+ROBUST = "robust"
 
 
 @final
@@ -126,6 +135,20 @@ class TrainingRows:
         rows = source.candidates.row[found]
         return found[np.r_[True, rows[1:] != rows[:-1]]]
 
+    def proper_draws(self, n: int, seed: int) -> list[ProperDraw]:
+        """Draws of the joint distribution of labels and inputs; without labels where no input is missing."""
+        source, model = self._unchanged, input_model(self.spec.missing)
+        assert isinstance(source, Memory)
+        if model is not None:
+            missing = self.outcome.state.missing
+            assert isinstance(missing, MissingState)
+            return proper_draws(self.spec, missing, source, n, seed)
+        moments, rng = source.second_moments(), np.random.default_rng(seed)
+        total = Regressors(moments[:1, :1])
+        sums = InputSums(moments[:1, 1:], moments[1:, 1:], float(moments[0, 0]), total)
+        inputs = Inputs.of(source.recipe.first + np.arange(len(moments) - 1), [])
+        return [ProperDraw.of(sums, inputs, GaussianImputation().psi, rng) for _ in range(n)]
+
     def spread(self, kind: str) -> Spread:
         """Robust, or the posterior's by linear response; in large tables the robust one goes by the curvature."""
         if kind not in self._found:
@@ -136,8 +159,27 @@ class TrainingRows:
             else:
                 most = MOST_GROUPED if source.groupings else MOST_RESPONDING
                 large = not source.looks_are_cheap or source.n_rows * source.n_core > most
-                self._found[kind] = self._spreads.of(kind, "curvature" if large else "response")
+                by = "curvature" if large else "response"
+                imputed = kind == ROBUST and self.imputes
+                self._found[kind] = self._imputed(self.outcome, by) if imputed else self._spreads.of(kind, by)
         return self._found[kind]
+
+    @property
+    def imputes(self) -> bool:
+        """Whether robust spreads can be had although values are missing."""
+        here = isinstance(self.source, Memory) and self.source.pages is None
+        return here and isinstance(self.outcome, Outcome) and imputed_spread.suits(self.spec)
+
+    def _imputed(self, outcome: Outcome, by: str) -> Spread:
+        """The robust spread by completed tables."""
+        source, squared = self._unchanged, self._squared
+        assert isinstance(source, Memory)
+        squares = squared.weights if isinstance(squared, Memory) else None
+        draws: Sequence[ProperDraw | None] = [None] * imputed_spread.TABLES
+        if input_model(self.spec.missing) is not None:
+            draws = self.proper_draws(imputed_spread.TABLES, source.n_rows)
+        rest = self.n, squares, self.units, by
+        return imputed_spread.imputed_spread(self.spec, outcome, source, draws, *rest)
 
     @property
     def learned(self) -> tuple[Spread, ...]:

@@ -129,7 +129,8 @@ def of_kind(
     """Of intervals whose spread is not that of the fit itself: robust, the posterior's, or by the curvature.
 
     ``clusters`` is the factor whose groups are taken as independent, and ``by`` how the posterior's covariance was
-    found, which robust intervals need. ``missing`` says that inputs are, under the paper's bound.
+    found, which robust intervals need. ``missing`` says that inputs are: robust intervals include what these leave
+    open, and the curvature of the paper's bound is rough.
     """
     warnings: Sequence[str] = () if told is None else told.warnings
     make = {"robust": _robust, "posterior": _by_response, "curvature": _by_curvature}[kind]
@@ -172,6 +173,7 @@ def of_components(base: Words) -> Words:
 
 def _robust(base: Words, clusters: str | None, by: str, missing: bool) -> Words:
     grouped = "" if clusters is None else f", with the groups of {clusters} as independent units"
+    grouped += ", with what missing values leave open" if missing else ""
     how = {
         "response": "by the response of the exact bound",
         "curvature": "by the curvature at the mean",

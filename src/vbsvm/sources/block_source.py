@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import fold_blocks, single_threaded_blas
-from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.missing.model import MissingSums
 from vbsvm.model.row_pass import RowPass
@@ -24,6 +24,10 @@ class Block(Protocol):
 
     def known_sums(self) -> InputSums:
         """Sums of the inputs that no pass changes, where some may be missing."""
+        ...
+
+    def input_sums(self, distribution: InputDistribution) -> InputSums:
+        """Sums over the rows that miss inputs, with these as the distribution expects them."""
         ...
 
     def second_moments(self) -> Array:
@@ -87,6 +91,11 @@ class BlockSource(ABC):
         if self._known is None and self.level_counts is None:
             return stats
         return replace(stats, missing=added(MissingSums(self._known, self.level_counts), stats.missing))
+
+    def input_sums(self, distribution: InputDistribution) -> InputSums:
+        """Sums of the inputs with the missing ones as this distribution expects them; labels have no say."""
+        assert self._known is not None
+        return self._known + self._fold(lambda block: block.input_sums(distribution))
 
     def total(self, kernel: Callable[[Any], Any], *, light: bool = False) -> Any:
         """Sum anything that adds over the parts of all blocks; a light kernel reads every number once or so."""

@@ -14,6 +14,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import Addable
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
+from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.model.row_pass import Part, RowPass
 from vbsvm.model.stats import Stats
@@ -34,7 +35,8 @@ class HeldPart:
     def __init__(self, memory: Memory) -> None:
         incomplete = memory.missing_inputs
         if incomplete is not None:
-            incomplete = replace(incomplete, multipliers=settled(incomplete.multipliers))
+            beside = settled(incomplete.beside)
+            incomplete = replace(incomplete, multipliers=settled(incomplete.multipliers), beside=beside)
         self.memory = replace(
             memory,
             X=settled(memory.X),
@@ -137,6 +139,10 @@ class Distributed:
         """Sum anything that adds over the parts of all blocks."""
         return self.of_memories(partial(_total, kernel, light))
 
+    def input_sums(self, distribution: InputDistribution) -> InputSums:
+        """Sums of the inputs with the missing ones as this distribution expects them."""
+        return self.of_memories(partial(_input_sums, distribution))
+
     def second_moments(self) -> Array:
         """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
         return self.of_memories(Memory.second_moments)
@@ -168,6 +174,10 @@ def _answer(function: Callable[[Memory], T], part: HeldPart) -> T:
 
 def _fold(row_pass: RowPass, memory: Memory) -> Stats:
     return memory.fold(row_pass)
+
+
+def _input_sums(distribution: InputDistribution, memory: Memory) -> InputSums:
+    return memory.input_sums(distribution)
 
 
 def _total(kernel: Callable[[Part], T], light: bool, memory: Memory) -> T:

@@ -12,9 +12,10 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import Addable, block_rows
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe, weighted_rows
-from vbsvm.missing.input_distributions import InputSums, Regressors
+from vbsvm.missing.input_distributions import InputDistribution, InputSums, Regressors
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.missing.row_parts import CandidatePart, IncompletePart
+from vbsvm.missing.row_updates import expected_sums
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnRows
@@ -291,6 +292,10 @@ class _PlainBlock:
         """Asked only where inputs may be missing."""
         raise NotImplementedError
 
+    def input_sums(self, distribution: InputDistribution) -> InputSums:
+        """Asked only where inputs may be missing."""
+        raise NotImplementedError
+
     def second_moments(self) -> Array:
         """Σ s [1; c][1; c]ᵀ."""
         matrix = self.rows.matrix
@@ -344,11 +349,23 @@ class _Block:
         shares = 1.0 if self.candidates is None else self.candidates.softmax(np.zeros(len(self.rows.weights)))
         return second_moments(self.rows.design, shares * self.rows.weights, self.source.recipe.intercept)
 
+    def input_sums(self, distribution: InputDistribution) -> InputSums:
+        """Σ s x̃E[d]ᵀ and Σ s E[ddᵀ] over the rows that miss inputs."""
+        for part in self._parts:
+            if isinstance(part.rows, IncompleteRows):
+                weights = part.rows.weights
+                if isinstance(part, CandidatePart):
+                    weights = weights * part.expected_shares
+                return expected_sums(part.rows, weights, distribution)
+        shape = distribution.coefficients.shape
+        return InputSums(np.zeros(shape), np.zeros((shape[1], shape[1])))
+
     def known_sums(self) -> InputSums:
         """Σ s x̃x̃ᵀ over all rows; Σ s x̃dᵀ and Σ s ddᵀ over the complete ones."""
         assert self.source.missing_inputs is not None
+        assert self.rows.missing_inputs is not None
         inputs, design, weights = self.source.missing_inputs.inputs, self.rows.design, self.rows.weights
-        x, complete = inputs.regressors(design), ~self._patterns.incomplete
+        x, complete = inputs.regressors(design, self.rows.missing_inputs.beside), ~self._patterns.incomplete
         if self.candidates is not None:  # candidates of a row have these columns in common
             weights = weights * self.candidates.softmax(np.zeros(len(weights)))
         d, s = design[complete][:, inputs.variables], weights[complete, None]

@@ -134,6 +134,10 @@ class Remembered:
         assert isinstance(row_pass.message, DenseGaussian)
         return self.rows.fold(row_pass) + self.past.stats(row_pass.message)
 
+    def input_sums(self, distribution: Any) -> Any:
+        """Asked only where inputs may be missing."""
+        raise NotImplementedError
+
     def total(self, kernel: Callable[[Part], T], *, light: bool = False) -> T:
         """Sum over the new rows alone."""
         return self.rows.total(kernel, light=light)

@@ -70,18 +70,20 @@ class Grouping:
 class MissingInputs:
     """Which columns may miss values, what a unit of a missing one adds to columns derived from it, and its shift.
 
-    ``multipliers`` (rows × derived) are on the scale of the raw columns; ``labels`` says whether labels have a
-    say in their missing values.
+    ``multipliers`` (rows × derived) are on the scale of the raw columns. ``beside`` (rows × regressors) is what missing
+    values are conditional on beside columns of the design: labels. ``adapt`` says whether they adapt to what the
+    coefficients make of the labels.
     """
 
     inputs: Inputs
     multipliers: Array
     shift: Array
-    labels: bool = True
+    beside: Array
+    adapt: bool = True
 
     def take(self, which: Any) -> "MissingInputs":
         """The same of some rows."""
-        return replace(self, multipliers=self.multipliers[which])
+        return replace(self, multipliers=self.multipliers[which], beside=self.beside[which])
 
 
 @final
@@ -162,5 +164,7 @@ class RowBuilder:
             self.weights[which],
             lambda design, part: self._make(design, which[part]),
         )
-        design = self._taken(which)
-        return IncompleteRows.of(maker, design, inputs, derived, groups, missing_inputs.shift, missing_inputs.labels)
+        design, beside = self._taken(which), missing_inputs.beside[which]
+        return IncompleteRows.of(
+            maker, design, inputs, derived, groups, missing_inputs.shift, beside, missing_inputs.adapt
+        )

@@ -13,7 +13,7 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import block_rows
 from vbsvm.design.scaling import FAR, Recipe
 from vbsvm.design.sparse_columns import counted_rows
-from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnRows
@@ -204,6 +204,10 @@ class SparseBlock:
         return kernel(CompleteRows(self.rows))
 
     def known_sums(self) -> InputSums:
+        """There is nothing that may be missing."""
+        raise NotImplementedError
+
+    def input_sums(self, distribution: InputDistribution) -> InputSums:
         """There is nothing that may be missing."""
         raise NotImplementedError
 

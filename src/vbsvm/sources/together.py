@@ -217,6 +217,10 @@ class _SharedRows:
         """The only pass over the data in a sweep; what no pass changes is added."""
         return self.climbs.source.with_known(self.total(lambda part: part.stats(row_pass)))
 
+    def input_sums(self, distribution: Any) -> Any:
+        """Sums of the inputs, in which labels have no say: for one climb alone."""
+        return self.climbs.source.input_sums(distribution)
+
     def total(self, kernel: Callable[[Part], Any], *, light: bool = False) -> Any:
         """Sum anything that adds over the parts of all blocks."""
         return self.climbs.ask(self.k, kernel, light=light)

@@ -9,6 +9,10 @@ _PARTS = ("inputs", "levels", "values")
 _RENAMED = {"gaps": "missing_patterns"}
 
 
+# What the setting said when it was a flag.
+_LABELS = {True: "likelihood", False: "none"}
+
+
 def upgraded(tree: Any) -> Any:
     """The tree with what older versions wrote in the form of this one."""
     if isinstance(tree, list):
@@ -21,6 +25,9 @@ def upgraded(tree: Any) -> Any:
         parts = {name: fields.pop(name) for name in _PARTS if name in fields}
         known = any(one is not None for one in parts.values())
         fields["missing"] = {"object": _SLOTS[tree["object"]], "fields": parts} if known else None
+    if tree.get("object") == "GaussianImputation" and isinstance(fields, dict):
+        labels = fields.get("labels", True)
+        fields["labels"] = _LABELS[labels] if isinstance(labels, bool) else labels
     pairs = tree.get("dict")
     if isinstance(pairs, list) and any(pair[0] == "spec" for pair in pairs):
         tree["dict"] = [[_RENAMED.get(key, key), one] for key, one in pairs]

@@ -35,6 +35,22 @@ class Categories:
             counts.append(np.bincount(codes, weights[known], minlength=len(values)).astype(np.float64))
         return Categories(tuple(names), tuple(levels), tuple(counts))
 
+    def log_chances(
+        self, frame: "pd.DataFrame", groups: NDArray[np.intp], weights: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], ...]:
+        """Of each category the log probability of its levels in each group of rows, groups × levels.
+
+        The probabilities are posterior means under a flat prior.
+        """
+        found = []
+        for name, levels in zip(self.names, self.levels, strict=True):
+            known = frame[name].notna().to_numpy()
+            codes = np.searchsorted(levels, np.asarray(frame[name])[known])
+            counts = np.ones((int(groups.max()) + 1, len(levels)))
+            np.add.at(counts, (groups[known], codes), weights[known])
+            found.append(np.log(counts / counts.sum(axis=1, keepdims=True)))
+        return tuple(found)
+
     def write_out(self, frame: "pd.DataFrame") -> "tuple[pd.DataFrame, Candidates]":
         """The frame with a row for each candidate: every level that a missing category may have is filled in."""
         missing = np.stack([frame[name].isna().to_numpy() for name in self.names], axis=1)

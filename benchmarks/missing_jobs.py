@@ -1,0 +1,28 @@
+"""Jobs of the benchmarks of missing inputs: run in two processes, and resumed from what is there."""
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from joblib import Parallel, parallel_config
+
+RESULTS = Path(__file__).parent / "results"
+JOBS = 2
+
+
+def run_jobs(jobs: Iterable[Any], path: Path) -> None:
+    """Run jobs in two processes of one thread each, and append the rows of each as they come."""
+    path.parent.mkdir(exist_ok=True)
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        for rows in Parallel(n_jobs=JOBS, return_as="generator_unordered")(jobs):
+            with path.open("a", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows(rows)
+
+
+def known_results(path: Path, columns: Sequence[str], keys: Sequence[str]) -> set[tuple]:
+    """Keys of the results that are there already."""
+    if not path.exists():
+        return set()
+    return set(pd.read_csv(path, names=list(columns))[list(keys)].itertuples(index=False, name=None))

@@ -1,0 +1,67 @@
+"""The distribution of the inputs, learned before the coefficients: missing values then do not adapt to these.
+
+Each step takes expectations of the missing values given the known ones of their rows, and the distribution that is best
+for these: an EM algorithm, whose steps are extrapolated.
+"""
+
+from dataclasses import dataclass, replace
+from typing import final
+
+import numpy as np
+
+from vbsvm.base.reading import expect
+from vbsvm.inference.proposals import Anderson
+from vbsvm.missing.input_distributions import InputDistribution, InputSums, Learned
+from vbsvm.missing.model import MissingModel, input_model
+from vbsvm.model.row_pass import Source
+from vbsvm.model.spec import Spec
+from vbsvm.model.sweep import pass_rows
+
+# The distribution is at rest when no number of it, for standardised inputs, changes by more than this in a step.
+AT_REST = 1e-9
+# An extrapolated step is taken back where the next one is longer than the last by more than this factor.
+LONGER = 2.0
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedInputs:
+    """The distribution of the inputs, and whether it converged within the passes that were allowed."""
+
+    distribution: Learned
+    at_rest: bool
+
+
+def learn_inputs(spec: Spec, source: Source, max_passes: int) -> LearnedInputs:
+    """Learn the distribution of the inputs, which is the same whatever the coefficients are."""
+    model = input_model(spec.missing)
+    assert model is not None
+    distribution, anderson, length, fallback = model.start(), Anderson(), np.inf, None
+    for _ in range(max_passes):
+        image = model.update(distribution, _sums(spec, source, distribution), expect)
+        before, after = np.array(distribution.pack()), np.array(image.pack())
+        if len(before) != len(after):  # the start has no spread
+            distribution = image
+            continue
+        change = float(np.abs(after - before).max(initial=0.0))
+        if change < AT_REST:
+            return LearnedInputs(Learned(image), True)
+        if fallback is not None and not change < LONGER * length:
+            distribution, fallback = fallback, None
+            anderson.refused()
+            continue
+        ahead, length = anderson.propose(before, after), change
+        distribution, fallback = (image, None) if ahead is None else (image.unpack(ahead), image)
+    return LearnedInputs(Learned(distribution if fallback is None else fallback), False)
+
+
+def _sums(spec: Spec, source: Source, distribution: InputDistribution) -> InputSums:
+    """Sums of the inputs with missing values as this distribution expects them.
+
+    At coefficients of 0 a pass finds them as well, where being missing depends on the value.
+    """
+    if distribution.probit is None:
+        return source.input_sums(distribution)
+    assert isinstance(spec.missing, MissingModel)
+    state = replace(spec.start(), missing=replace(spec.missing.start(), inputs=distribution))
+    return pass_rows(spec, state, source, expect).missing.inputs
