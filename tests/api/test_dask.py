@@ -378,7 +378,7 @@ FORMULAS = {
     "slopes": ("y ~ x + (x | g)", {}),
     "crossed": ("y ~ x + (1 | g) + (1 | h)", {}),
     "selection": ("y ~ x + z + k", {"priors": {"fixed": LaplaceZero()}}),
-    "missing": ("y ~ x * z + k", {"data": 0.1}),
+    "missing": ("y ~ x * z + k", {"data": 0.1, "imputation": GaussianImputation(labels="likelihood")}),
     "missing, groups": ("y ~ x + z + (1 | g)", {"data": 0.1}),
     "dropped": ("y ~ x * z + k", {"data": 0.1, "missing": "drop"}),
 }

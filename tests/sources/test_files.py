@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from vbsvm import VBSVC, Files, Gibbs, LaplaceZero, Model, Variational, cross_validate
+from vbsvm import VBSVC, Files, GaussianImputation, Gibbs, LaplaceZero, Model, Variational, cross_validate
 from vbsvm.inference import climb_watch
 from vbsvm.results import training_rows
 from vbsvm.sources import files as file_sources
@@ -128,8 +128,8 @@ FORMULAS = [
     ("three ~ x + z", False, {"positive": 5}),
     ("y ~ x + z", True, {}),
     ("y ~ x * z + (1 | g)", True, {}),
-    ("y ~ k + z + (1 | g)", True, {}),
-    ("y ~ x * z + k", True, {}),
+    ("y ~ k + z + (1 | g)", True, {"imputation": GaussianImputation(labels="likelihood")}),
+    ("y ~ x * z + k", True, {"imputation": GaussianImputation(labels="likelihood")}),
     ("y ~ x + k", True, {"missing": "drop"}),
 ]
 
