@@ -13,7 +13,7 @@ from vbsvm.design.candidates import KNOWN
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Outcome
-from vbsvm.missing.input_model import InputModel
+from vbsvm.missing.input_model import PAPERS_PSI, InputModel
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population, all_moments
 from vbsvm.missing.rows import Inputs
@@ -77,7 +77,7 @@ class Completion:
                 raise ValueError("NotAtRandom: a column that only enters in products needs a term of its own.")
             probit_of = places[found]
         beside = labels if settings.labels == REGRESSOR else np.empty((len(rows.table), 0))
-        missing_inputs, units = None, np.empty(0)
+        missing_inputs, units, weak_psi = None, np.empty(0), PAPERS_PSI
         if missing.any():
             validation.require_moderate_missing(settings, len(inputs), len(names))
             units = _units(plan.recipe.scale[chosen], rows.table[:, chosen], weights)
@@ -85,8 +85,10 @@ class Completion:
             shift = np.zeros(len(chosen))
             shift[places] = settings.shift_of(names)
             missing_inputs = MissingInputs(distribution, adding, units * shift, beside, not settings.held)
+            if settings.held and np.allclose(units[units > 0], 1.0):
+                weak_psi = float(len(inputs))
         return Completion(
-            InputModel(settings, distribution, len(inputs), probit_of, beside.shape[1]),
+            InputModel(settings, distribution, len(inputs), probit_of, beside.shape[1], weak_psi),
             _inputs(inputs, nothing, terms.links, first),
             missing_inputs,
             _patterns(rows, weights, incomplete, names, terms.categories),
