@@ -26,6 +26,7 @@ from benchmarks.missing_data import (
     simulate,
     simulate_large,
 )
+from benchmarks.missing_designs import PERCENTS as DESIGN_PERCENTS
 from benchmarks.missing_designs import coverage, designs
 from benchmarks.missing_jobs import RESULTS, known_results, run_jobs
 from benchmarks.rivals import (
@@ -296,7 +297,12 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer splits, data sets and rounds")
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="default: all")
     parser.add_argument("--sets", type=int, metavar="N", help="data sets a cell, splits or rounds")
+    parser.add_argument("--percents", type=int, nargs="+", choices=DESIGN_PERCENTS, help="of the designs; default: all")
     options = parser.parse_args(arguments)
     for name in options.parts:
         part, full, quick = PARTS[name]
-        part(options.sets or (quick if options.quick else full))
+        n = options.sets or (quick if options.quick else full)
+        if name == "designs":
+            designs(n, options.percents or DESIGN_PERCENTS)
+        else:
+            part(n)

@@ -18,6 +18,7 @@ TIGHT = Variational(tol=1e-12)
 PAPERS = Variational(tol=1e-12, bound="paper")
 MODES = ("regressor", "likelihood", "none")
 PSI = 0.01
+WEAK = GaussianImputation(psi=PSI)
 
 
 def learned(D, given, n_inputs):
@@ -73,7 +74,7 @@ class TestRegressor:
         means, spreads = learned(X, [y], 3)
         c = np.column_stack([np.ones(60), means])
         S = np.pad(spreads, ((0, 0), (1, 0), (1, 0)))
-        clf = VBSVC(inference=PAPERS).fit(X, y)
+        clf = VBSVC(inference=PAPERS, imputation=WEAK).fit(X, y)
         np.testing.assert_allclose(
             np.r_[clf.intercept_, clf.coef_[0]], algorithm_2(c, S, y, ridge(1, 3)), rtol=0, atol=1e-6
         )
@@ -87,7 +88,8 @@ class TestRegressor:
         L = np.column_stack([np.zeros(90), np.ones(90), np.zeros(90), z])
         S = spreads[:, 0, 0][:, None, None] * L[:, :, None] * L[:, None, :]
         priors = {"fixed": Normal(1e8)}
-        fit = Model("y ~ x * z", pd.DataFrame({"y": y, "x": x, "z": z}), priors, standardize=False).fit(PAPERS)
+        data = pd.DataFrame({"y": y, "x": x, "z": z})
+        fit = Model("y ~ x * z", data, priors, standardize=False, imputation=WEAK).fit(PAPERS)
         expected = algorithm_2(c, S, y, lambda mean, Sigma: np.full(4, 1e-8))
         np.testing.assert_allclose(fit.summary()["coefficient"].to_numpy(), expected, rtol=0, atol=2e-6)
 
@@ -99,7 +101,7 @@ class TestRegressor:
         nodes, weights = np.polynomial.hermite_e.hermegauss(40)
         drawn = means + np.sqrt(spreads[:, 0, 0])[:, None] * nodes
         table = np.column_stack([drawn.ravel(), np.repeat(X[:, 1], 40)])
-        settings = {"prior": Normal(10.0), "standardize": False}
+        settings = {"prior": Normal(10.0), "standardize": False, "imputation": WEAK}
         exact = Variational(tol=1e-10, bound="exact")
         other = VBSVC(inference=exact, **settings).fit(table, np.repeat(y, 40), np.tile(weights / weights.sum(), 60))
         fit = VBSVC(inference=exact, **settings).fit(X, y)
@@ -287,7 +289,9 @@ class TestSampler:
                 with pytest.warns(match="mixed"):
                     pooled.append(clf.fit(table, y).fit_[0].outcome.flat)
         pooled = np.concatenate(pooled)
-        clf = VBSVC(prior, Gibbs(draws=10_000, tune=200, chains=2), standardize=False, random_state=0).fit(X, y)
+        clf = VBSVC(
+            prior, Gibbs(draws=10_000, tune=200, chains=2), imputation=WEAK, standardize=False, random_state=0
+        ).fit(X, y)
         ours = clf.fit_[0].outcome.flat
         # A hundred tables: means to a tenth of a deviation, deviations to seven percent, and three times that.
         np.testing.assert_allclose(ours.mean(axis=0), pooled.mean(axis=0), atol=0.3 * pooled.std(axis=0).max())

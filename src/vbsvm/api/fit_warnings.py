@@ -47,7 +47,7 @@ def _stronger(spec: Spec) -> float:
     """A scale of the inputs' covariance that holds it."""
     inputs = input_model(spec.missing)
     assert inputs is not None
-    return 10.0 * max(1.0, inputs.settings.psi)
+    return 10.0 * max(1.0, inputs.psi)
 
 
 def _why_not_converged(what: str, fit: Fit, inference: Variational) -> str:

@@ -16,7 +16,7 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.scaling import ColumnSummary
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Outcome
-from vbsvm.missing.input_model import InputModel
+from vbsvm.missing.input_model import PAPERS_PSI, InputModel
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population, all_moments
 from vbsvm.missing.rows import Inputs
@@ -81,7 +81,7 @@ class Completion:
             probit_of = places[found]
         known = missing.any() and settings.labels == REGRESSOR
         beside = labels() if known else np.empty((rows.table.shape[0], 0))
-        missing_inputs, units = None, np.empty(0)
+        missing_inputs, units, weak_psi = None, np.empty(0), PAPERS_PSI
         if missing.any():
             validation.require_moderate_missing(settings, len(inputs), len(names))
             scale = plan.recipe.scale[chosen]
@@ -92,8 +92,10 @@ class Completion:
             shift = np.zeros(len(chosen))
             shift[places] = settings.shift_of(names)
             missing_inputs = MissingInputs(distribution, adding, units * shift, beside, not settings.held)
+            if settings.held and np.allclose(units[units > 0], 1.0):
+                weak_psi = float(len(inputs))
         return Completion(
-            InputModel(settings, distribution, len(inputs), probit_of, beside.shape[1]),
+            InputModel(settings, distribution, len(inputs), probit_of, beside.shape[1], weak_psi),
             _inputs(inputs, nothing, terms.links, first),
             missing_inputs,
             looked_at.patterns(incomplete, names, terms.categories),

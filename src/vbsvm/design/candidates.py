@@ -1,6 +1,6 @@
 """Candidates: the rows that a row with a missing category is written out as, one for each level that it may have."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -19,15 +19,19 @@ class Candidates:
 
     A row that misses no category is its own only candidate. ``levels`` (candidates × categorical inputs) is ``KNOWN``
     where a level is not missing. ``held`` is the log probability of each candidate, where that is known beforehand.
+    Where a row has too many combinations of levels, its candidates are drawn: ``drawn`` is the logarithm of how often
+    each was, over its chance.
     """
 
     row: NDArray[np.intp]
     levels: NDArray[np.intp]
     held: Array | None = None
+    drawn: Array | None = None
 
     def take(self, which: Which) -> "Candidates":
         """Some of the candidates."""
-        return Candidates(self.row[which], self.levels[which], None if self.held is None else self.held[which])
+        held, drawn = (None if one is None else one[which] for one in (self.held, self.drawn))
+        return Candidates(self.row[which], self.levels[which], held, drawn)
 
     @cached_property
     def firsts(self) -> NDArray[np.intp]:
@@ -51,17 +55,17 @@ class Candidates:
 
     def log_chances(self, logs: tuple[Array, ...]) -> Array:
         """Log probability of the levels that were filled in, from that of each level of each categorical input."""
-        total = np.zeros(len(self.row))
+        total = np.zeros(len(self.row)) if self.drawn is None else self.drawn.copy()
         for of_levels, levels in zip(logs, self.levels.T, strict=True):
             total += np.where(levels == KNOWN, 0.0, of_levels[levels])
         return total
 
     def with_chances(self, logs: tuple[Array, ...], groups: NDArray[np.intp]) -> "Candidates":
         """The same with the log probability of each, from that of each level in each group (groups × levels)."""
-        total = np.zeros(len(self.row))
+        total = np.zeros(len(self.row)) if self.drawn is None else self.drawn.copy()
         for of_levels, levels in zip(logs, self.levels.T, strict=True):
             total += np.where(levels == KNOWN, 0.0, of_levels[groups, levels])
-        return Candidates(self.row, self.levels, total)
+        return replace(self, held=total)
 
     def largest(self, values: Array) -> Array:
         """The largest value among the candidates of a row, for each of them."""

@@ -30,6 +30,8 @@ from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 # Sweeps of a sampler for which values that do not adapt to the labels are held: so long that the coefficients come to
 # rest around them, as they would around a completed table.
 HELD_SWEEPS = 20
+# The paper's Ψ.
+PAPERS_PSI = 0.01
 
 
 @final
@@ -42,11 +44,17 @@ class InputModel:
     n_inputs: int
     probit_of: NDArray[np.intp] | None = None  # the variables that are missing not at random
     n_beside: int = 0
+    weak_psi: float = PAPERS_PSI  # where the settings leave Ψ open
 
     @property
     def n_regressors(self) -> int:
         """What the variables are regressed on: a constant, known inputs, and what is known beside these."""
         return 1 + len(self.inputs.given) + self.n_beside
+
+    @property
+    def psi(self) -> float:
+        """The scale of the inverse-Wishart prior, Ψ: what so many rows of independent standardised inputs would add."""
+        return self.weak_psi if self.settings.psi is None else self.settings.psi
 
     @property
     def nu(self) -> float:
@@ -88,7 +96,7 @@ class InputModel:
 
     def _update_regression(self, sums: InputSums, resolve: Reading) -> InputDistribution:
         assert sums.regressors is not None
-        psi, n_variables = self.settings.psi, len(self.inputs.variables)
+        psi, n_variables = self.psi, len(self.inputs.variables)
         root = sums.regressors.root(psi)
         A = np.asarray(cho_solve((root, True), sums.linear))
         scale = psi * np.eye(n_variables) + sums.squares - sums.linear.T @ A
@@ -96,7 +104,7 @@ class InputModel:
         return resolve(Regression(A, distributions.InverseWishart(scale, self.nu + sums.total - 1), root), "inputs")
 
     def _update_joint(self, distribution: InputDistribution, sums: InputSums, resolve: Reading) -> InputDistribution:
-        psi, d, T, n = self.settings.psi, len(self.inputs.variables), distribution.precision, sums.total
+        psi, d, T, n = self.psi, len(self.inputs.variables), distribution.precision, sums.total
         spread = inverse(np.eye(d) / self.settings.variance + n * T)
         mean = resolve(MeanDistribution(spread @ (T @ sums.linear[0]), spread), "inputs", "mean")
         scale = psi * np.eye(d) + _about(mean, sums)
@@ -132,7 +140,7 @@ class InputModel:
 
     def _bound_regression(self, distribution: Regression, sums: InputSums) -> float:
         assert sums.regressors is not None
-        psi, e, A = self.settings.psi, len(self.inputs.variables), distribution.coefficients
+        psi, e, A = self.psi, len(self.inputs.variables), distribution.coefficients
         K = sums.regressors.precision(psi)
         met = A.T @ sums.linear
         about = sums.squares - met - met.T + A.T @ K @ A
@@ -150,7 +158,7 @@ class InputModel:
 
     def _wishart_terms(self, q: distributions.InverseWishart, about: Array, n: float) -> float:
         """E log p of n vectors with second moment ``about`` and of their covariance, less E log q of the latter."""
-        psi, e = self.settings.psi, len(q.scale)
+        psi, e = self.psi, len(q.scale)
         fresh, N = self.nu + n, q.degrees
         log_scale = float(np.linalg.slogdet(q.scale)[1])
         value = 0.5 * self.nu * e * math.log(psi) - 0.5 * n * e * math.log(math.pi)

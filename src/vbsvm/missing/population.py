@@ -28,7 +28,7 @@ class Population:
         n = moments[0, 0]
         mean = moments[0, 1:] / n
         scatter = moments[1:, 1:] - n * np.outer(mean, mean)
-        return Population(inputs, mean, (scatter + model.settings.psi * np.eye(len(mean))) / (model.nu + n - 1))
+        return Population(inputs, mean, (scatter + model.psi * np.eye(len(mean))) / (model.nu + n - 1))
 
     @cached_property
     def distribution(self) -> KnownInputs:

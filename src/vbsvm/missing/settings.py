@@ -90,8 +90,11 @@ class GaussianImputation(Parameters):
 
     Parameters
     ----------
-    psi : float, default 0.01
-        Diagonal of the inverse-Wishart scale matrix of the inputs' covariance, for standardised inputs; the paper's Ψ.
+    psi : float, default None
+        Scale of the inverse-Wishart prior of the inputs' covariance, Ψ = psi I, for standardised inputs: it counts like
+        so many rows of independent inputs. None is the number of inputs where these are standardised and missing values
+        do not adapt to the coefficients, which keeps many columns beside few rows from being overfitted; else 0.01,
+        as in the paper.
     nu : float, default None
         Its degrees of freedom. None means d + 1 for d inputs. With d − 1 or fewer, as in the paper's own example, the
         prior is improper: the fit is valid, but its bound lacks a constant that depends on ν and d.
@@ -112,7 +115,7 @@ class GaussianImputation(Parameters):
         value; ``Shift`` moves missing values away from the values that the other inputs predict.
     """
 
-    psi: float = 0.01
+    psi: float | None = None
     nu: float | None = None
     variance: float = 1e8
     joint: bool = False
@@ -121,7 +124,9 @@ class GaussianImputation(Parameters):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        require_positive("GaussianImputation", psi=self.psi, variance=self.variance)
+        require_positive("GaussianImputation", variance=self.variance)
+        if self.psi is not None:
+            require_positive("GaussianImputation", psi=self.psi)
         require_flag("GaussianImputation", joint=self.joint)
         self._read_labels()
         if self.nu is not None:

@@ -11,7 +11,7 @@ from vbsvm.design.candidates import KNOWN, Candidates
 if TYPE_CHECKING:
     import pandas as pd
 
-# Of one row; the numbers of levels of several missing categories multiply.
+# Of one row; the numbers of levels of several missing categories multiply. With more, so many are drawn.
 MOST_CANDIDATES = 256
 
 
@@ -52,30 +52,58 @@ class Categories:
         return tuple(found)
 
     def write_out(self, frame: "pd.DataFrame") -> "tuple[pd.DataFrame, Candidates]":
-        """The frame with a row for each candidate: every level that a missing category may have is filled in."""
+        """The frame with a row for each candidate: every level that a missing category may have is filled in.
+
+        Rows with too many combinations of levels have drawn ones instead, by how often each level occurred.
+        """
         missing = np.stack([frame[name].isna().to_numpy() for name in self.names], axis=1)
-        n_candidates = self.n_candidates(frame, missing)
+        sizes = np.array([len(levels) for levels in self.levels])
+        many = np.where(missing, np.log(sizes), 0.0).sum(axis=1) > np.log(MOST_CANDIDATES) + 1e-9
+        n_candidates = np.where(missing & ~many[:, None], sizes, 1).prod(axis=1)
+        drawn = {int(row): self._drawn(missing[row], int(row)) for row in np.flatnonzero(many)}
+        for row, (codes, _) in drawn.items():
+            n_candidates[row] = len(codes)
         row = np.repeat(np.arange(len(frame)), n_candidates)
         turn = np.arange(len(row)) - np.repeat(np.cumsum(n_candidates) - n_candidates, n_candidates)
-        codes = np.full((len(row), len(self.names)), KNOWN, dtype=np.intp)
+        codes, weights = np.full((len(row), len(self.names)), KNOWN, dtype=np.intp), np.zeros(len(row))
+        for k, size in enumerate(sizes):
+            lost = missing[row, k]
+            codes[lost, k] = turn[lost] % size
+            turn[lost] //= size
+        for one, (combinations, weight) in drawn.items():
+            here = row == one
+            codes[here], weights[here] = combinations, weight
         written = frame.take(row).reset_index(drop=True)
         for k, (name, levels) in enumerate(zip(self.names, self.levels, strict=True)):
             lost, column = missing[row, k], frame[name]
-            codes[lost, k] = turn[lost] % len(levels)
-            turn[lost] //= len(levels)
             values = (column.to_numpy() if column.dtype.kind in "biuf" else np.asarray(column, dtype=object))[row]
             values[lost] = levels[codes[lost, k]]
             written[name] = values
-        return written, Candidates(row, codes)
+        return written, Candidates(row, codes, drawn=weights if drawn else None)
 
     def n_candidates(self, frame: "pd.DataFrame", missing: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Number of candidates of each row, by which categories are missing; too many are refused."""
-        found = np.where(missing, [len(levels) for levels in self.levels], 1).prod(axis=1)
-        if found.max() > MOST_CANDIDATES:
-            row = int(found.argmax())
+        """Number of candidates of each row of a part of the data, by which categories are missing.
+
+        Too many are refused: combinations are drawn where all rows are at hand.
+        """
+        sizes = np.array([len(levels) for levels in self.levels])
+        many = np.where(missing, np.log(sizes), 0.0).sum(axis=1) > np.log(MOST_CANDIDATES) + 1e-9
+        if many.any():
+            row = int(many.argmax())
             lost = [name for name, gone in zip(self.names, missing[row], strict=True) if gone]
             raise ValueError(
-                f"Row {frame.index[row]} has missing values in {', '.join(lost)}, which have {found[row]} "
-                f"combinations; up to {MOST_CANDIDATES} are supported. Leave such rows out."
+                f"Row {frame.index[row]} has missing values in {', '.join(lost)}, which have more than "
+                f"{MOST_CANDIDATES} combinations. Leave such rows out, or fit rows that are in memory."
             )
-        return found
+        return np.where(missing, sizes, 1).prod(axis=1)
+
+    def _drawn(self, missing: NDArray[np.bool_], row: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+        """Combinations of levels for a row, and the logarithm of how often each was drawn over its chance."""
+        rng = np.random.default_rng(row)
+        codes, logs = np.full((MOST_CANDIDATES, len(self.names)), KNOWN, dtype=np.intp), np.zeros(MOST_CANDIDATES)
+        for k in np.flatnonzero(missing):
+            chances = (1.0 + self.counts[k]) / (1.0 + self.counts[k]).sum()
+            codes[:, k] = rng.choice(len(chances), size=MOST_CANDIDATES, p=chances)
+            logs += np.log(chances[codes[:, k]])
+        found, first, often = np.unique(codes, axis=0, return_index=True, return_counts=True)
+        return found, np.log(often) - logs[first]
