@@ -57,11 +57,11 @@ def judge(run: Callable[[], Any], expected: Any, where: str) -> tuple[str, str]:
 
 
 def is_clear(error: Exception, where: str) -> bool:
-    """Whether an error is a ValueError or a TypeError in a sentence that names the place, without internals."""
+    """Whether an error is a ValueError, a TypeError or a missing file in a sentence that names the place, without internals."""
     message = str(error)
     sentence = len(message.split()) >= 5 and message.rstrip()[-1] in ".?"
     return (
-        isinstance(error, ValueError | TypeError)
+        isinstance(error, ValueError | TypeError | FileNotFoundError)
         and sentence
         and re.search(where, message) is not None
         and INTERNALS.search(message) is None

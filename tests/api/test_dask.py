@@ -347,13 +347,13 @@ def test_without_a_client(monkeypatch):
 
 
 def test_rows_that_are_left_out_of_calibration_hardly_matter(client, monkeypatch):
-    """Of very many rows, only every k-th score is fetched."""
+    """Of very many rows, only the scores of every k-th block are fetched."""
     from vbsvm.results import training_rows
 
     X, y = data(n=3000)
     rows = in_chunks(X, (1000,) * 3), in_chunks(y, (1000,) * 3)
     whole = DaskVBSVC().fit(*rows).slopes_
-    monkeypatch.setattr(training_rows, "MOST_FETCHED", 1000)
+    monkeypatch.setattr(training_rows, "MOST_LEFT_OUT", 1000)
     thinned = DaskVBSVC().fit(*rows).slopes_
     assert thinned != pytest.approx(whole, rel=1e-12)
     np.testing.assert_allclose(thinned, whole, rtol=0.3)

@@ -40,6 +40,8 @@ DATA = {
 class CountedPasses:
     """A source that counts its passes, and the other sums that it is asked for."""
 
+    drawn_covariance = False
+
     def __init__(self, source, *, looks_are_cheap=True):
         self.source, self.passes, self.totals, self.looks_are_cheap = source, 0, 0, looks_are_cheap
 

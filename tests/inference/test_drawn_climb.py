@@ -149,7 +149,7 @@ def test_dense_tables_that_were_refused_are_taken(monkeypatch):
 @pytest.mark.parametrize(
     ("inference", "message"),
     [
-        (Gibbs(), "Gibbs does not support 700 rows of 600 columns"),
+        (Gibbs(), "Gibbs does not support 700 rows with 601 coefficients"),
         (Variational(bound="exact"), "bound='exact'"),
         (Variational(accelerate=False), "accelerate=False"),
     ],

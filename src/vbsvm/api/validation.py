@@ -268,8 +268,8 @@ def require_sampleable(spec: Spec, source: AnyRows) -> None:
     """Refuse what only variational Bayes has."""
     if source.drawn_covariance:
         raise ValueError(
-            f"Gibbs does not support {source.n_rows} rows of {spec.n_columns} columns, for which a sweep would take "
-            "seconds: use Variational(), or select columns first."
+            f"Gibbs does not support {source.n_rows} rows with {spec.n_columns} coefficients: a sweep would take "
+            "seconds. Use Variational(), or select columns first."
         )
     if spec.joint_gates:
         raise ValueError("Gibbs does not support LaplaceZero(gates=Joint()): use gates=Factorised().")

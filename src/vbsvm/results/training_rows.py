@@ -158,7 +158,7 @@ class TrainingRows:
                 self._found[kind] = robust_of_draws(self.spec, state, source, self.n, self._squared, self.units)
             else:
                 most = MOST_GROUPED if source.groupings else MOST_RESPONDING
-                large = not source.looks_are_cheap or source.n_rows * source.n_core > most
+                large = isinstance(source, Distributed) or source.n_rows * source.n_core > most
                 by = "curvature" if large else "response"
                 imputed = kind == ROBUST and self.imputes
                 self._found[kind] = self._imputed(self.outcome, by) if imputed else self._spreads.of(kind, by)
