@@ -57,7 +57,7 @@ def judge(run: Callable[[], Any], expected: Any, where: str) -> tuple[str, str]:
 
 
 def is_clear(error: Exception, where: str) -> bool:
-    """Whether an error is a ValueError, a TypeError or a missing file in a sentence that names the place, without internals."""
+    """Whether an error is of a clear kind, and in a sentence that names the place, without internals."""
     message = str(error)
     sentence = len(message.split()) >= 5 and message.rstrip()[-1] in ".?"
     return (
