@@ -2,8 +2,8 @@
 
 Coefficients of each method are compared with those that it has itself on the same data without gaps, relative to their
 length. The length of a tuned SVM's own depends on the penalty that tuning happens to choose, so that these are first
-scaled to that of the reference. All columns have a signal. Values are missing completely at random (MCAR), with a chance that rises with the
-first column (MAR) or with the value itself (MNAR).
+scaled to that of the reference. All columns have a signal. Values are missing completely at random (MCAR), with a
+chance that rises with the first column (MAR) or with the value itself (MNAR).
 """
 
 from collections.abc import Callable, Sequence
