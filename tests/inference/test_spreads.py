@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from grouped_models import dense_twin
+from incomplete_models import PAPER
 from models import source_of, spec_of
 from reference import simulate
 from spread_models import FIXED, GROUP_PRIORS, crossed_with_slopes, overlapping, sds, settled
@@ -37,7 +38,7 @@ def selection(prior=None, seed=1):
 def with_missing():
     X, y = simulate(120, 3, seed=0)
     X[:30, 0] = np.nan
-    return of_task(VBSVC()._tasks(X, y, None)[0])
+    return of_task(VBSVC(imputation=PAPER)._tasks(X, y, None)[0])
 
 
 class TestCurvature:
