@@ -169,14 +169,15 @@ def test_an_error_in_a_worker_arrives_as_it_is(client):
         Cluster.of(client).sum(failing, [client.submit(itself, 1)])
 
 
-def dying(thing):
-    os.kill(os.getpid(), 9)
+def test_what_a_clusters_own_failures_mean_is_said(client):
+    from distributed import CancelledError, KilledWorker
 
-
-def test_a_part_that_kills_its_workers_is_told(client):
-    with pytest.raises(RuntimeError, match="Several workers died over the same part"):
-        Cluster.of(client).sum(dying, [client.submit(itself, 1)])
-    client.wait_for_workers(2, timeout=60)
+    for error, message in (
+        (KilledWorker("part", None, 3), "Several workers died over the same part"),
+        (CancelledError("part"), "The cluster has lost the data"),
+    ):
+        with pytest.raises(RuntimeError, match=message), Cluster.of(client)._in_words([]):
+            raise error
 
 
 def held_by(client):

@@ -180,11 +180,11 @@ class Spreads:
         n_core, warnings = self.source.n_core, []
         at = self._responded if by == "response" and self.state.gates is None else None
         if at is None:
+            spec, state, by = self.spec, self.state, "curvature"
             try:
-                spec, state, bread = self.spec, self.state, self.curvature.covariances(n_core)[: self.n]
-            except (FloatingPointError, np.linalg.LinAlgError):
-                return self._at_end("robust", None, NO_MAXIMUM)
-            by = "curvature"
+                bread = self.curvature.covariances(n_core)[: self.n]
+            except (FloatingPointError, np.linalg.LinAlgError):  # a curvature that is not positive in floating point
+                bread = state.gaussian.covariances(n_core)[: self.n]
         else:
             spec, state, bread = at.spec, at.state, at.response.coefficients[:, :n_core]
             warnings += self._not_converged(at)

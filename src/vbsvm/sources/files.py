@@ -219,7 +219,7 @@ def _matches(name: str) -> list[Path]:
         if found:
             return found
         raise FileNotFoundError(f"No file matches {name!r}.")
-    raise FileNotFoundError(f"There is no file {name}.")
+    raise FileNotFoundError(f"There is no file {name}: data must name files, or be a table.")
 
 
 def _is_table(path: Path) -> bool:
