@@ -583,7 +583,6 @@ class TestDrop:
         ("y ~ x * z", 17, {"x": np.nan, "z": np.nan}, "Row 17 has missing values in both factors"),
         ("y ~ x + h", 17, {"h": 3.0}, r"mixes text and numbers \(rows 2 and 17\)"),
         ("y ~ x + (1 | g)", 17, {"g": np.nan}, "'g' has no value in row 17"),
-        ("y ~ k1 + k2 + k3", 17, {"k1": None, "k2": None, "k3": None}, "Row 17 has missing values in"),
     ],
 )
 def test_rows_have_the_numbers_that_the_user_gave_them(mixed, formula, row, values, message):

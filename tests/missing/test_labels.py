@@ -223,7 +223,7 @@ class TestSeveralClasses:
     def test_each_class_is_the_same_as_alone(self, classes, monkeypatch):
         together = VBSVC().fit(*classes).coef_
         climb = task._climb_together
-        monkeypatch.setattr(task, "_climb_together", lambda tasks, inference, learned: climb(tasks, inference, None))
+        monkeypatch.setattr(task, "_climb_together", lambda tasks, inference, *_: climb(tasks, inference, None, None))
         np.testing.assert_array_equal(together, VBSVC().fit(*classes).coef_)
 
 
