@@ -167,15 +167,18 @@ def answers(model, data):
     return found
 
 
-def require_same(found, expected):
-    """Both are equal bit for bit, dtypes and all."""
+def require_same(found, expected, rtol=0.0):
+    """Both are equal bit for bit, dtypes and all; or up to rounding."""
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         if isinstance(value, pd.DataFrame):
-            pd.testing.assert_frame_equal(found[name], value, check_exact=True, obj=name)
-            assert repr(found[name].attrs) == repr(value.attrs), name
+            pd.testing.assert_frame_equal(found[name], value, check_exact=not rtol, rtol=rtol, obj=name)
+            assert rtol or repr(found[name].attrs) == repr(value.attrs), name
         elif isinstance(value, str):
             assert found[name] == value, name
         else:
             assert found[name].dtype == value.dtype, name
-            np.testing.assert_array_equal(found[name], value, err_msg=name)
+            if rtol and value.dtype.kind == "f":
+                np.testing.assert_allclose(found[name], value, rtol, err_msg=name)
+            else:
+                np.testing.assert_array_equal(found[name], value, err_msg=name)
