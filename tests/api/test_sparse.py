@@ -25,8 +25,9 @@ def table(n=300, p=9, seed=0, n_classes=2):
     return X, np.digitize(scores, np.quantile(scores, np.arange(1, n_classes) / n_classes))
 
 
-def assert_same_fit(sparse, dense, atol=1e-8):
-    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=0, atol=atol)
+def assert_same_fit(sparse, dense, atol=5e-8):
+    """A gain of 1e-12 fixes a coefficient to some 1e-7 of its size where the bound is flat, as it is with gates."""
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-7, atol=atol)
     np.testing.assert_allclose(sparse.intercept_, dense.intercept_, rtol=atol, atol=atol)
     assert sparse.elbo_ == pytest.approx(dense.elbo_, abs=1e-8 * max(1.0, abs(dense.elbo_)))
 
