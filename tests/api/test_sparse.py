@@ -25,9 +25,8 @@ def table(n=300, p=9, seed=0, n_classes=2):
     return X, np.digitize(scores, np.quantile(scores, np.arange(1, n_classes) / n_classes))
 
 
-def assert_same_fit(sparse, dense, atol=5e-8):
-    """A gain of 1e-12 fixes a coefficient to some 1e-7 of its size where the bound is flat, as it is with gates."""
-    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=1e-7, atol=atol)
+def assert_same_fit(sparse, dense, atol=1e-8, rtol=0.0):
+    np.testing.assert_allclose(sparse.coef_, dense.coef_, rtol=rtol, atol=atol)
     np.testing.assert_allclose(sparse.intercept_, dense.intercept_, rtol=atol, atol=atol)
     assert sparse.elbo_ == pytest.approx(dense.elbo_, abs=1e-8 * max(1.0, abs(dense.elbo_)))
 
@@ -53,7 +52,8 @@ def test_the_fit_is_that_of_the_table_written_out(settings, n_classes):
     weights = np.arange(len(y)) % 4 / 2
     settings = {"inference": TIGHT} | settings
     dense, sparse = VBSVC(**settings).fit(X, y, weights), VBSVC(**settings).fit(sp.csr_array(X), y, weights)
-    assert_same_fit(sparse, dense)
+    # With gates the last steps gain 1e-12 while a coefficient still moves by 1e-8 of its size: 4e-9 was seen.
+    assert_same_fit(sparse, dense, rtol=1e-7 if isinstance(settings.get("prior"), LaplaceZero) else 0.0)
     for ask in ("decision_function", "predict_proba", "predict", "predict_log_proba", "pseudo_probability"):
         found = getattr(sparse, ask)(sp.csr_array(X))
         np.testing.assert_allclose(found, getattr(dense, ask)(X), rtol=1e-6, atol=1e-7)
