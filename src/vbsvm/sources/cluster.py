@@ -3,7 +3,8 @@
 Whatever is held in workers is a future whose task the scheduler knows: what is lost with a worker is computed again.
 Sums are added in a tree whose shape depends on the number of terms alone, so they have the same bits whichever worker
 formed which term. Messages and sums travel packed: arrays that a network delivers begin anywhere in memory, and vector
-instructions would add them in another order.
+instructions would add them in another order. They are pickled, as Dask does with all tasks: whoever uses a cluster
+trusts it. Nothing of this is ever written to a file.
 """
 
 import itertools
