@@ -69,20 +69,27 @@ def paper_bound_2(C, y, mu, Sigma, Bq, chi, A, B, variance):
     )  # fmt: skip
 
 
+def hinge_log_likelihood(margin):
+    """Of a row of weight 1, from its label times its score."""
+    return -2 * np.maximum(1 - margin, 0)
+
+
 class Quadrature:
     """Posterior of an intercept N(0, variance) and one slope N(0, σ²), σ² ~ IG(A, B), on a fine grid.
 
     σ² is integrated out in closed form: the slope's prior is then a t distribution with 2A degrees of freedom.
     """
 
-    def __init__(self, x, y, s, A, B, variance, half_width=12.0, points=1201):
+    def __init__(self, x, y, s, A, B, variance, half_width=12.0, points=1201, log_likelihood=None):
+        if log_likelihood is None:
+            log_likelihood = hinge_log_likelihood
         beta = np.linspace(-half_width, half_width, points)
         slope = np.linspace(-half_width, half_width, points)
         b, u = np.meshgrid(beta, slope, indexing="ij")
         log_density = stats.norm.logpdf(b, scale=math.sqrt(variance))
         log_density += stats.t.logpdf(u, 2 * A, scale=math.sqrt(B / A))
         for xi, yi, si in zip(x, y, s, strict=True):
-            log_density -= 2 * si * np.maximum(1 - yi * (b + u * xi), 0)
+            log_density += si * log_likelihood(yi * (b + u * xi))
         top = log_density.max()
         density = np.exp(log_density - top)
         edge = max(density[0].max(), density[-1].max(), density[:, 0].max(), density[:, -1].max())

@@ -1,4 +1,4 @@
-"""Linear support vector machines that tune themselves, by variational Bayes."""
+"""Linear support vector machines and logistic models that tune themselves, by variational Bayes."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -7,11 +7,12 @@ from vbsvm.version import __version__
 
 if TYPE_CHECKING:
     from vbsvm.api.cross_validation import cross_validate
-    from vbsvm.api.estimator import VBSVC
     from vbsvm.api.load import load
+    from vbsvm.api.logistic import VBLogistic
     from vbsvm.api.model import Model
     from vbsvm.api.one_class import OneClassWarning
     from vbsvm.api.sklearn_export import to_sklearn
+    from vbsvm.api.svc import VBSVC
     from vbsvm.inference.gibbs import Gibbs
     from vbsvm.inference.variational import Variational
     from vbsvm.missing.settings import GaussianImputation, NotAtRandom, Shift
@@ -40,6 +41,7 @@ __all__ = [
     "OneClassWarning",
     "Ridge",
     "Shift",
+    "VBLogistic",
     "Variational",
     "__version__",
     "compare",
@@ -57,7 +59,8 @@ _HOMES = {
     "load": "vbsvm.api.load",
     "pool": "vbsvm.results.pooling",
     "to_sklearn": "vbsvm.api.sklearn_export",
-    "VBSVC": "vbsvm.api.estimator",
+    "VBLogistic": "vbsvm.api.logistic",
+    "VBSVC": "vbsvm.api.svc",
     "Beta": "vbsvm.model.priors",
     "Covariance": "vbsvm.model.priors",
     "Factorised": "vbsvm.model.priors",

@@ -1,5 +1,5 @@
-"""Tables in a Dask cluster: ``DaskVBSVC``."""
+"""Tables in a Dask cluster: ``DaskVBSVC`` and ``DaskVBLogistic``."""
 
-from vbsvm.api.dask_estimator import DaskVBSVC
+from vbsvm.api.dask_estimator import DaskVBLogistic, DaskVBSVC
 
-__all__ = ["DaskVBSVC"]
+__all__ = ["DaskVBLogistic", "DaskVBSVC"]

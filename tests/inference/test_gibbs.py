@@ -1,18 +1,23 @@
 """The same sweep, read as a sampler, agrees with quadrature: each conditional is right as a whole distribution."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import log_expit
 
 from models import source_of, spec_of
 from reference import Quadrature
 from vbsvm import Normal, Ridge, Variational
 from vbsvm.base import row_sums
 from vbsvm.base.distributions import InverseGamma, Latent, Point
+from vbsvm.base.polya_gamma import PolyaGamma
 from vbsvm.base.reading import Draw
 from vbsvm.model import sweep
 from vbsvm.model.layouts.dense import DenseGaussian
-from vbsvm.model.likelihoods import hinge
+from vbsvm.model.likelihoods.hinge import Hinge
+from vbsvm.model.likelihoods.logistic import LOGISTIC
 
 SHAPE, RATE, VARIANCE = 2.0, 1.5, 4.0
 SWEEPS, TUNE, BATCHES = 12_000, 300, 50
@@ -56,8 +61,8 @@ def test_means_and_spreads_are_those_of_quadrature(small_model):
 def test_a_planted_mistake_is_seen_by_that_test(small_model, mistake, monkeypatch):
     spec, source, exact = small_model
     if mistake == "dropped one":
-        right_pull = hinge.pull
-        monkeypatch.setattr(hinge, "pull", lambda y, s, w: right_pull(y, s, w) - 0.2 * s * y)
+        right_pull = Hinge.pull
+        monkeypatch.setattr(Hinge, "pull", lambda self, y, s, w: right_pull(self, y, s, w) - 0.2 * s * y)
     elif mistake == "latent scale":
         right_draw = Latent.draw
         monkeypatch.setattr(
@@ -150,3 +155,34 @@ def test_mean_field_spreads_are_about_half_of_the_samplers():
     distribution = Variational().run(spec, source).state.coefficients
     ratios = np.sqrt(np.diagonal(distribution.covariance)) / np.std(draws[300:], axis=0)
     assert ((ratios > 0.35) & (ratios < 0.75)).all()
+
+
+@pytest.fixture(scope="module")
+def logistic_model():
+    rng = np.random.default_rng(7)
+    x = rng.normal(size=14)
+    y = np.where(rng.random(14) < 1 / (1 + np.exp(-1.5 * x)), 1.0, -1.0)
+    s = np.where(np.arange(14) % 3 == 0, 2.0, 0.7)
+    exact = Quadrature(x, y, s, SHAPE, RATE, VARIANCE, half_width=40.0, points=2001, log_likelihood=log_expit)
+    spec = spec_of(1, Ridge(SHAPE, RATE), intercept_prior=Normal(VARIANCE))
+    return replace(spec, likelihood=LOGISTIC), source_of(x[:, None], y, s), exact
+
+
+class TestLogistic:
+    def test_means_and_spreads_are_those_of_quadrature(self, logistic_model):
+        spec, source, exact = logistic_model
+        assert np.abs(z_scores(chain(spec, source, seed=1), exact)).max() < 4
+
+    def test_weights_that_are_too_large_are_seen_by_that_test(self, logistic_model, monkeypatch):
+        spec, source, exact = logistic_model
+        right = PolyaGamma.draw
+        monkeypatch.setattr(
+            PolyaGamma, "draw", lambda distribution, rng: right(PolyaGamma(1.2 * distribution.s, distribution.z), rng)
+        )
+        assert np.abs(z_scores(chain(spec, source, seed=1), exact)).max() > 6
+
+    def test_the_climbs_lie_below_the_evidence_and_the_exact_bound_higher(self, logistic_model):
+        spec, source, exact = logistic_model
+        augmented, sharp = (Variational(bound=bound).run(spec, source).bounds[-1] for bound in ("augmented", "exact"))
+        assert augmented < sharp < exact.log_evidence
+        assert exact.log_evidence - sharp < 0.5

@@ -36,6 +36,8 @@ from vbsvm.missing.model import MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.model import bound, sweep
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
+from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.model.likelihoods.logistic import LOGISTIC
 from vbsvm.model.spec import Block, Spec
 from vbsvm.results.calibration import log_odds
 from vbsvm.sources.memory import Memory
@@ -211,7 +213,8 @@ def test_a_planted_mistake_is_seen_by_that_test(mistake, monkeypatch):
 
 
 class TestRows:
-    def test_the_weight_of_a_row_is_the_fixed_point_of_alternating(self):
+    @pytest.mark.parametrize("likelihood", [HINGE, LOGISTIC], ids=["hinge", "logistic"])
+    def test_the_weight_of_a_row_is_the_fixed_point_of_alternating(self, likelihood):
         rng = np.random.default_rng(0)
         for _ in range(100):
             k = int(rng.integers(1, 5))
@@ -224,9 +227,10 @@ class TestRows:
             while still < 20:  # alternating creeps: twenty steps without a change of the last digits
                 shrunk = 1 / (1 + w * curvature)
                 moved = (p + w * q) * shrunk
-                before, w = w, (slack - 2 * moved @ q + curvature @ (moved**2 + shrunk)) ** -0.5
+                chi = slack - 2 * moved @ q + curvature @ (moved**2 + shrunk)
+                before, w = w, float(likelihood.unit_weight(np.sqrt(np.array([chi])))[0])
                 still = still + 1 if abs(w - before) <= 4e-16 * w else 0
-            found = row_updates.solve_weights(curvature[:, None], p[:, None], q[:, None], np.array([slack]))
+            found = row_updates.solve_weights(likelihood, curvature[:, None], p[:, None], q[:, None], np.array([slack]))
             assert found[0] == pytest.approx(w, rel=1e-9)
 
     def test_permuting_rows_and_columns_changes_nothing(self):

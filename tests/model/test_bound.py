@@ -1,6 +1,7 @@
 """The bound: equal to the paper's formula, to Monte Carlo, below the evidence, and raised by every single update."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from vbsvm.base.distributions import InverseGamma, Latent
 from vbsvm.base.reading import expect
 from vbsvm.model import bound, sweep
 from vbsvm.model.layouts.dense import DenseGaussian, DenseGram
+from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.model.likelihoods.logistic import LOGISTIC
 from vbsvm.model.spec import State
 
 
@@ -29,7 +32,7 @@ def problems(draw):
     s = draw(st.sampled_from([np.ones(n), rng.integers(1, 4, size=n).astype(float), rng.gamma(0.5, size=n) + 1e-3]))
     intercept = draw(st.booleans())
     prior = draw(st.sampled_from([Ridge(), Ridge(3.0, 0.5), Normal(0.3), Normal(1e4)]))
-    spec = spec_of(p, prior, intercept)
+    spec = replace(spec_of(p, prior, intercept), likelihood=draw(st.sampled_from([HINGE, LOGISTIC])))
     state = draw(st.sampled_from([random_state(spec, rng), random_state(spec, rng, spread=1e-3)]))
     return spec, source_of(X, y, s, intercept), state
 

@@ -17,6 +17,8 @@ from vbsvm.missing.level_model import LevelCounts, LevelModel
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.layouts.dual_parts import FREE
+from vbsvm.model.likelihoods.base import Likelihood
+from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.kinds import InMemory
 from vbsvm.sources.memory import Memory
@@ -67,6 +69,11 @@ class Problem:
     given: NDArray[np.intp] | None = None
     pages: Pages | None = None
     looked_at: LookedAt | None = None
+    likelihood: Likelihood = HINGE
+
+    def under(self, likelihood: Likelihood) -> "Problem":
+        """The same problem with another likelihood."""
+        return replace(self, likelihood=likelihood)
 
     @property
     def text(self) -> str:
@@ -92,7 +99,7 @@ class Problem:
         if self.known_levels is not None:
             validation.require_held_levels(self.imputation, rows)
             levels = LevelModel(tuple(map(len, self.known_levels.counts)), self.imputation.held)
-        spec = Spec(self.blocks, MissingModel.of(completion.distribution, levels))
+        spec = Spec(self.blocks, MissingModel.of(completion.distribution, levels), self.likelihood)
         validation.require_gates_that_fit(spec, plan)
         source = self._source(spec, completion)
         validation.require_moderate_size(plan, spec, source)

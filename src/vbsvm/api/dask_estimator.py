@@ -1,16 +1,18 @@
 """The classifier of tables that lie in the workers of a Dask cluster."""
 
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, clone
 
 from vbsvm.api import inputs, validation
-from vbsvm.api.estimator import LEARNED, VBSVC
+from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.fitted_attributes import FittedAttributes
 from vbsvm.api.from_cluster import ClusterTable
+from vbsvm.api.logistic import VBLogistic
+from vbsvm.api.svc import VBSVC
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.inference.gibbs import Gibbs
@@ -22,29 +24,10 @@ from vbsvm.sources import collections
 from vbsvm.sources.cluster import Cluster
 
 
-@final
-class DaskVBSVC(ClassifierMixin, FittedAttributes, Estimator):
-    """``VBSVC`` for dask arrays and data frames: rows stay in the workers of a cluster, which send sums.
+class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
+    """What ``DaskVBSVC`` and ``DaskVBLogistic`` have in common: everything but the likelihood."""
 
-    Each partition is read once and kept, encoded, by the worker that read it. In each pass over the data the present
-    distribution of the coefficients goes to all partitions, and sums of the size of columns × columns come back. What
-    is lost with a worker is computed again by others. The result is the same, to the last bit on one kind of processor,
-    for every number of workers; it depends on the partitions by rounding.
-
-    Parameters
-    ----------
-    client : distributed.Client, default None
-        The cluster; None is the client that was made last. Pickles and copies of the estimator do not hold it.
-    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state
-        As in ``VBSVC``.
-
-    Attributes
-    ----------
-    classes_, coef_, intercept_, penalty_, elbo_, n_iter_, converged_, fit_, …
-        As in ``VBSVC``. Standard deviations, and the link from scores to probabilities, are learned in fit. Robust
-        standard deviations go by the curvature at the mean, as they do in large tables in memory.
-    """
-
+    local: ClassVar[type[Classifier]]
     n_features_in_: int
 
     def __init__(
@@ -100,7 +83,8 @@ class DaskVBSVC(ClassifierMixin, FittedAttributes, Estimator):
         table = ClusterTable.read(cluster, X, y, sample_weight, validation.column_names(self), self.group)
         self.classes_ = table.summary.labels.labels
         intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
-        return table.tasks(prior, imputation, self.class_weight, intercept=intercept, standardize=standardize)
+        settings = prior, imputation, self.class_weight
+        return table.tasks(self.likelihood, *settings, intercept=intercept, standardize=standardize)
 
     def _kept(self, fit: Fit) -> Fit:
         """What is kept of a fit: all but its rows, whose place in the cluster others need."""
@@ -108,19 +92,19 @@ class DaskVBSVC(ClassifierMixin, FittedAttributes, Estimator):
 
     def decision_function(self, X: Any) -> Any:
         """Score of each row as in ``VBSVC``: an array, or a series or frame with the index of X; computed on demand."""
-        return self._predicted(X, VBSVC.decision_function, np.empty((0, len(self._fits))), "score")
+        return self._predicted(X, Classifier.decision_function, np.empty((0, len(self._fits))), "score")
 
     def predict(self, X: Any) -> Any:
         """Class of each row: an array, or a series with the index of X, computed on demand."""
-        return self._predicted(X, VBSVC.predict, self._classes[:0], "class")
+        return self._predicted(X, Classifier.predict, self._classes[:0], "class")
 
     def predict_proba(self, X: Any) -> Any:
         """Calibrated probabilities of the classes: an array, or a frame with the index of X, computed on demand."""
-        return self._predicted(X, VBSVC.predict_proba, np.empty((0, len(self._classes))), "probability")
+        return self._predicted(X, Classifier.predict_proba, np.empty((0, len(self._classes))), "probability")
 
     def predict_log_proba(self, X: Any) -> Any:
         """Logarithms of ``predict_proba``."""
-        return self._predicted(X, VBSVC.predict_log_proba, np.empty((0, len(self._classes))), "log probability")
+        return self._predicted(X, Classifier.predict_log_proba, np.empty((0, len(self._classes))), "log probability")
 
     @property
     def _classes(self) -> NDArray[Any]:
@@ -149,11 +133,11 @@ class DaskVBSVC(ClassifierMixin, FittedAttributes, Estimator):
         found = cluster.sum(np.asarray, cluster.held([right(model, *row) for row in rows]))
         return float(found[0] / found[1])
 
-    def to_local(self) -> VBSVC:
-        """A ``VBSVC`` that knows what has been learned, and needs no cluster."""
+    def to_local(self) -> Classifier:
+        """An estimator that knows what has been learned, and needs no cluster."""
         parameters = self.get_params(deep=False)
         parameters.pop("client")
-        local = VBSVC(**parameters)
+        local = self.local(**parameters)
         local.fit_ = self._fits
         for name in LEARNED:
             if hasattr(self, name):
@@ -165,11 +149,11 @@ class DaskVBSVC(ClassifierMixin, FittedAttributes, Estimator):
         state: Any = super().__getstate__()
         return state | {"client": None}
 
-    def __sklearn_clone__(self) -> "DaskVBSVC":
+    def __sklearn_clone__(self) -> Self:
         """An estimator with the same parameters and the same client, which has not been fitted."""
         parameters = self.get_params(deep=False)
         client = parameters.pop("client")
-        return DaskVBSVC(client=client, **{name: clone(one, safe=False) for name, one in parameters.items()})
+        return type(self)(client=client, **{name: clone(one, safe=False) for name, one in parameters.items()})
 
     def __sklearn_tags__(self) -> Any:
         """Say that NaN is welcome."""
@@ -179,13 +163,61 @@ class DaskVBSVC(ClassifierMixin, FittedAttributes, Estimator):
 
 
 @final
+class DaskVBSVC(DaskClassifier):
+    """``VBSVC`` for dask arrays and data frames: rows stay in the workers of a cluster, which send sums.
+
+    Each partition is read once and kept, encoded, by the worker that read it. In each pass over the data the present
+    distribution of the coefficients goes to all partitions, and sums of the size of columns × columns come back. What
+    is lost with a worker is computed again by others. The result is the same, to the last bit on one kind of processor,
+    for every number of workers; it depends on the partitions by rounding.
+
+    Parameters
+    ----------
+    client : distributed.Client, default None
+        The cluster; None is the client that was made last. Pickles and copies of the estimator do not hold it.
+    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state
+        As in ``VBSVC``.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, penalty_, elbo_, n_iter_, converged_, fit_, …
+        As in ``VBSVC``. Standard deviations, and the link from scores to probabilities, are learned in fit. Robust
+        standard deviations go by the curvature at the mean, as they do in large tables in memory.
+    """
+
+    likelihood = VBSVC.likelihood
+    local = VBSVC
+
+
+@final
+class DaskVBLogistic(DaskClassifier):
+    """``VBLogistic`` for dask arrays and data frames: see ``DaskVBSVC``.
+
+    Parameters
+    ----------
+    client : distributed.Client, default None
+        The cluster; None is the client that was made last. Pickles and copies of the estimator do not hold it.
+    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state
+        As in ``VBLogistic``.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, penalty_, elbo_, n_iter_, converged_, fit_, …
+        As in ``VBLogistic``.
+    """
+
+    likelihood = VBLogistic.likelihood
+    local = VBLogistic
+
+
+@final
 class _Answer:
     """What a method gives for a partition: with the index of a frame where it is one."""
 
     def __init__(self, method: str, name: str, classes: NDArray[Any]) -> None:
         self.method, self.name, self.classes = method, name, classes
 
-    def __call__(self, model: VBSVC, block: Any) -> Any:
+    def __call__(self, model: Classifier, block: Any) -> Any:
         """The answer for a partition, which may have no rows."""
         empty = len(block) == 0
         found = getattr(model, self.method)(_one_row(block) if empty else block)
@@ -206,11 +238,11 @@ def _one_row(block: Any) -> NDArray[Any]:
     return np.zeros((1, block.shape[1]))
 
 
-def _itself(model: VBSVC) -> VBSVC:
+def _itself(model: Classifier) -> Classifier:
     return model
 
 
-def _right(model: VBSVC, X: Any, y: Any, sample_weight: Any) -> Array:
+def _right(model: Classifier, X: Any, y: Any, sample_weight: Any) -> Array:
     """Weight of the rows whose class is predicted, and of all."""
     labels = np.asarray(y).reshape(-1)
     if not len(labels):

@@ -1,22 +1,20 @@
-"""The scikit-learn classifier: validate, build the same ``Spec`` as everyone else, hold the ``Fit``."""
+"""Classifiers in the manner of scikit-learn: validate, build the same ``Spec`` as everyone else, hold the ``Fit``."""
 
 import numbers
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, final, overload
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
-from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 
 from vbsvm.api import inputs, online, sensitivity, validation
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.from_table import Table
 from vbsvm.api.predictions import Predictions
-from vbsvm.api.sklearn_export import linear_svc
 from vbsvm.api.task import Task, require_variational
 from vbsvm.api.warm_start import starts
 from vbsvm.base.settings import require_flag
@@ -36,91 +34,8 @@ if TYPE_CHECKING:
 LEARNED = ("classes_", "n_features_in_", "feature_names_in_")
 
 
-@final
-class VBSVC(ClassifierMixin, Estimator, Predictions):
-    """Linear support vector classifier that infers its own penalty.
-
-    The hinge loss is read as a pseudo-likelihood and fitted by variational Bayes (Luts & Ormerod), so that the penalty
-    is inferred with the coefficients: there is nothing to tune, and no cross-validation is run.
-
-    Parameters
-    ----------
-    prior : Ridge, Normal or LaplaceZero, default None
-        Prior of the coefficients of the standardised inputs. None means ``Ridge()``: their variance, and so the
-        penalty, is inferred. ``Normal(1 / (4 * alpha))`` fixes the penalty at alpha. ``LaplaceZero()`` selects inputs.
-    inference : Variational or Gibbs, default None
-        How the model is fitted. None means ``Variational()``; ``Gibbs()`` draws from the posterior.
-    imputation : GaussianImputation, default None
-        Distribution of the inputs, from which missing values (NaN) are inferred together with the coefficients. None
-        means ``GaussianImputation()``.
-    group : str or int, default None
-        Column of X that holds the group of each row (a name for data frames, a number for arrays). Each group gets a
-        random intercept, and the variance of the intercepts is inferred. The column may hold text. A group that was
-        not seen in fit gets the population's score.
-    standardize : bool, default True
-        Scale the inputs to mean 0 and standard deviation 1 inside the fit. Coefficients are reported on
-        the original scale of the inputs. Priors and ``penalty_`` refer to the standardised inputs.
-    fit_intercept : bool, default True
-        Add an intercept with a nearly flat prior. Without one the inputs are scaled but not centred, so that the
-        hyperplane passes through the origin.
-    class_weight : dict or "balanced", default None
-        Weights of the classes, multiplied by ``sample_weight`` in the loss; columns are standardised without them.
-        "balanced" gives all classes the same total weight.
-    random_state : int, RandomState or None, default None
-        Seed of ``Gibbs``; an integer gives the same draws every time, whatever the number of processes.
-    warm_start : bool, default False
-        Begin ``fit`` where the last one ended: the same result, up to the tolerance, in fewer passes where rows have
-        been added or changed a little. It is for variational fits to complete tables, without gates and groups; others
-        begin as usual.
-
-    Attributes
-    ----------
-    classes_ : ndarray of shape (n_classes,)
-        The classes, sorted.
-    coef_, coef_std_ : ndarray of shape (k, n_features)
-        Means and standard deviations of the coefficients; k is 1 for two classes, else the number of classes
-        (one against the rest). Standard deviations are those that ``summary`` shows by default, robust ones in most
-        models. They are learned from the training data when they are first asked for.
-    coef_cov_ : ndarray of shape (k, n_features, n_features)
-        Covariances of the coefficients, of the same kind; ``fit_[0].coefficient_covariance(kind)`` gives others.
-    intercept_, intercept_std_ : ndarray of shape (k,)
-        The intercepts and their standard deviations.
-    slopes_ : ndarray of shape (k,)
-        What a unit of the score adds to the log odds of a class where the score is 0; ``predict_proba`` learns it. With
-        several classes ``decision_function`` is ``slopes_ * (X @ coef_.T + intercept_)``.
-    penalty_ : ndarray of shape (k,)
-        Expected penalty α = 1/(4σ²) of the standardised inputs.
-    elbo_ : float
-        Lower bound on the log evidence of the pseudo-likelihood, summed over the k models.
-    elbo_trace_ : list of k ndarrays
-        The accepted bounds, step by step.
-    n_iter_ : int
-        Number of passes over the data, including rejected steps; the maximum over the k models.
-    converged_ : bool
-        Whether all k models converged.
-    fit_ : tuple of k Fit
-        The fitted models themselves.
-    inclusion_probability_, sign_probability_ : ndarray of shape (k, n_features)
-        With ``prior=LaplaceZero()``: the probability that an input is included, and that its coefficient is positive
-        if it is.
-    selected_ : ndarray of bool of shape (k, n_features)
-        With ``prior=LaplaceZero()``: inputs whose inclusion probability is above the prior's threshold.
-    imputation_mean_, imputation_cov_ : ndarray of shape (k, n_features) and (k, n_features, n_features)
-        Mean and covariance of the inputs, from which missing values are predicted; for up to 3000 features.
-    random_effects_ : DataFrame
-        With ``group``: mean and standard deviation of each group's effect on the score.
-    n_features_in_, feature_names_in_
-        As in any scikit-learn estimator; the group column is counted here, but not in ``coef_``.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_breast_cancer
-    >>> from vbsvm import VBSVC
-    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
-    >>> clf = VBSVC().fit(X, y)
-    >>> print(f"{clf.score(X, y):.2f}")
-    0.99
-    """
+class Classifier(ClassifierMixin, Estimator, Predictions):
+    """What ``VBSVC`` and ``VBLogistic`` have in common: everything but the likelihood."""
 
     n_features_in_: int
     _stream: online.Stream
@@ -174,7 +89,7 @@ class VBSVC(ClassifierMixin, Estimator, Predictions):
 
     def _starts(self, tasks: list[Task]) -> list[State] | None:
         """Where the last fit ended, if that is asked for."""
-        require_flag("VBSVC", warm_start=self.warm_start)
+        require_flag(type(self).__name__, warm_start=self.warm_start)
         return starts(self.fit_, tasks) if self.warm_start and hasattr(self, "fit_") else None
 
     @available_if(online.supported)
@@ -249,7 +164,8 @@ class VBSVC(ClassifierMixin, Estimator, Predictions):
         self.classes_, codes = validation.read_labels(labels, weights)
         data = Table(table, validation.column_names(self), self.classes_, codes, weights, members, str(self.group))
         intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
-        return data.problem(prior, settings, self.class_weight, intercept=intercept, standardize=standardize).tasks()
+        problem = data.problem(prior, settings, self.class_weight, intercept=intercept, standardize=standardize)
+        return problem.under(self.likelihood).tasks()
 
     @overload
     def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]": ...
@@ -313,7 +229,7 @@ class VBSVC(ClassifierMixin, Estimator, Predictions):
         ``plots.sensitivity`` draws it.
         This estimator stays as it is.
         """
-        tasks = VBSVC(**self.get_params(deep=False))._tasks(X, y, sample_weight)
+        tasks = type(self)(**self.get_params(deep=False))._tasks(X, y, sample_weight)
         if len(tasks) > 1:
             raise ValueError("sensitivity is only available for two classes: fit one class against the rest.")
         return sensitivity.table(tasks[0], require_variational("sensitivity", self._inference()), deltas, columns)
@@ -330,20 +246,7 @@ class VBSVC(ClassifierMixin, Estimator, Predictions):
         if not isinstance(self.random_state, numbers.Integral):
             parameters["random_state"] = None
         learned = {name: value for name, value in vars(self).items() if name in LEARNED}
-        saving.write(path, "VBSVC", {"parameters": parameters, "learned": learned, "fits": fits})
-
-    def to_sklearn(self) -> LinearSVC:
-        """A fitted ``sklearn.svm.LinearSVC`` with the same decision values and predictions.
-
-        It predicts without vbsvm, and converters such as skl2onnx support it. With several classes its coefficients are
-        those of ``coef_`` times ``slopes_``. It needs complete rows, and it is not available for models with random
-        effects.
-        """
-        if self.group is not None:
-            raise ValueError(
-                "to_sklearn: this model has random effects (group=), which a LinearSVC cannot represent: use save."
-            )
-        return linear_svc(self._fits, self.classes_, getattr(self, "feature_names_in_", None))
+        saving.write(path, type(self).__name__, {"parameters": parameters, "learned": learned, "fits": fits})
 
     def to_arviz(self) -> Any:
         """Draws of ``Gibbs`` for ArviZ, for two classes; with several call it on one of ``fit_``."""

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
@@ -18,6 +18,7 @@ from vbsvm.base.settings import require_flag
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import GaussianImputation
+from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import Prior, Ridge
 from vbsvm.model.spec import State
 from vbsvm.results.fit import Fit
@@ -26,6 +27,7 @@ from vbsvm.results.fit import Fit
 class Estimator(BaseEstimator):
     """Parameters, documented by each estimator, and a fit that replaces the one before when it is complete."""
 
+    likelihood: ClassVar[Likelihood]
     fit_: tuple[Fit, ...]
     classes_: NDArray[Any]
 

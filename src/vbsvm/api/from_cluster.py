@@ -17,6 +17,7 @@ from vbsvm.design.columns import Encoded
 from vbsvm.design.levels import Levels
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.settings import GaussianImputation
+from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import Prior
 from vbsvm.results.training_rows import Unweighted
 from vbsvm.sources import collections
@@ -54,7 +55,14 @@ class ClusterTable:
         return ClusterTable(cluster, parts, names, group, summary)
 
     def tasks(
-        self, prior: Prior, imputation: GaussianImputation, class_weight: Any, *, intercept: bool, standardize: bool
+        self,
+        likelihood: Likelihood,
+        prior: Prior,
+        imputation: GaussianImputation,
+        class_weight: Any,
+        *,
+        intercept: bool,
+        standardize: bool,
     ) -> list[Task]:
         """One model for two classes, else one for each class against the rest; rows are encoded in the workers."""
         labels, columns = self.summary.labels, self.summary.columns
@@ -68,7 +76,7 @@ class ClusterTable:
         factors = None
         if class_weight is not None:
             factors = validation.class_factors(class_weight, labels.labels, labels.totals)
-        tasks = replace(problem, looked_at=self).tasks()
+        tasks = replace(problem, looked_at=self, likelihood=likelihood).tasks()
         numbers = positives(labels.labels)
         return [self._task(task, positive, factors) for task, positive in zip(tasks, numbers, strict=True)]
 

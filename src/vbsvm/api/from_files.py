@@ -80,7 +80,7 @@ class TableFiles:
         encoded = Encoded(arrays["X"], () if learned["levels"] is None else (arrays["groups"],))
         found = outcomes(learned["classes"], [arrays[f"signs{k}"] for k in positives(learned["classes"])])
         problem = stated(plan, encoded, weights, summary.ranges, found, prior, imputation, own, rows.pages)
-        return problem.tasks()
+        return problem.under(estimator.likelihood).tasks()
 
     def _rows(self, estimator: Any) -> CachedRows:
         """The encoded rows: found, or written now."""

@@ -2,18 +2,21 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
-from vbsvm.api.estimator import LEARNED, VBSVC
+from vbsvm.api.estimator import LEARNED, Classifier
+from vbsvm.api.logistic import VBLogistic
+from vbsvm.api.svc import VBSVC
 from vbsvm.results.consistency import require_agreement
 from vbsvm.results.fit import Fit
 from vbsvm.storage import saving
 
 
-def load(path: str | os.PathLike[str]) -> Fit | VBSVC:
-    """Read a file written by ``Fit.save`` or ``VBSVC.save``; predictions and summaries are the same as before.
+def load(path: str | os.PathLike[str]) -> Fit | VBSVC | VBLogistic:
+    """Read a file written by ``save`` of a fit or an estimator; predictions and summaries are the same as before.
 
     Nothing in the file is executed. An invalid file raises ``ModelFileError``.
 
@@ -28,7 +31,8 @@ def load(path: str | os.PathLike[str]) -> Fit | VBSVC:
     >>> print(f"{clf.score(X, y):.2f}")
     0.99
     """
-    return saving.read(path, {"Fit": _fit, "VBSVC": _classifier})
+    estimators = {kind.__name__: partial(_classifier, kind) for kind in (VBSVC, VBLogistic)}
+    return saving.read(path, {"Fit": _fit, **estimators})
 
 
 def _fit(content: Mapping[str, Any]) -> Fit:
@@ -37,14 +41,17 @@ def _fit(content: Mapping[str, Any]) -> Fit:
     return fit
 
 
-def _classifier(content: Mapping[str, Any]) -> VBSVC:
-    clf = VBSVC(**content["parameters"])
+C = TypeVar("C", bound=Classifier)
+
+
+def _classifier(kind: type[C], content: Mapping[str, Any]) -> C:
+    clf = kind(**content["parameters"])
     clf.require_settings()
     fits = tuple(_fit(one) for one in content["fits"])
     learned = content["learned"]
     classes = learned["classes_"]
     if set(learned) | {"feature_names_in_"} != set(LEARNED) or not isinstance(classes, np.ndarray):
-        raise ValueError(f"a VBSVC does not learn {sorted(learned)}")
+        raise ValueError(f"a {kind.__name__} does not learn {sorted(learned)}")
     if len(classes) < 2 or len(fits) != (1 if len(classes) == 2 else len(classes)):
         raise ValueError(f"there are {len(fits)} models of {len(classes)} classes")
     n_columns = len(fits[0].plan.names) + (clf.group is not None)

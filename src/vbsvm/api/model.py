@@ -13,7 +13,7 @@ from vbsvm.api.fit_warnings import warnings_of
 from vbsvm.api.formula_priors import keys
 from vbsvm.api.from_formula import KeptRows
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
-from vbsvm.api.task import read_imputation, read_inference, require_variational
+from vbsvm.api.task import read_imputation, read_inference, read_likelihood, require_variational
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
 from vbsvm.design import frames
@@ -39,7 +39,7 @@ LARGEST_EFFECT = 300.0
 
 @final
 class Model:
-    """A support vector machine specified by a formula, with random effects and splines; nothing to tune.
+    """A support vector machine or a logistic model, by a formula, with random effects and splines; nothing to tune.
 
     Parameters
     ----------
@@ -70,6 +70,9 @@ class Model:
         How missing values are handled. "infer": missing inputs are inferred, and a missing outcome, weight or group is
         an error. "drop": rows with a missing value in any column of the formula, or a missing weight, are left out of
         the fit; ``n_dropped`` and ``print(model)`` report how many.
+    likelihood : {"hinge", "logistic"}, default "hinge"
+        How the outcome depends on the score. "hinge" is the loss of a support vector machine. "logistic" is logistic
+        regression: coefficients are log odds, and probabilities are those of the model.
 
     Attributes
     ----------
@@ -98,6 +101,7 @@ class Model:
         weights: str | ArrayLike | None = None,
         imputation: GaussianImputation | None = None,
         missing: str = "infer",
+        likelihood: str = "hinge",
     ) -> None:
         require_flag("Model", standardize=standardize)
         settings, priors, standardize = read_imputation(imputation), {} if priors is None else priors, bool(standardize)
@@ -117,7 +121,7 @@ class Model:
             rows = KeptRows.of(parts, data, weights, missing)
             outcome = rows.outcome(parts, positive)
             problem = rows.problem(parts, outcome, priors, settings, standardize=standardize)
-        (task,) = problem.tasks()
+        (task,) = problem.under(read_likelihood(likelihood)).tasks()
         self._task = task if placed is None else placed(task)
         self.formula, self.n_dropped = problem.text, problem.n_dropped
         self.classes = problem.outcomes[0].labels
@@ -129,6 +133,7 @@ class Model:
             "positive": self.classes[1],
             "imputation": imputation,
             "missing": missing,
+            "likelihood": likelihood,
         }
 
     def fit(self, inference: Variational | Gibbs | None = None, *, random_state: Any = None) -> Fit:

@@ -23,16 +23,18 @@ from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import GaussianImputation
+from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import LaplaceZero, Prior
 from vbsvm.model.spec import State
 from vbsvm.results.calibration import LeftOutScores, calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
+from vbsvm.results.posterior_mean import PosteriorMean
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.remembered import PastRows, Remembered
 
 if TYPE_CHECKING:
-    from vbsvm.api.estimator import VBSVC
+    from vbsvm.api.estimator import Classifier
 
 # A dense gram of more columns takes too long for every batch.
 MOST_COLUMNS = 3000
@@ -79,6 +81,7 @@ class Learner:
     """The settings of an estimator that learns from batches."""
 
     names: tuple[str, ...]
+    likelihood: Likelihood
     prior: Prior
     inference: Variational
     intercept: bool
@@ -97,7 +100,8 @@ class Learner:
             model, fit = self._absorb(task, past, stream)
             models.append(model)
             fits.append(fit)
-        links = calibrate([model.recent for model in models])
+        own = self.likelihood.normalised
+        links = [PosteriorMean() for _ in models] if own else calibrate([model.recent for model in models])
         found = tuple(replace(fit, calibration=link) for fit, link in zip(fits, links, strict=True))
         n_rows = tasks[0].source.n_rows + (0 if stream is None else stream.n_rows)
         return Stream(classes, columns, recipe, n_rows, tuple(models)), found
@@ -115,7 +119,7 @@ class Learner:
             GaussianImputation(),
             None,
         )
-        return [replace(task, source=_dense(task.source)) for task in problem.tasks()]
+        return [replace(task, source=_dense(task.source)) for task in problem.under(self.likelihood).tasks()]
 
     def _absorb(self, task: Task, past: _Remembered | None, stream: Stream | None) -> tuple[_Remembered, Fit]:
         """One model's part."""
@@ -161,7 +165,7 @@ def _joined(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
 
 
 def absorb(
-    estimator: "VBSVC", stream: Stream | None, X: Any, y: Any, classes: Any, sample_weight: Any
+    estimator: "Classifier", stream: Stream | None, X: Any, y: Any, classes: Any, sample_weight: Any
 ) -> tuple[Stream, tuple[Fit, ...]]:
     """Read a batch as ``fit`` would, and learn from it; without a stream, beginning with the rows of the last fit."""
     fits = getattr(estimator, "fit_", None)
@@ -172,7 +176,7 @@ def absorb(
     weights = validation.read_weights(sample_weight, len(table))
     intercept, standardize = bool(estimator.fit_intercept), bool(estimator.standardize)
     assert isinstance(inference, Variational)
-    learner = Learner(names, prior, inference, intercept, standardize)
+    learner = Learner(names, estimator.likelihood, prior, inference, intercept, standardize)
     if stream is None and fits is not None:
         stream, _ = learner.absorb(None, estimator.classes_, _rows_of(fits))
     known = _known_classes(stream, labels, weights, classes)
@@ -186,14 +190,14 @@ def _rows_of(fits: Sequence[Fit]) -> Batch:
     if not sources:
         raise ValueError(
             "partial_fit goes on from a fit only while its rows are at hand, which a model from a file or a fit to a "
-            "sparse table does not have: begin with a new VBSVC()."
+            "sparse table does not have: begin with a new estimator."
         )
     signs = np.stack([source.signs for source in sources], axis=1)
     codes = (signs[:, 0] > 0).astype(np.intp) if len(sources) == 1 else signs.argmax(axis=1)
     return Batch(sources[0].X, codes, sources[0].weights)
 
 
-def supported(estimator: "VBSVC") -> bool:
+def supported(estimator: "Classifier") -> bool:
     """Whether sums can stand for past rows; an AttributeError says what is in the way."""
     prior, inference, _ = estimator.require_settings()
     if isinstance(inference, Gibbs):
@@ -209,7 +213,7 @@ def supported(estimator: "VBSVC") -> bool:
     return True
 
 
-def _read(estimator: "VBSVC", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
+def _read(estimator: "Classifier", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     """Numbers and labels; the columns are those of the first call."""
     table, labels, _ = inputs.read_data(estimator, X, y, None, reset=not hasattr(estimator, "fit_"))
     if issparse(table):

@@ -16,7 +16,6 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
 from vbsvm.missing import patterns
 from vbsvm.results import prediction
-from vbsvm.results.calibration import Calibration
 from vbsvm.results.leave_one_out import leave_one_out
 from vbsvm.results.left_out_predictions import LeftOutPredictions
 
@@ -37,10 +36,10 @@ class Predictions(FittedAttributes, BaseEstimator, ABC):
         values = prediction.decision_values(self._scores(X), [fit.calibration for fit in self.fit_])
         return values[:, 0] if values.shape[1] == 1 else values
 
-    def _scores(self, X: ArrayLike) -> list[prediction.Scores]:
-        """Scores of each row in the k models, and the variance that missing inputs and new groups cause in them."""
+    def _scores(self, X: ArrayLike, *, for_odds: bool = False) -> list[prediction.Scores]:
+        """Scores of each row in the k models, and their variances, as far as probabilities are averaged over them."""
         encoded = self._read(X)
-        found = [fit._mean_scores(encoded) for fit in self.fit_]
+        found = [fit._odds_scores(encoded) if for_odds else fit._mean_scores(encoded) for fit in self.fit_]
         scores = np.stack([one.mean for one in found], axis=1)
         if not np.isfinite(scores).all():
             fills = self.fit_[0].input_population is not None
@@ -73,10 +72,10 @@ class Predictions(FittedAttributes, BaseEstimator, ABC):
         return prediction.log_probabilities(self._log_odds(X))
 
     def _log_odds(self, X: ArrayLike) -> Array:
-        return prediction.log_odds(self._scores(X), self._calibrations)
+        return prediction.log_odds(self._scores(X, for_odds=True), self._links)
 
     @property
-    def _calibrations(self) -> list[Calibration | None]:
+    def _links(self) -> list[prediction.Link | None]:
         return [fit.score_calibration for fit in self.fit_]
 
     @property
@@ -119,13 +118,6 @@ class Predictions(FittedAttributes, BaseEstimator, ABC):
         return predicted_files.write(
             self, files, to, columns=columns, text=self.text_columns, classes=self.classes_, **added
         )
-
-    def pseudo_probability(self, X: ArrayLike) -> Array:
-        """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
-
-        These are what the model itself says of a label. They are averaged like those of ``predict_proba``.
-        """
-        return prediction.probabilities(prediction.pseudo_log_odds(self._scores(X)))
 
     def left_out_predictions(self) -> LeftOutPredictions:
         """What the fit without a row would predict of it, for each training row; ``compare_models`` asks for it."""

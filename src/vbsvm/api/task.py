@@ -19,12 +19,14 @@ from vbsvm.inference.variational import Outcome, Variational
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
 from vbsvm.missing.settings import GaussianImputation, Shift
+from vbsvm.model.likelihoods.base import Likelihood
+from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.model.likelihoods.logistic import LOGISTIC
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
-from vbsvm.results.calibration import calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
-from vbsvm.results.training_rows import TrainingRows, Unweighted
+from vbsvm.results.training_rows import TrainingRows, Unweighted, links
 from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.kinds import AnyRows, InMemory
 from vbsvm.sources.memory import Memory
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
 
 
+LIKELIHOODS: dict[str, Likelihood] = {"hinge": HINGE, "logistic": LOGISTIC}
 # A rough fit will do for a sampler to start from.
 WARM_START = Variational(tol=1e-2, bound="augmented")
 
@@ -229,7 +232,7 @@ def with_slopes(fits: list[Fit]) -> list[Fit]:
     """
     if len(fits) == 1:
         return fits
-    found = calibrate([fit._rows.left_out_scores() for fit in fits if fit._rows is not None])
+    found = links([fit._rows for fit in fits if fit._rows is not None])
     return [replace(fit, calibration=one) for fit, one in zip(fits, found, strict=True)]
 
 
@@ -258,6 +261,13 @@ def read_imputation(given: Any) -> GaussianImputation:
     if not isinstance(settings, GaussianImputation):
         raise TypeError(f"imputation must be an object such as GaussianImputation(), or None; got {settings!r}.")
     return settings
+
+
+def read_likelihood(given: Any) -> Likelihood:
+    """The likelihood of this name."""
+    if not isinstance(given, str) or given not in LIKELIHOODS:
+        raise ValueError(f"likelihood must be 'hinge' or 'logistic'; got {given!r}.")
+    return LIKELIHOODS[given]
 
 
 def require_variational(what: str, inference: Variational | Gibbs) -> Variational:

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from vbsvm.api.estimator import VBSVC
+from vbsvm.api.svc import VBSVC
 from vbsvm.base import printing
 
 REPORT = "vbsvm-demo.html"

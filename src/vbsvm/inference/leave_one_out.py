@@ -10,7 +10,6 @@ from vbsvm.inference.variational import Outcome
 from vbsvm.missing.model import MissingModel, MissingState
 from vbsvm.model.interfaces import Gram, Message
 from vbsvm.model.left_out import RowInfluence
-from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
 from vbsvm.model.row_pass import RowPass, Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import pass_rows
@@ -20,11 +19,11 @@ def row_influence(spec: Spec, outcome: Outcome | Sample, source: Source, every: 
     """What each row did to the fit that ended like this, or those of ``every`` so many-th block.
 
     After a sampler the covariance of the draws is the response of their mean, and mean slopes are those of the exact
-    hinge.
+    bound.
     """
     state = outcome.state
     if isinstance(outcome, Sample):
-        row_pass = RowPass(EXACT_HINGE, state.coefficients.message(None), expect, missing=state.missing)
+        row_pass = RowPass(spec.likelihood.exact, state.coefficients.message(None), expect, missing=state.missing)
         response = row_pass.message
     else:
         row_pass = RowPass(outcome.likelihood, state.coefficients.message(state.gates), expect, True, state.missing)

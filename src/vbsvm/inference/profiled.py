@@ -294,7 +294,8 @@ class HeldRows:
             with np.errstate(all="ignore"):
                 weights = self._weights(block, damping)
                 if not damping:
-                    weights = np.where(weights * np.sqrt(block.v) > NEAR_KINK * block.s, weights, 0.0)
+                    bends = weights * self._likelihood.width(block.v) > NEAR_KINK * block.s
+                    weights = np.where(bends, weights, 0.0)
                 return cast(Rows, part.rows).gram(weights)
 
         return self._source.total(of_part)

@@ -14,6 +14,7 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
 from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import Part, Source
 from vbsvm.model.spec import Spec, State
 
@@ -37,7 +38,7 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
     proposal: Proposal = resolve(Proposal(step), "stretch")
     g, theta = proposal.g, state.coefficients.mean
     effective = theta if state.gates is None else state.gates.open * theta
-    ratio, scales = -2.0 * source.total(lambda part: _change(part, state, effective, g, resolve)), []
+    ratio, scales = source.total(lambda part: _change(spec.likelihood, part, state, effective, g, resolve)), []
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
         moved, part = block.prior.stretch(scale, moments, g)
         scales.append(moved)
@@ -47,9 +48,8 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
     return State(PointDistribution(g * theta), tuple(scales), state.gates, state.missing), True
 
 
-def _change(part: Part, state: State, theta: Array, g: float, resolve: Reading) -> float:
-    """Change of the loss, which is h₊ in each row."""
+def _change(likelihood: Likelihood, part: Part, state: State, theta: Array, g: float, resolve: Reading) -> float:
+    """Change of the log likelihood, with what is latent integrated out."""
     margin = part.rows.signs * part.scores(theta, state.missing)
-    before, after = 1.0 - margin, 1.0 - g * margin
-    np.maximum(before, 0.0, out=before)
-    return part.loss_change(before, np.maximum(after, 0.0, out=after), state.missing, resolve)
+    before, after = likelihood.at_point(margin), likelihood.at_point(g * margin)
+    return part.likelihood_change(before, after, state.missing, resolve)

@@ -29,7 +29,6 @@ from vbsvm.model.interfaces import GaussianDistribution
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.layouts.dual import DualGaussian
-from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import Stats
@@ -234,7 +233,7 @@ def robust_of_draws(
     if spec.missing is not None or (units is not None and units.n_units < 2):
         why = MISSING if spec.missing is not None else ONE_UNIT
         return Spread("robust", mean, None, found.and_warnings(why), by="draws")
-    spec, bread = replace(spec, likelihood=EXACT_HINGE), state.gaussian.covariances(source.n_core)[:n]
+    spec, bread = replace(spec, likelihood=spec.likelihood.exact), state.gaussian.covariances(source.n_core)[:n]
     with single_threaded_blas():
         if source.n_core < spec.n_columns:
             covariance = sandwich_of_groups(bread, spec, state, source, units)

@@ -21,7 +21,6 @@ from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.model import MissingModel, MissingState, input_model
 from vbsvm.missing.settings import NotAtRandom
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
@@ -87,7 +86,7 @@ class Outcome:
     @property
     def exact(self) -> bool:
         """Whether the bound is the exact one."""
-        return isinstance(self.likelihood, ExactHinge)
+        return self.likelihood == self.likelihood.exact
 
 
 @final
@@ -238,7 +237,7 @@ class Variational(Parameters):
 
         Where classes are separated, the paper's is climbed to its end, and the scales are held there.
         """
-        sharp, most, passes = replace(spec, likelihood=EXACT_HINGE), self.most_passes(spec), 0
+        sharp, most, passes = replace(spec, likelihood=spec.likelihood.exact), self.most_passes(spec), 0
         early = EARLY if source.looks_are_cheap else SETTLED
         for tol, held in ((max(self.tol, early), False), (self.tol, True)):
             begun = replace(self, tol=tol)._run(spec, source, begin)
@@ -256,7 +255,7 @@ class Variational(Parameters):
 
     def sharpened(self, spec: Spec, source: Source, start: State) -> tuple[Outcome, bool]:
         """Climb the exact bound from a state; and whether scales were held, as they are where classes are separated."""
-        spec, held = replace(spec, likelihood=EXACT_HINGE), _separates(source, start)
+        spec, held = replace(spec, likelihood=spec.likelihood.exact), _separates(source, start)
         with single_threaded_blas():
             while True:
                 strategy = self._exact_strategy(spec, source, held=held)

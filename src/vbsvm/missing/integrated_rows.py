@@ -20,6 +20,7 @@ from vbsvm.missing.row_updates import Cells, Coordinates, Spread, conditional_me
 from vbsvm.missing.rows import IncompleteRows, PatternGroup
 from vbsvm.model.interfaces import Effects, Gram, Message, Rows
 from vbsvm.model.layouts.dense import LOG_2PI
+from vbsvm.model.likelihoods.base import Averages
 from vbsvm.model.stats import Stats
 
 
@@ -43,7 +44,9 @@ class _Integrated:
     spread: Spread
 
 
-def integrated_stats(rows: IncompleteRows, message: Message, distribution: InputDistribution) -> Stats:
+def integrated_stats(
+    rows: IncompleteRows, message: Message, averages: Averages, distribution: InputDistribution
+) -> Stats:
     """Sums of a pass: G = −Σ E∇²g, r = Σ E∇g + Gμ, and the moments of the inputs."""
     s, means = rows.weights, conditional_means(rows, distribution)
     at_means = rows.filled(means)
@@ -55,7 +58,8 @@ def integrated_stats(rows: IncompleteRows, message: Message, distribution: Input
     directions, lift, change = np.zeros_like(base), np.zeros_like(base), np.zeros_like(base)
     for group in rows.groups:
         at, cells = group.rows, group.cells
-        found = _integrate(rows, group, effects, f[at], np.broadcast_to(v, f.shape)[at], distribution.precision)
+        moments = f[at], np.broadcast_to(v, f.shape)[at]
+        found = _integrate(rows, group, effects, *moments, averages, distribution.precision)
         weights[at], u[at] = found.weights, found.u
         directions[cells], lift[cells], change[cells] = found.directions, found.lift, found.change
         row_bound, constant = row_bound + found.row_bound, constant + found.constant
@@ -78,7 +82,7 @@ def integrated_stats(rows: IncompleteRows, message: Message, distribution: Input
 
 
 def _integrate(
-    rows: IncompleteRows, group: PatternGroup, effects: Effects, f: Array, v: Array, T: Array
+    rows: IncompleteRows, group: PatternGroup, effects: Effects, f: Array, v: Array, averages: Averages, T: Array
 ) -> _Integrated:
     """Integrate over the missing inputs of rows that miss the same number of them."""
     s, cells = rows.weights[group.rows], Cells.of(group, effects)
@@ -93,7 +97,7 @@ def _integrate(
     directions, with_p = direction[of_row], with_p[of_row]
     fp = np.einsum("rk,rk->r", with_f, directions)
     pairs = ScorePairs(rows.signs[group.rows], f, length[of_row], v, fp, pp[of_row], across[of_row])
-    g = expectations(pairs, labels=rows.adapt)
+    g = expectations(pairs, averages, labels=rows.adapt)
     made = _made_of(pairs, cells.mean[of_row], with_f, with_p)
     change, about, k = np.zeros_like(with_f), np.zeros_like(C), C.shape[1]
     if rows.adapt:

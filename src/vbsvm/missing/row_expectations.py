@@ -7,8 +7,8 @@ the expectation is used. (With one missing input there is nothing across.) So a 
 normal scores, and by the theorems of Bonnet and Price its derivatives by their means and covariances are expectations
 of derivatives.
 
-The kink of the loss would upset a quadrature where C is small. So −2 E h₊ is integrated over f in closed form, and only
-the difference to it, which vanishes with C, by Gauss and Hermite's rule.
+The kink of the hinge loss would upset a quadrature where C is small. So the mean log likelihood is integrated over f in
+closed form, and only the difference to it, which vanishes with C, by Gauss and Hermite's rule.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.model.likelihoods.averaged_hinge import Averaged, log_mean_likelihood, mean_log_likelihood
+from vbsvm.model.likelihoods.base import Averaged, Averages
 
 # A normal number is replaced by so many nodes, by its standard deviation in units of that of the score given the
 # coefficients: derivatives are then right to some 1e-6 of their size, but for the widest.
@@ -76,27 +76,27 @@ class RowExpectations:
     tilt: Array
 
 
-def expectations(pairs: ScorePairs, *, labels: bool) -> RowExpectations:
-    """Average over both scores; without ``labels`` −2 E h₊, where the label does not move missing values."""
+def expectations(pairs: ScorePairs, averages: Averages, *, labels: bool) -> RowExpectations:
+    """Average over both scores; without ``labels`` E ℓ, where the label does not move missing values."""
     of_p, with_p, _ = pairs.roots
     width = np.maximum(of_p, np.abs(with_p)) / np.sqrt(np.square(pairs.p) + pairs.pp + pairs.across + TINY)
     sums = np.empty((12, len(width)))
     for n_nodes, which in _by_width(width):
-        sums[:, which] = _averaged(pairs.of_rows(which), n_nodes, labels=labels)
+        sums[:, which] = _averaged(pairs.of_rows(which), averages, n_nodes, labels=labels)
     value, e, p, t, ee, ep, pp, x, xx, z, xz, zz = sums
     tilt = 2.0 * np.stack([t, x, z, x, xx, xz, z, xz, zz], axis=1).reshape(-1, 3, 3)
     return RowExpectations(value, -pairs.y * e, p, t, ee, -pairs.y * ep, pp, tilt)
 
 
-def _averaged(pairs: ScorePairs, n_nodes: int, *, labels: bool) -> Array:
+def _averaged(pairs: ScorePairs, averages: Averages, n_nodes: int, *, labels: bool) -> Array:
     """Twelve averages of each row, over p by so many nodes."""
     of_p, with_p, beside = pairs.roots
-    e, sign = 1.0 - pairs.y * pairs.f, -pairs.y
+    e, sign = averages.kink - pairs.y * pairs.f, -pairs.y
     sums = np.zeros((12, len(e)))
     for x, weight in zip(*_rule(n_nodes), strict=True):
         p, at, step = pairs.p + of_p * x, e + sign * with_p * x, sign * beside
         t = np.maximum(p * p + pairs.across, np.maximum(LEAST_SHARE * np.square(beside), TINY))
-        loss = mean_log_likelihood(at, t + np.square(beside))
+        loss = averages.mean_log_likelihood(at, t + np.square(beside))
         # E[∂g/∂t z] and E[∂g/∂t z²] by Stein's lemma and the heat equation.
         sums += weight * _twelve(loss, p, x, step * loss.et, loss.t + 2.0 * np.square(beside) * loss.tt)
         if not labels:
@@ -105,7 +105,7 @@ def _averaged(pairs: ScorePairs, n_nodes: int, *, labels: bool) -> Array:
             nodes, shares = _rule(n_given)
             z = nodes[:, None]
             at_z, spread = at[some] + step[some] * z, t[some] + 0.0 * z
-            rest = log_mean_likelihood(at_z, spread) - mean_log_likelihood(at_z, spread)
+            rest = averages.log_mean_likelihood(at_z, spread) - averages.mean_log_likelihood(at_z, spread)
             sums[:, some] += weight * (shares @ _twelve(rest, p[some], x, z * rest.t, z * z * rest.t))
     return sums
 

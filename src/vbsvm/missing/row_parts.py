@@ -18,8 +18,8 @@ from vbsvm.missing.shares import WeighedCandidates
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions
 from vbsvm.model.left_out import RowInfluence
-from vbsvm.model.likelihoods import hinge
-from vbsvm.model.likelihoods.exact_hinge import ExactHinge
+from vbsvm.model.likelihoods.base import Averages
+from vbsvm.model.likelihoods.scale_mixture import ScaleMixture
 from vbsvm.model.row_pass import CompleteRows, RowPass
 from vbsvm.model.stats import Stats
 
@@ -35,22 +35,24 @@ class IncompletePart:
     rows: IncompleteRows
 
     def stats(self, row_pass: RowPass, candidates: WeighedCandidates | None = None) -> Stats:
-        """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs; under the exact hinge, these integrated out."""
+        """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs; under an exact bound, these integrated out."""
         state = row_pass.missing
         assert isinstance(state, MissingState)
         assert state.inputs is not None
         with np.errstate(all="ignore"):
-            if isinstance(row_pass.likelihood, ExactHinge):
-                return self._integrated(row_pass, state.inputs, candidates)
+            if (averages := row_pass.likelihood.averages) is not None:
+                return self._integrated(row_pass.message, averages, state.inputs, candidates)
             return self._stats(row_pass, state, candidates)
 
-    def _integrated(self, row_pass: RowPass, inputs: InputDistribution, candidates: WeighedCandidates | None) -> Stats:
+    def _integrated(
+        self, message: Message, averages: Averages, inputs: InputDistribution, candidates: WeighedCandidates | None
+    ) -> Stats:
         """The same with missing inputs integrated out; candidates have shares that no coefficient changes."""
         if candidates is None:
-            return integrated_stats(self.rows, row_pass.message, inputs)
+            return integrated_stats(self.rows, message, averages, inputs)
         s = self.rows.weights
         shares = candidates.shares(np.zeros(len(s)))
-        stats = integrated_stats(self.rows.weighted(shares * s), row_pass.message, inputs)
+        stats = integrated_stats(self.rows.weighted(shares * s), message, averages, inputs)
         entropy = candidates.entropy(shares, s)
         return replace(
             stats,
@@ -60,11 +62,12 @@ class IncompletePart:
         )
 
     def _stats(self, row_pass: RowPass, state: MissingState, candidates: WeighedCandidates | None) -> Stats:
-        rows, message = self.rows, row_pass.message
+        rows, message, likelihood = self.rows, row_pass.message, row_pass.likelihood
+        assert isinstance(likelihood, ScaleMixture)
         assert state.inputs is not None
         before = None if state.values is None else state.values.get(rows.index)
         renew = renews(row_pass.resolve, HELD_SWEEPS)
-        distributions = RowDistributions(rows, message, state.inputs, candidates, before, renew)
+        distributions = RowDistributions(rows, message, likelihood, state.inputs, candidates, before, renew)
         found: Resolved = row_pass.resolve(distributions, "incomplete rows", rows.index).result
         y, s = rows.signs, found.shares * rows.weights
         entropy, levels = found.entropy, None
@@ -79,16 +82,18 @@ class IncompletePart:
             squares += spread.vectors.T @ (spread.of_inputs[:, None] * spread.vectors)
         curvature = None
         if row_pass.with_curvature and not isinstance(message, PointDistribution):
-            # With the distribution of d held, √χ is a norm of (h, Cov(d)^½b, …); this is its second derivative in E[b].
+            # With the distribution of d held, √χ is a norm of (h, Cov(d)^½b, …); this is φ's second derivative in E[b].
             leaning = rows.leaning(found.values, -y * found.h, found.lean)
-            curvature = gram - leaning.gram(w / np.square(found.root))
+            curvature = gram - leaning.gram(-likelihood.elasticity(found.root) * w / np.square(found.root))
         probit, distribution = None, state.inputs.probit
         if distribution is not None:
             j = distribution.variables
             probit = distribution.sums(inputs[:, j], found.variances[:, j], ~rows.missing[:, j], s, found.latent)
-        row_bound, u = float(s @ hinge.value(found.h, found.root)) + entropy, hinge.pull(y, s, w)
-        # f² + E v = 1 − 2h + χ, as y f = 1 − h.
-        constant = float(u @ (y * (1.0 - found.h))) - 0.5 * float(w @ (1.0 - 2.0 * found.h + np.square(found.root)))
+        row_bound = float(s @ likelihood.value(found.h, found.root)) + entropy
+        u, kink = likelihood.pull(y, s, w), likelihood.kink
+        # f² + E v = kink² − 2 kink h + χ, as y f = kink − h.
+        squares_of_f = kink * (kink - 2.0 * found.h) + np.square(found.root)
+        constant = float(u @ (y * (kink - found.h))) - 0.5 * float(w @ squares_of_f)
         sums = InputSums(rows.regressors.T @ (s[:, None] * inputs), squares, probit=probit)
         values = {} if found.spread else {rows.index: found.values}
         return Stats(
@@ -124,7 +129,9 @@ class IncompletePart:
             V = v if response is message else response.row_moments(filled)[1]
             return RowInfluence.of(row_pass.likelihood, rows, f, v, np.asarray(V), unknown)
 
-    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading) -> float:
+    def likelihood_change(
+        self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading
+    ) -> float:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
 
@@ -181,16 +188,18 @@ class CandidatePart:
         """Scores at a point."""
         return self.part.scores(theta, missing)
 
-    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading) -> float:
-        """Change of the losses −½ log Σ π e^(−2h₊), each over the candidates of a row; of held ones the plain one."""
+    def likelihood_change(
+        self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading
+    ) -> float:
+        """Change of log Σ π e^ℓ, each over the candidates of a row; of held ones the plain change."""
         assert isinstance(missing, MissingState)
         assert missing.levels is not None
         candidates, chances = self.candidates, self.candidates.log_chances(missing.levels.logs)
         if candidates.held is not None:
             shares = WeighedCandidates(candidates, missing.levels, resolve).shares(after)
             return float((shares * self.rows.weights) @ (after - before))
-        ratios = candidates.log_sums(chances - 2 * after) - candidates.log_sums(chances - 2 * before)
-        return -0.5 * float(self.rows.weights[candidates.firsts] @ ratios)
+        ratios = candidates.log_sums(chances + after) - candidates.log_sums(chances + before)
+        return float(self.rows.weights[candidates.firsts] @ ratios)
 
     def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
         """Number of candidates whose loss grows."""

@@ -3,7 +3,8 @@
 With a row's weight w held, its missing inputs d are normal: precision T + w E[bbᵀ], where T is the precision of the
 inputs' distribution and b the coefficients that multiply d (Algorithm 5, lines 6 and 7). In coordinates that make T the
 identity and E[bbᵀ] diagonal, λ, everything is a number for each coordinate, and χ(w) falls. w χ(w)^½ rises strictly, so
-w = χ(w)^(−½) has one solution: in variational Bayes a row needs no memory of the last pass.
+w = χ(w)^(−½) has one solution, and so has the weight of any likelihood that falls more slowly with χ: in variational
+Bayes a row needs no memory of the last pass.
 """
 
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, cholesky, inverse
-from vbsvm.base.distributions import Latent
 from vbsvm.missing import conditional
 from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.missingness import ProbitPull, with_probit
@@ -21,6 +21,7 @@ from vbsvm.missing.rows import IncompleteRows, PatternGroup
 from vbsvm.missing.shares import WeighedCandidates
 from vbsvm.model.interfaces import Effects, Message, Rows
 from vbsvm.model.layouts.dense import LOG_2PI
+from vbsvm.model.likelihoods.scale_mixture import ScaleMixture
 
 # Newton steps for log w: four or so are enough, and bounded ones can't leave the range of floats. After a step as small
 # as the last figure the error is its square.
@@ -151,6 +152,7 @@ class RowDistributions:
 
     rows: IncompleteRows
     message: Message
+    likelihood: ScaleMixture
     distribution: InputDistribution
     candidates: WeighedCandidates | None = None
     values: Array | None = None
@@ -167,10 +169,13 @@ class RowDistributions:
             return self._draw_around_held_values(rng)
         expected = conditional_means(rows, self.distribution)
         before = expected if self.values is None else self.values
-        at_start = 1.0 - y * self.message.row_moments(rows.filled(before))[0]
-        shares = np.ones(len(y)) if self.candidates is None else self.candidates.shares(-2 * np.maximum(at_start, 0.0))
+        kink, slope = self.likelihood.kink, self.likelihood.slope
+        at_start = kink - y * self.message.row_moments(rows.filled(before))[0]
         root = np.abs(at_start)
-        w = Latent(s, root).draw(rng).weight
+        shares = np.ones(len(y))
+        if self.candidates is not None:
+            shares = self.candidates.shares(self.likelihood.value(at_start, root))
+        w = self.likelihood.latent(s, root).draw(rng).weight
         probit = self.distribution.probit
         T, latent, pull = self.distribution.precision, None, np.zeros_like(expected)
         if probit is not None:  # a* first, like a: then values given both
@@ -179,7 +184,7 @@ class RowDistributions:
             offset, slope = probit.mean.T
             pull[:, j] = slope * (latent - offset) - np.square(slope) * expected[:, j]
         at_means = rows.filled(expected)
-        h = 1.0 - y * self.message.row_moments(at_means)[0]
+        h = kink - y * self.message.row_moments(at_means)[0]
         effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
         values = expected.copy()
         for group in rows.groups:
@@ -188,7 +193,7 @@ class RowDistributions:
             axes, weight = found.axes[cells.of_row], w[at, None]
             along = np.einsum("rk,rkj->rj", cells.mean[cells.of_row], axes)
             shrunk = 1.0 / (1.0 + weight * found.curvature[cells.of_row])
-            moved = (y[at, None] + weight * (y * h)[at, None]) * along
+            moved = (slope * y[at, None] + weight * (y * h)[at, None]) * along
             moved = (moved + np.einsum("rk,rkj->rj", pull[group.cells], axes)) * shrunk
             moved += np.sqrt(shrunk) * rng.standard_normal(shrunk.shape)
             values[group.cells] += np.einsum("rkj,rj->rk", axes, moved)
@@ -203,12 +208,12 @@ class RowDistributions:
         values = self.values
         if self.renew or values is None:
             values, latent = self._drawn_values(rng)
-        h = 1.0 - y * self.message.row_moments(rows.filled(values))[0]
+        h = self.likelihood.kink - y * self.message.row_moments(rows.filled(values))[0]
         root = np.abs(h)
         shares = np.ones(len(y)) if self.candidates is None else self.candidates.shares(h)
         if self.candidates is not None:
             values = self.candidates.candidates.chosen(values, shares)
-        w, nothing = Latent(rows.weights, root).draw(rng).weight, np.zeros_like(values)
+        w, nothing = self.likelihood.latent(rows.weights, root).draw(rng).weight, np.zeros_like(values)
         return DrawnRows(Resolved(h, root, shares * w, shares, values, nothing, nothing, (), 0.0, latent))
 
     def _drawn_values(self, rng: np.random.Generator) -> tuple[Array, Array | None]:
@@ -234,7 +239,8 @@ class RowDistributions:
         at_means = rows.filled(values)
         f, v = self.message.row_moments(at_means)
         effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
-        h, v = 1.0 - y * f, np.broadcast_to(v, len(y)).copy()
+        likelihood = self.likelihood
+        h, v = likelihood.kink - y * f, np.broadcast_to(v, len(y)).copy()
         spread, entropy, lean = [], 0.0, np.zeros_like(values)
         probit = self.distribution.probit
         T = self.distribution.precision if probit is None else with_probit(self.distribution.precision, probit)
@@ -246,11 +252,12 @@ class RowDistributions:
             axes, curvature = found.axes[cells.of_row], found.curvature[cells.of_row]
             mean, met = cells.mean[cells.of_row], effects.with_score[group.cells]
             along = np.einsum("rk,rkj->rj", mean, axes)
-            p = y[at, None] * along
+            p = likelihood.slope * y[at, None] * along
             q = (y * h)[at, None] * along - np.einsum("rk,rkj->rj", met, axes)
             pull = None if probit is None else ProbitPull.of(probit, group, values)
             say = 1.0 if rows.adapt else 0.0
-            change, shrunk = _resolve(axes, say * curvature, say * p, say * q, h[at] ** 2 + v[at], pull)
+            slack = h[at] ** 2 + v[at]
+            change, shrunk = _resolve(likelihood, axes, say * curvature, say * p, say * q, slack, pull)
             variances[group.cells] = np.einsum("rkj,rj->rk", np.square(axes), shrunk)
             values[group.cells] += change
             lean[group.cells] = np.einsum("rkj,rj->rk", axes, along * shrunk)
@@ -263,25 +270,32 @@ class RowDistributions:
             if self.candidates is not None:
                 rest = rows.known[at] + values[at] - rows.regressors[at] @ self.distribution.coefficients
                 fit = np.einsum("re,ef,rf->r", rest, self.distribution.precision, rest) + shrunk.sum(axis=1)
-                objective = left - 0.5 * fit - h[at] - np.sqrt(h[at] ** 2 + v[at])
+                objective = left - 0.5 * fit + likelihood.value(h[at], np.sqrt(h[at] ** 2 + v[at]))
                 shares[at] = self.candidates.shares(objective, at)
             counted = s[at] * shares[at]
             entropy += float(counted @ left)
-            w = counted / np.sqrt(h[at] ** 2 + v[at])
+            w = counted * likelihood.unit_weight(np.sqrt(h[at] ** 2 + v[at]))
             spread.append(Spread.of(cells, found, shrunk, w, counted, len(rows.inputs.variables)))
         root = np.sqrt(h * h + v)
-        return Resolved(h, root, shares * s / root, shares, values, variances, lean, tuple(spread), entropy)
+        w = shares * s * likelihood.unit_weight(root)
+        return Resolved(h, root, w, shares, values, variances, lean, tuple(spread), entropy)
 
 
 def _resolve(
-    axes: Array, curvature: Array, p: Array, q: Array, slack: Array, pull: ProbitPull | None
+    likelihood: ScaleMixture,
+    axes: Array,
+    curvature: Array,
+    p: Array,
+    q: Array,
+    slack: Array,
+    pull: ProbitPull | None,
 ) -> tuple[Array, Array]:
     """Changes of the missing values, and shrinkage 1/(1 + wλ); with a pull, in turn with the latent a*."""
     change = shrunk = np.zeros(axes.shape[:2])
     for _ in range(1 if pull is None else MOST_ROUNDS):
         before = change
         pulled = p if pull is None else p + np.einsum("rk,rkj->rj", pull.at(change), axes)
-        w = solve_weights(curvature.T.copy(), pulled.T.copy(), q.T.copy(), slack)
+        w = solve_weights(likelihood, curvature.T.copy(), pulled.T.copy(), q.T.copy(), slack)
         shrunk = 1.0 / (1.0 + w[:, None] * curvature)
         change = np.einsum("rkj,rj->rk", axes, (pulled + w[:, None] * q) * shrunk)
         if np.abs(change - before).max(initial=0.0) < SAME:
@@ -316,13 +330,13 @@ def left_over(rows: IncompleteRows, filled: Rows, message: Message, distribution
     return added
 
 
-def solve_weights(curvature: Array, p: Array, q: Array, slack: Array) -> Array:
-    """The w with w² χ(w) = 1 of each row, by Newton's method for log w, in which w² χ(w) rises strictly.
+def solve_weights(likelihood: ScaleMixture, curvature: Array, p: Array, q: Array, slack: Array) -> Array:
+    """The w of each row that is the likelihood's own at √χ(w), by Newton's method for log w.
 
     χ(w) = slack − 2 Σ δq + Σ λ(δ² + 1/(1 + wλ)) with δ = (p + wq)/(1 + wλ). All arguments are coordinates × rows.
     """
     chi = slack - ((2 * q - curvature * p) * p).sum(axis=0) + curvature.sum(axis=0)  # at w = 0, where it is largest
-    w = 1.0 / np.sqrt(np.maximum(chi, TINY))
+    w = likelihood.unit_weight(np.sqrt(np.maximum(chi, TINY)))
     for _ in range(MOST_STEPS):
         shrunk = 1.0 / (1.0 + w * curvature)
         moved = (p + w * q) * shrunk
@@ -330,7 +344,9 @@ def solve_weights(curvature: Array, p: Array, q: Array, slack: Array) -> Array:
         left = curvature * shrunk
         chi = np.maximum(slack + (left - (q + rest) * moved).sum(axis=0), TINY)
         slope = (2 * shrunk * np.square(rest) + np.square(left)).sum(axis=0)
-        step = np.log(w * w * chi) / np.maximum(2 - w * slope / chi, 1e-3)
+        root = np.sqrt(chi)
+        ahead = np.log(w / likelihood.unit_weight(root))
+        step = ahead / np.maximum(1.0 + 0.5 * likelihood.elasticity(root) * (w * slope / chi), 5e-4)
         w = w * np.exp(np.clip(-step, -LONGEST_STEP, LONGEST_STEP))
         if np.abs(step).max(initial=0.0) < SMALLEST_STEP:
             break

@@ -46,8 +46,10 @@ class Part(Protocol):
         """Scores at a point."""
         ...
 
-    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading) -> float:
-        """Change of the total loss where each row's own goes from ``before`` to ``after``."""
+    def likelihood_change(
+        self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading
+    ) -> float:
+        """Change of the log likelihood where each row's own goes from ``before`` to ``after``."""
         ...
 
     def curvature(self, row_pass: RowPass) -> Gram:
@@ -62,7 +64,7 @@ class Part(Protocol):
         ...
 
     def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
-        """Number of rows whose loss grows with the coefficients, in proportion to these; under the exact hinge."""
+        """Number of rows whose loss grows with the coefficients, in proportion to these; under an exact bound."""
         ...
 
 
@@ -173,7 +175,9 @@ class CompleteRows:
         """Scores at a point."""
         return self.rows.scores(theta)
 
-    def loss_change(self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading) -> float:
+    def likelihood_change(
+        self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading
+    ) -> float:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
 

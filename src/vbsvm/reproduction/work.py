@@ -10,8 +10,8 @@ from typing import Any, final
 
 import numpy as np
 
-from vbsvm.api.estimator import VBSVC
 from vbsvm.api.model import Model
+from vbsvm.api.svc import VBSVC
 from vbsvm.base.arrays import Array
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational

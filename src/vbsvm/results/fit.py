@@ -28,6 +28,7 @@ from vbsvm.results.intervals import ROBUST, Intervals, LearnedSpreads, SpreadShe
 from vbsvm.results.leave_one_out import leave_one_out
 from vbsvm.results.left_out_predictions import LeftOutPredictions
 from vbsvm.results.posterior import Posterior, posterior_of
+from vbsvm.results.posterior_mean import PosteriorMean
 from vbsvm.results.traces import Traces, Worst
 from vbsvm.results.training_rows import TrainingRows
 from vbsvm.results.words import Words, noted, of_components
@@ -59,7 +60,7 @@ class Fit(FitPredictions):
     population: Population | None = None
     missing_patterns: MissingPatterns | None = None
     facts: Facts | None = None
-    calibration: Calibration | None = None
+    calibration: Calibration | PosteriorMean | None = None
     spreads: LearnedSpreads | None = None
     _rows: TrainingRows | None = None  # while they are at hand
     _shown: str | None = None  # kind of the spreads that are shown unless it is said
@@ -428,7 +429,7 @@ class Fit(FitPredictions):
         return self.population if self._rows is None or self.population is not None else self._rows.population
 
     @property
-    def score_calibration(self) -> Calibration | None:
+    def score_calibration(self) -> Calibration | PosteriorMean | None:
         """How scores become probabilities; learned from the training rows when it is first asked for."""
         return self.calibration if self._rows is None or self.calibration is not None else self._rows.calibration
 

@@ -16,9 +16,9 @@ from vbsvm.missing.level_model import LevelDistributions
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
 from vbsvm.results import prediction
-from vbsvm.results.calibration import Calibration
 from vbsvm.results.intervals import SpreadShelf
 from vbsvm.results.posterior import Posterior
+from vbsvm.results.prediction import Link
 from vbsvm.results.words import noted
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class FitPredictions(ABC):
         raise NotImplementedError
 
     @property
-    def score_calibration(self) -> Calibration | None:
+    def score_calibration(self) -> Link | None:
         """How scores become probabilities."""
         raise NotImplementedError
 
@@ -112,9 +112,10 @@ class FitPredictions(ABC):
         return float(np.average(predicted == labels, weights=counts))
 
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
-        """Calibrated probabilities of the two classes; the larger belongs to the predicted class.
+        """Probabilities of the two classes; the larger belongs to the predicted class.
 
-        They speak of the population of the weights. If inputs are missing or a group was not seen in fit, they are
+        Those of a hinge likelihood are calibrated, those of a logistic one averaged over the posterior. They speak of
+        the population of the weights. If inputs are missing or a group was not seen in fit, they are
         averaged over their possible values.
         """
         return prediction.probabilities(self._log_odds(data, new_groups))
@@ -157,13 +158,15 @@ class FitPredictions(ABC):
         return prediction.log_probabilities(self._log_odds(data, new_groups))
 
     def _log_odds(self, data: Any, new_groups: str) -> Array:
-        return prediction.log_odds([self._mean_scores(self._read(data, new_groups))], [self.score_calibration])
+        return prediction.log_odds([self._odds_scores(self._read(data, new_groups))], [self.score_calibration])
 
     def pseudo_probability(self, data: Any, *, new_groups: str = "population") -> Array:
         """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
 
         These are what the model itself says of a label. They are averaged like those of ``predict_proba``.
         """
+        if self.spec.likelihood.normalised:
+            raise AttributeError("pseudo_probability is for the hinge likelihood: this one has probabilities itself.")
         found = [self._mean_scores(self._read(data, new_groups))]
         return prediction.probabilities(prediction.pseudo_log_odds(found))
 
@@ -171,6 +174,14 @@ class FitPredictions(ABC):
         found = prediction.mean_scores(
             self.plan, self.spec, self.posterior.state, encoded, lambda: self.input_population
         )
+        return self._averaged(found, encoded)
+
+    def _odds_scores(self, encoded: Encoded) -> prediction.Scores:
+        """What probabilities are made of: with the spread of the coefficients where they are averaged over it."""
+        if not self.spec.likelihood.normalised:
+            return self._mean_scores(encoded)
+        state = self.posterior.state
+        found = prediction.score_moments(self.plan, self.spec, state, encoded, lambda: self.input_population)
         return self._averaged(found, encoded)
 
     def _averaged(self, found: prediction.Scores, encoded: Encoded) -> prediction.Scores:

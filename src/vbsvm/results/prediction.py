@@ -26,13 +26,16 @@ from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.matrices import SparseMatrix
 from vbsvm.model.spec import Spec, State
-from vbsvm.results import calibration
+from vbsvm.results import calibration, posterior_mean
 from vbsvm.results.calibration import Calibration
+from vbsvm.results.posterior_mean import PosteriorMean
 from vbsvm.sources.row_builder import Grouping, MissingInputs, RowBuilder
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# How scores become probabilities.
+Link = Calibration | PosteriorMean
 # Mean and covariance of the inputs, learned where a row misses some; None where there are too many columns.
 Learn = Callable[[], Population | None]
 
@@ -110,7 +113,7 @@ def averaged(scores: Scores, rows: NDArray[np.intp], chances: Array) -> Scores:
     return Scores(centre, mean(scores.variance) + between, mean(scores.from_unknown) + between)
 
 
-def decision_values(found: Sequence[Scores], calibrations: Sequence[Calibration | None]) -> Array:
+def decision_values(found: Sequence[Scores], calibrations: Sequence[Link | None]) -> Array:
     """Scores, rows × models; of several classes times their slopes, by which they can be compared with each other."""
     scores = np.stack([one.mean for one in found], axis=1)
     known = [one for one in calibrations if one is not None]
@@ -120,16 +123,20 @@ def decision_values(found: Sequence[Scores], calibrations: Sequence[Calibration 
         return scores * np.array([one.slope for one in known])
 
 
-def log_odds(found: Sequence[Scores], calibrations: Sequence[Calibration | None]) -> Array:
-    """Calibrated log odds of each model, rows × models, averaged over missing inputs and effects of new groups.
+def log_odds(found: Sequence[Scores], links: Sequence[Link | None]) -> Array:
+    """Log odds of each model, rows × models, averaged over missing inputs and effects of new groups.
 
-    Files of older versions have no calibration: then those of the normalised pseudo-likelihood.
+    Those of a likelihood that has probabilities of its own are averaged over the coefficients, too; others are
+    calibrated. Files of older versions have no calibration: then those of the normalised pseudo-likelihood.
     """
-    known = [one for one in calibrations if one is not None]
+    scores = np.stack([one.mean for one in found], axis=1)
+    own = [one for one in links if isinstance(one, PosteriorMean)]
+    if own:
+        return posterior_mean.log_odds(own, scores, np.stack([one.variance for one in found], axis=1))
+    known = [one for one in links if isinstance(one, Calibration)]
     if len(known) < len(found):
         return pseudo_log_odds(found)
-    scores, unknown = (np.stack(one, axis=1) for one in ([x.mean for x in found], [x.from_unknown for x in found]))
-    return calibration.log_odds(known, scores, unknown)
+    return calibration.log_odds(known, scores, np.stack([one.from_unknown for one in found], axis=1))
 
 
 def pseudo_log_odds(found: Sequence[Scores]) -> Array:

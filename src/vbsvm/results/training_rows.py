@@ -29,8 +29,10 @@ from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
 from vbsvm.results import imputed_spread
-from vbsvm.results.calibration import Calibration, LeftOutScores, calibrate
+from vbsvm.results.calibration import LeftOutScores, calibrate
 from vbsvm.results.nesting import SharedRows
+from vbsvm.results.posterior_mean import PosteriorMean
+from vbsvm.results.prediction import Link
 from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.kinds import AnyRows, InMemory
 from vbsvm.sources.memory import Memory
@@ -101,14 +103,25 @@ class TrainingRows:
         return self.learn_population()
 
     @cached_property
-    def calibration(self) -> Calibration:
+    def calibration(self) -> Link:
         """How scores become probabilities."""
         with single_threaded_blas():
-            return calibrate([self.left_out_scores()])[0]
+            return links([self])[0]
+
+    @property
+    def offset(self) -> float:
+        """What class weights add to the log odds."""
+        if self._unweighted is None:
+            return 0.0
+        loss, counted = (one.total(_by_class, light=True) for one in (self._unchanged, self._unweighted.counted))
+        negative, positive = np.log(loss) - np.log(counted)
+        return float(negative - positive)
 
     def left_out_scores(self) -> LeftOutScores:
         """Scores of the rows in fits without them, in the order of a pass; of ``every`` so many-th block of them."""
         rows = row_influence(self.spec, self.outcome, self._unchanged, self.every)
+        if self.spec.likelihood.normalised:  # probabilities are averaged over the coefficients, too
+            rows = replace(rows, unknown=rows.unknown + rows.response)
         if self._unweighted is None:
             return LeftOutScores.of(rows, rows.s)
         return LeftOutScores.of(rows, np.concatenate(self._unweighted.counted.total(partial(_weights, self.every))))
@@ -227,6 +240,19 @@ class TrainingRows:
     def reliability(self) -> Reliability:
         """What the rows say of spreads."""
         return self._spreads.reliability
+
+
+def links(rows: Sequence[TrainingRows]) -> list[Link]:
+    """How the scores of two classes, or of each of several against the rest, become probabilities."""
+    if rows[0].spec.likelihood.normalised:
+        return [PosteriorMean(one.offset) for one in rows]
+    return list(calibrate([one.left_out_scores() for one in rows]))
+
+
+def _by_class(part: Part) -> Array:
+    """Total weight of the negative and of the positive rows."""
+    s, positive = part.rows.weights, part.rows.signs > 0
+    return np.array([s[~positive].sum(), s[positive].sum()])
 
 
 def _weights(every: int, part: Part) -> list[Array]:

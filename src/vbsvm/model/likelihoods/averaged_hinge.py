@@ -10,38 +10,31 @@ and by the heat equation a derivative by t is half the second one by e.
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from scipy.special import erfcx, log_ndtr, ndtr
 
 from vbsvm.base.arrays import Array
+from vbsvm.model.likelihoods.base import Averaged
 
 LOG_2PI = math.log(2 * math.pi)
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class Averaged:
-    """An average over h ~ N(e, t), elementwise, and its first and second derivatives by e and t."""
+@dataclass(frozen=True, slots=True)
+class AveragedHinge:
+    """Averages of the hinge likelihood."""
 
-    value: Array
-    e: Array
-    t: Array
-    ee: Array
-    et: Array
-    tt: Array
+    kink: ClassVar[float] = 1.0
 
-    def __sub__(self, other: "Averaged") -> "Averaged":
-        """Difference of two averages."""
-        return Averaged(
-            self.value - other.value,
-            self.e - other.e,
-            self.t - other.t,
-            self.ee - other.ee,
-            self.et - other.et,
-            self.tt - other.tt,
-        )
+    def log_mean_likelihood(self, e: Array, t: Array) -> Averaged:
+        """log E exp(−2h₊)."""
+        return log_mean_likelihood(e, t)
+
+    def mean_log_likelihood(self, e: Array, t: Array) -> Averaged:
+        """−2 E h₊."""
+        return mean_log_likelihood(e, t)
 
 
 def log_mean_likelihood(e: Array, t: Array) -> Averaged:

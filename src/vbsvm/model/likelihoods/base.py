@@ -6,7 +6,7 @@ G + Λ with G = Σ w c cᵀ, and the right side r = Σ u c.
 """
 
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import ClassVar, Protocol, final
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
@@ -39,8 +39,62 @@ class RowDerivatives:
     vv: Array
 
 
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Averaged:
+    """An average over h ~ N(e, t), elementwise, and its first and second derivatives by e and t."""
+
+    value: Array
+    e: Array
+    t: Array
+    ee: Array
+    et: Array
+    tt: Array
+
+    def __sub__(self, other: "Averaged") -> "Averaged":
+        """Difference of two averages."""
+        return Averaged(
+            self.value - other.value,
+            self.e - other.e,
+            self.t - other.t,
+            self.ee - other.ee,
+            self.et - other.et,
+            self.tt - other.tt,
+        )
+
+
+class Averages(Protocol):
+    """The likelihood of a score that is normal whatever the coefficients are, as where inputs are missing.
+
+    Averages are over h ~ N(e, t), where h is the ``kink`` minus y times the score.
+    """
+
+    kink: ClassVar[float]
+
+    def log_mean_likelihood(self, e: Array, t: Array) -> Averaged:
+        """The log of the average likelihood: the label has a say in what is missing."""
+        ...
+
+    def mean_log_likelihood(self, e: Array, t: Array) -> Averaged:
+        """The average log likelihood: it has none."""
+        ...
+
+
 class Likelihood(Protocol):
-    """How labels depend on scores."""
+    """How labels depend on scores.
+
+    It is ``normalised`` where the likelihoods of both labels add up to one: then it has probabilities of its own.
+    ``averages`` integrate missing inputs out; None where these are resolved together with a latent scale.
+    """
+
+    name: ClassVar[str]
+    normalised: ClassVar[bool]
+    averages: ClassVar[Averages | None]
+
+    @property
+    def exact(self) -> "Likelihood":
+        """The same likelihood without a bound: its exact expectation under a normal score."""
+        ...
 
     def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
         """Terms of rows with labels y = ±1 and weights s > 0, from the mean and variance of their scores.
@@ -55,4 +109,12 @@ class Likelihood(Protocol):
 
     def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
         """The slope of each row and its second derivatives: how the optimum answers to a small change of the model."""
+        ...
+
+    def width(self, v: Array) -> Array | float:
+        """The range of scores over which a row of weight 1 bends: its curvature is at most one over that."""
+        ...
+
+    def at_point(self, margin: Array) -> Array:
+        """Log likelihood of rows of weight 1 at known scores; ``margin`` is y times the score."""
         ...

@@ -7,14 +7,15 @@ rows need a spread: a fit starts from that of the paper's bound.
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from scipy.special import ndtr
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
-from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms
+from vbsvm.model.likelihoods.averaged_hinge import AveragedHinge
+from vbsvm.model.likelihoods.base import Averages, RowDerivatives, RowTerms
 
 SMALLEST_VARIANCE = 1e-300
 
@@ -23,6 +24,23 @@ SMALLEST_VARIANCE = 1e-300
 @dataclass(frozen=True, slots=True)
 class ExactHinge:
     """ℓ = −2s E(1 − y f)₊ under a normal score."""
+
+    name: ClassVar[str] = "hinge"
+    normalised: ClassVar[bool] = False
+    averages: ClassVar[Averages | None] = AveragedHinge()
+
+    @property
+    def exact(self) -> "ExactHinge":
+        """Itself."""
+        return self
+
+    def width(self, v: Array) -> Array:
+        """√v: rows bend within a standard deviation of the kink."""
+        return np.sqrt(v)
+
+    def at_point(self, margin: Array) -> Array:
+        """−2(1 − margin)₊."""
+        return -2.0 * np.maximum(1.0 - margin, 0.0)
 
     def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
         """w = 2sφ(z)/σ and u = w f + 2syΦ(z); the curvature is w."""

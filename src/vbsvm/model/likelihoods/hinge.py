@@ -5,15 +5,15 @@ h = 1 − y f (paper, Section 2.3).
 """
 
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 from scipy.special import expit, log_expit, log_ndtr, logsumexp, ndtr
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import Latent
-from vbsvm.base.reading import Reading
-from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms
+from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
+from vbsvm.model.likelihoods.scale_mixture import ScaleMixture
 
 # Beyond it a score says nothing; and a distribution without a mean has an infinite one.
 LARGEST_VARIANCE = 1e20
@@ -24,26 +24,49 @@ WIDE = 0.7
 
 @final
 @dataclass(frozen=True, slots=True)
-class Hinge:
+class Hinge(ScaleMixture):
     """The paper's bound: the latent scale a of a row is resolved given the moments of its score.
 
-    The conditional of a is GIG(½, 1, s²χ) with the slack χ = E(1 − y f)² = h² + v, a sum that never cancels.
+    The conditional of a is GIG(½, 1, s²χ) with the slack χ = E(1 − y f)² = h² + v, a sum that never cancels. ℓ =
+    −s(h + √χ), w = s² E[1/a] and u = y(s + w) (Algorithm 1, line 3; Algorithm 2, line 3).
     """
 
-    def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
-        """ℓ = −s(h + √χ), w = s² E[1/a] and u = y(s + w) (Algorithm 1, line 3; Algorithm 2, line 3)."""
-        h = 1.0 - y * f
-        if not isinstance(v, np.ndarray):  # of a point, whose scores have no variance
-            root = np.abs(h)
-            w = resolve(Latent(s, root), *site).weight
-            return RowTerms(value(h, root), pull(y, s, w), w, None)
-        slack = h * h + v
-        root = np.sqrt(slack)
-        w = resolve(Latent(s, root), *site).weight
-        return RowTerms(value(h, root), pull(y, s, w), w, w * (v / slack))
+    name: ClassVar[str] = "hinge"
+    normalised: ClassVar[bool] = False
+    kink: ClassVar[float] = 1.0
+    slope: ClassVar[float] = 1.0
+
+    @property
+    def exact(self) -> ExactHinge:
+        """The hinge loss itself."""
+        return EXACT_HINGE
+
+    def height(self, root: Array) -> Array:
+        """−√χ."""
+        return -root
+
+    def latent(self, s: Array, root: Array) -> Latent:
+        """The distribution of a."""
+        return Latent(s, root)
+
+    def unit_weight(self, root: Array) -> Array:
+        """1/√χ."""
+        return 1.0 / root
+
+    def elasticity(self, root: Array) -> float:
+        """−1."""
+        return -1.0
+
+    def curvature(self, w: Array, h: Array, v: Array, slack: Array) -> Array:
+        """w v/χ."""
+        return w * (v / slack)
+
+    def width(self, v: Array) -> Array:
+        """√v: rows bend within a standard deviation of the kink."""
+        return np.sqrt(v)
 
     def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
-        """ℓ = −s(h + √χ) and ∂ℓ/∂f = s y (1 + h/√χ)."""
+        """ℓ = −s(h + √χ) and ∂ℓ/∂f = s y (1 + h/√χ); in place, as looks at the mean take most of a climb."""
         h = y * f
         np.subtract(1.0, h, out=h)
         root = h * h
@@ -56,25 +79,8 @@ class Hinge:
         root += h
         return np.negative(root, out=root), slope
 
-    def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
-        """ℓ_f = sy(1 + h/√χ), ℓ_ff = −svχ^(−3/2), ℓ_fv = −½syhχ^(−3/2) and ℓ_vv = ¼sχ^(−3/2)."""
-        h = 1.0 - y * f
-        root = np.sqrt(h * h + v)
-        bend = s / (root * root * root)
-        return RowDerivatives(s * y * (1.0 + h / root), -bend * v, -0.5 * bend * y * h, 0.25 * bend)
-
 
 HINGE = Hinge()
-
-
-def value(h: Array, root: Array) -> Array:
-    """Expected log likelihood of a row of weight 1 with the distribution of its latent scale fresh: −(h + √χ)."""
-    return -(h + root)
-
-
-def pull(y: Array, s: Array, w: Array) -> Array:
-    """u = y(s + w): what a row adds to the right side of the coefficients' update, in units of its inputs."""
-    return y * (s + w)
 
 
 def log_odds(f: Array) -> Array:

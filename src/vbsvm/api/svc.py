@@ -1,0 +1,122 @@
+"""The support vector classifier."""
+
+from typing import ClassVar, final
+
+from numpy.typing import ArrayLike
+from sklearn.svm import LinearSVC
+
+from vbsvm.api.estimator import Classifier
+from vbsvm.api.sklearn_export import linear_svc
+from vbsvm.base.arrays import Array
+from vbsvm.model.likelihoods.base import Likelihood
+from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.results import prediction
+
+
+@final
+class VBSVC(Classifier):
+    """Linear support vector classifier that infers its own penalty.
+
+    The hinge loss is read as a pseudo-likelihood and fitted by variational Bayes (Luts & Ormerod), so that the penalty
+    is inferred with the coefficients: there is nothing to tune, and no cross-validation is run.
+
+    Parameters
+    ----------
+    prior : Ridge, Normal or LaplaceZero, default None
+        Prior of the coefficients of the standardised inputs. None means ``Ridge()``: their variance, and so the
+        penalty, is inferred. ``Normal(1 / (4 * alpha))`` fixes the penalty at alpha. ``LaplaceZero()`` selects inputs.
+    inference : Variational or Gibbs, default None
+        How the model is fitted. None means ``Variational()``; ``Gibbs()`` draws from the posterior.
+    imputation : GaussianImputation, default None
+        Distribution of the inputs, from which missing values (NaN) are inferred together with the coefficients. None
+        means ``GaussianImputation()``.
+    group : str or int, default None
+        Column of X that holds the group of each row (a name for data frames, a number for arrays). Each group gets a
+        random intercept, and the variance of the intercepts is inferred. The column may hold text. A group that was
+        not seen in fit gets the population's score.
+    standardize : bool, default True
+        Scale the inputs to mean 0 and standard deviation 1 inside the fit. Coefficients are reported on
+        the original scale of the inputs. Priors and ``penalty_`` refer to the standardised inputs.
+    fit_intercept : bool, default True
+        Add an intercept with a nearly flat prior. Without one the inputs are scaled but not centred, so that the
+        hyperplane passes through the origin.
+    class_weight : dict or "balanced", default None
+        Weights of the classes, multiplied by ``sample_weight`` in the loss; columns are standardised without them.
+        "balanced" gives all classes the same total weight.
+    random_state : int, RandomState or None, default None
+        Seed of ``Gibbs``; an integer gives the same draws every time, whatever the number of processes.
+    warm_start : bool, default False
+        Begin ``fit`` where the last one ended: the same result, up to the tolerance, in fewer passes where rows have
+        been added or changed a little. It is for variational fits to complete tables, without gates and groups; others
+        begin as usual.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The classes, sorted.
+    coef_, coef_std_ : ndarray of shape (k, n_features)
+        Means and standard deviations of the coefficients; k is 1 for two classes, else the number of classes
+        (one against the rest). Standard deviations are those that ``summary`` shows by default, robust ones in most
+        models. They are learned from the training data when they are first asked for.
+    coef_cov_ : ndarray of shape (k, n_features, n_features)
+        Covariances of the coefficients, of the same kind; ``fit_[0].coefficient_covariance(kind)`` gives others.
+    intercept_, intercept_std_ : ndarray of shape (k,)
+        The intercepts and their standard deviations.
+    slopes_ : ndarray of shape (k,)
+        What a unit of the score adds to the log odds of a class where the score is 0; ``predict_proba`` learns it. With
+        several classes ``decision_function`` is ``slopes_ * (X @ coef_.T + intercept_)``.
+    penalty_ : ndarray of shape (k,)
+        Expected penalty α = 1/(4σ²) of the standardised inputs.
+    elbo_ : float
+        Lower bound on the log evidence of the pseudo-likelihood, summed over the k models.
+    elbo_trace_ : list of k ndarrays
+        The accepted bounds, step by step.
+    n_iter_ : int
+        Number of passes over the data, including rejected steps; the maximum over the k models.
+    converged_ : bool
+        Whether all k models converged.
+    fit_ : tuple of k Fit
+        The fitted models themselves.
+    inclusion_probability_, sign_probability_ : ndarray of shape (k, n_features)
+        With ``prior=LaplaceZero()``: the probability that an input is included, and that its coefficient is positive
+        if it is.
+    selected_ : ndarray of bool of shape (k, n_features)
+        With ``prior=LaplaceZero()``: inputs whose inclusion probability is above the prior's threshold.
+    imputation_mean_, imputation_cov_ : ndarray of shape (k, n_features) and (k, n_features, n_features)
+        Mean and covariance of the inputs, from which missing values are predicted; for up to 3000 features.
+    random_effects_ : DataFrame
+        With ``group``: mean and standard deviation of each group's effect on the score.
+    n_features_in_, feature_names_in_
+        As in any scikit-learn estimator; the group column is counted here, but not in ``coef_``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from vbsvm import VBSVC
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> clf = VBSVC().fit(X, y)
+    >>> print(f"{clf.score(X, y):.2f}")
+    0.99
+    """
+
+    likelihood: ClassVar[Likelihood] = HINGE
+
+    def pseudo_probability(self, X: ArrayLike) -> Array:
+        """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
+
+        These are what the model itself says of a label. They are averaged like those of ``predict_proba``.
+        """
+        return prediction.probabilities(prediction.pseudo_log_odds(self._scores(X)))
+
+    def to_sklearn(self) -> LinearSVC:
+        """A fitted ``sklearn.svm.LinearSVC`` with the same decision values and predictions.
+
+        It predicts without vbsvm, and converters such as skl2onnx support it. With several classes its coefficients are
+        those of ``coef_`` times ``slopes_``. It needs complete rows, and it is not available for models with random
+        effects.
+        """
+        if self.group is not None:
+            raise ValueError(
+                "to_sklearn: this model has random effects (group=), which a LinearSVC cannot represent: use save."
+            )
+        return linear_svc(self._fits, self.classes_, getattr(self, "feature_names_in_", None))

@@ -1,0 +1,180 @@
+"""The Pólya-Gamma distribution: the latent scales of a logistic likelihood (Polson, Scott & Windle 2013).
+
+PG(s, z) is the sum of Γ(s, 1)/{2π²((k − ½)² + z²/(4π²))} over k = 1, 2, …; its mean is s tanh(z/2)/(2z). A row of
+weight s whose score has the second moment z² has a weight drawn from PG(s, z) in the gram.
+"""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_ndtr, ndtr
+
+from vbsvm.base.arrays import Array
+
+# PG(1, z) is a quarter of Devroye's J*(1, z/2). Below the first figure its density is bounded by that of an inverse
+# Gaussian, above it by that of an exponential variable.
+SPLIT = 0.64
+# Below it tanh(z/2)/(2z) is ¼ to rounding.
+SMALL = 1e-4
+# Whole weights are sums of so many draws at most; the rest of a weight is drawn from its series.
+MOST_WHOLE = 16
+# Terms of the series that are drawn one by one; of all others the sum has the right mean and variance.
+TERMS = 64
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class PolyaGammaPoint:
+    """Drawn weights, one for each row."""
+
+    weight: Array
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class PolyaGamma:
+    """PG(s, z), one for each row of weight s whose score has the root mean square z ≥ 0."""
+
+    s: Array
+    z: Array
+
+    @property
+    def weight(self) -> Array:
+        """The mean, s tanh(z/2)/(2z)."""
+        return self.s * mean_weight(self.z)
+
+    def draw(self, rng: np.random.Generator) -> PolyaGammaPoint:
+        """Draw each weight: PG(1, z) exactly as often as a weight is whole, and the rest of it by its series."""
+        s, z = np.broadcast_arrays(self.s, self.z)
+        whole = np.where(s <= MOST_WHOLE, np.floor(s), 0.0).astype(np.intp)
+        drawn = np.zeros(z.shape)
+        if (whole == 1).all():
+            drawn += drawn_once(z, rng)
+        elif whole.any():
+            of = np.repeat(np.arange(len(z)), whole)
+            drawn += np.bincount(of, drawn_once(z[of], rng), minlength=len(z))
+        left = s - whole.astype(np.float64)
+        if (some := left > 0).any():
+            drawn[some] += _by_series(left[some], z[some], rng)
+        return PolyaGammaPoint(drawn)
+
+
+def mean_weight(z: Array) -> Array:
+    """tanh(z/2)/(2z), which is ¼ at 0."""
+    size = np.maximum(z, SMALL)
+    return np.tanh(0.5 * size) / (2.0 * size)
+
+
+def drawn_once(z: Array, rng: np.random.Generator) -> Array:
+    """Draw PG(1, z), by Devroye's alternating series: the density is squeezed until a proposal is decided."""
+    half = 0.5 * np.abs(z)
+    found, open_ = np.empty(len(half)), np.arange(len(half))
+    while len(open_):
+        proposal = _proposed(half[open_], rng)
+        taken = _accepted(proposal, rng)
+        found[open_[taken]] = 0.25 * proposal[taken]
+        open_ = open_[~taken]
+    return found
+
+
+def _proposed(z: Array, rng: np.random.Generator) -> Array:
+    """Draw from the envelope of J*(1, z): an inverse Gaussian cut off at the split, or an exponential beyond it."""
+    rate = 0.125 * np.pi**2 + 0.5 * z * z
+    with np.errstate(over="ignore"):
+        beyond = np.pi / (2.0 * rate) * np.exp(-rate * SPLIT)
+        below = 2.0 * np.exp(-z) * _inverse_gaussian_below(z)
+    exponential = rng.random(len(z)) * (beyond + below) < beyond
+    found = np.empty(len(z))
+    found[exponential] = SPLIT + rng.standard_exponential(int(exponential.sum())) / rate[exponential]
+    found[~exponential] = _short_inverse_gaussian(z[~exponential], rng)
+    return found
+
+
+def _inverse_gaussian_below(z: Array) -> Array:
+    """P(X < split) of an inverse Gaussian variable with the mean 1/z and shape 1."""
+    root = np.sqrt(1.0 / SPLIT)
+    return ndtr(root * (SPLIT * z - 1.0)) + np.exp(2.0 * z + log_ndtr(-root * (SPLIT * z + 1.0)))
+
+
+def _short_inverse_gaussian(z: Array, rng: np.random.Generator) -> Array:
+    """Draw an inverse Gaussian variable of mean 1/z and shape 1 below the split, by rejection."""
+    found, open_ = np.empty(len(z)), np.arange(len(z))
+    while len(open_):
+        at = z[open_]
+        x, taken = np.empty(len(at)), np.zeros(len(at), dtype=bool)
+        long = at < 1.0 / SPLIT  # the mean is beyond the split: of 1/χ² below it, by exp(−z²x/2)
+        if long.any():
+            x[long] = _short_reciprocal(int(long.sum()), rng)
+            taken[long] = rng.random(int(long.sum())) < np.exp(-0.5 * np.square(at[long]) * x[long])
+        if (short := ~long).any():
+            mean = 1.0 / at[short]
+            square = np.square(rng.standard_normal(len(mean)))
+            product = mean * square
+            small = mean + 0.5 * mean * (product - np.sqrt(4.0 * product + product * product))
+            small = np.maximum(small, np.finfo(np.float64).tiny)
+            switch = rng.random(len(mean)) > mean / (mean + small)
+            x[short] = np.where(switch, mean * (mean / small), small)
+            taken[short] = x[short] < SPLIT
+        found[open_[taken]] = x[taken]
+        open_ = open_[~taken]
+    return found
+
+
+def _short_reciprocal(n: int, rng: np.random.Generator) -> Array:
+    """Draw 1/χ²₁ below the split: pairs of exponential variables give the tail of a normal one (Devroye)."""
+    found, open_ = np.empty(n), np.arange(n)
+    while len(open_):
+        first, second = rng.standard_exponential((2, len(open_)))
+        taken = np.square(first) <= 2.0 * second / SPLIT
+        found[open_[taken]] = SPLIT / np.square(1.0 + SPLIT * first[taken])
+        open_ = open_[~taken]
+    return found
+
+
+def _accepted(x: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Whether proposals are taken: the partial sums of the density close in on it from both sides."""
+    first = _coefficient(0, x)
+    level, total = rng.random(len(x)) * first, first
+    taken, open_ = np.zeros(len(x), dtype=bool), np.arange(len(x))
+    n = 0
+    while len(open_):
+        n += 1
+        term = _coefficient(n, x[open_])
+        total = total - term if n % 2 else total + term
+        decided = level[open_] <= total if n % 2 else level[open_] > total
+        taken[open_[decided]] = bool(n % 2)
+        open_, total = open_[~decided], total[~decided]
+    return taken
+
+
+def _coefficient(n: int, x: Array) -> Array:
+    """The n-th term of the density of J*(1, 0), in the form that serves on its side of the split."""
+    k = n + 0.5
+    small = x <= SPLIT
+    with np.errstate(over="ignore", under="ignore"):
+        size = np.where(small, np.maximum(x, 1e-300), 1.0)
+        short = np.exp(np.log(np.pi * k) + 1.5 * np.log(2.0 / (np.pi * size)) - 2.0 * k * k / size)
+        return np.where(small, short, np.pi * k * np.exp(-0.5 * (k * np.pi) ** 2 * x))
+
+
+def _by_series(s: Array, z: Array, rng: np.random.Generator) -> Array:
+    """Draw PG(s, z) term by term; what is left of the series is a gamma variable of the right mean and variance."""
+    lift = np.square(z / (2.0 * np.pi))
+    found, (mean, variance) = np.zeros(len(z)), _moments(z)
+    for k in range(TERMS):
+        scale = 1.0 / (2.0 * np.pi**2 * ((k + 0.5) ** 2 + lift))
+        found += scale * rng.standard_gamma(s)
+        mean, variance = mean - scale, variance - scale * scale
+    mean, variance = s * np.maximum(mean, 1e-300), s * np.maximum(variance, 1e-300)
+    return found + rng.standard_gamma(mean * (mean / variance)) * (variance / mean)
+
+
+def _moments(z: Array) -> tuple[Array, Array]:
+    """Mean and variance of PG(1, z); near 0 by their series, as a difference is left of large numbers there."""
+    size = np.maximum(z, 0.05)
+    tanh, cosh = np.tanh(0.5 * size), expit(size) * expit(-size)  # the second is 1/(4 cosh²(z/2))
+    variance = (2.0 * tanh - 4.0 * size * cosh) / (4.0 * size**3)
+    near = 1.0 / 24.0 - np.square(z) / 120.0 + 17.0 * z**4 / 13440.0
+    return mean_weight(z), np.where(z < 0.05, near, variance)

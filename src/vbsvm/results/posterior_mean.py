@@ -1,0 +1,40 @@
+"""Probabilities of a likelihood that has its own: averaged over all that is unknown, with nothing to calibrate."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, final
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+from vbsvm.model.likelihoods.averaged_logistic import AVERAGED_LOGISTIC
+
+# Beyond it a score says nothing; and a distribution without a mean has an infinite one.
+LARGEST_VARIANCE = 1e20
+# What rounding may not take away: the sign of the log odds, and their order far from the hyperplane.
+SMALLEST_SLOPE = 1e-12
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PosteriorMean:
+    """The link of a logistic likelihood: a score is the log odds, and ``offset`` takes class weights back out."""
+
+    slope: ClassVar[float] = 1.0
+    offset: float = 0.0
+
+
+def log_odds(links: Sequence[PosteriorMean], scores: Array, variances: Array) -> Array:
+    """Log odds of the mean probability, rows × models, where scores are normal with these variances.
+
+    All models have the same variance in a row, so that the largest of several belongs to the largest score. Of several
+    classes the log probability against the rest is given instead: their probabilities are in proportion to these.
+    """
+    t = np.minimum(variances.mean(axis=1, keepdims=True), LARGEST_VARIANCE)
+    t = np.broadcast_to(t, scores.shape)
+    with np.errstate(over="ignore"):
+        positive = AVERAGED_LOGISTIC.log_mean_likelihood(-scores, t).value
+        odds = positive - AVERAGED_LOGISTIC.log_mean_likelihood(scores, t).value
+    odds = np.sign(scores) * np.maximum(np.abs(odds), SMALLEST_SLOPE * np.abs(scores))
+    odds += np.array([one.offset for one in links])
+    return odds if len(links) == 1 else odds - np.logaddexp(0.0, odds)

@@ -1,0 +1,104 @@
+"""The logistic likelihood: its expectation under a normal score, its averages, and its augmented bound."""
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from scipy.special import expit, log_expit
+
+from vbsvm.base.reading import expect
+from vbsvm.model.likelihoods import exact_logistic
+from vbsvm.model.likelihoods.averaged_logistic import AVERAGED_LOGISTIC
+from vbsvm.model.likelihoods.exact_logistic import EXACT_LOGISTIC, NARROW
+from vbsvm.model.likelihoods.logistic import LOGISTIC
+
+PLACES = [(0.0, 0.3), (0.3, 0.005), (-4.0, 0.02), (2.0, 1.0), (-3.0, 9.0), (1.0, 100.0), (8.0, 0.5)]
+
+
+def over_scores(function, f, v):
+    """E function(score), score ~ N(f, v), by adaptive quadrature."""
+    sd = np.sqrt(v)
+    return integrate.quad(
+        lambda x: function(x) * stats.norm.pdf(x, f, sd), f - 12 * sd, f + 12 * sd, epsabs=1e-13, limit=300
+    )[0]
+
+
+def terms(likelihood, f, v, y=1.0):
+    return likelihood.terms(np.array([f]), np.array([v]), np.array([y]), np.ones(1), expect)
+
+
+@pytest.mark.parametrize(("f", "v"), PLACES)
+@pytest.mark.parametrize("y", [-1.0, 1.0])
+def test_the_exact_bound_is_the_expectation(f, v, y):
+    found = terms(EXACT_LOGISTIC, f, v, y)
+    # The mixture of normal curves is right to 8e-9 in ℓ.
+    assert found.value[0] == pytest.approx(over_scores(lambda x: log_expit(y * x), f, v), abs=2e-8)
+    assert found.w[0] == pytest.approx(over_scores(lambda x: expit(x) * expit(-x), f, v), abs=1e-6)
+    slope = over_scores(lambda x: y * expit(-y * x), f, v)
+    assert found.u[0] - found.w[0] * f == pytest.approx(slope, abs=2e-8)
+
+
+@pytest.mark.parametrize(("f", "v"), PLACES)
+def test_the_augmented_bound_lies_below_and_touches_where_scores_are_known(f, v):
+    assert terms(LOGISTIC, f, v).value[0] < terms(EXACT_LOGISTIC, f, v).value[0] + 2e-8
+    at = LOGISTIC.terms(np.array([f]), 0.0, np.ones(1), np.ones(1), expect)
+    assert at.value[0] == pytest.approx(log_expit(f), rel=1e-12)
+    assert LOGISTIC.at_point(np.array([f]))[0] == pytest.approx(log_expit(f), rel=1e-12)
+
+
+def test_both_ways_to_the_expectation_join():
+    margin, v = np.linspace(-12, 12, 97), np.full(97, NARROW)
+    pairs = (
+        (exact_logistic._narrow_slopes, exact_logistic._wide_slopes, 2e-8),
+        (exact_logistic._narrow_terms, exact_logistic._wide_terms, 5e-7),
+        (exact_logistic._narrow_derivatives, exact_logistic._wide_derivatives, 1e-4),
+    )
+    for narrow, wide, tolerance in pairs:
+        for one, other in zip(narrow(margin, v), wide(margin, v), strict=True):
+            np.testing.assert_allclose(one, other, atol=tolerance)
+    mixed = exact_logistic._by_width(*pairs[0][:2], margin, np.where(np.arange(97) % 2, 0.01, 0.5))
+    assert np.isfinite(mixed[0]).all()
+
+
+def test_far_scores_do_not_overflow():
+    with np.errstate(over="raise", invalid="raise"):
+        for likelihood in (LOGISTIC, EXACT_LOGISTIC):
+            found = likelihood.terms(np.array([-1e4, 1e4]), np.array([1.0, 1e6]), np.ones(2), np.ones(2), expect)
+            assert np.isfinite(found.value).all()
+            assert (found.w >= 0).all()
+
+
+class TestAverages:
+    @pytest.mark.parametrize(("e", "t"), [(0.3, 0.5), (-2.0, 1.0), (5.0, 0.1), (1.0, 30.0), (25.0, 4.0)])
+    def test_values_are_the_averages(self, e, t):
+        at = np.array([e]), np.array([t])
+        mean = over_scores(lambda h: expit(-h), e - (t if e > 20 else 0), t)
+        # Far out by the same tilt that makes it a mean of numbers of ordinary size.
+        known = np.log(over_scores(expit, e - t, t)) - e + t / 2 if e > 20 else np.log(mean)
+        assert AVERAGED_LOGISTIC.log_mean_likelihood(*at).value[0] == pytest.approx(known, abs=1e-8)
+        of_logs = over_scores(lambda h: log_expit(-h), e, t)
+        assert AVERAGED_LOGISTIC.mean_log_likelihood(*at).value[0] == pytest.approx(of_logs, abs=2e-8)
+
+    @pytest.mark.parametrize("name", ["log_mean_likelihood", "mean_log_likelihood"])
+    def test_derivatives_are_those_of_the_value(self, name):
+        average = getattr(AVERAGED_LOGISTIC, name)
+        e, t = (one.ravel() for one in np.meshgrid([-6.0, -0.5, 0.1, 0.9, 4.0, 22.0], [0.01, 0.5, 2.0, 40.0]))
+        found, step = average(e, t), 1e-4
+        up, down, more, less = average(e + step, t), average(e - step, t), average(e, t + step), average(e, t - step)
+        pairs = [
+            (found.e, up.value - down.value),
+            (found.t, more.value - less.value),
+            (found.ee, up.e - down.e),
+            (found.et, up.t - down.t),
+            (found.tt, more.t - less.t),
+        ]
+        for ours, difference in pairs:
+            np.testing.assert_allclose(ours, difference / (2 * step), atol=2e-5)
+
+    def test_both_sides_join_at_the_tilt(self):
+        t = np.array([0.1, 1.0, 10.0])
+        for sign in (-1e-9, 1e-9):
+            found = AVERAGED_LOGISTIC.log_mean_likelihood(0.5 * t + sign, t)
+            if sign < 0:
+                before = found
+        for name in ("value", "e", "t", "ee", "et", "tt"):
+            np.testing.assert_allclose(getattr(before, name), getattr(found, name), atol=1e-6)
