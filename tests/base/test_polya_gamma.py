@@ -43,14 +43,14 @@ def test_draws_have_the_mean_and_the_variance(s, z):
 
 def test_another_distribution_is_seen_by_that_test():
     assert stats.ks_2samp(drawn(1.0, 0.5), by_the_series(1.0, 0.0, np.random.default_rng(1))).pvalue < LEVEL
-    assert stats.ks_2samp(1.02 * drawn(1.0, 0.0), by_the_series(1.0, 0.0, np.random.default_rng(1))).pvalue < LEVEL
+    assert stats.ks_2samp(1.05 * drawn(1.0, 0.0), by_the_series(1.0, 0.0, np.random.default_rng(1))).pvalue < LEVEL
 
 
 def test_moments_join_where_their_series_ends():
     z = np.array([0.05 - 1e-9, 0.05 + 1e-9])
     for one in polya_gamma._moments(z):
         assert one[0] == pytest.approx(one[1], rel=1e-6)
-    assert mean_weight(np.array([0.0]))[0] == 0.25
+    assert mean_weight(np.array([0.0]))[0] == pytest.approx(0.25, rel=1e-8)
 
 
 def test_rows_of_any_weight_are_drawn_together():
