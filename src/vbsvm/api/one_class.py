@@ -38,6 +38,8 @@ def describe_unassigned(
     plan = tasks[0].plan
     if not plan.names and not plan.factors:  # an intercept alone knows one class only
         return None
+    if tasks[0].spec.likelihood.normalised:  # a rare class may well be nowhere the likelier one
+        return None
     unassigned = _unassigned(tasks, fits, len(classes))
     if not len(unassigned):
         return None

@@ -11,7 +11,8 @@ from vbsvm.cli.showing import described
 from vbsvm.cli.texts import Signs
 
 if TYPE_CHECKING:
-    from vbsvm import VBSVC, Gibbs, Variational
+    from vbsvm import Gibbs, Variational
+    from vbsvm.api.estimator import Classifier
     from vbsvm.results.fit import Fit
 
 # A text column with more different values than this is a name or an identifier, not a category; an outcome of numbers
@@ -37,6 +38,14 @@ class Asked:
     select: bool
     inference: "Variational | Gibbs"
     seed: int
+    likelihood: str
+
+    @property
+    def estimator(self) -> "type[Classifier]":
+        """The estimator that has this likelihood."""
+        from vbsvm import VBSVC, VBLogistic
+
+        return VBLogistic if self.likelihood == "logistic" else VBSVC
 
 
 @click.command()
@@ -49,6 +58,13 @@ class Asked:
 @click.option("--balanced", is_flag=True, help="Give each class the same total weight, for example if one is rare.")
 @click.option("--positive", metavar="LABEL", help="The class that positive scores mean, against all others.")
 @click.option("--drop-missing-outcome", is_flag=True, help="Leave out rows whose outcome is missing.")
+@click.option(
+    "--likelihood",
+    type=click.Choice(["hinge", "logistic"]),
+    default="hinge",
+    show_default=True,
+    help="The loss of a support vector machine, or logistic regression.",
+)
 @click.option("--select", is_flag=True, help="Select inputs: infer for each the probability that it matters.")
 @click.option("--gibbs", is_flag=True, help="Sample from the posterior instead of using variational Bayes.")
 @click.option("--draws", type=click.IntRange(1), help="With --gibbs: draws to keep from each chain.  [default: 5000]")
@@ -82,6 +98,7 @@ def fit(
       vbsvm fit visits.csv --formula "outcome ~ visit * treatment + (1 | patient)" --out model.vbsvm
       vbsvm fit patients.csv --target disease --drop name --out model.vbsvm
       vbsvm fit mails.parquet --target class --select
+      vbsvm fit patients.csv --target disease --likelihood logistic
       vbsvm fit visits.csv --target outcome --group patient --gibbs --draws 2000 --tune 1000
       vbsvm fit "clicks/*.parquet" --target clicked --memory-limit 2GB --out model.vbsvm
     """
@@ -112,7 +129,7 @@ def _asked(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | No
     return Asked(**rest, inference=Gibbs(**given) if gibbs else Variational())
 
 
-def _fitted(frame: Any, asked: Asked) -> "Fit | VBSVC":
+def _fitted(frame: Any, asked: Asked) -> "Fit | Classifier":
     tables.require_columns(frame, [asked.weights], "--weights")
     if asked.weights is not None and not _is_numeric(frame[asked.weights]):
         raise click.ClickException(f"--weights: column {asked.weights!r} holds text, but weights must be numbers.")
@@ -176,7 +193,7 @@ def _by_formula(frame: Any, formula: str, outcome: str, asked: Asked) -> "Fit":
         weights = _balanced(frame, frame[outcome] == (levels[-1] if positive is None else positive), asked.weights)
         if asked.weights is not None:
             frame, weights = frame.assign(**{asked.weights: weights}), asked.weights
-    model = Model(formula, frame, priors, positive=positive, weights=weights)
+    model = Model(formula, frame, priors, positive=positive, weights=weights, likelihood=asked.likelihood)
     found = model.fit(asked.inference, random_state=asked.seed)
     if found.interrupted:
         raise KeyboardInterrupt
@@ -203,13 +220,13 @@ def is_called(level: Any, given: str) -> bool:
         return False
 
 
-def _by_columns(frame: Any, target: str, inputs: list[str], asked: Asked) -> "VBSVC":
-    from vbsvm import VBSVC, LaplaceZero
+def _by_columns(frame: Any, target: str, inputs: list[str], asked: Asked) -> "Classifier":
+    from vbsvm import LaplaceZero
 
     columns = inputs if asked.group is None else [*inputs, asked.group]
     prior = LaplaceZero() if asked.select else None
     class_weight = "balanced" if asked.balanced else None
-    clf = VBSVC(prior, asked.inference, group=asked.group, class_weight=class_weight, random_state=asked.seed)
+    clf = asked.estimator(prior, asked.inference, group=asked.group, class_weight=class_weight, random_state=asked.seed)
     weights = None if asked.weights is None else frame[asked.weights]
     return clf.fit(frame[columns], frame[target], sample_weight=weights)
 

@@ -12,7 +12,8 @@ from vbsvm.cli.streams import STDIN
 from vbsvm.cli.texts import Signs
 
 if TYPE_CHECKING:
-    from vbsvm import VBSVC, Files
+    from vbsvm import Files
+    from vbsvm.api.estimator import Classifier
     from vbsvm.cli.fitting import Asked
     from vbsvm.results.fit import Fit
 
@@ -46,7 +47,7 @@ def files_of(data: str, memory_limit: str, signs: Signs, cache: str | None = Non
     return files if is_large and place.name.lower().endswith(ENDINGS) else None
 
 
-def fitted(files: "Files", asked: "Asked") -> "Fit | VBSVC":
+def fitted(files: "Files", asked: "Asked") -> "Fit | Classifier":
     """Fit what the user asked for to rows in files."""
     if asked.drop_missing_outcome:
         raise click.UsageError("--drop-missing-outcome is for tables in memory: leave such rows out of the files.")
@@ -76,11 +77,11 @@ def fitted(files: "Files", asked: "Asked") -> "Fit | VBSVC":
     return _by_formula(files, f"`{target}` ~ {' + '.join(terms)}", asked)
 
 
-def _by_columns(files: "Files", target: str, columns: list[str], asked: "Asked") -> "VBSVC":
-    from vbsvm import VBSVC, LaplaceZero
+def _by_columns(files: "Files", target: str, columns: list[str], asked: "Asked") -> "Classifier":
+    from vbsvm import LaplaceZero
 
     prior, class_weight = LaplaceZero() if asked.select else None, "balanced" if asked.balanced else None
-    clf = VBSVC(prior, asked.inference, group=asked.group, class_weight=class_weight, random_state=asked.seed)
+    clf = asked.estimator(prior, asked.inference, group=asked.group, class_weight=class_weight, random_state=asked.seed)
     return clf.fit_files(files, target, features=columns, weights=asked.weights)
 
 
@@ -94,7 +95,8 @@ def _by_formula(files: "Files", formula: str, asked: "Asked") -> "Fit":
         )
     priors: Any = {"fixed": LaplaceZero()} if asked.select else {"fixed": Ridge()} if asked.formula is None else None
     positive = None if asked.positive is None else _level(files, formula, asked.positive)
-    model = Model(formula, files, priors, positive=positive, weights=asked.weights)
+    own = {"positive": positive, "weights": asked.weights, "likelihood": asked.likelihood}
+    model = Model(formula, files, priors, **own)
     found = model.fit(asked.inference, random_state=asked.seed)
     if found.interrupted:
         raise KeyboardInterrupt

@@ -28,8 +28,8 @@ OPTIONS = [
     (r"\bFiles\(…, memory_limit=…\)", "--memory-limit"),
     (r"\bas in Files\(…, cache='folder'\)", "with --cache"),
     (r"; VBSVC fits all of them at once", "; --target fits all of them at once"),
-    (r"^(?:Model\.fit|VBSVC(?:\.fit)?): (\w)", lambda found: found[1].upper()),
-    (r"^(?:Model\.fit|VBSVC(?:\.fit)?) (?=stopped|reached|was|found)", "The fit "),
+    (r"^(?:Model\.fit|VBSVC(?:\.fit)?|VBLogistic(?:\.fit)?): (\w)", lambda found: found[1].upper()),
+    (r"^(?:Model\.fit|VBSVC(?:\.fit)?|VBLogistic(?:\.fit)?) (?=stopped|reached|was|found)", "The fit "),
 ]
 
 

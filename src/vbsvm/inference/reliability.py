@@ -7,6 +7,7 @@ from typing import final
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import CompleteRows, Part, Source
 from vbsvm.model.spec import State
 
@@ -40,8 +41,11 @@ class Reliability:
         return Reliability(self.losing, self.piled, (*self.warnings, *sentences))
 
 
-def reliability(state: State, source: Source) -> Reliability:
-    """Look at every row's loss at the mean, but for rows that miss something; one light pass."""
+def reliability(state: State, source: Source, likelihood: Likelihood) -> Reliability:
+    """Look at every row's loss at the mean, but for rows that miss something; one light pass.
+
+    All rows have a loss under a logistic likelihood, and none of them lies at a kink.
+    """
     theta = state.coefficients.mean if state.gates is None else state.gates.open * state.coefficients.mean
 
     def of_part(part: Part) -> Array:
@@ -59,6 +63,8 @@ def reliability(state: State, source: Source) -> Reliability:
             "The classes are separated: every row is on its side, so that larger coefficients are hardly less likely. "
             "Neither intervals nor standard deviations can be relied on."
         )
+    elif likelihood.normalised:
+        return found
     elif losing < ROWS_A_COEFFICIENT * n_coefficients:
         found = found.and_warnings(
             f"The classes are nearly separated: only {losing} rows have a loss, for {n_coefficients} coefficients. "

@@ -135,7 +135,7 @@ class Spreads:
     @cached_property
     def reliability(self) -> Reliability:
         """What the rows say about any of them."""
-        return reliability(self.state, self.source)
+        return reliability(self.state, self.source, self.spec.likelihood)
 
     @cached_property
     def curvature(self) -> GaussianDistribution:
@@ -229,7 +229,7 @@ def robust_of_draws(
     spec: Spec, state: State, source: Source, n: int, squared: Source | None = None, units: Units | None = None
 ) -> Spread:
     """The sandwich with the covariance of a sampler's draws; ``state`` has them as its coefficients."""
-    found, mean = reliability(state, source), state.coefficients.mean[:n]
+    found, mean = reliability(state, source, spec.likelihood), state.coefficients.mean[:n]
     if spec.missing is not None or (units is not None and units.n_units < 2):
         why = MISSING if spec.missing is not None else ONE_UNIT
         return Spread("robust", mean, None, found.and_warnings(why), by="draws")

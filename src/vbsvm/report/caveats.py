@@ -7,19 +7,39 @@ from vbsvm.missing.settings import LIKELIHOOD, NONE, NotAtRandom, Shift
 from vbsvm.report.blocks import Caveat
 from vbsvm.results.fit import Fit
 
+PSEUDO_LIKELIHOOD = Caveat(
+    "A pseudo-likelihood",
+    "The hinge loss of a support vector machine is used as a likelihood, although it is not one: it does not sum "
+    "to one over the labels. Coefficients are on the scale of the hinge loss, which is zero for scores beyond ±1: "
+    "they are not comparable with those of a logistic model. With a hinge loss, coefficients near 0 do not mean "
+    "that the inputs are unrelated to the outcome.",
+)
+
 
 def of(fit: Fit) -> Iterator[Caveat]:
     """All that applies to a fit."""
     words = fit.posterior.words
-    yield Caveat(
-        "A pseudo-likelihood",
-        "The hinge loss of a support vector machine is used as a likelihood, although it is not one: it does not sum "
-        "to one over the labels. Coefficients are on the scale of the hinge loss, which is zero for scores beyond ±1: "
-        "they are not comparable with those of a logistic model. With a hinge loss, coefficients near 0 do not mean "
-        "that the inputs are unrelated to the outcome.",
-    )
+    if not words.normalised:
+        yield PSEUDO_LIKELIHOOD
     yield Caveat(*fit.intervals().words.spreads)
-    if fit.score_calibration is None:
+    yield from _probabilities(fit)
+    if fit.plan.factors and words.groups:
+        yield Caveat("Spreads between groups", words.groups)
+    if fit.selects:
+        yield Caveat("Selection", words.selection)
+    if fit.missing_patterns is not None and fit.missing_patterns.n_incomplete:
+        yield from _missing(fit)
+
+
+def _probabilities(fit: Fit) -> Iterator[Caveat]:
+    groups = " They speak of new rows of known groups more surely than of new groups." * bool(fit.plan.factors)
+    if fit.posterior.words.normalised:
+        yield Caveat(
+            "Probabilities",
+            "Probabilities are those of the model, averaged over the posterior: they are right if scores are linear in "
+            f"the columns. The figure of calibration shows whether they are.{groups}",
+        )
+    elif fit.score_calibration is None:
         yield Caveat(
             "Probabilities are not calibrated",
             "This fit is of an older version: its probabilities are the normalised pseudo-likelihood, and mostly too "
@@ -31,15 +51,8 @@ def of(fit: Fit) -> Iterator[Caveat]:
             "Probabilities are calibrated for new rows of the same population, by the scores that rows would have had "
             "in fits without them. They can be no better than the score: where one input decides, or one class is "
             "rare, scores of very different rows may be the same. Among the rows of the fit itself larger shares are "
-            "right than they say."
-            + (" They speak of new rows of known groups more surely than of new groups." if fit.plan.factors else ""),
+            f"right than they say.{groups}",
         )
-    if fit.plan.factors and words.groups:
-        yield Caveat("Spreads between groups", words.groups)
-    if fit.selects:
-        yield Caveat("Selection", words.selection)
-    if fit.missing_patterns is not None and fit.missing_patterns.n_incomplete:
-        yield from _missing(fit)
 
 
 def _missing(fit: Fit) -> Iterator[Caveat]:
@@ -47,7 +60,7 @@ def _missing(fit: Fit) -> Iterator[Caveat]:
     mechanism = None
     if inputs is not None:
         mechanism = inputs.settings.mechanism
-        if inputs.settings.labels == LIKELIHOOD:
+        if inputs.settings.labels == LIKELIHOOD and not fit.spec.likelihood.normalised:
             yield Caveat(
                 "Columns with many missing values are overrated",
                 "Missing values are inferred from the label, too, which favours large coefficients: do not trust the "

@@ -193,7 +193,7 @@ def predictions(fit: Fit, found: Predicted, key: str) -> Section:
             f"share. Spikes show the distribution of the rows, those of {found.classes[1]} at the top.",
             lambda ax: rows.draw_calibration(found, ax),
         ),
-        *verdicts.of_rows(found, several=fit.classes[0] is None),
+        *verdicts.of_rows(found, several=fit.classes[0] is None, hinge=not fit.spec.likelihood.normalised),
     ]
     return Section("Predictions in sample", tuple(blocks))
 

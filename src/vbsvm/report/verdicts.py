@@ -34,7 +34,7 @@ def of(fit: Fit) -> Iterator[Verdict]:
             )
 
 
-def of_rows(found: Predicted, *, several: bool) -> Iterator[Verdict]:
+def of_rows(found: Predicted, *, several: bool, hinge: bool) -> Iterator[Verdict]:
     """What the predictions of rows with known classes ask for; ``several`` classes are predicted by several scores."""
     sides = found.scores > 0
     if (sides == found.positive).all():
@@ -50,6 +50,9 @@ def of_rows(found: Predicted, *, several: bool) -> Iterator[Verdict]:
             text = f"No row has a {'positive' if side else 'negative'} score for {found.classes[1]}."
         else:
             text = f"No row is predicted as {label}."
+        if not hinge:
+            yield Verdict(True, f"{text} Where a class is rare, that is to be expected: look at the probabilities.")
+            continue
         yield Verdict(
             False,
             f"{text} With a hinge loss this can happen even if inputs are associated with the outcome: coefficients "

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def table(plan: Plan, posterior: Posterior, intervals: Intervals, level: float, *, gates: bool) -> "pd.DataFrame":
-    """One row for each coefficient, the intercept first; ``gates`` add how likely each of them is included."""
+def table(
+    plan: Plan, posterior: Posterior, intervals: Intervals, level: float, *, gates: bool, odds: bool
+) -> "pd.DataFrame":
+    """One row for each coefficient, the intercept first; ``gates`` add how likely each of them is included.
+
+    ``odds`` adds the factor by which a unit of each column multiplies the odds.
+    """
     import pandas as pd
 
     chances, names = [0.5 - 0.5 * level, 0.5 + 0.5 * level], plan.shown_names
@@ -28,6 +33,9 @@ def table(plan: Plan, posterior: Posterior, intervals: Intervals, level: float, 
         lower, upper = np.r_[low, lower], np.r_[high, upper]
         sign, inclusion = np.r_[positive, sign], np.r_[1.0, inclusion]
     columns = {"coefficient": mean, "sd": sd, "lower": lower, "upper": upper, "p_positive": sign}
+    if odds:
+        with np.errstate(over="ignore"):
+            columns["odds_ratio"] = np.exp(mean)
     if gates:
         columns["inclusion"] = inclusion
     if (missing := missing_information(plan, intervals)) is not None:

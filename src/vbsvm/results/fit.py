@@ -222,6 +222,8 @@ class Fit(FitPredictions):
     def summary(self, level: float = 0.95, covariance: str | None = None) -> "pd.DataFrame":
         """One row for each coefficient: mean, standard deviation, interval, and the probability that it is positive.
 
+        With a logistic likelihood coefficients are log odds, and ``odds_ratio`` is what they multiply the odds by.
+
         Parameters
         ----------
         level : float, default 0.95
@@ -230,8 +232,9 @@ class Fit(FitPredictions):
             Which spread. "robust" gives confidence intervals by the sandwich estimator, with groups as independent
             units where there are some. "posterior" is the posterior of the pseudo-likelihood. "curvature" is a quick
             approximation to it, and "mean-field" what variational Bayes ended with, which is too narrow. None is
-            robust in models of complete inputs without gates, the posterior after Gibbs sampling, and else the
-            curvature. The corner of the table, and ``attrs["spreads"]``, say which.
+            robust in models of complete inputs without gates (with a logistic likelihood the posterior, and the
+            curvature in large tables), the posterior after Gibbs sampling, and else the curvature. The corner of the
+            table, and ``attrs["spreads"]``, say which.
 
         Notes
         -----
@@ -240,7 +243,8 @@ class Fit(FitPredictions):
         """
         require_level("summary", level)
         intervals = self.intervals(covariance)
-        table = coefficients.table(self.plan, self.posterior, intervals, level, gates=self.selects)
+        own = {"gates": self.selects, "odds": self.spec.likelihood.normalised}
+        table = coefficients.table(self.plan, self.posterior, intervals, level, **own)
         frame, starts = noted(table, intervals.words, "sd", level), self.course.starts
         if len(starts) > 1:
             frame.attrs["starts"] = starts

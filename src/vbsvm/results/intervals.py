@@ -19,7 +19,7 @@ from vbsvm.inference.spreads import KINDS, Spread
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.layouts.drawn import DrawnGaussian
 from vbsvm.results.posterior import Posterior
-from vbsvm.results.words import EXACT_BOUND, Words, of_kind
+from vbsvm.results.words import Words, of_kind
 
 ROBUST, POSTERIOR, CURVATURE, MEAN_FIELD = KINDS
 # Covariances of more columns than this are not written out: only their curvature at the mean is learned.
@@ -151,6 +151,11 @@ class Learning(Protocol):
         """Whether robust spreads can be had although values are missing."""
         ...
 
+    @property
+    def responds(self) -> bool:
+        """Whether the response of the exact bound is worth its cost, as it is not in large tables."""
+        ...
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -165,13 +170,33 @@ class SpreadShelf:
 
     @property
     def default(self) -> str:
-        """Robust where it can be had; older files without spreads have the mean field's only."""
-        if self.posterior.by_draws:
+        """The posterior's where it says what it seems to say, else the robust one, as far as these can be had.
+
+        A likelihood has such a posterior, and a pseudo-likelihood has not. Older files have the mean field's only.
+        """
+        if self.posterior.by_draws or (self.posterior.words.normalised and self._has_posterior):
             return POSTERIOR
+        if self.posterior.words.normalised and self.posterior.state.missing is None and self._has_curvature:
+            return CURVATURE
         held = self.known.known(ROBUST)
         if self._suits_robust and (self.rows is not None or (held is not None and held.covariance is not None)):
             return ROBUST
-        return CURVATURE if self.rows is not None or self.known.curvature is not None else MEAN_FIELD
+        return CURVATURE if self._has_curvature else MEAN_FIELD
+
+    @property
+    def _has_curvature(self) -> bool:
+        return self.rows is not None or self.known.curvature is not None
+
+    @property
+    def _has_posterior(self) -> bool:
+        """Whether the posterior's spread is at hand, or worth its cost; the response of gates is not trusted."""
+        state = self.posterior.state
+        if state.missing is not None or state.gates is not None or not self._written:
+            return False
+        found = self.known.known(POSTERIOR)
+        if found is None and self.rows is not None and self.rows.responds:
+            found = self.rows.spread(POSTERIOR)
+        return found is not None and found.covariance is not None
 
     @property
     def _suits_robust(self) -> bool:
@@ -213,7 +238,7 @@ class SpreadShelf:
             if distribution is None:
                 rows = self._require_rows(kind)
                 distribution, told = rows.curvature, rows.reliability
-            rough = self.posterior.state.missing is not None and self.posterior.words is not EXACT_BOUND
+            rough = self.posterior.state.missing is not None and not self.posterior.words.exact
             words = of_kind(kind, self.posterior.words, told, missing=rough)
             return self.posterior.with_spread(distribution, words)
         if not self._written:
@@ -247,6 +272,8 @@ class SpreadShelf:
     @property
     def _responds(self) -> bool:
         """Whether the default is by the response of the exact bound, which costs too much in large tables."""
+        if self.default == POSTERIOR:
+            return True
         return self.default == ROBUST and self.rows is not None and self.rows.spread(ROBUST).by == "response"
 
     def settled(self) -> LearnedSpreads:

@@ -152,8 +152,9 @@ class MeanField:
         if self.own_words is not None:
             return self.own_words
         if self.outcome.exact:
-            return words.EXACT_BOUND
-        found = words.of_mean_field(groups=bool(self.plan.factors), joint_gates=self.spec.joint_gates)
+            return words.EXACT_LOGISTIC_BOUND if self.spec.likelihood.normalised else words.EXACT_BOUND
+        own = {"joint_gates": self.spec.joint_gates, "normalised": self.spec.likelihood.normalised}
+        found = words.of_mean_field(groups=bool(self.plan.factors), **own)
         coefficients = self.state.coefficients
         return estimated(found, len(coefficients.draws)) if isinstance(coefficients, DrawnGaussian) else found
 
@@ -264,7 +265,7 @@ class Sampled:
     @property
     def words(self) -> Words:
         """Those of draws."""
-        return words.DRAWS
+        return words.DRAWS_OF_POSTERIOR if self.spec.likelihood.normalised else words.DRAWS
 
     @property
     def state(self) -> State:

@@ -170,12 +170,16 @@ class TrainingRows:
                 state = self.outcome.state
                 self._found[kind] = robust_of_draws(self.spec, state, source, self.n, self._squared, self.units)
             else:
-                most = MOST_GROUPED if source.groupings else MOST_RESPONDING
-                large = isinstance(source, Distributed) or source.n_rows * source.n_core > most
-                by = "curvature" if large else "response"
+                by = "response" if self.responds else "curvature"
                 imputed = kind == ROBUST and self.imputes
                 self._found[kind] = self._imputed(self.outcome, by) if imputed else self._spreads.of(kind, by)
         return self._found[kind]
+
+    @property
+    def responds(self) -> bool:
+        """Whether the response of the exact bound is worth its cost, as it is not in large tables."""
+        most = MOST_GROUPED if self.source.groupings else MOST_RESPONDING
+        return not isinstance(self.source, Distributed) and self.source.n_rows * self.source.n_core <= most
 
     @property
     def imputes(self) -> bool:
