@@ -20,14 +20,14 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 import vbsvm
 from reference import simulate
-from vbsvm import VBSVC, Joint, LaplaceZero, Model, Normal, Ridge, Variational
+from vbsvm import VBSVC, Joint, LaplaceZero, Model, Normal, Ridge, Variational, VBLogistic
 from vbsvm.model.likelihoods import hinge
 
 
 def checks():
     plain = VBSVC(inference=Variational(accelerate=False))
     gated = [VBSVC(LaplaceZero(0.3)), VBSVC(LaplaceZero(0.3, gates=Joint()))]
-    for estimator in (VBSVC(), VBSVC(Normal(1.0)), plain, *gated):
+    for estimator in (VBSVC(), VBSVC(Normal(1.0)), plain, *gated, VBLogistic()):
         for checked, check in estimator_checks_generator(estimator):
             name = getattr(check, "func", check).__name__
             if name != "check_array_api_input":  # skipped by scikit-learn itself unless SciPy is told to take any array
