@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, final
 
 import numpy as np
+from scipy.special import polygamma
 
 from vbsvm.base.arrays import Array
 
@@ -83,6 +84,11 @@ class InverseGamma:
     def mean(self) -> float:
         """E[x]."""
         return self.rate / (self.shape - 1) if self.shape > 1 else math.inf
+
+    @property
+    def log_sd(self) -> float:
+        """Standard deviation of log x."""
+        return math.sqrt(float(polygamma(1, self.shape)))
 
     def draw(self, rng: np.random.Generator) -> Point:
         """Draw x as rate over a Gamma(shape, 1) variable."""

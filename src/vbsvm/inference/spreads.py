@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.curvature_spread import curvature_distribution, curvature_stats, effective_covariance
 from vbsvm.inference.dual_response import dual_response
@@ -67,7 +68,7 @@ class Spread:
     ``covariance`` is None where no number can be trusted, and NaN for single coefficients; ``reliability`` says why.
     ``log_variances`` has the standard deviation of log σ² of blocks by name, for the kind "posterior". ``by`` says how
     the posterior's covariance was found, which a robust spread has as its bread: the "response" of a bound, its
-    "curvature" at the mean, or "draws". ``unit`` is the number of the factor whose groups were taken as
+    "curvature" at the mean, "quadrature" or "draws". ``unit`` is the number of the factor whose groups were taken as
     independent, and ``degrees`` are the degrees of freedom of Student's t that intervals are of.
     ``between`` is the part of the covariance that missing values cause.
     """
@@ -115,6 +116,7 @@ class Spreads:
     last: Stats | None = None
     squared: Source | None = None
     units: Units | None = None
+    settled: bool = False  # whether the spread of the state is the posterior's already
 
     def of(self, kind: str, by: str = "response") -> Spread:
         """The spread of this kind.
@@ -160,6 +162,9 @@ class Spreads:
             return self._at_end("posterior", None, MISSING)
         if self.spec.joint_gates:
             return self._at_end("posterior", None, JOINT_GATES)
+        if self.settled:
+            own = self._at_end("posterior", self.state.gaussian.covariances(self.n))
+            return replace(own, log_variances=self._own_log_variances(), by="quadrature")
         if self._responded is None:
             return self._at_end("posterior", None, NO_MAXIMUM)
         state, found = self._responded.state, self._responded.response
@@ -170,6 +175,10 @@ class Spreads:
         said = self.reliability.and_warnings(*unknown, *self._not_converged(self._responded))
         return Spread("posterior", effective_mean(state)[: self.n], covariance, said, named)
 
+    def _own_log_variances(self) -> dict[str, float]:
+        pairs = zip(self.spec.blocks, self.state.scales, strict=True)
+        return {block.name: one.log_sd for block, one in pairs if isinstance(one, InverseGamma)}
+
     def _robust(self, by: str) -> Spread:
         """The sandwich, by groups where there are some."""
         if self.spec.missing is not None:
@@ -177,8 +186,11 @@ class Spreads:
         if self.units is not None and self.units.n_units < 2:
             return self._at_end("robust", None, ONE_UNIT)
         n_core, warnings = self.source.n_core, []
-        at = self._responded if by == "response" and self.state.gates is None else None
-        if at is None:
+        at = self._responded if by == "response" and self.state.gates is None and not self.settled else None
+        if self.settled:
+            spec, state, by = self.spec, self.state, "quadrature"
+            bread = state.gaussian.covariances(n_core)[: self.n]
+        elif at is None:
             spec, state, by = self.spec, self.state, "curvature"
             try:
                 bread = self.curvature.covariances(n_core)[: self.n]

@@ -12,6 +12,7 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
+from vbsvm.inference import integrated_groups
 from vbsvm.inference.climb_watch import UNWATCHED, Watch
 from vbsvm.inference.drawn_climb import drawn_steps
 from vbsvm.inference.learned_inputs import LearnedInputs, learn_inputs
@@ -25,8 +26,8 @@ from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 
-AUTO, EXACT = "auto", "exact"
-BOUNDS = (AUTO, "augmented", "paper", EXACT)
+AUTO, EXACT, INTEGRATED = "auto", "exact", "integrated"
+BOUNDS = (AUTO, "augmented", "paper", EXACT, INTEGRATED)
 # What rounding can do to a bound, relatively: a step that gains less is small. Sums over many rows carry more, so that
 # near the optimum even the paper's update may seem to lower it by as much as the second figure.
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
@@ -67,7 +68,8 @@ class Outcome:
     There are no bounds where the covariance of the coefficients is known by draws.
 
     ``others`` are the climbs from other starts, which ended no higher. ``inputs`` are the last pass's sums of the
-    inputs, where some are missing. ``likelihood`` says which bound was climbed.
+    inputs, where some are missing. ``likelihood`` says which bound was climbed. After the climb, effects of groups may
+    have been ``integrated`` out: then the state is not quite where the climb ended, and its spread is the posterior's.
     """
 
     state: State
@@ -77,6 +79,7 @@ class Outcome:
     others: "tuple[Outcome, ...]" = ()
     inputs: InputSums | None = None
     likelihood: Likelihood = HINGE
+    integrated: bool = False
 
     @property
     def interrupted(self) -> bool:
@@ -126,15 +129,17 @@ class Variational(Parameters):
     max_iter : int, default None
         Most passes over the data; steps that were tried and refused count. None is 2000, and 200 where inputs are
         missing and ``accelerate`` is True.
-    bound : "auto", "augmented" or "exact", default "auto"
+    bound : "auto", "augmented", "exact" or "integrated", default "auto"
         Which lower bound is raised. "augmented" (or "paper") is the paper's, with a latent scale for each row. "exact"
-        begins there and goes on with the exact expectation of the hinge loss: tighter, with means and spreads closer to
-        the posterior's, for models without gates. Missing inputs are integrated out given the coefficients;
+        begins there and goes on with the exact expectation of the log likelihood: tighter, with means and spreads
+        closer to the posterior's, for models without gates. Missing inputs are integrated out given the coefficients;
         ``NotAtRandom`` and missing categories that adapt to the coefficients are not supported. If the classes of the
         complete rows are separable, it keeps the scales of the priors at the values of the paper's bound, because the
-        posterior hardly determines them. "auto" is "exact" in models with groups, where the paper's bound can be far
-        off, and where values are missing that do not adapt to the coefficients (the default), which the paper's bound
-        would shrink; and "augmented" in all others.
+        posterior hardly determines them. "integrated" is for logistic models with random intercepts: it goes on from
+        there, with the effects of the largest factor integrated out by quadrature, so that means and spreads are those
+        of the posterior. "auto" is "integrated" in these models, and "exact" in all other logistic ones; with a hinge
+        it is "exact" in models with groups, where the paper's bound can be far off, and where values are missing that
+        do not adapt to the coefficients (the default), which the paper's bound would shrink; and else "augmented".
     accelerate : bool, default True
         Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes,
         often a tenth. False gives the paper's sweeps exactly; they converge slowly, and need a smaller ``tol``.
@@ -150,9 +155,8 @@ class Variational(Parameters):
         require_positive("Variational", 1e-300, tol=self.tol)
         require_flag("Variational", accelerate=self.accelerate)
         if not isinstance(self.bound, str) or self.bound not in BOUNDS:
-            raise ValueError(
-                f"Variational: bound must be 'auto', 'augmented' (or 'paper') or 'exact'; got {self.bound!r}."
-            )
+            known = "'auto', 'augmented' (or 'paper'), 'exact' or 'integrated'"
+            raise ValueError(f"Variational: bound must be {known}; got {self.bound!r}.")
         if self.max_iter is not None:
             require_whole("Variational", 2, 10**9, max_iter=self.max_iter)
 
@@ -182,19 +186,37 @@ class Variational(Parameters):
 
         ``learned`` is the distribution of the inputs, where that is held and known already; a state has its own.
         """
-        if self.bound == EXACT and (what := _not_exact(spec)) is not None:
-            raise ValueError(f"Variational(bound='exact') does not support {what}: use bound='augmented', or Gibbs().")
+        if self.bound in (EXACT, INTEGRATED) and (what := _not_exact(spec)) is not None:
+            raise ValueError(
+                f"Variational(bound={self.bound!r}) does not support {what}: use bound='augmented', or Gibbs()."
+            )
         if source.drawn_covariance:
             return self._drawn(spec, source)
         with single_threaded_blas():
-            exact = self.bound == EXACT or (self.bound == AUTO and self.accelerate and _suits_exact(spec, source))
+            exact = self.bound in (EXACT, INTEGRATED)
+            exact = exact or (self.bound == AUTO and self.accelerate and _suits_exact(spec, source))
             if start is None and learned is None:
                 learned = self.learned(spec, source)
             run = self._sharpened if exact else self._run
             outcome = run(spec, source, _Beginning(start, learned, watch))
+            if exact and self.bound != EXACT:
+                outcome = self._integrated(spec, source, outcome)
         if start is not None or learned is None or learned.at_rest or outcome.ending is Ending.INTERRUPTED:
             return outcome
         return replace(outcome, ending=Ending.INPUTS_OUT_OF_PASSES)
+
+    def _integrated(self, spec: Spec, source: Source, outcome: Outcome) -> Outcome:
+        """Integrate effects of groups out, where that can be done; what else was asked for is refused."""
+        if not integrated_groups.suits(spec, source, outcome.state):
+            if self.bound == INTEGRATED:
+                raise ValueError(
+                    f"Variational(bound='integrated') is for {integrated_groups.MODELS}: use bound='auto'."
+                )
+            return outcome
+        if outcome.ending is not Ending.CONVERGED:
+            return outcome
+        state = integrated_groups.integrated(spec, source, outcome.state)
+        return outcome if state is None else replace(outcome, state=state, integrated=True)
 
     def _drawn(self, spec: Spec, source: Source) -> Outcome:
         """Fit with the covariance by draws, without a bound; ``tol`` has no say."""

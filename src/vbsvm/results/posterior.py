@@ -151,6 +151,8 @@ class MeanField:
         """Those of the bound that was climbed."""
         if self.own_words is not None:
             return self.own_words
+        if self.outcome.integrated:
+            return words.INTEGRATED
         if self.outcome.exact:
             return words.EXACT_LOGISTIC_BOUND if self.spec.likelihood.normalised else words.EXACT_BOUND
         own = {"joint_gates": self.spec.joint_gates, "normalised": self.spec.likelihood.normalised}

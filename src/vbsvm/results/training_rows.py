@@ -207,7 +207,8 @@ class TrainingRows:
     def _spreads(self) -> Spreads:
         assert isinstance(self.outcome, Outcome)
         spec = replace(self.spec, likelihood=self.outcome.likelihood)
-        return Spreads(spec, self.outcome.state, self._unchanged, self.n, squared=self._squared, units=self.units)
+        rest = {"squared": self._squared, "units": self.units, "settled": self.outcome.integrated}
+        return Spreads(spec, self.outcome.state, self._unchanged, self.n, **rest)
 
     @cached_property
     def units(self) -> Units | None:

@@ -121,6 +121,21 @@ EXACT_LOGISTIC_BOUND = Words(
 )
 
 
+INTEGRATED = Words(
+    explanation="Spreads are those of the posterior, with the effects of groups integrated out.",
+    corner="posterior {}",
+    mean="mean",
+    aside=" (posterior)",
+    intervals="of the posterior",
+    components="of the posterior, with the effects of groups integrated out",
+    spreads=("Spreads are the posterior's", f"{_NUMBERS} the posterior: they hold if the model does."),
+    groups="",
+    selection="",
+    exact=True,
+    normalised=True,
+)
+
+
 def _of_augmented_logistic(*, groups: bool) -> Words:
     """Of Jaakkola and Jordan's bound."""
     return Words(
@@ -224,6 +239,8 @@ def estimated(base: Words, n_draws: int) -> Words:
 
 def of_components(base: Words) -> Words:
     """Of variance components whose intervals are those of the posterior, around the value of the fit."""
+    if base is INTEGRATED:
+        return base
     where = "" if base.exact else " With groups, mean field's own value can be far off."
     return replace(
         base,
@@ -240,6 +257,7 @@ def _robust(base: Words, clusters: str | None, by: str, missing: bool) -> Words:
         "response": "by the response of the exact bound",
         "curvature": "by the curvature at the mean",
         "draws": "by the draws",
+        "quadrature": "with the effects of groups integrated out",
     }[by]
     return replace(
         base,
@@ -262,17 +280,18 @@ def _robust(base: Words, clusters: str | None, by: str, missing: bool) -> Words:
 
 def _by_response(base: Words, clusters: str | None, by: str, missing: bool) -> Words:
     if base.normalised:
+        how = "with the effects of groups integrated out" if by == "quadrature" else "by linear response"
         return replace(
             base,
             explanation=(
-                "Standard deviations and intervals are those of the posterior, by linear response. They hold if the "
-                "model does; covariance='robust' gives confidence intervals that also hold if it does not."
+                f"Standard deviations and intervals are those of the posterior, {how}. They hold if the model does; "
+                "covariance='robust' gives confidence intervals that also hold if it does not."
             ),
             corner="posterior {}",
             mean="mean",
             aside=" (posterior)",
             intervals="of the posterior",
-            spreads=("Intervals are the posterior's", f"{_NUMBERS} the posterior, by linear response of the bound."),
+            spreads=("Intervals are the posterior's", f"{_NUMBERS} the posterior, {how}."),
         )
     return replace(
         base,
