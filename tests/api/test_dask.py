@@ -380,6 +380,8 @@ FORMULAS = {
     "selection": ("y ~ x + z + k", {"priors": {"fixed": LaplaceZero()}}),
     "missing": ("y ~ x * z + k", {"data": 0.1, "imputation": GaussianImputation(labels="likelihood")}),
     "missing, groups": ("y ~ x + z + (1 | g)", {"data": 0.1}),
+    "missing categories": ("y ~ x * z + k", {"data": 0.1}),
+    "missing categories, groups": ("y ~ z + k + (1 | g)", {"data": 0.1, "weights": "s"}),
     "dropped": ("y ~ x * z + k", {"data": 0.1, "missing": "drop"}),
 }
 

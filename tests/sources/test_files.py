@@ -129,6 +129,9 @@ FORMULAS = [
     ("y ~ x + z", True, {}),
     ("y ~ x * z + (1 | g)", True, {}),
     ("y ~ k + z + (1 | g)", True, {"imputation": GaussianImputation(labels="likelihood")}),
+    ("y ~ k + z + (1 | g)", True, {}),
+    ("y ~ x * z + k", True, {"weights": "w"}),
+    ("y ~ z + k", True, {"imputation": GaussianImputation(labels="none")}),
     ("y ~ x * z + k", True, {"imputation": GaussianImputation(labels="likelihood")}),
     ("y ~ x + k", True, {"missing": "drop"}),
 ]

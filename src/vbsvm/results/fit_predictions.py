@@ -10,10 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
+from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing import patterns
 from vbsvm.missing.level_model import LevelDistributions
+from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
+from vbsvm.missing.proper_draws import ProperDraw
 from vbsvm.model.spec import Spec
 from vbsvm.results import prediction
 from vbsvm.results.calibration import Calibration
@@ -180,11 +183,21 @@ class FitPredictions(ABC):
         candidates = encoded.candidates
         if candidates is None:
             return prediction.require_finite(found, encoded, lambda: self.input_population)
+        chances = candidates.softmax(self._log_chances(candidates, encoded.table))
+        found = prediction.averaged(found, candidates.row, chances)
+        return prediction.require_finite(found, encoded, lambda: self.input_population)
+
+    def _log_chances(self, candidates: Candidates, table: NDArray[np.floating]) -> Array:
+        """Log probability of each candidate of new rows, whose label is not known."""
+        assert self.reader is not None
+        missing = self.spec.missing
+        levels = missing.levels if isinstance(missing, MissingModel) else None
+        if levels is not None and levels.given is not None:
+            given = levels.given
+            return given.log_chances(given.predicted, candidates, ProperDraw.design_of(self.plan.recipe, table))
         learned = getattr(self.posterior.state.missing, "levels", None)
         distributions = learned or LevelDistributions.of(tuple(1.0 + one for one in self.reader.categories.counts))
-        logs = tuple(np.log(one / one.sum()) for one in distributions.concentrations)
-        found = prediction.averaged(found, candidates.row, np.exp(candidates.log_chances(logs)))
-        return prediction.require_finite(found, encoded, lambda: self.input_population)
+        return candidates.log_chances(tuple(np.log(one / one.sum()) for one in distributions.concentrations))
 
     def _read(self, data: Any, new_groups: str) -> Encoded:
         if new_groups not in ("population", "error"):
