@@ -80,7 +80,10 @@ class Task:
         if not isinstance(self.source, Memory) or self.source.pages is None:
             return inference.run(self.spec, source, start, learned)
         watch = watch_of(self.source.pages, self.spec, inference, start, self.classes)
-        outcome = inference.run(self.spec, source, start, learned, watch)
+        try:
+            outcome = inference.run(self.spec, source, start, learned, watch)
+        finally:
+            watch.leave()
         if not outcome.interrupted:
             watch.finish()
         return outcome

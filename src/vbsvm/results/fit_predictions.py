@@ -21,8 +21,10 @@ from vbsvm.model.spec import Spec
 from vbsvm.results import prediction
 from vbsvm.results.calibration import Calibration
 from vbsvm.results.intervals import SpreadShelf
+from vbsvm.results.lazy_predictions import PartAnswer
 from vbsvm.results.posterior import Posterior
 from vbsvm.results.words import noted
+from vbsvm.sources import collections
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -66,6 +68,8 @@ class FitPredictions(ABC):
         A group that was not seen in fit gets the population's score, and the variance of its effects is added to the
         score's; ``new_groups="error"`` refuses it.
         """
+        if collections.is_collection(data) and not return_std:
+            return self._lazy("decision_function", "score", np.empty(0), data, new_groups)
         encoded = self._read(data, new_groups)
         if not return_std:
             return self._mean_scores(encoded).mean
@@ -86,7 +90,13 @@ class FitPredictions(ABC):
         return noted(table, self._shelf.of_scores.words, "sd")
 
     def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
-        """Class of each row: by the sign of its score."""
+        """Class of each row: by the sign of its score.
+
+        Rows of a dask data frame are predicted when they are asked for: this, ``predict_proba``, ``predict_log_proba``
+        and ``decision_function`` then give a series or a frame of Dask.
+        """
+        if collections.is_collection(data):
+            return self._lazy("predict", "class", self.classes[:0], data, new_groups)
         scores = self._mean_scores(self._read(data, new_groups)).mean
         return self.classes[(scores > 0).astype(np.intp)]
 
@@ -120,6 +130,8 @@ class FitPredictions(ABC):
         They speak of the population of the weights. If inputs are missing or a group was not seen in fit, they are
         averaged over their possible values.
         """
+        if collections.is_collection(data):
+            return self._lazy("predict_proba", "probability", np.empty((0, 2)), data, new_groups)
         return prediction.probabilities(self._log_odds(data, new_groups))
 
     def predict_files(
@@ -157,7 +169,15 @@ class FitPredictions(ABC):
 
     def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
+        if collections.is_collection(data):
+            return self._lazy("predict_log_proba", "log probability", np.empty((0, 2)), data, new_groups)
         return prediction.log_probabilities(self._log_odds(data, new_groups))
+
+    def _lazy(self, method: str, name: str, example: NDArray[Any], data: Any, new_groups: str) -> Any:
+        """What a method gives for rows in a cluster, computed there when it is asked for."""
+        if collections.is_array(data):
+            raise TypeError("data must be a data frame with named columns; got a dask array.")
+        return PartAnswer(method, name, self.classes, example, {"new_groups": new_groups}).of(self, data)
 
     def _log_odds(self, data: Any, new_groups: str) -> Array:
         return prediction.log_odds([self._mean_scores(self._read(data, new_groups))], [self.score_calibration])
