@@ -13,6 +13,7 @@ from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing import patterns
+from vbsvm.missing.held_levels import HeldLevels
 from vbsvm.missing.level_model import LevelDistributions
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
@@ -207,17 +208,31 @@ class FitPredictions(ABC):
         found = prediction.averaged(found, candidates.row, chances)
         return prediction.require_finite(found, encoded, lambda: self.input_population)
 
-    def _log_chances(self, candidates: Candidates, table: NDArray[np.floating]) -> Array:
-        """Log probability of each candidate of new rows, whose label is not known."""
+    def _log_chances(
+        self,
+        candidates: Candidates,
+        table: NDArray[np.floating],
+        signs: Array | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Array:
+        """Log probability of each candidate, whose label need not be known; of drawn parameters on request."""
         assert self.reader is not None
-        missing = self.spec.missing
-        levels = missing.levels if isinstance(missing, MissingModel) else None
-        if levels is not None and levels.given is not None:
-            given = levels.given
-            return given.log_chances(given.predicted, candidates, ProperDraw.design_of(self.plan.recipe, table))
+        given = self._held_levels
+        if given is not None:
+            laws = given.predicted if rng is None else given.drawn(rng, labelled=signs is not None)
+            return given.log_chances(laws, candidates, ProperDraw.design_of(self.plan.recipe, table), signs)
         learned = getattr(self.posterior.state.missing, "levels", None)
         distributions = learned or LevelDistributions.of(tuple(1.0 + one for one in self.reader.categories.counts))
+        if rng is not None:
+            return candidates.log_chances(distributions.draw(rng).logs)
         return candidates.log_chances(tuple(np.log(one / one.sum()) for one in distributions.concentrations))
+
+    @property
+    def _held_levels(self) -> HeldLevels | None:
+        """What missing categories depend on, where some were missing in fit."""
+        missing = self.spec.missing
+        levels = missing.levels if isinstance(missing, MissingModel) else None
+        return None if levels is None else levels.given
 
     def _read(self, data: Any, new_groups: str) -> Encoded:
         if new_groups not in ("population", "error"):
