@@ -9,7 +9,9 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.design.candidates import Candidates
+from vbsvm.design.scaling import Recipe
 from vbsvm.missing.level_sums import CategorySums, LevelLaw
+from vbsvm.missing.proper_draws import ProperDraw
 
 LevelLaws = tuple[LevelLaw, ...]
 
@@ -58,4 +60,18 @@ class HeldLevels:
             if len(rows):
                 chances = law.log_chances(design[np.ix_(rows, columns)], labels[rows])
                 total[rows] += chances[np.arange(len(rows)), levels[rows]]
+        return total
+
+    def of_table(
+        self,
+        laws: LevelLaws,
+        candidates: Candidates,
+        recipe: Recipe,
+        table: NDArray[np.floating],
+        signs: Array | None = None,
+    ) -> Array:
+        """The same of candidates in a raw table."""
+        total, lost = np.zeros(len(table)), np.flatnonzero((candidates.levels >= 0).any(axis=1))
+        design, labels = ProperDraw.design_of(recipe, table[lost]), None if signs is None else signs[lost]
+        total[lost] = self.log_chances(laws, candidates.take(lost), design, labels)
         return total

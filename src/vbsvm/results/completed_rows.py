@@ -22,9 +22,8 @@ def chosen_rows(source: Memory, rng: np.random.Generator) -> Which:
         return slice(None)
     held = source.held_levels
     assert held is not None
-    design = ProperDraw.design_of(source.recipe, source.X)
-    chances = held.log_chances(held.drawn(rng, labelled=True), candidates, design, source.signs)
-    return candidates.one_each(chances, rng)
+    laws = held.drawn(rng, labelled=True)
+    return candidates.one_each(held.of_table(laws, candidates, source.recipe, source.X, source.signs), rng)
 
 
 def _taken(source: Memory, which: Which) -> Memory:

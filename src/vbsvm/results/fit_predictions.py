@@ -17,7 +17,6 @@ from vbsvm.missing.held_levels import HeldLevels
 from vbsvm.missing.level_model import LevelDistributions
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
-from vbsvm.missing.proper_draws import ProperDraw
 from vbsvm.model.spec import Spec
 from vbsvm.results import prediction
 from vbsvm.results.calibration import Calibration
@@ -220,7 +219,7 @@ class FitPredictions(ABC):
         given = self._held_levels
         if given is not None:
             laws = given.predicted if rng is None else given.drawn(rng, labelled=signs is not None)
-            return given.log_chances(laws, candidates, ProperDraw.design_of(self.plan.recipe, table), signs)
+            return given.of_table(laws, candidates, self.plan.recipe, table, signs)
         learned = getattr(self.posterior.state.missing, "levels", None)
         distributions = learned or LevelDistributions.of(tuple(1.0 + one for one in self.reader.categories.counts))
         if rng is not None:
