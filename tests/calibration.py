@@ -14,7 +14,7 @@ from scipy import special, stats
 from incomplete_models import PAPER
 from vbsvm import LaplaceZero, Normal, NotAtRandom, Ridge
 from vbsvm.base.reading import Draw, OverRelaxed
-from vbsvm.design.candidates import KNOWN, Candidates
+from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.scale_move import stretch
 from vbsvm.missing.input_model import InputModel
@@ -131,7 +131,7 @@ def build_categorical(truth, incomplete):
     lost = truth.levels == MISSING
     row = np.repeat(np.arange(N_ROWS), np.where(lost, 2, 1))
     turn = np.r_[0, (row[1:] == row[:-1]).astype(int)]
-    X, codes = truth.X[row], np.where(lost[row], turn, KNOWN)
+    X, codes = truth.X[row], np.where(lost[row], turn, ~0)
     X[:, 1] = np.where(lost[row], turn, X[:, 1])
     counts = LevelCounts((np.bincount(truth.levels[~lost], minlength=2).astype(float),))
     recipe, candidates = Recipe(np.zeros(2), np.ones(2), True), Candidates(row, codes[:, None])

@@ -4,6 +4,7 @@ import copy
 import pickle
 import signal
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -380,6 +381,8 @@ FORMULAS = {
     "selection": ("y ~ x + z + k", {"priors": {"fixed": LaplaceZero()}}),
     "missing": ("y ~ x * z + k", {"data": 0.1, "imputation": GaussianImputation(labels="likelihood")}),
     "missing, groups": ("y ~ x + z + (1 | g)", {"data": 0.1}),
+    "missing categories": ("y ~ x * z + k", {"data": 0.1}),
+    "missing categories, groups": ("y ~ z + k + (1 | g)", {"data": 0.1, "weights": "s"}),
     "dropped": ("y ~ x * z + k", {"data": 0.1, "missing": "drop"}),
 }
 
@@ -403,6 +406,37 @@ def test_formulas(client, name):
     np.testing.assert_allclose(one.variance_components()["sd"], two.variance_components()["sd"], rtol=0.2)
     if name != "splines":
         assert list(one.summary().index) == list(two.summary().index)
+
+
+@pytest.mark.parametrize("cuts", [(0, 150), (0, 0, 60, 60, 61, 150), (0, 50, 100, 150)])
+def test_missing_categories_in_any_cut_of_the_rows(client, cuts):
+    """The first rows are of one class and lack no category."""
+    frame = table().sort_values("y", ignore_index=True)
+    frame.loc[61:, ["k", "x"]] = frame.loc[61:, ["k", "x"]].mask(np.random.default_rng(0).random((89, 2)) < 0.3)
+    assert frame["y"][:50].nunique() == 1
+    parts = [dd.from_pandas(frame.iloc[begin:end], npartitions=1) for begin, end in pairwise(cuts)]
+    far, inference = dd.concat(parts, interleave_partitions=True), Variational(tol=1e-12, max_iter=5000)
+    one, two = Model("y ~ z + x + k", far).fit(inference), Model("y ~ z + x + k", frame).fit(inference)
+    assert one.elbo == pytest.approx(two.elbo, abs=1e-7)
+    np.testing.assert_allclose(one.coef, two.coef, atol=1e-5)
+    lazy = one.predict_proba(far)
+    assert not isinstance(lazy, pd.DataFrame)
+    expected = pd.DataFrame(two.predict_proba(frame), frame.index, columns=two.classes)
+    pd.testing.assert_frame_equal(lazy.compute(), expected, atol=1e-5)
+    assert (one.predict(far).compute() == one.predict(frame)).all()
+    np.testing.assert_allclose(one.decision_function(far).compute(), one.decision_function(frame))
+    np.testing.assert_allclose(np.exp(one.predict_log_proba(far).compute()), lazy.compute())
+    with pytest.raises(TypeError, match="got a dask array"):
+        one.predict(far.to_dask_array())
+
+
+def test_tables_suggest_only_what_can_be_had(client):
+    frame = table()
+    far, near = Model("y ~ x + z", dd.from_pandas(frame, npartitions=2)).fit(), Model("y ~ x + z", frame).fit()
+    assert "covariance='posterior'" in near.summary().attrs["spreads"]
+    assert "covariance='posterior'" not in far.summary().attrs["spreads"]
+    with pytest.raises(ValueError, match="no longer holds"):
+        far.summary(covariance="posterior")
 
 
 def test_what_is_wrong_with_a_formula_is_said(client):

@@ -139,6 +139,23 @@ def test_gibbs_draws_and_warnings_are_one_line(place, tmp_path):
     assert load(tmp_path / "m").outcome.coefficients.shape == (2, 20, 2)
 
 
+def test_missing_categories_in_a_folder_of_files(tmp_path):
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"x": rng.normal(size=120), "arm": rng.choice(list("abc"), size=120)})
+    data["y"] = np.where(data["x"] + (data["arm"] == "a") + rng.logistic(size=120) > 0, "yes", "no")
+    data.loc[::5, "arm"] = None
+    (tmp_path / "d").mkdir()
+    data[:50].to_csv(tmp_path / "d" / "a.csv", index=False)
+    data[50:].to_csv(tmp_path / "d" / "b.csv", index=False)
+    data.to_csv(tmp_path / "all.csv", index=False)
+    for name in ("d", "all.csv"):
+        run("fit", tmp_path / name, "--formula", "y ~ x + arm", "--out", tmp_path / f"{name}.vbsvm")
+    one, two = (vbsvm.load(tmp_path / f"{name}.vbsvm") for name in ("d", "all.csv"))
+    np.testing.assert_allclose(one.coef, two.coef, atol=1e-3)
+    run("predict", tmp_path / "d.vbsvm", tmp_path / "d", "--out", tmp_path / "p.csv")
+    assert list(pd.read_csv(tmp_path / "p.csv")["prediction"]) == list(one.predict(data))
+
+
 @pytest.mark.parametrize("ending", ["csv", "tsv", "csv.gz", "parquet", "feather", "arrow"])
 def test_tables_are_read_by_their_ending(ending, place, tmp_path):
     data, path = table().drop(columns="c"), tmp_path / f"data.{ending}"

@@ -85,10 +85,60 @@ class TestDraws:
         assert list(tables[0].columns) == list(data.columns)
         pooled = pool([Model("y ~ x * arm + log(z)", one).fit() for one in tables])
         assert list(pooled.summary().index) == list(fit.summary().index)
-        with pytest.raises(ValueError, match="'arm' is a category"):
-            fit.impute(data.assign(arm=data["arm"].where(data.index > 3)), 2)
+        new = fit.impute(data.assign(arm=data["arm"].where(data.index > 3)), 2)[0]
+        assert set(new["arm"][:4]) <= {"a", "b"}
         with pytest.raises(ValueError, match="'z' enters the formula in a transform"):
             fit.impute(data.assign(z=data["z"].where(data.index > 3)), 2)
+
+    def test_numbers_and_categories_of_any_type(self):
+        rng, n = np.random.default_rng(0), 200
+        data = pd.DataFrame({"x": rng.normal(size=n), "z": rng.normal(size=n), "k": rng.integers(1, 4, n) * 1.0})
+        data["size"] = pd.Categorical(rng.choice(["low", "mid", "high"], n), categories=["low", "mid", "high"])
+        data["arm"] = rng.choice(list("ab"), n).astype(object)
+        data["y"] = np.where(data["x"] + data["z"] + (data["arm"] == "a") + rng.logistic(size=n) > 0, "yes", "no")
+        whole = data.copy()
+        for name in ("x", "k", "size", "arm"):
+            data.loc[rng.random(n) < 0.2, name] = None
+        data.index = data.index[::-1]
+        formula = "y ~ x + z + C(k) + size + arm"
+        fit = Model(formula, data).fit()
+        tables = fit.impute(data, 3, y=data["y"], random_state=0)
+        for table in tables:
+            assert not table.isna().to_numpy().any()
+            assert (table.dtypes == data.dtypes).all()
+            assert (table.index == data.index).all()
+            known = data.notna().to_numpy()
+            assert (table.to_numpy()[known] == whole.to_numpy()[known]).all()
+        assert not tables[0].equals(tables[1])
+        pd.testing.assert_frame_equal(tables[0], fit.impute(data, 3, y=data["y"], random_state=0)[0])
+        pooled = pool([Model(formula, one).fit() for one in tables])
+        assert list(pooled.summary().index) == list(fit.summary().index)
+
+    def test_categories_follow_the_other_inputs_and_the_label(self):
+        rng, n = np.random.default_rng(0), 600
+        data = pd.DataFrame({"x": rng.normal(size=n)})
+        data["arm"] = np.where(data["x"] + rng.logistic(size=n) / 2 > 0, "a", "b")
+        data["y"] = np.where(2 * (data["arm"] == "a") + rng.logistic(size=n) > 1, "yes", "no")
+        truth, lost = data["arm"].copy(), rng.random(n) < 0.4
+        data.loc[lost, "arm"] = None
+        fit = Model("y ~ x + arm", data).fit()
+        told = fit.impute(data, 5, y=data["y"], random_state=0)
+        plain = fit.impute(data, 5, random_state=0)
+        right = [np.mean([(one["arm"] == truth)[lost].mean() for one in tables]) for tables in (told, plain)]
+        assert right[0] > right[1] > 0.65  # by chance .5
+        by_label = [pd.crosstab(one["y"][lost], one["arm"][lost], normalize="index").loc["yes", "a"] for one in told]
+        assert np.mean(by_label) == pytest.approx((truth[lost & (data["y"] == "yes")] == "a").mean(), abs=0.08)
+
+    def test_categories_whose_shares_are_inferred_with_the_coefficients(self):
+        rng = np.random.default_rng(0)
+        data = pd.DataFrame({"x": rng.normal(size=100), "arm": rng.choice(list("ab"), p=[0.8, 0.2], size=100)})
+        data["y"] = np.where(data["x"] + rng.logistic(size=100) > 0, "yes", "no")
+        data.loc[::4, "arm"] = None
+        fit = Model("y ~ x + arm", data, imputation=PAPER).fit()
+        with pytest.raises(ValueError, match="leave y out"):
+            fit.impute(data, 2, y=data["y"])
+        drawn = fit.impute(data, 20, random_state=0)
+        assert 0.65 < np.mean([(one["arm"][::4] == "a").mean() for one in drawn]) < 0.95
 
     def test_what_makes_no_sense_is_refused(self, fitted, table, tmp_path):
         X, y = table

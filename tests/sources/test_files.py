@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from vbsvm import VBSVC, Files, GaussianImputation, Gibbs, LaplaceZero, Model, Variational, cross_validate
+from vbsvm.api import task
 from vbsvm.inference import climb_watch
 from vbsvm.results import training_rows
 from vbsvm.sources import files as file_sources
@@ -129,6 +130,9 @@ FORMULAS = [
     ("y ~ x + z", True, {}),
     ("y ~ x * z + (1 | g)", True, {}),
     ("y ~ k + z + (1 | g)", True, {"imputation": GaussianImputation(labels="likelihood")}),
+    ("y ~ k + z + (1 | g)", True, {}),
+    ("y ~ x * z + k", True, {"weights": "w"}),
+    ("y ~ z + k", True, {"imputation": GaussianImputation(labels="none")}),
     ("y ~ x * z + k", True, {"imputation": GaussianImputation(labels="likelihood")}),
     ("y ~ x + k", True, {"missing": "drop"}),
 ]
@@ -154,6 +158,27 @@ def test_any_cut_of_the_rows_gives_the_same(cuts, tmp_path):
     whole = Model("y ~ s(x) + k + (1 | g)", frame).fit(TIGHT)
     found = Model("y ~ s(x) + k + (1 | g)", written(frame, tmp_path / "d", cuts)).fit(TIGHT)
     assert means(found) == pytest.approx(means(whole), abs=1e-6)
+
+
+@pytest.mark.parametrize("cuts", [(0, 240), (0, 1, 2, 239, 240), (0, 0, 120, 240, 240)])
+@pytest.mark.parametrize("formula", ["y ~ z * k + x", "y ~ z + k + size + (1 | g)"])
+def test_missing_categories_in_any_cut_of_the_rows(formula, cuts, tmp_path):
+    """The first rows are of one class, and lack no category; later both k and size are missing."""
+    frame = table().sort_values("y", ascending=False, ignore_index=True)
+    frame.loc[120:, ["k", "size", "x"]] = frame.loc[120:, ["k", "size", "x"]].mask(
+        np.random.default_rng(0).random((120, 3)) < 0.2
+    )
+    assert frame["y"][:100].nunique() == 1
+    whole = Model(formula, frame).fit(TIGHT)
+    found = Model(formula, written(frame, tmp_path / "d", cuts)).fit(TIGHT)
+    assert found.elbo == pytest.approx(whole.elbo, rel=1e-10)
+    assert means(found) == pytest.approx(means(whole), abs=1e-6)
+    np.testing.assert_allclose(
+        found.spec.missing.levels.given.laws[0].effects, whole.spec.missing.levels.given.laws[0].effects, atol=1e-9
+    )
+    to = tmp_path / "predicted.parquet"
+    assert found.predict_files(tmp_path / "d", to, proba=True) == 240
+    np.testing.assert_allclose(pd.read_parquet(to).iloc[:, -2:], whole.predict_proba(frame), atol=1e-6)
 
 
 def test_files_of_one_class_each(tmp_path):
@@ -317,6 +342,15 @@ def test_ctrl_c_stores_what_has_been_reached_and_the_next_fit_goes_on(tmp_path, 
     again = VBSVC(inference=TIGHT).fit_files(files, "y", features=INPUTS)
     assert again.elbo_trace_[0][:3] == pytest.approx(calls[2].bounds[:3])
     assert again.coef_ == pytest.approx(VBSVC(inference=TIGHT).fit(frame[INPUTS], frame["y"]).coef_, rel=1e-6)
+
+
+def test_classes_that_climb_together_share_a_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(task, "most_together", lambda source: 3)
+    files = Files(written(table(), tmp_path / "d"), cache=tmp_path / "cache", progress=True)
+    VBSVC().fit_files(files, "three", features=INPUTS)
+    told = [line for line in capsys.readouterr().err.split("\n") if ": bound " in line]
+    assert len(told) == 1
+    assert "(and 2 more under way)" in told[0]
 
 
 def test_two_processes_may_share_a_cache(tmp_path):

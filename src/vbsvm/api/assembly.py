@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from vbsvm.api import validation
-from vbsvm.api.missing_values import Completion, EncodedRows, InputTerms, LookedAt
+from vbsvm.api.missing_values import Completion, EncodedRows, InputTerms, LookedAt, held_levels
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
@@ -93,22 +93,26 @@ class Problem:
         n_rows, row_bytes = rows.table.shape[0], rows.table.dtype.itemsize * rows.table.shape[1]
         looked_at, missing = self.looked_at, self.ranges.incomplete
         if looked_at is None:
-            looked_at = EncodedRows(rows, self.weights, lambda: runs(n_rows, self.pages, row_bytes))
+            signs = self.outcomes[0].signs
+            looked_at = EncodedRows(rows, self.weights, lambda: runs(n_rows, self.pages, row_bytes), signs)
         completion = Completion.of(self.imputation, plan, rows, missing, self.terms, looked_at, self._labels)
         levels = None
         if self.known_levels is not None:
-            validation.require_held_levels(self.imputation, rows)
-            levels = LevelModel(tuple(map(len, self.known_levels.counts)), self.imputation.held)
+            sizes, given = tuple(map(len, self.known_levels.counts)), None
+            if self.imputation.held:
+                lost = completion.missing_patterns.names
+                given = held_levels(self.imputation, plan, missing, self.terms, sizes, lost, looked_at)
+            levels = LevelModel(sizes, self.imputation.held, given)
         spec = Spec(self.blocks, MissingModel.of(completion.distribution, levels), self.likelihood)
         validation.require_gates_that_fit(spec, plan)
-        source = self._source(spec, completion)
+        source = self._source(spec, completion, levels)
         validation.require_moderate_size(plan, spec, source)
         about = self.reader, self.n_dropped, self.sample_weights, self.given
         return [
             Task(spec, plan, completion, replace(source, signs=one.signs), one.labels, *about) for one in self.outcomes
         ]
 
-    def _source(self, spec: Spec, completion: Completion) -> InMemory:
+    def _source(self, spec: Spec, completion: Completion, levels: LevelModel | None) -> InMemory:
         """The rows, in the layout that suits the model."""
         plan, rows = self.plan, self.rows
         if issparse(rows.table):
@@ -125,6 +129,7 @@ class Problem:
             candidates=rows.candidates,
             known_levels=self.known_levels,
             pages=self.pages,
+            held_levels=None if levels is None else levels.given,
         )
         return _with_layout(spec, source)
 

@@ -12,12 +12,13 @@ from vbsvm.api.from_formula import counts_of
 from vbsvm.api.missing_values import EncodedRows
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
-from vbsvm.design.candidates import KNOWN, Candidates
+from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Encoded
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.formula.summary import FormulaSummary, Needs
 from vbsvm.design.formula.syntax import FormulaParts
-from vbsvm.design.scaling import ColumnSummary
+from vbsvm.design.scaling import ColumnSummary, Recipe
+from vbsvm.missing.level_sums import CategorySums
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.model.stats import added
 from vbsvm.sources.distributed import settled
@@ -111,6 +112,12 @@ class EncodedPart:
         """Sums over the table are to have the same bits wherever it came from."""
         object.__setattr__(self, "encoded", replace(self.encoded, table=settled(self.encoded.table)))
 
+    @property
+    def rows(self) -> EncodedRows:
+        """The rows, all at once."""
+        everything = slice(0, len(self.weights))
+        return EncodedRows(self.encoded, self.weights, lambda: [everything], self.signs)
+
     def __reduce__(self) -> tuple[Any, ...]:
         """By its fields, so that what arrives elsewhere is settled as well."""
         return EncodedPart, (self.encoded, self.signs, self.weights, self.shared)
@@ -135,13 +142,14 @@ class Reading:
             return None
         outcome = self.reader.parts.outcome
         with in_partition(kept.number):
-            encoded = self.reader.encode(self.reader.taken(kept.frame, kept.rows))
+            frame = self.reader.taken(kept.frame, kept.rows)
+            encoded = self.reader.encode(frame)
             column = frames.take(kept.frame, [outcome], kept.rows)[outcome]
         signs = np.where((column == self.positive).to_numpy(dtype=bool), 1.0, -1.0)
         weights = shared = kept.weights
         if encoded.candidates is None and self.writes_out:  # nothing is missing here, but elsewhere
-            n, n_categories = len(signs), len(self.reader.categories.names)
-            encoded = replace(encoded, candidates=Candidates(np.arange(n), np.full((n, n_categories), KNOWN)))
+            levels = self.reader.categories.known_levels(frame)
+            encoded = replace(encoded, candidates=Candidates(np.arange(len(levels)), levels))
         if encoded.candidates is not None:
             row, shared = encoded.candidates.row, encoded.candidates.shared(weights)
             signs, weights = signs[row], weights[row]
@@ -167,9 +175,21 @@ class PatternsOf:
 
     def __call__(self, part: EncodedPart) -> MissingPatterns:
         """The patterns of one."""
-        everything = slice(0, len(part.weights))
-        rows = EncodedRows(part.encoded, part.weights, lambda: [everything])
-        return rows.counted(self.columns, self.names, self.categories)
+        return part.rows.counted(self.columns, self.names, self.categories)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LevelSumsOf:
+    """Moments by label and level in a partition; see ``LookedAt.level_sums``."""
+
+    recipe: Recipe
+    columns: tuple[NDArray[np.intp], ...]
+    sizes: tuple[int, ...]
+
+    def __call__(self, part: EncodedPart) -> CategorySums:
+        """The moments of one."""
+        return part.rows.level_sums(self.recipe, self.columns, self.sizes)
 
 
 @final

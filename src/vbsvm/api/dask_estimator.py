@@ -20,6 +20,7 @@ from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.results.fit import Fit
+from vbsvm.results.lazy_predictions import PartAnswer
 from vbsvm.sources import collections
 from vbsvm.sources.cluster import Cluster
 
@@ -119,10 +120,7 @@ class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
         inputs.read_columns(self, collections.header(X), reset=False)
         if example.ndim == 2 and example.shape[1] == 1:
             example = example[:, 0]
-        answer = _Answer(method.__name__, name, self.classes_)
-        if not collections.is_array(X):
-            example = answer.framed(example, X._meta.index)
-        return collections.mapped(answer, model, X, example)
+        return PartAnswer(method.__name__, name, self.classes_, example).of(model, X)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Share of the rows whose class is predicted; computed at once."""
@@ -208,34 +206,6 @@ class DaskVBLogistic(DaskClassifier):
 
     likelihood = VBLogistic.likelihood
     local = VBLogistic
-
-
-@final
-class _Answer:
-    """What a method gives for a partition: with the index of a frame where it is one."""
-
-    def __init__(self, method: str, name: str, classes: NDArray[Any]) -> None:
-        self.method, self.name, self.classes = method, name, classes
-
-    def __call__(self, model: Classifier, block: Any) -> Any:
-        """The answer for a partition, which may have no rows."""
-        empty = len(block) == 0
-        found = getattr(model, self.method)(_one_row(block) if empty else block)
-        found = found[:0] if empty else found
-        return self.framed(found, block.index) if hasattr(block, "index") else found
-
-    def framed(self, values: Any, index: Any) -> Any:
-        """Values of rows as a series, or as a frame with a column for each class."""
-        import pandas as pd
-
-        if values.ndim == 1:
-            return pd.Series(values, index=index, name=self.name)
-        return pd.DataFrame(values, index=index, columns=pd.Index(self.classes))
-
-
-def _one_row(block: Any) -> NDArray[Any]:
-    """A row of zeros in place of none, which a local estimator refuses."""
-    return np.zeros((1, block.shape[1]))
 
 
 def _itself(model: Classifier) -> Classifier:

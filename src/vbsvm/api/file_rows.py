@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from vbsvm.base.progress import SharedLine
 from vbsvm.inference.climb_watch import ClimbWatch
 from vbsvm.sources.files import Files, FileTable
 from vbsvm.sources.files_cache import CLIMB, Cache, CachedRows, Writer
@@ -29,7 +30,7 @@ def encoded_once(
         rows = cache.found()
     if rows is None:
         raise OSError(f"The encoded rows were removed from {cache.root} while they were written: fit again.")
-    rows.pages.shows_progress = files.progress
+    rows.pages.line = SharedLine() if files.progress else None
     return rows
 
 
@@ -38,4 +39,4 @@ def watch_of(pages: Pages, *run: Any) -> ClimbWatch:
     assert pages.folder is not None
     about = ClimbWatch.digest(*run)
     path = pages.folder.with_name(f"{pages.folder.name}.{about}{CLIMB}")
-    return ClimbWatch(path, about, shown=pages.shows_progress)
+    return ClimbWatch(path, about, pages.line)

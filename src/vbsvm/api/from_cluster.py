@@ -15,6 +15,8 @@ from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
 from vbsvm.design.levels import Levels
+from vbsvm.design.scaling import Recipe
+from vbsvm.missing.level_sums import CategorySums
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.likelihoods.base import Likelihood
@@ -107,3 +109,7 @@ class ClusterTable:
         if not names:
             return MissingPatterns((), np.zeros((1, 0), dtype=bool), np.array([self.summary.labels.n_rows]))
         return self.cluster.sum(PatternsOf(columns, names), self.parts)
+
+    def level_sums(self, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> CategorySums:
+        """Asked only where a category is missing."""
+        raise NotImplementedError

@@ -1,7 +1,7 @@
 """The problem of a formula: which rows of a frame count, their outcome, and the terms' columns and priors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -18,7 +18,7 @@ from vbsvm.design.formula import reader as formulas
 from vbsvm.design.formula import syntax
 from vbsvm.design.scaling import Range, column_ranges
 from vbsvm.missing.level_model import LevelCounts
-from vbsvm.missing.settings import REGRESSOR, GaussianImputation
+from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.sources.pages import Pages
 
@@ -67,11 +67,7 @@ class KeptRows:
         signs, weights = outcome.signs, self.weights
         given = self.frame.index.to_numpy(dtype=np.intp)
         if rows.candidates is not None:
-            which, candidates = rows.candidates.row, rows.candidates
-            if imputation.held:
-                groups = np.where(imputation.labels == REGRESSOR, outcome.signs > 0, 0)
-                logs = reader.categories.log_chances(self.frame, groups, self.weights)
-                rows = replace(rows, candidates=candidates.with_chances(logs, groups[which]))
+            which = rows.candidates.row
             signs, weights, given = signs[which], weights[which], given[which]
         if rows.levels and (rows.levels[-1][1:] < rows.levels[-1][:-1]).any():
             order = np.argsort(rows.levels[-1], kind="stable")

@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.api.assembly import Problem, TwoClasses
-from vbsvm.api.cluster_formula_rows import APART, PatternsOf, Placing, Reading, Summarising, columns_of, kept_frame
+from vbsvm.api.cluster_formula_rows import (
+    APART,
+    LevelSumsOf,
+    PatternsOf,
+    Placing,
+    Reading,
+    Summarising,
+    columns_of,
+    kept_frame,
+)
 from vbsvm.api.from_formula import KeptRows, stated
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
@@ -19,8 +28,9 @@ from vbsvm.design.columns import Encoded
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.formula.summary import FormulaSummary, Needs
-from vbsvm.design.scaling import ColumnSummary
+from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.design.spelling import renumbered
+from vbsvm.missing.level_sums import CategorySums
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
@@ -107,6 +117,10 @@ class FormulaCluster:
     ) -> MissingPatterns:
         """Patterns of missing inputs and categories."""
         return self.cluster.sum(PatternsOf(columns, names, categories), self.parts).of_missing(len(names))
+
+    def level_sums(self, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> CategorySums:
+        """Moments of columns of the design by label and level."""
+        return self.cluster.sum(LevelSumsOf(recipe, tuple(columns), tuple(sizes)), self.parts)
 
 
 def _counts(kept: Any) -> int:

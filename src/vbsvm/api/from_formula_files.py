@@ -12,7 +12,7 @@ from vbsvm.api.file_rows import encoded_once
 from vbsvm.api.from_formula import KeptRows, counts_of, stated
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
-from vbsvm.design.candidates import KNOWN, Candidates
+from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Encoded
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.summary import FormulaSummary, Needs
@@ -219,7 +219,6 @@ class _Encoding:
         shared = weights
         if candidates is not None:
             row, shared = candidates.row, candidates.shared(weights)
-        n_categories = len(reader.categories.names)
         multipliers = encoded.multipliers
         values = {
             "X": encoded.table,
@@ -228,7 +227,7 @@ class _Encoding:
             "given": (frame.index.to_numpy() + some.first)[row],
             "multipliers": np.zeros((len(row), len(reader.linear.links))) if multipliers is None else multipliers,
             "row": row + n_before,
-            "levels": np.full((len(row), n_categories), KNOWN) if candidates is None else candidates.levels,
+            "levels": reader.categories.known_levels(frame) if candidates is None else candidates.levels,
             **{f"groups{k}": levels for k, levels in enumerate(encoded.levels)},
         }
         return values, ColumnSummary.of(encoded.table, shared)

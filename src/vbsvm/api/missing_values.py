@@ -11,18 +11,22 @@ from numpy.typing import NDArray
 
 from vbsvm.api import validation
 from vbsvm.base.arrays import Array
-from vbsvm.design.candidates import KNOWN
 from vbsvm.design.columns import Encoded, Plan
-from vbsvm.design.scaling import ColumnSummary
+from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Outcome
+from vbsvm.missing.held_levels import HeldLevels
 from vbsvm.missing.input_model import PAPERS_PSI, InputModel
+from vbsvm.missing.level_sums import CategorySums, LevelSums
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population, all_moments
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import REGRESSOR, GaussianImputation, NotAtRandom
 from vbsvm.sources.kinds import AnyRows
 from vbsvm.sources.row_builder import MissingInputs
+
+# Missing categories depend on at most so many columns; with more, on the label alone.
+MOST_GIVEN = 1000
 
 
 @final
@@ -120,6 +124,27 @@ class Completion:
         return Population.of(moments, self.everything, self.model)
 
 
+def held_levels(
+    settings: GaussianImputation,
+    plan: Plan,
+    missing: NDArray[np.bool_],
+    terms: InputTerms,
+    sizes: tuple[int, ...],
+    lost: Sequence[str],
+    looked_at: "LookedAt",
+) -> HeldLevels:
+    """Levels of categories given the inputs that all rows have, and the label; ``lost`` are those that rows miss.
+
+    A category that no row misses has its shares: it is among the inputs itself.
+    """
+    given = np.flatnonzero(~missing[: len(plan.names) - plan.n_carried])
+    given = given[~np.isin(given, terms.uncertain)] + plan.recipe.first
+    nothing = given[:0]
+    given = nothing if len(given) > MOST_GIVEN else given
+    columns = tuple(given if name in lost else nothing for name in terms.categories)
+    return HeldLevels(columns, looked_at.level_sums(plan.recipe, columns, sizes), settings.labels == REGRESSOR)
+
+
 def _inputs(columns: NDArray[np.intp], given: NDArray[np.intp], links: Sequence[tuple[int, int]], first: int) -> Inputs:
     """Columns of a table, and products of them, as columns of the design, which begin at ``first``."""
     place = {int(column): k for k, column in enumerate(columns)}
@@ -139,15 +164,20 @@ class LookedAt(Protocol):
         """Patterns of missing inputs, which have these names, and of missing categories."""
         ...
 
+    def level_sums(self, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> CategorySums:
+        """Moments of columns of the design by label and level, for each category the columns and number of levels."""
+        ...
+
 
 @final
 @dataclass(frozen=True, eq=False)
 class EncodedRows:
-    """Rows at hand and their weights; ``runs`` of them are looked at in turn."""
+    """Rows at hand, their weights and, where categories are missing, labels; ``runs`` are looked at in turn."""
 
     rows: Encoded
     weights: Array
     runs: Callable[[], Iterable[slice]]
+    signs: Array | None = None
 
     def deviations(self, columns: NDArray[np.intp]) -> Array:
         """Standard deviations of the known values of some columns."""
@@ -173,11 +203,30 @@ class EncodedRows:
         count = sum(int(np.count_nonzero(self.weights[where])) for where in self.runs())
         return MissingPatterns((), np.zeros((1, 0), dtype=bool), np.array([count]))
 
+    def level_sums(self, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> CategorySums:
+        """Moments of columns of the design by label and level."""
+        return reduce(add, (self._level_sums(where, recipe, columns, sizes) for where in self.runs()))
+
+    def _level_sums(
+        self, where: slice, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]
+    ) -> CategorySums:
+        """The moments of a run of rows; each counts once, where its level is known."""
+        assert self.rows.candidates is not None
+        assert self.signs is not None
+        some, found = self.rows.candidates.firsts_in(where), []
+        design = recipe.encode(self.rows.table[some], recipe.work_space(len(some)))
+        labels, weights = (self.signs[some] > 0).astype(np.intp), self.weights[some]
+        for of_one, size, levels in zip(columns, sizes, ~self.rows.candidates.levels[some].T, strict=True):
+            known = levels >= 0
+            x = design[np.ix_(known, of_one)]
+            found.append(LevelSums.of(x, labels[known], levels[known], weights[known], (2, size)))
+        return CategorySums(tuple(found))
+
     def _missing(self, where: slice, columns: NDArray[np.intp], names: tuple[str, ...]) -> NDArray[np.bool_]:
         """What is missing in a run of rows: of these columns, then of the categories."""
         table, candidates = self.rows.table, self.rows.candidates
         if candidates is not None:
             some = candidates.firsts_in(where)
-            return np.column_stack([np.isnan(table[some][:, columns]), candidates.levels[some] != KNOWN])
+            return np.column_stack([np.isnan(table[some][:, columns]), candidates.levels[some] >= 0])
         missing = np.isnan(table[where][self.weights[where] > 0][:, columns])
         return np.column_stack([missing, np.zeros((len(missing), len(names) - len(columns)), dtype=bool)])

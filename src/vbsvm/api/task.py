@@ -11,7 +11,6 @@ from vbsvm.api import validation
 from vbsvm.api.file_rows import watch_of
 from vbsvm.api.missing_values import Completion
 from vbsvm.base.arrays import Array
-from vbsvm.design.candidates import KNOWN
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.learned_inputs import LearnedInputs
@@ -84,7 +83,10 @@ class Task:
         if not isinstance(self.source, Memory) or self.source.pages is None:
             return inference.run(self.spec, source, start, learned)
         watch = watch_of(self.source.pages, self.spec, inference, start, self.classes)
-        outcome = inference.run(self.spec, source, start, learned, watch)
+        try:
+            outcome = inference.run(self.spec, source, start, learned, watch)
+        finally:
+            watch.leave()
         if not outcome.interrupted:
             watch.finish()
         return outcome
@@ -194,7 +196,7 @@ class Task:
         """The rows that miss nothing."""
         complete = ~np.isnan(self.rows.X).any(axis=1)
         if self.rows.candidates is not None:
-            complete &= (self.rows.candidates.levels == KNOWN).all(axis=1)
+            complete &= (self.rows.candidates.levels < 0).all(axis=1)
         levels = tuple(grouping.index[complete] for grouping in self.rows.groupings)
         return Encoded(self.rows.X[complete], levels)
 

@@ -275,16 +275,6 @@ def require_sampleable(spec: Spec, source: AnyRows) -> None:
         raise ValueError("Gibbs does not support LaplaceZero(gates=Joint()): use gates=Factorised().")
 
 
-def require_held_levels(imputation: GaussianImputation, rows: Encoded) -> None:
-    """Refuse missing categories whose distribution has not been learned, as it is not of rows that lie elsewhere."""
-    if imputation.held and rows.candidates is not None and rows.candidates.held is None:
-        raise ValueError(
-            "Categories are missing in rows that lie in files or in a cluster, where their distribution given the "
-            'label is not learned: set imputation=GaussianImputation(labels="likelihood"), or drop such rows with '
-            'missing="drop".'
-        )
-
-
 def read_seed(random_state: Any) -> int:
     """A seed from None, a number or a generator."""
     return int(check_random_state(random_state).randint(0, 2**31 - 1))

@@ -1,6 +1,6 @@
 """Candidates: the rows that a row with a missing category is written out as, one for each level that it may have."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import final
 
@@ -9,29 +9,29 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, Which
 
-KNOWN = -1
-
 
 @final
 @dataclass(frozen=True, eq=False)
 class Candidates:
     """The row that each candidate stands for, and the levels that were filled in; a row's candidates are neighbours.
 
-    A row that misses no category is its own only candidate. ``levels`` (candidates × categorical inputs) is ``KNOWN``
-    where a level is not missing. ``held`` is the log probability of each candidate, where that is known beforehand.
-    Where a row has too many combinations of levels, its candidates are drawn: ``drawn`` is the logarithm of how often
-    each was, over its chance.
+    A row that misses no category is its own only candidate. ``levels`` (candidates × categorical inputs) are numbers of
+    levels; that of a known one is its complement (~), which is negative. ``held`` is the log probability of each
+    candidate, where that is known beforehand, and ``predicted`` what it would be without the label. Where a row has too
+    many combinations of levels, its candidates are drawn: ``drawn`` is the logarithm of how often each was, over its
+    chance.
     """
 
     row: NDArray[np.intp]
     levels: NDArray[np.intp]
     held: Array | None = None
     drawn: Array | None = None
+    predicted: Array | None = None
 
     def take(self, which: Which) -> "Candidates":
         """Some of the candidates."""
-        held, drawn = (None if one is None else one[which] for one in (self.held, self.drawn))
-        return Candidates(self.row[which], self.levels[which], held, drawn)
+        rest = (None if one is None else one[which] for one in (self.held, self.drawn, self.predicted))
+        return Candidates(self.row[which], self.levels[which], *rest)
 
     @cached_property
     def firsts(self) -> NDArray[np.intp]:
@@ -57,15 +57,8 @@ class Candidates:
         """Log probability of the levels that were filled in, from that of each level of each categorical input."""
         total = np.zeros(len(self.row)) if self.drawn is None else self.drawn.copy()
         for of_levels, levels in zip(logs, self.levels.T, strict=True):
-            total += np.where(levels == KNOWN, 0.0, of_levels[levels])
+            total += np.where(levels < 0, 0.0, of_levels[levels])
         return total
-
-    def with_chances(self, logs: tuple[Array, ...], groups: NDArray[np.intp]) -> "Candidates":
-        """The same with the log probability of each, from that of each level in each group (groups × levels)."""
-        total = np.zeros(len(self.row)) if self.drawn is None else self.drawn.copy()
-        for of_levels, levels in zip(logs, self.levels.T, strict=True):
-            total += np.where(levels == KNOWN, 0.0, of_levels[groups, levels])
-        return replace(self, held=total)
 
     def largest(self, values: Array) -> Array:
         """The largest value among the candidates of a row, for each of them."""
@@ -81,6 +74,11 @@ class Candidates:
         top = np.maximum.reduceat(values, self.firsts)
         return top + np.log(np.add.reduceat(np.exp(values - top[self._place]), self.firsts))
 
+    def one_each(self, logs: Array, rng: np.random.Generator) -> NDArray[np.intp]:
+        """One candidate of each row, drawn by its log probability (the Gumbel-max trick)."""
+        noisy = logs + rng.gumbel(size=len(logs))
+        return np.flatnonzero(noisy == self.largest(noisy))
+
     def chosen(self, values: Array, shares: Array) -> Array:
         """Values of the candidate with the share 1, for all candidates of its row."""
         return values[np.flatnonzero(shares)][self._place]
@@ -89,6 +87,6 @@ class Candidates:
         """Sums of weights by the level that was filled in, for each categorical input."""
         found = []
         for size, levels in zip(sizes, self.levels.T, strict=True):
-            missing = levels != KNOWN
+            missing = levels >= 0
             found.append(np.bincount(levels[missing], weights[missing], minlength=size).astype(np.float64))
         return tuple(found)

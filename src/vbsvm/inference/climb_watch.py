@@ -1,7 +1,6 @@
 """Watching a climb: how far it has got is told, and kept in a file from which an interrupted one goes on."""
 
 import hashlib
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 import numpy as np
 
+from vbsvm.base.progress import SharedLine
 from vbsvm.storage import archive
 from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import MODELS
@@ -58,13 +58,13 @@ UNWATCHED = Unwatched()
 
 @final
 class ClimbWatch:
-    """Keeps the outcomes of a run's climbs in a file, the last of them unfinished; and shows passes on stderr.
+    """Keeps the outcomes of a run's climbs in a file, the last of them unfinished; and shows passes on a line.
 
     The file is removed by ``finish``. One that can't be read, or belongs to another run, is not used.
     """
 
-    def __init__(self, path: Path, about: str, *, shown: bool) -> None:
-        self._path, self._about, self._shown = path, about, shown
+    def __init__(self, path: Path, about: str, line: SharedLine | None) -> None:
+        self._path, self._about, self._line = path, about, line
         self._before = self._read()
         self._climbs: list[Outcome] = []
         self._written = self._begun = time.monotonic()
@@ -90,8 +90,8 @@ class ClimbWatch:
 
     def reached(self, outcome: "Outcome", tol: float) -> None:
         """Keep it from time to time, and show it."""
-        if self._shown:
-            self._show(outcome, tol)
+        if self._line is not None:
+            self._line.show(self, self._told(outcome, tol))
         if time.monotonic() - self._written > SECONDS_BETWEEN:
             self._write([*self._climbs, outcome])
 
@@ -105,10 +105,13 @@ class ClimbWatch:
     def finish(self) -> None:
         """Take note that the run is at its end."""
         self._path.unlink(missing_ok=True)
-        if self._shown:
-            sys.stderr.write("\n")
 
-    def _show(self, outcome: "Outcome", tol: float) -> None:
+    def leave(self) -> None:
+        """Show nothing more."""
+        if self._line is not None:
+            self._line.end(self)
+
+    def _told(self, outcome: "Outcome", tol: float) -> str:
         passes = sum(climb.passes for climb in self._climbs) + outcome.passes
         a_pass = (time.monotonic() - self._begun) / max(1, passes - self._passes_before)
         gains = np.diff(outcome.bounds[-3:])
@@ -116,8 +119,7 @@ class ClimbWatch:
         if len(gains) == 2 and gains[0] > gains[1] > tol:
             n_left = int(np.ceil(np.log(gains[1] / tol) / np.log(gains[0] / gains[1])))
             left = f", about {n_left} more ({n_left * a_pass:.0f} s)"
-        sys.stderr.write(f"\rPass {passes}: bound {outcome.bounds[-1]:.3f}, {a_pass:.1f} s a pass{left}   ")
-        sys.stderr.flush()
+        return f"Pass {passes}: bound {outcome.bounds[-1]:.3f}, {a_pass:.1f} s a pass{left}"
 
     def _write(self, climbs: "list[Outcome]") -> None:
         tree, arrays = REGISTRY.encode(climbs, "a climb")

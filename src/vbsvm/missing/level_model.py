@@ -9,6 +9,7 @@ from scipy.special import digamma, gammaln
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
+from vbsvm.missing.held_levels import HeldLevels
 
 
 @final
@@ -43,11 +44,13 @@ class LevelDistributions:
 class LevelModel:
     """The levels' probabilities have a flat Dirichlet prior; ``sizes`` are the numbers of levels.
 
-    ``held`` says that the shares of candidates are known before the coefficients, and stay as they are.
+    Where shares of candidates are known before the coefficients and stay as they are, ``given`` tells them. (Files of
+    older versions say that they are ``held``, and no more.)
     """
 
     sizes: tuple[int, ...]
     held: bool = False
+    given: HeldLevels | None = None
 
     def start(self) -> LevelDistributions:
         """Equal probabilities."""

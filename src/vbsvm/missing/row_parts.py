@@ -181,8 +181,10 @@ class CandidatePart:
         assert isinstance(row_pass.missing, MissingState)
         assert row_pass.missing.levels is not None
         found = self.part.influence(row_pass, response)
-        chances = self.candidates.softmax(self.candidates.log_chances(row_pass.missing.levels.logs))
-        return found.averaged(self.candidates.firsts, chances)
+        chances = self.candidates.predicted
+        if chances is None:
+            chances = self.candidates.log_chances(row_pass.missing.levels.logs)
+        return found.averaged(self.candidates.firsts, self.candidates.softmax(chances))
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
         """Scores at a point."""

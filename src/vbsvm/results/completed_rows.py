@@ -16,13 +16,14 @@ def completed(source: Memory, draw: ProperDraw | None, which: Which, rng: np.ran
 
 
 def chosen_rows(source: Memory, rng: np.random.Generator) -> Which:
-    """One of the candidates of each row, drawn by its share; all rows where no category is missing."""
+    """One of the candidates of each row, drawn by drawn shares; all rows where no category is missing."""
     candidates = source.candidates
     if candidates is None:
         return slice(None)
-    assert candidates.held is not None
-    noisy = candidates.held + rng.gumbel(size=len(candidates.row))
-    return np.flatnonzero(noisy == candidates.largest(noisy))
+    held = source.held_levels
+    assert held is not None
+    laws = held.drawn(rng, labelled=True)
+    return candidates.one_each(held.of_table(laws, candidates, source.recipe, source.X, source.signs), rng)
 
 
 def _taken(source: Memory, which: Which) -> Memory:

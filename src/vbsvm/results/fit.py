@@ -18,6 +18,7 @@ from vbsvm.missing import patterns
 from vbsvm.missing.model import input_model
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
+from vbsvm.missing.proper_draws import ProperDraw
 from vbsvm.model.spec import Spec
 from vbsvm.results import arviz, coefficients, display, imputation, random_effects
 from vbsvm.results.calibration import Calibration
@@ -345,10 +346,10 @@ class Fit(FitPredictions):
         """The inputs with missing values replaced by their expected values given the others, and standard deviations.
 
         Both are on the original scale of the columns; the standard deviation of a known value is 0. Labels are not
-        used. Categories are not imputed, and not in the tables.
+        used. Categories have no expected value, and are not in these tables.
 
-        With ``n`` it gives a list of so many copies of the data instead, in which missing values of numeric columns
-        are drawn, with the parameters of their distribution drawn too: multiple imputation. Fit each, and ``pool`` the
+        With ``n`` it gives a list of so many copies of the data instead, in which missing numbers and categories are
+        drawn, with the parameters of their distribution drawn too: multiple imputation. Fit each, and ``pool`` the
         fits. For the rows of the fit give their outcome as ``y``: labels then are regressors of the missing values,
         without which coefficients of these columns would be too small. Values are taken to be missing at random.
         """
@@ -359,14 +360,31 @@ class Fit(FitPredictions):
             raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
         frame, places = imputation.fillable(self.reader, data)
         labels = None if y is None else imputation.label_columns(y, self.classes, len(frame))
-        encoded = self._read(data, "population")
-        drawn = self.drawn_inputs(encoded.table, np.array(list(places.values()), np.intp), n, labels, random_state)
-        return [imputation.with_values(frame, list(places), one) for one in drawn]
+        encoded, columns = self._read(data, "population"), np.array(list(places.values()), np.intp)
+        draws, told, rng = self._proper_draws(n, labels, random_state)
+        tables, candidates = [], encoded.candidates
+        for draw in draws:
+            table, completed = encoded.table, frame
+            if candidates is not None:
+                signs = None if labels is None else labels[candidates.row, 0]
+                which = candidates.one_each(self._log_chances(candidates, table, signs, rng), rng)
+                completed = imputation.with_levels(frame, self.reader.categories, candidates.levels[which])
+                table = table[which]
+            values = imputation.drawn_inputs(self.plan, table, draw, told, columns, rng)
+            tables.append(imputation.with_values(completed, list(places), values))
+        return tables
 
     def drawn_inputs(
         self, table: NDArray[np.floating], columns: NDArray[np.intp], n: int, labels: Array | None, random_state: Any
     ) -> list[Array]:
         """These columns of a raw table, completed by n proper draws; ``labels`` are columns that tell classes."""
+        draws, told, rng = self._proper_draws(n, labels, random_state)
+        return [imputation.drawn_inputs(self.plan, table, draw, told, columns, rng) for draw in draws]
+
+    def _proper_draws(
+        self, n: int, labels: Array | None, random_state: Any
+    ) -> tuple[list[ProperDraw], Array | None, np.random.Generator]:
+        """Draws of the inputs' distribution, the labels where it knows them, and what values are drawn with."""
         n, seed = imputation.read_number(n), read_seed(random_state)
         self._population()  # refuses too many columns
         if self._rows is None:
@@ -374,17 +392,14 @@ class Fit(FitPredictions):
                 "impute: draws are learned from the training data, which this fit no longer holds. Fit again, or ask "
                 "for them before the model is saved."
             )
-        model = input_model(self.spec.missing)
-        if labels is not None and (model is None or model.n_beside != labels.shape[1]):
+        model, levels = input_model(self.spec.missing), self._held_levels
+        known = labels is not None and model is not None and model.n_beside == labels.shape[1]
+        if labels is not None and not known and (levels is None or not levels.labelled):
             raise ValueError(
                 "impute: y is a regressor of missing values where some were missing in fit, under "
                 'GaussianImputation(labels="regressor"). This fit is another: leave y out.'
             )
-        rng = np.random.default_rng(seed)
-        return [
-            imputation.drawn_inputs(self.plan, table, draw, labels, columns, rng)
-            for draw in self._rows.proper_draws(n, seed)
-        ]
+        return self._rows.proper_draws(n, seed), labels if known else None, np.random.default_rng(seed)
 
     def missing_information(self) -> "pd.Series":
         """The share of the information about each coefficient that is missing: the part of its variance due to that.

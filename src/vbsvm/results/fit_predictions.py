@@ -10,16 +10,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
+from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing import patterns
+from vbsvm.missing.held_levels import HeldLevels
 from vbsvm.missing.level_model import LevelDistributions
+from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
 from vbsvm.results import prediction
 from vbsvm.results.intervals import SpreadShelf
+from vbsvm.results.lazy_predictions import PartAnswer
 from vbsvm.results.posterior import Posterior
 from vbsvm.results.prediction import Link
 from vbsvm.results.words import noted
+from vbsvm.sources import collections
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,6 +68,8 @@ class FitPredictions(ABC):
         A group that was not seen in fit gets the population's score, and the variance of its effects is added to the
         score's; ``new_groups="error"`` refuses it.
         """
+        if collections.is_collection(data) and not return_std:
+            return self._lazy("decision_function", "score", np.empty(0), data, new_groups)
         encoded = self._read(data, new_groups)
         if not return_std:
             return self._mean_scores(encoded).mean
@@ -83,7 +90,13 @@ class FitPredictions(ABC):
         return noted(table, self._shelf.of_scores.words, "sd")
 
     def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
-        """Class of each row: by the sign of its score."""
+        """Class of each row: by the sign of its score.
+
+        Rows of a dask data frame are predicted when they are asked for: this, ``predict_proba``, ``predict_log_proba``
+        and ``decision_function`` then give a series or a frame of Dask.
+        """
+        if collections.is_collection(data):
+            return self._lazy("predict", "class", self.classes[:0], data, new_groups)
         scores = self._mean_scores(self._read(data, new_groups)).mean
         return self.classes[(scores > 0).astype(np.intp)]
 
@@ -118,6 +131,8 @@ class FitPredictions(ABC):
         the population of the weights. If inputs are missing or a group was not seen in fit, they are
         averaged over their possible values.
         """
+        if collections.is_collection(data):
+            return self._lazy("predict_proba", "probability", np.empty((0, 2)), data, new_groups)
         return prediction.probabilities(self._log_odds(data, new_groups))
 
     def predict_files(
@@ -155,7 +170,15 @@ class FitPredictions(ABC):
 
     def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
+        if collections.is_collection(data):
+            return self._lazy("predict_log_proba", "log probability", np.empty((0, 2)), data, new_groups)
         return prediction.log_probabilities(self._log_odds(data, new_groups))
+
+    def _lazy(self, method: str, name: str, example: NDArray[Any], data: Any, new_groups: str) -> Any:
+        """What a method gives for rows in a cluster, computed there when it is asked for."""
+        if collections.is_array(data):
+            raise TypeError("data must be a data frame with named columns; got a dask array.")
+        return PartAnswer(method, name, self.classes, example, {"new_groups": new_groups}).of(self, data)
 
     def _log_odds(self, data: Any, new_groups: str) -> Array:
         return prediction.log_odds([self._odds_scores(self._read(data, new_groups))], [self.score_calibration])
@@ -191,11 +214,35 @@ class FitPredictions(ABC):
         candidates = encoded.candidates
         if candidates is None:
             return prediction.require_finite(found, encoded, lambda: self.input_population)
+        chances = candidates.softmax(self._log_chances(candidates, encoded.table))
+        found = prediction.averaged(found, candidates.row, chances)
+        return prediction.require_finite(found, encoded, lambda: self.input_population)
+
+    def _log_chances(
+        self,
+        candidates: Candidates,
+        table: NDArray[np.floating],
+        signs: Array | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Array:
+        """Log probability of each candidate, whose label need not be known; of drawn parameters on request."""
+        assert self.reader is not None
+        given = self._held_levels
+        if given is not None:
+            laws = given.predicted if rng is None else given.drawn(rng, labelled=signs is not None)
+            return given.of_table(laws, candidates, self.plan.recipe, table, signs)
         learned = getattr(self.posterior.state.missing, "levels", None)
         distributions = learned or LevelDistributions.of(tuple(1.0 + one for one in self.reader.categories.counts))
-        logs = tuple(np.log(one / one.sum()) for one in distributions.concentrations)
-        found = prediction.averaged(found, candidates.row, np.exp(candidates.log_chances(logs)))
-        return prediction.require_finite(found, encoded, lambda: self.input_population)
+        if rng is not None:
+            return candidates.log_chances(distributions.draw(rng).logs)
+        return candidates.log_chances(tuple(np.log(one / one.sum()) for one in distributions.concentrations))
+
+    @property
+    def _held_levels(self) -> HeldLevels | None:
+        """What missing categories depend on, where some were missing in fit."""
+        missing = self.spec.missing
+        levels = missing.levels if isinstance(missing, MissingModel) else None
+        return None if levels is None else levels.given
 
     def _read(self, data: Any, new_groups: str) -> Encoded:
         if new_groups not in ("population", "error"):

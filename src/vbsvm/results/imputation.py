@@ -14,6 +14,7 @@ from vbsvm.missing.proper_draws import ProperDraw
 if TYPE_CHECKING:
     import pandas as pd
 
+    from vbsvm.design.formula.missing_categories import Categories
     from vbsvm.design.formula.reader import Reader
 
 MOST_TABLES = 10_000
@@ -67,19 +68,18 @@ def label_columns(y: Any, classes: NDArray[Any], n_rows: int) -> Array:
 def fillable(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, dict[str, int]]":
     """The data as a frame, and the columns that are inputs themselves, by their place in the table.
 
-    Refuse missing values in other columns of the formula: a transform can't be undone, and categories are not drawn.
+    Refuse missing values in columns that only enter in transforms, which can't be undone.
     """
     import pandas as pd
 
     frame = data if isinstance(data, pd.DataFrame) else frames.take(data, frames.names_of(data))
     places = {one.expression: one.place for one in reader.linear.variables if (one.expression,) == one.columns}
-    needed = {name for one in reader.linear.variables for name in one.columns} | set(reader.categories.names)
+    needed = {name for one in reader.linear.variables for name in one.columns} - set(reader.categories.names)
     for name in sorted(needed - set(places)):
         if frame[name].isna().to_numpy().any():
-            what = "is a category" if name in reader.categories.names else "enters the formula in a transform"
             raise ValueError(
-                f"impute: column {name!r} {what}, and values are drawn for numeric inputs only: leave rows out that "
-                "miss it, or make a column of its own of the transform."
+                f"impute: column {name!r} enters the formula in a transform, which a drawn value can't undo: leave out "
+                "rows that miss it, or make a column of its own of the transform."
             )
     return frame, places
 
@@ -102,4 +102,16 @@ def with_values(frame: "pd.DataFrame", names: list[Any], values: Array) -> "pd.D
         for k, name in enumerate(names)
         if frame[name].isna().to_numpy().any()
     }
+    return frame.assign(**filled)
+
+
+def with_levels(frame: "pd.DataFrame", categories: "Categories", levels: NDArray[np.intp]) -> "pd.DataFrame":
+    """A copy of the frame with these levels (rows × categories) where they are not negative: categories are missing."""
+    filled = {}
+    for name, values, of_rows in zip(categories.names, categories.levels, levels.T, strict=True):
+        rows = np.flatnonzero(of_rows >= 0)
+        if len(rows):
+            column = frame[name].astype(object)
+            column.iloc[rows] = values[of_rows[rows]]
+            filled[name] = column.astype(frame[name].dtype)
     return frame.assign(**filled)

@@ -19,7 +19,7 @@ from vbsvm.inference.spreads import KINDS, Spread
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.layouts.drawn import DrawnGaussian
 from vbsvm.results.posterior import Posterior
-from vbsvm.results.words import Words, of_kind
+from vbsvm.results.words import Words, beside_posterior, of_kind
 
 ROBUST, POSTERIOR, CURVATURE, MEAN_FIELD = KINDS
 # Covariances of more columns than this are not written out: only their curvature at the mean is learned.
@@ -252,6 +252,8 @@ class SpreadShelf:
         clusters = None if spread.unit is None else self.factors[spread.unit]
         rest = {"clusters": clusters, "by": spread.by, "missing": spread.between is not None}
         words = of_kind(kind, self.posterior.words, spread.reliability, **rest)
+        if kind == ROBUST and (draws or self.rows is not None or self.known.known(POSTERIOR) is not None):
+            words = beside_posterior(words)
         return NormalIntervals(self.posterior.mean, spread.covariance, words, spread.degrees, spread.between)
 
     def _require_rows(self, kind: str) -> Learning:

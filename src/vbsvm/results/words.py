@@ -221,6 +221,11 @@ def of_kind(
     )
 
 
+def beside_posterior(base: Words) -> Words:
+    """Of intervals beside which those of the posterior can be had."""
+    return replace(base, explanation=f"{base.explanation} covariance='posterior' shows the posterior's.")
+
+
 def estimated(base: Words, n_draws: int) -> Words:
     """Of spreads that are estimated from draws, where a table is too large for a covariance, and for a sampler."""
     said = (
@@ -263,7 +268,7 @@ def _robust(base: Words, clusters: str | None, by: str, missing: bool) -> Words:
         base,
         explanation=(
             f"Standard deviations and intervals are robust: a sandwich estimator {how}{grouped}. Intervals are "
-            "confidence intervals. covariance='posterior' shows the posterior's."
+            "confidence intervals."
         ),
         corner="robust {}",
         mean="coefficient",

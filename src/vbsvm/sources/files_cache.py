@@ -25,7 +25,7 @@ from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import ROWS
 from vbsvm.version import __version__
 
-FORMAT, SCHEMA = "vbsvm rows", 1
+FORMAT, SCHEMA = "vbsvm rows", 2
 LEARNED = "learned.vbsvm"
 CLIMB = ".climb"
 REGISTRY = Registry(ROWS)

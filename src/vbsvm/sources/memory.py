@@ -12,6 +12,7 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import Addable, block_rows
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe, weighted_rows
+from vbsvm.missing.held_levels import HeldLevels
 from vbsvm.missing.input_distributions import InputDistribution, InputSums, Regressors
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.missing.row_parts import CandidatePart, IncompletePart
@@ -40,7 +41,8 @@ class Memory(BlockSource):
     their own: only groups' effects multiply them. A ``wide`` table has many more columns than rows: the dual layout.
     One with too many of both has a ``drawn_covariance``.
     Where the array holds NaN, ``missing_inputs`` says what is known of these columns. Where categories are missing,
-    rows are ``candidates``, and ``known_levels`` counts the levels that are known.
+    rows are ``candidates``, ``known_levels`` counts the levels that are known, and ``held_levels`` gives candidates
+    their probabilities where these are known before the coefficients.
     """
 
     X: NDArray[np.floating]
@@ -57,6 +59,7 @@ class Memory(BlockSource):
     in_parts: bool = False  # whether others follow or come before
     pages: Pages | None = None  # of arrays that are memory-mapped, where these may not stay in memory
     drawn_covariance: bool = False
+    held_levels: HeldLevels | None = None
 
     @cached_property
     def n_blocks(self) -> int:
@@ -179,6 +182,8 @@ class Memory(BlockSource):
                 self.wide,
             )
             candidates = None if self.candidates is None else self.candidates.take(where).take(kept)
+            if candidates is not None and self.held_levels is not None:
+                candidates = self.held_levels.attached(candidates, encoded, rows.signs)
             return _Block(self, places, rows, scratch, candidates)
 
         return block_of

@@ -10,6 +10,8 @@ from typing import Any, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from vbsvm.base.progress import SharedLine
+
 B = TypeVar("B")
 # Numbers of a row that a climb keeps where looks at the rows are cheap.
 KEPT_OF_ROW = 12
@@ -31,7 +33,7 @@ class Pages:
     ) -> None:
         self._maps = [found for array in arrays if (found := _map_of(array)) is not None]
         self.limit, self.folder, self._kept, self._seen = limit, folder, kept, 0
-        self.shows_progress = False
+        self.line: SharedLine | None = None  # on which climbs say how far they are
 
     def finish(self) -> None:
         """Take note that a fit has reached its end: nothing will be resumed."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.design.candidates import KNOWN, Candidates
+from vbsvm.design.candidates import Candidates
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,21 +35,19 @@ class Categories:
             counts.append(np.bincount(codes, weights[known], minlength=len(values)).astype(np.float64))
         return Categories(tuple(names), tuple(levels), tuple(counts))
 
-    def log_chances(
-        self, frame: "pd.DataFrame", groups: NDArray[np.intp], weights: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], ...]:
-        """Of each category the log probability of its levels in each group of rows, groups × levels.
+    def known_levels(self, frame: "pd.DataFrame") -> NDArray[np.intp]:
+        """Complements (~) of the numbers of the rows' levels, rows × categories.
 
-        The probabilities are posterior means under a flat prior.
+        A level that is missing, or was not seen in fit, counts as the first: the one is filled in, the other refused.
         """
-        found = []
-        for name, levels in zip(self.names, self.levels, strict=True):
-            known = frame[name].notna().to_numpy()
-            codes = np.searchsorted(levels, np.asarray(frame[name])[known])
-            counts = np.ones((int(groups.max()) + 1, len(levels)))
-            np.add.at(counts, (groups[known], codes), weights[known])
-            found.append(np.log(counts / counts.sum(axis=1, keepdims=True)))
-        return tuple(found)
+        import pandas as pd
+
+        found = np.empty((len(frame), len(self.names)), dtype=np.intp)
+        for k, (name, levels) in enumerate(zip(self.names, self.levels, strict=True)):
+            column = frame[name]
+            values = column.to_numpy() if column.dtype.kind in "biuf" else np.asarray(column, dtype=object)
+            found[:, k] = ~np.maximum(pd.Index(levels).get_indexer(pd.Index(values)), 0)
+        return found
 
     def write_out(self, frame: "pd.DataFrame") -> "tuple[pd.DataFrame, Candidates]":
         """The frame with a row for each candidate: every level that a missing category may have is filled in.
@@ -65,14 +63,14 @@ class Categories:
             n_candidates[row] = len(codes)
         row = np.repeat(np.arange(len(frame)), n_candidates)
         turn = np.arange(len(row)) - np.repeat(np.cumsum(n_candidates) - n_candidates, n_candidates)
-        codes, weights = np.full((len(row), len(self.names)), KNOWN, dtype=np.intp), np.zeros(len(row))
+        codes, weights = self.known_levels(frame)[row], np.zeros(len(row))
         for k, size in enumerate(sizes):
             lost = missing[row, k]
             codes[lost, k] = turn[lost] % size
             turn[lost] //= size
         for one, (combinations, weight) in drawn.items():
-            here = row == one
-            codes[here], weights[here] = combinations, weight
+            here, lost = row == one, missing[one]
+            codes[np.ix_(here, lost)], weights[here] = combinations[:, lost], weight
         written = frame.take(row).reset_index(drop=True)
         for k, (name, levels) in enumerate(zip(self.names, self.levels, strict=True)):
             lost, column = missing[row, k], frame[name]
@@ -100,7 +98,7 @@ class Categories:
     def _drawn(self, missing: NDArray[np.bool_], row: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
         """Combinations of levels for a row, and the logarithm of how often each was drawn over its chance."""
         rng = np.random.default_rng(row)
-        codes, logs = np.full((MOST_CANDIDATES, len(self.names)), KNOWN, dtype=np.intp), np.zeros(MOST_CANDIDATES)
+        codes, logs = np.zeros((MOST_CANDIDATES, len(self.names)), dtype=np.intp), np.zeros(MOST_CANDIDATES)
         for k in np.flatnonzero(missing):
             chances = (1.0 + self.counts[k]) / (1.0 + self.counts[k]).sum()
             codes[:, k] = rng.choice(len(chances), size=MOST_CANDIDATES, p=chances)

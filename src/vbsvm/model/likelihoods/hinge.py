@@ -104,7 +104,8 @@ def _averaged_nearby(f: Array, sd: Array) -> Array:
     z, weights = np.polynomial.hermite_e.hermegauss(48)
     around = log_odds(f[:, None] + sd[:, None] * z)
     weights = weights / weights.sum()
-    return logsumexp(log_expit(around), axis=1, b=weights) - logsumexp(log_expit(-around), axis=1, b=weights)
+    positive, negative = (logsumexp(log_expit(one), axis=1, b=weights) for one in (around, -around))
+    return np.asarray(positive) - np.asarray(negative)
 
 
 def _averaged_widely(f: Array, sd: Array) -> Array:
