@@ -3,6 +3,7 @@
 import numbers
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, final, overload
 
@@ -249,7 +250,8 @@ class VBSVC(ClassifierMixin, Estimator, Predictions):
         self.classes_, codes = validation.read_labels(labels, weights)
         data = Table(table, validation.column_names(self), self.classes_, codes, weights, members, str(self.group))
         intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
-        return data.problem(prior, settings, self.class_weight, intercept=intercept, standardize=standardize).tasks()
+        problem = data.problem(prior, settings, self.class_weight, intercept=intercept, standardize=standardize)
+        return [replace(task, data=X) for task in problem.tasks()]
 
     @overload
     def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]": ...

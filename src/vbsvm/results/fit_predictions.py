@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
+from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing import patterns
 from vbsvm.missing.level_model import LevelDistributions
@@ -17,6 +18,7 @@ from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
 from vbsvm.results import prediction
 from vbsvm.results.calibration import Calibration
+from vbsvm.results.effect_rows import row_weights
 from vbsvm.results.intervals import SpreadShelf
 from vbsvm.results.posterior import Posterior
 from vbsvm.results.words import noted
@@ -103,12 +105,7 @@ class FitPredictions(ABC):
         if unknown.any():
             row = int(np.argmax(unknown))
             raise ValueError(f"The outcome of row {row} is {labels[row]!r}; in fit there were {list(self.classes)}.")
-        given = (
-            frames.take(data, [weights])[weights] if isinstance(weights, str) else 1.0 if weights is None else weights
-        )
-        counts = np.broadcast_to(np.asarray(given, dtype=np.float64), len(labels))
-        if not (counts >= 0).all() or not 0 < counts.sum() < np.inf:
-            raise ValueError("score: weights must be finite numbers of at least 0, and not all 0.")
+        counts = row_weights("score", data, weights)
         return float(np.average(predicted == labels, weights=counts))
 
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
@@ -177,14 +174,36 @@ class FitPredictions(ABC):
         """Average over the levels of missing categories; an estimator looks at its scores itself."""
         if self.reader is None:
             return found
-        candidates = encoded.candidates
-        if candidates is None:
-            return prediction.require_finite(found, encoded, lambda: self.input_population)
+        if encoded.candidates is not None:
+            found = prediction.averaged(found, encoded.candidates.row, self._chances(encoded.candidates))
+        return prediction.require_finite(found, encoded, lambda: self.input_population)
+
+    def _chances(self, candidates: Candidates) -> Array:
+        """How likely each candidate of a row that misses categories is."""
+        assert self.reader is not None
         learned = getattr(self.posterior.state.missing, "levels", None)
         distributions = learned or LevelDistributions.of(tuple(1.0 + one for one in self.reader.categories.counts))
-        logs = tuple(np.log(one / one.sum()) for one in distributions.concentrations)
-        found = prediction.averaged(found, candidates.row, np.exp(candidates.log_chances(logs)))
-        return prediction.require_finite(found, encoded, lambda: self.input_population)
+        return np.exp(candidates.log_chances(tuple(np.log(one / one.sum()) for one in distributions.concentrations)))
+
+    def summed_slopes(self, encoded: Encoded, of_rows: Array) -> Array:
+        """Cᵀu for each column u of ``of_rows``: how sums over rows answer to the coefficients of columns."""
+        if encoded.candidates is not None:
+            row, shares = self._shares(encoded.candidates)
+            of_rows = shares[:, None] * of_rows[row]
+        return prediction.cross(self.plan, encoded, lambda: self.input_population, of_rows)
+
+    def score_changes(self, encoded: Encoded, changes: Array) -> Array:
+        """What changes of the columns' coefficients (each a row of ``changes``) add to the rows' scores."""
+        found = prediction.scores_at(self.plan, encoded, lambda: self.input_population, changes)
+        if encoded.candidates is None:
+            return found
+        _, shares = self._shares(encoded.candidates)
+        return np.add.reduceat(shares[:, None] * found, encoded.candidates.firsts, axis=0)
+
+    def _shares(self, candidates: Candidates) -> tuple[NDArray[np.intp], Array]:
+        """The row of each candidate, and its share of that row."""
+        chances = self._chances(candidates)
+        return candidates.row, chances / np.bincount(candidates.row, chances)[candidates.row]
 
     def _read(self, data: Any, new_groups: str) -> Encoded:
         if new_groups not in ("population", "error"):
