@@ -17,10 +17,9 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
 from vbsvm.missing import patterns
 from vbsvm.results import prediction
-from vbsvm.results.averages import Models
 from vbsvm.results.calibration import Calibration
 from vbsvm.results.effect_rows import GivenRows
-from vbsvm.results.effects import AverageEffects, Subject
+from vbsvm.results.effects import AverageEffects, Subject, subject_of
 from vbsvm.results.leave_one_out import leave_one_out
 from vbsvm.results.left_out_predictions import LeftOutPredictions
 
@@ -138,12 +137,13 @@ class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
     def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
         """Of the table's columns; those of an array are called x0, x1, …"""
         fits = self._fits
-        given = GivenRows.of("effects", data, weights, fits[0]._rows)
-        table, members = inputs.read_table(self, given.data, self.group, reset=False)
         factor = fits[0].plan.factors[0] if fits[0].plan.factors else None
-        names = validation.column_names(self)
-        rows = TableRows.of(names, table, factor, members, given.kept, given.weights)
-        return Subject(Models(fits, [fit.intervals(covariance) for fit in fits]), self.classes_, rows)
+
+        def rows(given: GivenRows) -> TableRows:
+            table, members = inputs.read_table(self, given.data, self.group, reset=False)
+            return TableRows.of(validation.column_names(self), table, factor, members, given.kept, given.weights)
+
+        return subject_of(fits, self.classes_, data, weights, covariance, rows)
 
     def predictive(self, X: ArrayLike) -> "pd.DataFrame":
         """Mean and standard deviation of each row's score, and the probability that it is positive.

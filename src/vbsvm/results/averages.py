@@ -1,8 +1,9 @@
 """Averages of predicted probabilities over rows, and how far they are known.
 
 An average of probabilities p answers to the coefficients of columns: its gradient is the weighted sum of ∂p/∂f c over
-the rows c. What else a probability depends on is held: how scores become probabilities, variance components, effects of
-groups, and the distribution of missing inputs.
+the rows c. Where scores become probabilities by a link that was learned from labels, its slope answers to the
+coefficients too, and is uncertain itself (``Link``). What else a probability depends on is held: the link's bend,
+variance components, effects of groups, and the distribution of missing inputs.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,11 +12,12 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtri
 
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
 from vbsvm.results import prediction
+from vbsvm.results.calibration import Calibration
 from vbsvm.results.fit_predictions import FitPredictions
 from vbsvm.results.intervals import Intervals
 from vbsvm.results.posterior import Sampled
@@ -27,12 +29,17 @@ MOST_DRAWS = 1000
 AT_ONCE = 2**22
 # The step of numeric derivatives by the score, in units of the score where that is large.
 STEP = 1e-5
+# Fewer rows tell nothing of a link.
+FEWEST_ROWS = 30
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Averaged:
-    """Numbers, and how they answer to the coefficients of each model (numbers × coefficients); or their draws."""
+    """Numbers, and how they answer to the coefficients of each model (numbers × coefficients); or their draws.
+
+    The last column of a gradient is the standard deviation that the link's slope causes on its own.
+    """
 
     value: Array
     gradients: tuple[Array, ...]
@@ -75,15 +82,63 @@ LOGITS = Scale(expit, lambda p: p * (1.0 - p))
 
 @final
 @dataclass(frozen=True, eq=False)
+class Link:
+    """How the slope a of a link ψ(f) is known: its maximum likelihood given the scores.
+
+    ``response`` is −∂ log a/∂θ, and ``sd`` the standard deviation of log a where the coefficients θ are known. Together
+    they replace the coefficients' own spread in the direction of their size, which probabilities do not depend on.
+    """
+
+    response: Array
+    sd: float
+
+    @staticmethod
+    def learn(fit: FitPredictions, encoded: Encoded, weights: Array, n_rows: float) -> "Link | None":
+        """From rows like those of the fit, which had ``n_rows``; None where nothing was learned, or rows are too few.
+
+        With ψ the log odds: ∂ log a/∂θ = −Σ p(1 − p) ψ ψ′ c / Σ p(1 − p) ψ².
+        """
+        calibration = fit.score_calibration
+        if calibration is None or len(weights) < FEWEST_ROWS:
+            return None
+        found = fit._mean_scores(encoded)
+        up, middle, down = (
+            prediction.log_odds([replace(found, mean=found.mean + way * STEP)], [calibration])[:, 0]
+            for way in (1.0, 0.0, -1.0)
+        )
+        p, psi = expit(middle), middle - calibration.offset
+        each = weights / weights.sum() * p * (1.0 - p) * psi
+        information = float(each @ psi)
+        if not information * n_rows > 0:
+            return None
+        slopes = fit.summed_slopes(encoded, (each * (up - down) / (2.0 * STEP))[:, None])[:, 0]
+        return Link(slopes / information, 1.0 / np.sqrt(information * n_rows))
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Models:
     """The models that together give probabilities: one of two classes, or one for each of several; and their spreads.
 
     Fits of one class against the rest have no joint covariance. Their parts are added as if all erred together, so that
-    intervals of several classes are rather too wide.
+    intervals of several classes are rather too wide. A ``link`` is that of two classes; None is held.
     """
 
     fits: Sequence[FitPredictions]
     intervals: Sequence[Intervals]
+    link: Link | None = None
+
+    @staticmethod
+    def of(
+        fits: Sequence[FitPredictions],
+        intervals: Sequence[Intervals],
+        rows: Callable[[], tuple[Encoded, Array]],
+        n_rows: float,
+    ) -> "Models":
+        """Models whose link is learned from ``rows`` and their weights, where a covariance is shown and not draws."""
+        if len(fits) > 1 or isinstance(intervals[0], Sampled):
+            return Models(fits, intervals)
+        return Models(fits, intervals, Link.learn(fits[0], *rows(), n_rows))
 
     @property
     def by_draws(self) -> bool:
@@ -98,9 +153,9 @@ class Models:
             return Averaged(value, (), self._drawn(encoded, found, weights))
         return Averaged(value, tuple(self._gradient(encoded, found, weights, k) for k in range(len(found))))
 
-    def _chances(self, found: Sequence[Scores]) -> Array:
+    def _chances(self, found: Sequence[Scores], calibrations: Sequence[Calibration | None] | None = None) -> Array:
         """Probabilities, rows × classes; of two classes that of the second alone."""
-        calibrations = [fit.score_calibration for fit in self.fits]
+        calibrations = [fit.score_calibration for fit in self.fits] if calibrations is None else calibrations
         chances = prediction.probabilities(prediction.log_odds(found, calibrations))
         return chances[:, 1:] if len(found) == 1 else chances
 
@@ -116,7 +171,17 @@ class Models:
         for some in _runs(weights.shape[1], len(slopes) * slopes.shape[1]):
             of_rows = (weights[:, some, None] * slopes[:, None, :]).reshape(len(slopes), -1)
             pieces.append(self.fits[k].summed_slopes(encoded, of_rows).T)
-        return np.concatenate(pieces)
+        gradient = np.concatenate(pieces)
+        if self.link is None:
+            return np.column_stack([gradient, np.zeros(len(gradient))])
+        by_slope = weights.T @ self._by_slope(found[k], self.fits[k].score_calibration)
+        return np.column_stack([gradient - by_slope * self.link.response, by_slope * self.link.sd])
+
+    def _by_slope(self, found: Scores, calibration: Calibration | None) -> Array:
+        """∂p/∂ log a of each row, in a column."""
+        assert calibration is not None
+        up, down = (self._chances([found], [calibration.times(np.exp(way * STEP))]) for way in (1.0, -1.0))
+        return (up - down) / (2.0 * STEP)
 
     def _drawn(self, encoded: Encoded, found: Sequence[Scores], weights: Array) -> Array:
         """The averages at a sampler's draws of the coefficients, draws × numbers."""
@@ -153,10 +218,13 @@ class Models:
         """Standard deviations, and how far intervals reach."""
         sd, reach = (np.zeros(len(gradients[0])) for _ in range(2))
         for fit, intervals, of_model in zip(self.fits, self.intervals, gradients, strict=True):
-            for j, gradient in enumerate(of_model):
-                spread, (end,), _ = intervals.combination(gradient, [chance])
-                sd[j] += spread
-                reach[j] += end - float(gradient @ fit.posterior.mean)
+            for j, (*gradient, own) in enumerate(of_model):
+                t = np.array(gradient)
+                spread, (end,), _ = intervals.combination(t, [chance])
+                reached = end - float(t @ fit.posterior.mean)
+                total = float(np.hypot(spread, own))
+                sd[j] += total
+                reach[j] += total * (reached / spread if spread > 0 else float(ndtri(chance)))
         return sd, reach
 
 

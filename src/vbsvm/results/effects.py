@@ -4,7 +4,7 @@ Every row gets the value in question, and keeps its other inputs; the predicted 
 (g-computation). Columns are set before they are encoded, so that transforms, curves and interactions follow.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, final
@@ -18,11 +18,13 @@ from vbsvm.base.settings import require_level
 from vbsvm.design.columns import Encoded
 from vbsvm.design.levels import UNSEEN
 from vbsvm.results.averages import LOGITS, LOGS, PLAIN, Averaged, Models, Scale, shares
-from vbsvm.results.effect_rows import EffectRows, grid, groups_of, known_numbers, names_of, require_input
+from vbsvm.results.effect_rows import EffectRows, GivenRows, grid, groups_of, known_numbers, names_of, require_input
 from vbsvm.results.words import noted
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from vbsvm.results.fit import Fit
 
 KINDS = ("difference", "ratio", "odds ratio")
 GROUPS = ("observed", "new")
@@ -31,8 +33,8 @@ SD = "sd"
 STEP = 1e-4
 
 HELD = (
-    "Only what is uncertain of the coefficients is in them: how scores become probabilities, variance components, "
-    "effects of groups and the distribution of missing inputs are held."
+    "Variance components, effects of groups, the distribution of missing inputs and the bend of the link from scores "
+    "to probabilities are held{}."
 )
 SEVERAL = "The models of several classes are taken to err together, so that intervals are rather too wide."
 
@@ -52,6 +54,30 @@ class Subject:
         if groups == "observed":
             return found
         return replace(found, levels=tuple(np.full_like(one, UNSEEN) for one in found.levels))
+
+
+def subject_of(
+    fits: "Sequence[Fit]",
+    classes: NDArray[Any],
+    data: Any,
+    weights: str | ArrayLike | None,
+    covariance: str | None,
+    read: Callable[[GivenRows], EffectRows],
+) -> Subject:
+    """Effects of these models over rows that are given, or over those of the fit; ``read`` knows the columns.
+
+    The link is learned from the rows of the fit as long as it holds them, else from those that are given.
+    """
+    fit = fits[0]
+    rows = read(GivenRows.of("effects", data, weights, fit._rows))
+
+    def basis() -> tuple[Encoded, Array]:
+        held = data is not None and fit._rows is not None and fit._rows.data is not None
+        own = read(GivenRows.of("effects", None, None, fit._rows)) if held else rows
+        return own.encoded({}), own.weights
+
+    n_rows = float(rows.weights.sum()) if fit.facts is None else fit.facts.n_rows
+    return Subject(Models.of(fits, [one.intervals(covariance) for one in fits], basis, n_rows), classes, rows)
 
 
 class AverageEffects:
@@ -100,8 +126,9 @@ class AverageEffects:
         Notes
         -----
         The estimate is the average of ``predict_proba``: of the positive class, or of each of several. Spreads are
-        those of the coefficients, by the delta method or a sampler's draws. How scores become probabilities, variance
-        components, effects of groups and the distribution of missing inputs are held.
+        those of the coefficients, by the delta method or a sampler's draws; by the delta method and for two classes,
+        with that of the slope by which scores become probabilities. Variance components, effects of groups and the
+        distribution of missing inputs are held.
         """
         names, of = names_of("effects", variable, "variable"), _values_of("effects", variable, at)
         subject, frame = self._begun("effects", data, weights, covariance, groups, level)
@@ -316,8 +343,10 @@ class _Frame:
         """Say in the corner whose probability it is, and what the spreads are."""
         of_models = [one.words for one in self.subject.models.intervals]
         words = max(of_models, key=lambda one: len(one.corner))
-        several = len(of_models) > 1
-        explanation = " ".join([words.explanation, HELD, *[SEVERAL] * several])
+        several, linked = len(of_models) > 1, self.subject.models.link is not None
+        explanation = " ".join(
+            [words.explanation, HELD.format("" if linked else ", and so is its slope"), *[SEVERAL] * several]
+        )
         found = noted(frame, replace(words, explanation=explanation), "sd", self.level)
         if not several:
             found.columns.name = f"P({self.subject.classes[1]!s}), {found.columns.name}"

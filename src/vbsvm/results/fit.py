@@ -20,12 +20,11 @@ from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
 from vbsvm.results import arviz, coefficients, display, imputation, random_effects
-from vbsvm.results.averages import Models
 from vbsvm.results.calibration import Calibration
 from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
-from vbsvm.results.effect_rows import FormulaRows, GivenRows
-from vbsvm.results.effects import AverageEffects, Subject
+from vbsvm.results.effect_rows import FormulaRows
+from vbsvm.results.effects import AverageEffects, Subject, subject_of
 from vbsvm.results.fit_predictions import FitPredictions
 from vbsvm.results.intervals import ROBUST, Intervals, LearnedSpreads, SpreadShelf
 from vbsvm.results.leave_one_out import leave_one_out
@@ -252,8 +251,8 @@ class Fit(FitPredictions, AverageEffects):
         """Of the formula's columns; the rows of an estimator's table are its own."""
         if self.reader is None:
             raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
-        rows = FormulaRows.of(self.reader, GivenRows.of("effects", data, weights, self._rows))
-        return Subject(Models([self], [self.intervals(covariance)]), self.classes, rows)
+        reader = self.reader
+        return subject_of([self], self.classes, data, weights, covariance, lambda given: FormulaRows.of(reader, given))
 
     def random_effects(self, factor: str | None = None) -> "pd.DataFrame":
         """Mean and standard deviation of each group's effects on the score.
