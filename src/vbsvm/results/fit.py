@@ -20,6 +20,7 @@ from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
 from vbsvm.results import arviz, coefficients, display, imputation, random_effects
+from vbsvm.results.adapted import adapted
 from vbsvm.results.calibration import Calibration
 from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
@@ -261,6 +262,30 @@ class Fit(FitPredictions, AverageEffects):
         the slopes' columns. With several factors name one, or get all of them with the factor as the first index level.
         """
         return noted(random_effects.table(self.plan, self.posterior, factor), self.posterior.words, "sd")
+
+    def adapt(self, data: Any, weights: str | ArrayLike | None = None) -> "Fit":
+        """This fit with the groups of further rows: their effects are learned from these rows, without a refit.
+
+        Fixed effects, other groups and variance components are held as they were fitted. The result predicts rows of
+        the new groups with their effects, and ``random_effects`` lists them, with standard deviations. Groups that the
+        fit knew go on from what it knew of them.
+
+        Parameters
+        ----------
+        data : data frame
+            Rows that the fit has not seen: outcome, inputs, and the group. New groups may be those of the factor with
+            the most effects; inputs must be complete.
+        weights : str or array-like, default None
+            A column of the data, or one number for each row.
+
+        Notes
+        -----
+        After Gibbs sampling only new groups are learned, at the mean and covariance of the draws; their effects are
+        then drawn, given each draw of the other coefficients.
+        """
+        if self.reader is None:
+            raise TypeError("This fit belongs to an estimator: adapt is a method of the Fit of a Model.")
+        return adapted(self, self.reader, data, weights)
 
     def variance_components(self, level: float = 0.95) -> "pd.DataFrame":
         """Standard deviations of random effects and splines with their spread; correlations of slopes.

@@ -94,7 +94,11 @@ class FitPredictions(ABC):
 
         ``weights`` are a column of the data or a number for each row: a weight of k counts as k rows.
         """
-        predicted = self.predict(data, new_groups=new_groups)
+        predicted, labels = self.predict(data, new_groups=new_groups), self.known_outcome(data)
+        return float(np.average(predicted == labels, weights=row_weights("score", data, weights)))
+
+    def known_outcome(self, data: Any) -> NDArray[Any]:
+        """The class of each row, by the outcome's column of the data; refuse what was no class in fit."""
         if self.reader is None:
             raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
         outcome = frames.take(data, [self.reader.parts.outcome])[self.reader.parts.outcome]
@@ -105,8 +109,7 @@ class FitPredictions(ABC):
         if unknown.any():
             row = int(np.argmax(unknown))
             raise ValueError(f"The outcome of row {row} is {labels[row]!r}; in fit there were {list(self.classes)}.")
-        counts = row_weights("score", data, weights)
-        return float(np.average(predicted == labels, weights=counts))
+        return labels
 
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Calibrated probabilities of the two classes; the larger belongs to the predicted class.
