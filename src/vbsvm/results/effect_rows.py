@@ -177,7 +177,7 @@ def grid(what: str, rows: EffectRows, name: str, at: Any, *, fine: bool = False)
         return levels
     values = known_numbers(what, rows, name)
     distinct = np.unique(values)
-    if len(distinct) <= FEW_VALUES and not fine:
+    if len(distinct) <= FEW_VALUES:
         return [int(one) if one.is_integer() else one for one in distinct.tolist()]
     if fine:
         low, high = np.quantile(values, [QUANTILES[0], QUANTILES[-1]])
