@@ -381,7 +381,8 @@ class VBSVC(ClassifierMixin, Estimator, Predictions):
             raise ValueError("report: pass both X and y, or neither.")
         classes = [None] if len(self._fits) == 1 else self.classes_
         found = [] if X is None else [resolve_fit.predicted("report", self, X, y, class_) for class_ in classes]
-        return report.write(path, [fit.showing(covariance) for fit in self._fits], found, title)
+        owner = report.Owner(self, X, covariance)
+        return report.write(path, [fit.showing(covariance) for fit in self._fits], found, title, owner)
 
     def summary(self, level: float = 0.95, covariance: str | None = None) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.

@@ -60,7 +60,7 @@ def effects(
     lines = _lines(table, class_, several=len(subject.models.fits) > 1, parted=by is not None)
     number = subject.rows.levels(variable) is None
     ax = _drawn(style.axes(ax, 3.2), lines, values, number=number)
-    shown = subject.models.intervals[0].words.interval(level, "band" if number else "interval")
+    shown = f"{100 * level:g} % {'band' if number else 'interval'}{subject.models.intervals[0].words.aside}"
     ax.set_xlabel(f"{style.plain(variable)}\n{shown}")
     ax.set_ylabel("average probability" + ("" if positive is None else style.plain(f" of {positive!s}")))
     if len(lines) > 1:
@@ -103,7 +103,7 @@ def _drawn(ax: "Axes", lines: "dict[str, pd.DataFrame]", values: list[Any], *, n
             continue
         at = places + 0.12 * (k - 0.5 * (len(lines) - 1))
         ax.vlines(at, lower, upper, color=colour, linewidth=1.4)
-        ax.plot(at, estimate, "os^Dv"[k % 5], color=colour, markersize=4.5, label=style.plain(name))
+        ax.plot(at, estimate, "os^DvPX"[k % 7], color=colour, markersize=4.5, label=style.plain(name))
     if not number:
         names, _, _ = style.wrapped([str(value) for value in values], 18)
         ax.set_xticks(places, names)

@@ -193,6 +193,7 @@ def _asked(what: str, name: str, at: Any) -> list[Any]:
     if not values or len(values) > 1000:
         raise ValueError(f"{what}: at must be a list of 1 to 1000 values of {name!r}; got {len(values)}.")
     found = [value.item() if isinstance(value, np.generic) else value for value in values]
+    found = [int(value) if isinstance(value, float) and value.is_integer() else value for value in found]
     for value in found:
         if value is None or (isinstance(value, float) and not np.isfinite(value)):
             raise ValueError(f"{what}: at holds {value!r}; a value of {name!r} is needed.")
