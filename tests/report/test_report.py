@@ -118,6 +118,7 @@ def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_m
         "Groups",
         "Predictions in sample",
         "How the fit ended",
+        "Effects",
         "Before you trust it",
     ]
     n_event = (with_missing["y"] == "event").sum()

@@ -85,6 +85,8 @@ def _counting(data: Any, counts: Array) -> GivenRows:
 def row_weights(what: str, data: Any, weights: str | ArrayLike | None) -> Array:
     """Weights of rows: a column of the data, or a number for each; 1 where none are given."""
     n_rows = n_rows_of(data)
+    if not n_rows:
+        raise ValueError("The data have no rows.")
     given = frames.take(data, [weights])[weights] if isinstance(weights, str) else 1.0 if weights is None else weights
     counts = np.asarray(given, dtype=np.float64)
     if counts.ndim and counts.shape != (n_rows,):
@@ -231,5 +233,5 @@ def groups_of(what: str, rows: EffectRows, by: Sequence[str]) -> "tuple[NDArray[
             "numbers into a few ranges first, as a column of their own."
         )
     codes = np.full(len(rows.weights), -1, dtype=np.intp)
-    codes[frame.index] = grouped.ngroup().to_numpy()
+    codes[frame.index] = grouped.ngroup().fillna(-1).to_numpy(dtype=np.intp)
     return codes, [key if isinstance(key, tuple) else (key,) for key in grouped.size().index]
