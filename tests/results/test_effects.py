@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit, logit
 
-from vbsvm import Gibbs, LaplaceZero, Model, VBSVC, load
+from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, load
 
 LEVELS = ["high", "low", "none"]
 
@@ -185,7 +185,8 @@ def test_the_covariance_can_be_chosen(fit):
 def test_intervals_cover_the_truth_about_as_often_as_they_say(held):
     """Risk differences and slopes of a logistic population, 60 samples of 600 rows.
 
-    In smaller samples some hinge fits leave x out, which no interval knows. With the link held, slopes are the negative control: their spread lacks that of the link.
+    In smaller samples some hinge fits leave x out, which no interval knows. With the link held, slopes are the negative
+    control: their spread lacks that of the link.
     """
     n, reps = 600, 60
     z = np.random.default_rng(1).normal(size=200_000)
@@ -362,7 +363,7 @@ def test_numbers_that_are_categories_in_the_formula_have_levels(data):
 def test_a_loaded_or_copied_fit_asks_for_rows(fit, data, tmp_path):
     fit.save(tmp_path / "fit.vbsvm")
     loaded = load(tmp_path / "fit.vbsvm")
-    for one in (loaded, pickle.loads(pickle.dumps(fit))):  # noqa: S301
+    for one in (loaded, pickle.loads(pickle.dumps(fit))):
         with pytest.raises(ValueError, match=re.escape("give rows with data=")):
             one.effects("arm")
         pd.testing.assert_frame_equal(one.effects("arm", data=data), fit.effects("arm"), atol=1e-9)

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from vbsvm.cli import tables, texts
-from vbsvm.cli.showing import columns_of, covariance_option, text_of
+from vbsvm.cli.showing import columns_of, covariance_option, is_fit, text_of
 from vbsvm.cli.texts import Signs
 
 EFFECTS, SLOPE = "probability", "slope"
@@ -68,7 +68,9 @@ def effects(
     frame = tables.with_plain_numbers(tables.read(data, text, Signs(sep, decimal)), text)
     tables.require_columns(frame, columns_of(fitted), "The model needs a column that the table lacks")
     tables.require_columns(frame, [*by, weights], "The options name a column that the table lacks")
-    rest = chosen | {"by": list(by) or None, "data": frame, "weights": weights}
+    counts = None if weights is None else frame[weights].to_numpy()
+    frame = frame if is_fit(fitted) else frame[columns_of(fitted)]
+    rest = chosen | {"by": list(by) or None, "data": frame, "weights": counts}
     if kind == SLOPE:
         found = fitted.slopes(variable, **rest)
     else:
