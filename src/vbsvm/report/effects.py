@@ -34,6 +34,12 @@ class Owner:
     data: Any = None
     covariance: str | None = None
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether the model has groups."""
+        fits: Any = getattr(self.of, "fit_", (self.of,))
+        return bool(fits[0].plan.factors)
+
     def tables(self) -> "dict[str, pd.DataFrame]":
         """Effects of the main inputs by name; none where the rows are not at hand, or too many."""
         try:
@@ -75,7 +81,7 @@ def section(owner: Owner, key: str) -> Section | None:
         return None
     text = Text(
         "Average predicted probabilities: all rows get the value in question and keep their other inputs, and what is "
-        "predicted for them is averaged. In a model with groups, rows keep their groups."
+        "predicted for them is averaged." + (" Rows keep their groups." if owner.has_groups else "")
     )
     names = ", ".join(tables)
     alt = f"Average probabilities over the values of {names}; the table has the numbers."

@@ -32,10 +32,6 @@ SD = "sd"
 # The step of a slope, in standard deviations of the input.
 STEP = 1e-4
 
-HELD = (
-    "Variance components, effects of groups, the distribution of missing inputs and the bend of the link from scores "
-    "to probabilities are held{}."
-)
 SEVERAL = "The models of several classes are taken to err together, so that intervals are rather too wide."
 
 
@@ -344,10 +340,16 @@ class _Frame:
         of_models = [one.words for one in self.subject.models.intervals]
         words = max(of_models, key=lambda one: len(one.corner))
         several, linked = len(of_models) > 1, self.subject.models.link is not None
-        explanation = " ".join(
-            [words.explanation, HELD.format("" if linked else ", and so is its slope"), *[SEVERAL] * several]
-        )
+        explanation = " ".join([words.explanation, self._held(linked=linked), *[SEVERAL] * several])
         found = noted(frame, replace(words, explanation=explanation), "sd", self.level)
         if not several:
             found.columns.name = f"P({self.subject.classes[1]!s}), {found.columns.name}"
         return found
+
+    def _held(self, *, linked: bool) -> str:
+        """What else a probability depends on, and spreads leave out."""
+        fit = self.subject.models.fits[0]
+        held = ["variance components and effects of groups"] if fit.plan.factors else []
+        held += ["the distribution of missing inputs"] if fit.spec.missing is not None else []
+        held += [f"the {'bend of the ' if linked else ''}link from scores to probabilities"]
+        return f"Spreads of averages hold {', and '.join(held)}."
