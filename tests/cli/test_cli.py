@@ -806,7 +806,7 @@ def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)```", page, flags=re.DOTALL | re.MULTILINE)
     commands = [shlex.split(line)[1:] for block in blocks for line in block.splitlines()]
-    assert len(commands) == 9
+    assert len(commands) == 12
     for command in commands:
         if command[0] != "report" or hasattr(Fit, "report"):
             found = run(*command)
@@ -839,3 +839,21 @@ def test_it_runs_as_a_program(place, tmp_path):
     done = subprocess.run([*command[:-1], tmp_path / "none.csv"], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"Error: There is no file {tmp_path / 'none.csv'}.\n"
+
+
+def test_effects_are_those_of_python(place, tmp_path):
+    model, data = load(place / "formula.vbsvm"), pd.read_csv(place / "data.csv")
+    shown = run("effects", place / "formula.vbsvm", place / "data.csv", "a", "--by", "h").stdout
+    assert "estimate" in shown
+    assert "P(" in shown
+    options = ("--at", "0", "--at", "1.5", "--kind", "ratio", "--groups", "new", "--out", tmp_path / "e.csv")
+    run("effects", place / "formula.vbsvm", place / "data.csv", "a", *options)
+    expected = model.contrasts("a", kind="ratio", at=[0, 1.5], groups="new", data=data).reset_index()
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "e.csv"), expected, check_names=False)
+    classes = run("effects", place / "classes.vbsvm", place / "numbers.csv", "a", "--kind", "slope").stdout
+    assert "class" in classes
+    assert "h - " not in classes
+    wrong = run("effects", place / "formula.vbsvm", place / "data.csv", "aa", code=1)
+    assert "'aa' is not an input of the model" in wrong.output
+    wrong = run("effects", place / "formula.vbsvm", place / "data.csv", "a", "--at", "much", code=2)
+    assert "a is a number" in wrong.output

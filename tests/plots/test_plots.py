@@ -476,3 +476,34 @@ class TestPipelines:
         assert plots.predictive(nameless, X, y) is not None
         named = make_pipeline(FunctionTransformer(lambda X: X * 2), VBSVC()).set_output(transform="pandas").fit(X, y)
         assert labels(plots.coefficients(named, ordered=False).yaxis) == ["age", "dose"]
+
+
+def test_effects_are_lines_with_bands_or_points_with_bars(fit, data, iris):
+    several, *_ = iris
+    ax = plots.effects(fit, "age")
+    (line,) = ax.get_lines()
+    low, high = np.quantile(data["age"], [0.05, 0.95])
+    np.testing.assert_allclose([line.get_xdata()[0], line.get_xdata()[-1]], [low, high])
+    table = fit.effects("age", at=list(line.get_xdata()[:2]))
+    np.testing.assert_allclose(line.get_ydata()[:2], table["estimate"], rtol=1e-9)
+    assert len(ax.collections) == 1
+    assert ax.get_ylabel() == "average probability of yes"
+    parted = plots.effects(fit, "age", by="site", data=data.assign(site=np.where(data["g"] < 10, "a", "b")))
+    assert [text.get_text() for text in parted.get_legend().get_texts()] == ["a", "b"]
+    points = plots.effects(fit, "g", at=[1, 2, 3])
+    assert [text.get_text() for text in points.get_xticklabels()] == ["1", "2", "3"]
+    classes = plots.effects(several, "x0")
+    assert len(classes.get_lines()) == 3
+    assert len(plots.effects(several, "x0", class_="setosa").get_lines()) == 1
+
+
+def test_effects_that_can_not_be_drawn_are_refused(fit, iris):
+    several, *_ = iris
+    with pytest.raises(TypeError, match="pass a fitted VBSVC"):
+        plots.effects(LogisticRegression(), "age")
+    with pytest.raises(ValueError, match="12 groups"):
+        plots.effects(fit, "age", by="g")
+    with pytest.raises(ValueError, match="choose the class"):
+        plots.effects(several, "x0", by="x1", at=[1], data=np.round(np.full((4, 4), 1.0)))
+    with pytest.raises(ValueError, match="no class '9'"):
+        plots.effects(several, "x0", class_="9")

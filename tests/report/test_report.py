@@ -118,6 +118,7 @@ def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_m
         "Groups",
         "Predictions in sample",
         "How the fit ended",
+        "Effects",
         "Before you trust it",
     ]
     n_event = (with_missing["y"] == "event").sum()
@@ -138,7 +139,7 @@ def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_m
         "Probabilities are calibrated for new rows",
     ):
         assert said in page.words, said
-    assert len(page.named("svg")) == 7
+    assert len(page.named("svg")) == 8
 
 
 def test_the_balanced_error_is_that_of_the_predictions(full, with_missing, written):

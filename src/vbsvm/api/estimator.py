@@ -3,6 +3,7 @@
 import numbers
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
@@ -165,7 +166,7 @@ class Classifier(ClassifierMixin, Estimator, Predictions):
         data = Table(table, validation.column_names(self), self.classes_, codes, weights, members, str(self.group))
         intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
         problem = data.problem(prior, settings, self.class_weight, intercept=intercept, standardize=standardize)
-        return problem.under(self.likelihood).tasks()
+        return [replace(task, data=X) for task in problem.under(self.likelihood).tasks()]
 
     @overload
     def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]": ...
@@ -282,7 +283,8 @@ class Classifier(ClassifierMixin, Estimator, Predictions):
             raise ValueError("report: pass both X and y, or neither.")
         classes = [None] if len(self._fits) == 1 else self.classes_
         found = [] if X is None else [resolve_fit.predicted("report", self, X, y, class_) for class_ in classes]
-        return report.write(path, [fit.showing(covariance) for fit in self._fits], found, title)
+        owner = report.Owner(self, X, covariance)
+        return report.write(path, [fit.showing(covariance) for fit in self._fits], found, title, owner)
 
     def summary(self, level: float = 0.95, covariance: str | None = None) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.

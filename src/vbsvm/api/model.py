@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
 from numpy.typing import ArrayLike
@@ -105,7 +106,7 @@ class Model:
     ) -> None:
         require_flag("Model", standardize=standardize)
         settings, priors, standardize = read_imputation(imputation), {} if priors is None else priors, bool(standardize)
-        placed = None
+        placed, in_memory = None, None
         if isinstance(data, str | os.PathLike | Files) or _are_names(data):
             from vbsvm.api.from_formula_files import FormulaFiles
 
@@ -120,9 +121,9 @@ class Model:
             parts = syntax.read(formula, frames.names_of(data), weights if isinstance(weights, str) else None)
             rows = KeptRows.of(parts, data, weights, missing)
             outcome = rows.outcome(parts, positive)
-            problem = rows.problem(parts, outcome, priors, settings, standardize=standardize)
+            problem, in_memory = rows.problem(parts, outcome, priors, settings, standardize=standardize), data
         (task,) = problem.under(read_likelihood(likelihood)).tasks()
-        self._task = task if placed is None else placed(task)
+        self._task = replace(task, data=in_memory) if placed is None else placed(task)
         self.formula, self.n_dropped = problem.text, problem.n_dropped
         self.classes = problem.outcomes[0].labels
         self.spec = self._task.spec

@@ -12,10 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from vbsvm.api import inputs, validation
 from vbsvm.api.fitted_attributes import FittedAttributes
+from vbsvm.api.table_effects import TableRows
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
 from vbsvm.missing import patterns
 from vbsvm.results import prediction
+from vbsvm.results.effect_rows import GivenRows
+from vbsvm.results.effects import AverageEffects, Subject, subject_of
 from vbsvm.results.leave_one_out import leave_one_out
 from vbsvm.results.left_out_predictions import LeftOutPredictions
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Predictions(FittedAttributes, BaseEstimator, ABC):
+class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
     """Predictions from ``fit_``: k models, one for two classes, else one for each class."""
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -122,6 +125,17 @@ class Predictions(FittedAttributes, BaseEstimator, ABC):
     def left_out_predictions(self) -> LeftOutPredictions:
         """What the fit without a row would predict of it, for each training row; ``compare_models`` asks for it."""
         return leave_one_out(self._fits, self.classes_)
+
+    def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
+        """Of the table's columns; those of an array are called x0, x1, …"""
+        fits = self._fits
+        factor = fits[0].plan.factors[0] if fits[0].plan.factors else None
+
+        def rows(given: GivenRows) -> TableRows:
+            table, members = inputs.read_table(self, given.data, self.group, reset=False)
+            return TableRows.of(validation.column_names(self), table, factor, members, given.kept, given.weights)
+
+        return subject_of(fits, self.classes_, data, weights, covariance, rows)
 
     def predictive(self, X: ArrayLike) -> "pd.DataFrame":
         """Mean and standard deviation of each row's score, and the probability that it is positive.

@@ -47,7 +47,8 @@ class Task:
     """What is fitted to which rows, how missing inputs are treated, and what the scores' signs mean.
 
     ``sample_weights`` are those without class weights, where there are any; or sources that have them. ``given`` are
-    the numbers that the rows of the source have in the user's data, where these are others.
+    the numbers that the rows of the source have in the user's data, where these are others. ``data`` are these data,
+    which are not copied.
     """
 
     spec: Spec
@@ -59,6 +60,7 @@ class Task:
     n_dropped: int = 0
     sample_weights: Array | Unweighted | None = None
     given: NDArray[np.intp] | None = None
+    data: Any = None
 
     def fit(
         self,
@@ -123,6 +125,7 @@ class Task:
                 self._unweighted,
                 self.given,
                 learn,
+                self.data,
             ),
         )
 

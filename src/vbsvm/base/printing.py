@@ -26,6 +26,7 @@ DECIMALS = {"rhat": 3, "gate_rhat": 3, "ess_bulk": 0, "ess_tail": 0, "gate_ess":
 # Columns that need no more decimals than the spread beside them.
 SPREADS = {
     "coefficient": "sd",
+    "estimate": "sd",
     "mean": "sd",
     "lower": "sd",
     "upper": "sd",

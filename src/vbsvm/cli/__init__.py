@@ -20,6 +20,7 @@ COMMANDS = {
     "fit": ("vbsvm.cli.fitting:fit", "Fit a model to a table and save it."),
     "predict": ("vbsvm.cli.predicting:predict", "Predict the rows of a table with a saved model."),
     "summary": ("vbsvm.cli.showing:summary", "Show the coefficients of a saved model."),
+    "effects": ("vbsvm.cli.averaging:effects", "Average what a saved model predicts over an input's values."),
     "report": ("vbsvm.cli.showing:report", "Write a report of a saved model as one HTML page."),
     "demo": ("vbsvm.cli.showing:demo", "Fit real data without tuning, and compare with a tuned linear SVM."),
     "reproduce": ("vbsvm.reproduction.command:reproduce", "Reproduce the paper's findings on its own data."),

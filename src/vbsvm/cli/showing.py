@@ -9,7 +9,7 @@ from vbsvm.cli import tables, texts
 from vbsvm.cli.texts import Signs
 
 
-def _covariance(command: Any) -> Any:
+def covariance_option(command: Any) -> Any:
     """Add the option that chooses which spreads are shown."""
     return click.option(
         "--covariance",
@@ -20,7 +20,7 @@ def _covariance(command: Any) -> Any:
 
 @click.command()
 @click.argument("model")
-@_covariance
+@covariance_option
 def summary(model: str, *, covariance: str | None) -> None:
     """Show the saved MODEL: whether the fit converged, its coefficients, and its variance components.
 
@@ -41,7 +41,7 @@ def summary(model: str, *, covariance: str | None) -> None:
 @click.option("--drop-missing-outcome", is_flag=True, help="With --data: leave out rows whose outcome is missing.")
 @texts.options
 @click.option("--title", metavar="TEXT", help="The title of the page.")
-@_covariance
+@covariance_option
 @click.option("--out", metavar="FILE", required=True, help="Write the page to FILE.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def report(

@@ -74,6 +74,13 @@ class Levels:
         """Number of levels."""
         return len(self.seen)
 
+    def extended(self, columns: Sequence[NDArray[Any]]) -> tuple["Levels", NDArray[np.intp]]:
+        """These levels and those of other labels; and where the former stand among all."""
+        places = np.unravel_index(self.seen, [len(values) for values in self.parts])
+        own = [values[codes] for values, codes in zip(self.parts, places, strict=True)]
+        levels, found = Levels.learn([np.concatenate(pair) for pair in zip(own, columns, strict=True)])
+        return levels, found[: len(self)]
+
     @property
     def labels(self) -> list[Any]:
         """Label of each level; a tuple where the factor has several columns."""

@@ -2,8 +2,9 @@
 results and everything below; ``style`` alone knows matplotlib.
 """
 
+from vbsvm.plots.averages import effects
 from vbsvm.plots.checks import bound, densities, sensitivity
-from vbsvm.plots.effects import coefficients, inclusion, random_effects, spline
+from vbsvm.plots.estimates import coefficients, inclusion, random_effects, spline
 from vbsvm.plots.mixing import ranks, traces
 from vbsvm.plots.rows import calibration, missing, predictive
 
@@ -12,6 +13,7 @@ __all__ = [
     "calibration",
     "coefficients",
     "densities",
+    "effects",
     "inclusion",
     "missing",
     "predictive",

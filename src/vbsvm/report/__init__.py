@@ -2,6 +2,7 @@
 results and everything below; ``document`` alone knows the template engine.
 """
 
+from vbsvm.report.effects import Owner
 from vbsvm.report.page import write
 
-__all__ = ["write"]
+__all__ = ["Owner", "write"]

@@ -8,7 +8,7 @@ import numpy as np
 from vbsvm.base import diagnostics, printing
 from vbsvm.design.columns import INTERCEPT, FactorPlan
 from vbsvm.model.gates import GateMap
-from vbsvm.plots import checks, effects, mixing, rows
+from vbsvm.plots import checks, estimates, mixing, rows
 from vbsvm.plots.resolve_fit import Predicted, largest
 from vbsvm.report import verdicts
 from vbsvm.report.blocks import Block, Cell, Picture, Section, Table, Text, cell, number, percent, share
@@ -62,7 +62,7 @@ def coefficients(fit: Fit, key: str) -> Section:
         )
         interval = fit.intervals().words.interval(LEVEL)
         caption = f"Coefficients for one standard deviation of their columns ({shown}): {interval}."
-        blocks.append(picture(f"{key}-forest", alt, caption, lambda ax: effects.coefficients(fit, ax, top=top)))
+        blocks.append(picture(f"{key}-forest", alt, caption, lambda ax: estimates.coefficients(fit, ax, top=top)))
     caption = f"Coefficients, {which}." + (
         f" The {len(chosen)} largest of {len(table)}." if len(chosen) < len(table) else ""
     )
@@ -87,7 +87,7 @@ def selection(fit: Fit, gates: GateMap, key: str) -> Section:
     alt = f"Bars of the inclusion probabilities of {top} inputs; the table of coefficients has the numbers."
     return Section(
         "Selection",
-        (Text(text), picture(f"{key}-inclusion", alt, caption, lambda ax: effects.inclusion(fit, ax, top=top))),
+        (Text(text), picture(f"{key}-inclusion", alt, caption, lambda ax: estimates.inclusion(fit, ax, top=top))),
     )
 
 
@@ -109,7 +109,7 @@ def curves(fit: Fit, reader: "Reader", key: str) -> Section:
 
 
 def _curve(key: str, fit: Fit, term: str, caption: str) -> Picture:
-    return picture(key, f"The curve {term} with its band.", caption, lambda ax: effects.spline(fit, ax, term=term))
+    return picture(key, f"The curve {term} with its band.", caption, lambda ax: estimates.spline(fit, ax, term=term))
 
 
 def groups(fit: Fit, key: str) -> Section:
@@ -149,7 +149,7 @@ def _caterpillar(key: str, fit: Fit, factor: FactorPlan, effect: str) -> Picture
         key,
         f"Caterpillar plot. {caption}",
         caption,
-        lambda ax: effects.random_effects(fit, ax, factor=factor.name, effect=effect),
+        lambda ax: estimates.random_effects(fit, ax, factor=factor.name, effect=effect),
     )
 
 
@@ -158,7 +158,9 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     mean = table["mean"].to_numpy(dtype=float)
     chosen = largest(np.abs(mean), MOST_IN_TABLE)
     shown = table.iloc[chosen]
-    body = tuple((cell(effects.group_name(label)), *row) for label, row in zip(shown.index, _rows(shown), strict=True))
+    body = tuple(
+        (cell(estimates.group_name(label)), *row) for label, row in zip(shown.index, _rows(shown), strict=True)
+    )
     more = "" if len(chosen) == len(table) else f", the {len(chosen)} largest of {len(table)}"
     head = (factor.name, *_heads(table))
     return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)

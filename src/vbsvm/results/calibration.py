@@ -57,6 +57,10 @@ class Calibration:
     bend: float = 0.0
     offset: float = 0.0
 
+    def times(self, factor: float) -> "Calibration":
+        """The link whose log odds, without the offset, are these times a factor."""
+        return replace(self, slope=factor * self.slope, bend=self.bend / factor**2)
+
 
 def log_odds(calibrations: Sequence[Calibration], scores: Array, variances: Array) -> Array:
     """Log odds from scores, rows × models, averaged over what is unknown of a row.
@@ -149,7 +153,7 @@ def _tempered(calibrations: list[Calibration], models: Sequence[LeftOutScores]) 
         return calibrations
     root: Any = brentq(slope, -WIDEST_TEMPER, WIDEST_TEMPER, xtol=1e-10)
     theta = float(np.exp(root))
-    return [replace(one, slope=theta * one.slope, bend=one.bend / theta**2) for one in calibrations]
+    return [one.times(theta) for one in calibrations]
 
 
 def _median(values: Array, weights: Array) -> float:

@@ -3,29 +3,30 @@
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final, overload
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.base.settings import read_seed, require_level
-from vbsvm.design.columns import INTERCEPT, Plan
+from vbsvm.base.settings import require_level
+from vbsvm.design.columns import Plan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.variational import Ending, Outcome
-from vbsvm.missing import patterns
-from vbsvm.missing.model import input_model
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
-from vbsvm.missing.proper_draws import ProperDraw
 from vbsvm.model.spec import Spec
-from vbsvm.results import arviz, coefficients, display, imputation, random_effects
+from vbsvm.results import arviz, coefficients, display, random_effects
+from vbsvm.results.adapted import adapted
 from vbsvm.results.calibration import Calibration
 from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
+from vbsvm.results.effect_rows import FormulaRows
+from vbsvm.results.effects import AverageEffects, Subject, subject_of
+from vbsvm.results.fit_imputation import FitImputation
 from vbsvm.results.fit_predictions import FitPredictions
-from vbsvm.results.intervals import ROBUST, Intervals, LearnedSpreads, SpreadShelf
+from vbsvm.results.intervals import Intervals, LearnedSpreads, SpreadShelf
 from vbsvm.results.leave_one_out import leave_one_out
 from vbsvm.results.left_out_predictions import LeftOutPredictions
 from vbsvm.results.posterior import Posterior, posterior_of
@@ -45,7 +46,7 @@ INPUTS = "inputs"
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Fit(FitPredictions):
+class Fit(FitPredictions, FitImputation, AverageEffects):
     """A fitted two-class model. Positive scores mean the second of its classes.
 
     Spreads of coefficients answer different questions (see ``summary``): by default they are robust, so that intervals
@@ -251,6 +252,13 @@ class Fit(FitPredictions):
             frame.attrs["starts"] = starts
         return frame
 
+    def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
+        """Of the formula's columns; the rows of an estimator's table are its own."""
+        if self.reader is None:
+            raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
+        reader = self.reader
+        return subject_of([self], self.classes, data, weights, covariance, lambda given: FormulaRows.of(reader, given))
+
     def random_effects(self, factor: str | None = None) -> "pd.DataFrame":
         """Mean and standard deviation of each group's effects on the score.
 
@@ -258,6 +266,30 @@ class Fit(FitPredictions):
         the slopes' columns. With several factors name one, or get all of them with the factor as the first index level.
         """
         return noted(random_effects.table(self.plan, self.posterior, factor), self.posterior.words, "sd")
+
+    def adapt(self, data: Any, weights: str | ArrayLike | None = None) -> "Fit":
+        """This fit with the groups of further rows: their effects are learned from these rows, without a refit.
+
+        Fixed effects, other groups and variance components are held as they were fitted. The result predicts rows of
+        the new groups with their effects, and ``random_effects`` lists them, with standard deviations. Groups that the
+        fit knew go on from what it knew of them.
+
+        Parameters
+        ----------
+        data : data frame
+            Rows that the fit has not seen: outcome, inputs, and the group. New groups may be those of the factor with
+            the most effects; inputs must be complete.
+        weights : str or array-like, default None
+            A column of the data, or one number for each row.
+
+        Notes
+        -----
+        After Gibbs sampling only new groups are learned, at the mean and covariance of the draws; their effects are
+        then drawn, given each draw of the other coefficients.
+        """
+        if self.reader is None:
+            raise TypeError("This fit belongs to an estimator: adapt is a method of the Fit of a Model.")
+        return adapted(self, self.reader, data, weights)
 
     def variance_components(self, level: float = 0.95) -> "pd.DataFrame":
         """Standard deviations of random effects and splines with their spread; correlations of slopes.
@@ -301,7 +333,8 @@ class Fit(FitPredictions):
         from vbsvm.plots import resolve_fit
 
         found = [] if data is None else [resolve_fit.predicted("report", self, data)]
-        return report.write(path, [self.showing(covariance)], found, title)
+        shown = self.showing(covariance)
+        return report.write(path, [shown], found, title, report.Owner(shown, data))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fit, without its data, to a file for ``vbsvm.load``; an existing file is replaced."""
@@ -332,116 +365,6 @@ class Fit(FitPredictions):
         """What the fit without a row would predict of it, for each training row; ``compare_models`` asks for it."""
         return leave_one_out([self], self.classes)
 
-    @overload
-    def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]": ...
-
-    @overload
-    def impute(
-        self, data: Any, n: int, *, y: ArrayLike | None = None, random_state: Any = None
-    ) -> "list[pd.DataFrame]": ...
-
-    def impute(
-        self, data: Any, n: int | None = None, *, y: ArrayLike | None = None, random_state: Any = None
-    ) -> "tuple[pd.DataFrame, pd.DataFrame] | list[pd.DataFrame]":
-        """The inputs with missing values replaced by their expected values given the others, and standard deviations.
-
-        Both are on the original scale of the columns; the standard deviation of a known value is 0. Labels are not
-        used. Categories have no expected value, and are not in these tables.
-
-        With ``n`` it gives a list of so many copies of the data instead, in which missing numbers and categories are
-        drawn, with the parameters of their distribution drawn too: multiple imputation. Fit each, and ``pool`` the
-        fits. For the rows of the fit give their outcome as ``y``: labels then are regressors of the missing values,
-        without which coefficients of these columns would be too small. Values are taken to be missing at random.
-        """
-        if n is None:
-            encoded = self._read(data, "population")
-            return patterns.indexed(patterns.impute(self.plan, self._population(), encoded), data)
-        if self.reader is None:
-            raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
-        frame, places = imputation.fillable(self.reader, data)
-        labels = None if y is None else imputation.label_columns(y, self.classes, len(frame))
-        encoded, columns = self._read(data, "population"), np.array(list(places.values()), np.intp)
-        draws, told, rng = self._proper_draws(n, labels, random_state)
-        tables, candidates = [], encoded.candidates
-        for draw in draws:
-            table, completed = encoded.table, frame
-            if candidates is not None:
-                signs = None if labels is None else labels[candidates.row, 0]
-                which = candidates.one_each(self._log_chances(candidates, table, signs, rng), rng)
-                completed = imputation.with_levels(frame, self.reader.categories, candidates.levels[which])
-                table = table[which]
-            values = imputation.drawn_inputs(self.plan, table, draw, told, columns, rng)
-            tables.append(imputation.with_values(completed, list(places), values))
-        return tables
-
-    def drawn_inputs(
-        self, table: NDArray[np.floating], columns: NDArray[np.intp], n: int, labels: Array | None, random_state: Any
-    ) -> list[Array]:
-        """These columns of a raw table, completed by n proper draws; ``labels`` are columns that tell classes."""
-        draws, told, rng = self._proper_draws(n, labels, random_state)
-        return [imputation.drawn_inputs(self.plan, table, draw, told, columns, rng) for draw in draws]
-
-    def _proper_draws(
-        self, n: int, labels: Array | None, random_state: Any
-    ) -> tuple[list[ProperDraw], Array | None, np.random.Generator]:
-        """Draws of the inputs' distribution, the labels where it knows them, and what values are drawn with."""
-        n, seed = imputation.read_number(n), read_seed(random_state)
-        self._population()  # refuses too many columns
-        if self._rows is None:
-            raise ValueError(
-                "impute: draws are learned from the training data, which this fit no longer holds. Fit again, or ask "
-                "for them before the model is saved."
-            )
-        model, levels = input_model(self.spec.missing), self._held_levels
-        known = labels is not None and model is not None and model.n_beside == labels.shape[1]
-        if labels is not None and not known and (levels is None or not levels.labelled):
-            raise ValueError(
-                "impute: y is a regressor of missing values where some were missing in fit, under "
-                'GaussianImputation(labels="regressor"). This fit is another: leave y out.'
-            )
-        return self._rows.proper_draws(n, seed), labels if known else None, np.random.default_rng(seed)
-
-    def missing_information(self) -> "pd.Series":
-        """The share of the information about each coefficient that is missing: the part of its variance due to that.
-
-        It is that of robust intervals, and there where these are: for variational fits without gates whose missing
-        values are missing at random, under ``GaussianImputation(labels="regressor")``.
-        """
-        import pandas as pd
-
-        found = coefficients.missing_information(self.plan, self.intervals(ROBUST))
-        if found is None:
-            raise ValueError("missing_information: no input of this fit is missing.")
-        return pd.Series(found, index=self.summary(covariance=ROBUST).index, name="missing_information")
-
-    @property
-    def missing_shares(self) -> dict[str, float]:
-        """The share of the information about each coefficient that is missing, where tables show it; else nothing."""
-        found = coefficients.missing_information(self.plan, self.intervals())
-        if found is None:
-            return {}
-        names = ((INTERCEPT,) if self.plan.recipe.intercept else ()) + tuple(self.plan.shown_names)
-        return dict(zip(names, found.tolist(), strict=True))
-
-    def missing_summary(self) -> "pd.DataFrame":
-        """Which inputs were missing together in fit: one row for each pattern (True is missing), the commonest first.
-
-        ``rows`` counts its rows, ``share`` is their share of all. ``attrs["missing"]`` counts by column.
-        """
-        if self.missing_patterns is None:
-            raise AttributeError("missing_summary is only available after a fit by an estimator or a Model.")
-        return self.missing_patterns.table()
-
-    @property
-    def imputation_mean(self) -> Array:
-        """Mean of each input, on its own scale, missing values taken into account."""
-        return patterns.mean_and_covariance(self.plan, self._population())[0]
-
-    @property
-    def imputation_cov(self) -> Array:
-        """Covariance of the inputs, on their own scale, missing values taken into account."""
-        return patterns.mean_and_covariance(self.plan, self._population())[1]
-
     @property
     def input_population(self) -> Population | None:
         """Mean and covariance of the inputs; learned from the training rows when it is first asked for."""
@@ -451,8 +374,3 @@ class Fit(FitPredictions):
     def score_calibration(self) -> Calibration | PosteriorMean | None:
         """How scores become probabilities; learned from the training rows when it is first asked for."""
         return self.calibration if self._rows is None or self.calibration is not None else self._rows.calibration
-
-    def _population(self) -> Population:
-        if self.input_population is None:
-            raise AttributeError("The distribution of the inputs was not learned: there are more than 3000 columns.")
-        return self.input_population

@@ -19,6 +19,7 @@ from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
 from vbsvm.results import prediction
+from vbsvm.results.effect_rows import row_weights
 from vbsvm.results.intervals import SpreadShelf
 from vbsvm.results.lazy_predictions import PartAnswer
 from vbsvm.results.posterior import Posterior
@@ -105,7 +106,11 @@ class FitPredictions(ABC):
 
         ``weights`` are a column of the data or a number for each row: a weight of k counts as k rows.
         """
-        predicted = self.predict(data, new_groups=new_groups)
+        predicted, labels = self.predict(data, new_groups=new_groups), self.known_outcome(data)
+        return float(np.average(predicted == labels, weights=row_weights("score", data, weights)))
+
+    def known_outcome(self, data: Any) -> NDArray[Any]:
+        """The class of each row, by the outcome's column of the data; refuse what was no class in fit."""
         if self.reader is None:
             raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
         outcome = frames.take(data, [self.reader.parts.outcome])[self.reader.parts.outcome]
@@ -116,13 +121,7 @@ class FitPredictions(ABC):
         if unknown.any():
             row = int(np.argmax(unknown))
             raise ValueError(f"The outcome of row {row} is {labels[row]!r}; in fit there were {list(self.classes)}.")
-        given = (
-            frames.take(data, [weights])[weights] if isinstance(weights, str) else 1.0 if weights is None else weights
-        )
-        counts = np.broadcast_to(np.asarray(given, dtype=np.float64), len(labels))
-        if not (counts >= 0).all() or not 0 < counts.sum() < np.inf:
-            raise ValueError("score: weights must be finite numbers of at least 0, and not all 0.")
-        return float(np.average(predicted == labels, weights=counts))
+        return labels
 
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Probabilities of the two classes; the larger belongs to the predicted class.
@@ -211,11 +210,8 @@ class FitPredictions(ABC):
         """Average over the levels of missing categories; an estimator looks at its scores itself."""
         if self.reader is None:
             return found
-        candidates = encoded.candidates
-        if candidates is None:
-            return prediction.require_finite(found, encoded, lambda: self.input_population)
-        chances = candidates.softmax(self._log_chances(candidates, encoded.table))
-        found = prediction.averaged(found, candidates.row, chances)
+        if encoded.candidates is not None:
+            found = prediction.averaged(found, *self._shares(encoded.candidates, encoded.table))
         return prediction.require_finite(found, encoded, lambda: self.input_population)
 
     def _log_chances(
@@ -243,6 +239,25 @@ class FitPredictions(ABC):
         missing = self.spec.missing
         levels = missing.levels if isinstance(missing, MissingModel) else None
         return None if levels is None else levels.given
+
+    def summed_slopes(self, encoded: Encoded, of_rows: Array) -> Array:
+        """Cᵀu for each column u of ``of_rows``: how sums over rows answer to the coefficients of columns."""
+        if encoded.candidates is not None:
+            row, shares = self._shares(encoded.candidates, encoded.table)
+            of_rows = shares[:, None] * of_rows[row]
+        return prediction.cross(self.plan, encoded, lambda: self.input_population, of_rows)
+
+    def score_changes(self, encoded: Encoded, changes: Array) -> Array:
+        """What changes of the columns' coefficients (each a row of ``changes``) add to the rows' scores."""
+        found = prediction.scores_at(self.plan, encoded, lambda: self.input_population, changes)
+        if encoded.candidates is None:
+            return found
+        _, shares = self._shares(encoded.candidates, encoded.table)
+        return np.add.reduceat(shares[:, None] * found, encoded.candidates.firsts, axis=0)
+
+    def _shares(self, candidates: Candidates, table: NDArray[np.floating]) -> tuple[NDArray[np.intp], Array]:
+        """The row of each candidate, and its share of that row."""
+        return candidates.row, candidates.softmax(self._log_chances(candidates, table))
 
     def _read(self, data: Any, new_groups: str) -> Encoded:
         if new_groups not in ("population", "error"):

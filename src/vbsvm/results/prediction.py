@@ -63,21 +63,51 @@ def score_moments(plan: Plan, spec: Spec, state: State, encoded: Encoded, learn:
 def _scores(plan: Plan, message: Message, spec: Spec, state: State, encoded: Encoded, learn: Learn) -> Scores:
     of_new = [prior_covariance(plan, spec, state, k) for k in range(len(plan.factors))]
     found = Scores(*(np.zeros(encoded.table.shape[0]) for _ in range(3)))
-    blocks = _sparse_blocks(plan, encoded.table) if issparse(encoded.table) else _blocks(plan, encoded, learn)
-    for block in blocks:
-        at, rows, design = block.where, block.rows, block.design
-        if isinstance(rows, IncompleteRows):
-            population = learn()
-            assert population is not None
-            filled = rows.filled(conditional_means(rows, population.distribution))
-            found.from_unknown[at] = left_over(rows, filled, message, population.distribution)
-            rows, design = filled, rows.design
+    for block in _blocks_of(plan, encoded, learn):
+        at, design = block.where, block.design
+        rows, incomplete = _completed(block, learn)
+        if incomplete is not None:
+            found.from_unknown[at] = left_over(incomplete, rows, message, _known(learn).distribution)
+            design = incomplete.design
         found.mean[at], found.variance[at] = message.row_moments(rows)
         for covariance, grouping in zip(of_new, block.groupings, strict=True):
             if grouping.has_unseen:
                 found.from_unknown[at] += _quadratic(grouping.unseen_effects(design), covariance)
         found.variance[at] += found.from_unknown[at]
     return found
+
+
+def cross(plan: Plan, encoded: Encoded, learn: Learn, of_rows: Array) -> Array:
+    """CᵀU for the columns C of the design, missing inputs at their expected values; U has a row for each of the table.
+
+    Columns that only groups' effects multiply are left out.
+    """
+    found = np.zeros((plan.n_fixed, of_rows.shape[1]))
+    for block in _blocks_of(plan, encoded, learn):
+        found += _completed(block, learn)[0].written.T @ of_rows[block.where]
+    return found
+
+
+def scores_at(plan: Plan, encoded: Encoded, learn: Learn, theta: Array) -> Array:
+    """Cθ of each row, for coefficients of columns in the rows of ``theta``: rows × their number."""
+    found = np.empty((encoded.table.shape[0], len(theta)))
+    for block in _blocks_of(plan, encoded, learn):
+        found[block.where] = _completed(block, learn)[0].written @ theta.T
+    return found
+
+
+def _completed(block: "_Block", learn: Learn) -> tuple[Any, IncompleteRows | None]:
+    """Rows with missing inputs at their expected values; and those that they were made of, where some are missing."""
+    rows = block.rows
+    if not isinstance(rows, IncompleteRows):
+        return rows, None
+    return rows.filled(conditional_means(rows, _known(learn).distribution)), rows
+
+
+def _known(learn: Learn) -> Population:
+    population = learn()
+    assert population is not None
+    return population
 
 
 def _quadratic(z: Array, covariance: Array) -> Array:
@@ -190,6 +220,10 @@ class _Block:
     rows: Any
     design: Array
     groupings: tuple[Grouping, ...]
+
+
+def _blocks_of(plan: Plan, encoded: Encoded, learn: Learn) -> Iterator[_Block]:
+    return _sparse_blocks(plan, encoded.table) if issparse(encoded.table) else _blocks(plan, encoded, learn)
 
 
 def _blocks(plan: Plan, encoded: Encoded, learn: Learn) -> Iterator[_Block]:

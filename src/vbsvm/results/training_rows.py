@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,7 +64,8 @@ class TrainingRows:
 
     ``n`` is the number of coefficients of columns. ``unweighted`` gives the rows without the weights of classes, where
     these have some. ``given`` are the numbers that the rows have in the user's data, where these differ from
-    those in the source. Files, pickles and copies of a fit hold no rows: what they need is learned before.
+    those in the source. ``data`` are these data themselves, where they are in memory; they are not copied. Files,
+    pickles and copies of a fit hold no rows: what they need is learned before.
     """
 
     spec: Spec
@@ -74,6 +75,7 @@ class TrainingRows:
     unweighted: Callable[[], Unweighted | None]
     given: NDArray[np.intp] | None
     learn_population: Callable[[], Population | None]
+    data: Any = None
     fingerprint: Array | None = field(init=False)
     _found: dict[str, Spread] = field(default_factory=dict)
 
@@ -125,6 +127,15 @@ class TrainingRows:
         if self._unweighted is None:
             return LeftOutScores.of(rows, rows.s)
         return LeftOutScores.of(rows, np.concatenate(self._unweighted.counted.total(partial(_weights, self.every))))
+
+    def counted(self) -> tuple[NDArray[np.intp], Array]:
+        """Rows of the user's data that count, and how often; class weights have no say in it."""
+        source = self.source if self._unweighted is None else self._unweighted.counted
+        assert not isinstance(source, Distributed)
+        given = np.arange(len(source.weights)) if self.given is None else self.given
+        rows, first = np.unique(given, return_index=True)
+        weights = source.weights[first]
+        return rows[weights > 0], weights[weights > 0]
 
     @property
     def every(self) -> int:

@@ -88,13 +88,16 @@ class Reader:
     def taken(self, data: Any, kept: NDArray[np.intp] | None = None) -> "pd.DataFrame":
         """The columns that are used, as they were in fit; ``kept`` are the rows that count."""
         frame = frames.take(data, self.columns, kept, may_miss=self.parts.inputs)
-        for name in self.columns:
-            frame[name] = frames.as_learned(frame[name], self.kinds[name])
-        for name in self.numeric.intersection(self.columns):
-            known = frame[name].dropna()
-            if known.dtype.kind not in "biuf" and len(known):
-                raise ValueError(f"Column {name!r} held numbers in fit, and holds {known.iloc[0]!r} now.")
-        return frame
+        return frame.assign(**{name: self.as_learned(frame[name]) for name in self.columns})
+
+    def as_learned(self, column: Any) -> "pd.Series":
+        """A column in the kind that it had in fit; refuse another kind where numbers were."""
+        name = str(column.name)
+        found = frames.as_learned(column, self.kinds[name])
+        known = found.dropna()
+        if name in self.numeric and known.dtype.kind not in "biuf" and len(known):
+            raise ValueError(f"Column {name!r} held numbers in fit, and holds {known.iloc[0]!r} now.")
+        return found
 
     def encode(self, frame: "pd.DataFrame") -> Encoded:
         """Encode a frame with the columns that are used; a row that misses categories becomes its candidates."""

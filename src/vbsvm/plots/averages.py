@@ -1,0 +1,113 @@
+"""Figures of average probabilities: lines with bands over a number, points with bars over a category."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vbsvm.plots import style
+from vbsvm.results.effect_rows import grid
+from vbsvm.results.effects import AverageEffects
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.plots.style import Axes, Canvas
+
+# More lines than this can't be told apart.
+MOST_LINES = 12
+
+
+def effects(
+    fit: Any,
+    variable: str,
+    by: str | list[str] | None = None,
+    ax: "Canvas" = None,
+    *,
+    class_: Any = None,
+    at: Any = None,
+    data: Any = None,
+    weights: Any = None,
+    groups: str = "observed",
+    level: float = 0.95,
+    covariance: str | None = None,
+) -> "Axes":
+    """Average predicted probabilities over the values of an input, with their intervals.
+
+    A number has a line with a band from its 5 to its 95 % quantile, a category points with bars.
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        The fit.
+    variable : str
+        The input.
+    by : str or list of str, default None
+        Columns that part the rows: a line for each group.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None creates a figure.
+    class_ : label, default None
+        The class whose probability is shown, if there are more than two. None shows all, and can't be with ``by``.
+    at, data, weights, groups, level, covariance
+        As for ``Fit.effects``.
+    """
+    if not isinstance(fit, AverageEffects):
+        raise TypeError(f"effects: pass a fitted VBSVC or the Fit of a Model; got {type(fit).__name__}.")
+    subject = fit._effects_subject(data, weights, covariance)
+    values = grid("effects", subject.rows, variable, at, fine=True)
+    chosen: dict[str, Any] = {"data": data, "weights": weights, "groups": groups, "covariance": covariance}
+    table = fit.effects(variable, by, at=values, level=level, **chosen)
+    positive = subject.classes[1] if len(subject.models.fits) == 1 else class_
+    lines = _lines(table, class_, several=len(subject.models.fits) > 1, parted=by is not None)
+    number = subject.rows.levels(variable) is None
+    ax = _drawn(style.axes(ax, 3.2), lines, values, number=number)
+    shown = f"{100 * level:g} % {'band' if number else 'interval'}{subject.models.intervals[0].words.aside}"
+    ax.set_xlabel(f"{style.plain(variable)}\n{shown}")
+    ax.set_ylabel("average probability" + ("" if positive is None else style.plain(f" of {positive!s}")))
+    if len(lines) > 1:
+        title = "class" if by is None else ", ".join([by] if isinstance(by, str) else by)
+        ax.legend(title=style.plain(title), title_fontsize=style.SMALL)
+    return style.dress(ax)
+
+
+def _lines(table: "pd.DataFrame", class_: Any, *, several: bool, parted: bool) -> "dict[str, pd.DataFrame]":
+    """The table of each line, by its name."""
+    if several and class_ is not None:
+        if class_ not in table.index.get_level_values("class"):
+            raise ValueError(f"effects: there is no class {class_!r}.")
+        table = table.xs(class_, level="class")
+    elif several and parted:
+        raise ValueError("effects: with by, choose the class whose probability is shown with class_=…")
+    rest = list(range(1, table.index.nlevels))
+    if not rest:
+        return {"": table}
+    found = {
+        ", ".join(map(str, key if isinstance(key, tuple) else (key,))): part
+        for key, part in table.groupby(level=rest if len(rest) > 1 else rest[0], sort=False)
+    }
+    if len(found) > MOST_LINES:
+        raise ValueError(f"effects: {len(found)} lines can't be told apart: choose at most {MOST_LINES} groups in by.")
+    return found
+
+
+def _drawn(ax: "Axes", lines: "dict[str, pd.DataFrame]", values: list[Any], *, number: bool) -> "Axes":
+    """Lines with bands, or points with bars side by side."""
+    places = np.asarray(values, dtype=float) if number else np.arange(len(values), dtype=float)
+    for k, (name, part) in enumerate(lines.items()):
+        colour, dashes = style.look(k)
+        estimate, lower, upper = (part[column].to_numpy(dtype=float) for column in ("estimate", "lower", "upper"))
+        if number:
+            ax.fill_between(places, lower, upper, color=colour, alpha=0.18, linewidth=0)
+            marker = "o" if len(values) <= style.MOST_NAMES // 5 else ""
+            look: dict[str, Any] = {"color": colour, "linewidth": 1.6, "marker": marker, "markersize": 3.5}
+            ax.plot(places, estimate, dashes, label=style.plain(name), **look)
+            continue
+        at = places + 0.12 * (k - 0.5 * (len(lines) - 1))
+        ax.vlines(at, lower, upper, color=colour, linewidth=1.4)
+        ax.plot(at, estimate, "os^DvPX"[k % 7], color=colour, markersize=4.5, label=style.plain(name))
+    if not number:
+        names, _, _ = style.wrapped([str(value) for value in values], 18)
+        ax.set_xticks(places, names)
+        ax.set_xlim(-0.5, len(values) - 0.5)
+    low, high = ax.get_ylim()
+    ax.set_ylim(max(low, 0.0), min(high, 1.0))
+    return ax

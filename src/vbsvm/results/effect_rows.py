@@ -1,0 +1,237 @@
+"""The rows that effects are averages over: columns by name, which can be set to a value in every row."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.design import frames
+from vbsvm.design.columns import Encoded
+from vbsvm.design.spelling import listed, meant
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.design.formula.reader import Reader
+    from vbsvm.results.training_rows import TrainingRows
+
+# Up to so many different values of a number are a grid of their own.
+FEW_VALUES = 10
+# Of other numbers a table shows these quantiles, and a figure so many points between the outermost.
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+POINTS = 21
+# Categories with more levels make no table that people read.
+MOST_LEVELS = 50
+
+
+class EffectRows(Protocol):
+    """Rows with their weights, and the models' inputs by name."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Inputs that can be set."""
+        ...
+
+    @property
+    def weights(self) -> Array:
+        """Weights of the rows."""
+        ...
+
+    def column(self, name: str) -> Any:
+        """The values that the rows have in any column of the data, as a series."""
+        ...
+
+    def levels(self, name: str) -> list[Any] | None:
+        """The levels of a category; None of a number."""
+        ...
+
+    def encoded(self, changes: Mapping[str, Any]) -> Encoded:
+        """The rows with columns set to a value, or to a value for each row."""
+        ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class GivenRows:
+    """Data of a user; the rows of positive weight, where these are not all, and their weights."""
+
+    data: Any
+    kept: NDArray[np.intp] | None
+    weights: Array
+
+    @staticmethod
+    def of(what: str, data: Any, weights: str | ArrayLike | None, training: "TrainingRows | None") -> "GivenRows":
+        """The data that are given with their weights; else those of the fit, as long as they are at hand."""
+        if data is not None:
+            counts = row_weights(what, data, weights)
+            return GivenRows(data, None, counts) if (counts > 0).all() else _counting(data, counts)
+        if training is None or training.data is None:
+            raise ValueError(
+                f"{what}: averages are over rows, and this fit does not hold its data (a loaded one never does, nor "
+                "one of files or a cluster): give rows with data=…"
+            )
+        return GivenRows(training.data, *training.counted())
+
+
+def _counting(data: Any, counts: Array) -> GivenRows:
+    kept = np.flatnonzero(counts > 0)
+    return GivenRows(data, kept, counts[kept])
+
+
+def row_weights(what: str, data: Any, weights: str | ArrayLike | None) -> Array:
+    """Weights of rows: a column of the data, or a number for each; 1 where none are given."""
+    n_rows = n_rows_of(data)
+    if not n_rows:
+        raise ValueError("The data have no rows.")
+    given = frames.take(data, [weights])[weights] if isinstance(weights, str) else 1.0 if weights is None else weights
+    counts = np.asarray(given, dtype=np.float64)
+    if counts.ndim and counts.shape != (n_rows,):
+        raise ValueError(f"{what}: weights have the shape {counts.shape}, and the data have {n_rows} rows.")
+    counts = np.broadcast_to(counts, n_rows)
+    if not (counts >= 0).all() or not 0 < counts.sum() < np.inf:
+        raise ValueError(f"{what}: weights must be finite numbers of at least 0, and not all 0.")
+    return counts
+
+
+def n_rows_of(data: Any) -> int:
+    """Number of rows of a frame, a dictionary of columns, or an array."""
+    if isinstance(data, dict):
+        return len(frames.column(data, next(iter(data)))) if data else 0
+    return int(data.shape[0]) if hasattr(data, "shape") else len(data)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FormulaRows:
+    """Rows of a formula's data."""
+
+    reader: "Reader"
+    data: Any
+    kept: NDArray[np.intp] | None
+    frame: "pd.DataFrame"
+    weights: Array
+
+    @staticmethod
+    def of(reader: "Reader", given: "GivenRows") -> "FormulaRows":
+        """Rows of a frame."""
+        return FormulaRows(reader, given.data, given.kept, reader.taken(given.data, given.kept), given.weights)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Columns of the formula but the outcome."""
+        return self.reader.columns
+
+    def column(self, name: str) -> Any:
+        """Also of columns that the formula has not."""
+        if name in self.frame:
+            return self.frame[name]
+        return frames.take(self.data, [name], self.kept, may_miss=[name])[name]
+
+    def levels(self, name: str) -> list[Any] | None:
+        """Those of the fit; where it does not know them all, those of the data."""
+        categories = self.reader.categories
+        if name in categories.names:
+            return categories.levels[categories.names.index(name)].tolist()
+        if self.reader.kinds[name] == "b":
+            return [False, True]
+        grouped = any(name in factor.columns for factor in self.reader.plan.factors)
+        if name in self.reader.numeric and not grouped:
+            return None
+        return sorted(self.frame[name].dropna().unique().tolist())
+
+    def encoded(self, changes: Mapping[str, Any]) -> Encoded:
+        """Columns are set before they are encoded, so that transforms, curves and interactions follow."""
+        frame, n = self.frame, len(self.frame)
+        for name, value in changes.items():
+            values = value if isinstance(value, np.ndarray) else np.full(n, value, dtype=_kind(value))
+            column: Any = frames.take({name: values}, [name], may_miss=self.reader.parts.inputs)[name]
+            frame = frame.assign(**{name: self.reader.as_learned(column).set_axis(frame.index)})
+        return self.reader.encode(frame)
+
+
+def _kind(value: Any) -> Any:
+    return object if isinstance(value, str) else None
+
+
+def require_input(what: str, rows: EffectRows, name: Any) -> None:
+    """Refuse a name that is none of the inputs."""
+    if not isinstance(name, str) or name not in rows.names:
+        hint = meant(name, list(rows.names)) if isinstance(name, str) else ""
+        raise ValueError(f"{what}: {name!r} is not an input of the model; it has {listed(list(rows.names))}.{hint}")
+
+
+def grid(what: str, rows: EffectRows, name: str, at: Any, *, fine: bool = False) -> list[Any]:
+    """The values that an input is set to: those that are asked for, all levels of a category, or a few numbers."""
+    require_input(what, rows, name)
+    if at is not None:
+        return _asked(what, name, at)
+    levels = rows.levels(name)
+    if levels is not None:
+        if len(levels) > MOST_LEVELS:
+            raise ValueError(
+                f"{what}: {name!r} has {len(levels)} levels, and a table of up to {MOST_LEVELS} is made: choose some "
+                "with at=[…]."
+            )
+        return levels
+    values = known_numbers(what, rows, name)
+    distinct = np.unique(values)
+    if len(distinct) <= FEW_VALUES:
+        return [int(one) if one.is_integer() else one for one in distinct.tolist()]
+    if fine:
+        low, high = np.quantile(values, [QUANTILES[0], QUANTILES[-1]])
+        return np.linspace(low, high, POINTS).tolist() if low < high else [float(low)]
+    chosen = np.quantile(values, QUANTILES)
+    size = chosen[-1] - chosen[0]
+    decimals = 2 - math.floor(math.log10(size)) if size > 0 else 12
+    return np.unique(np.round(chosen, decimals)).tolist()
+
+
+def _asked(what: str, name: str, at: Any) -> list[Any]:
+    values = [at] if isinstance(at, str) or np.ndim(at) == 0 else list(at)
+    if not values or len(values) > 1000:
+        raise ValueError(f"{what}: at must be a list of 1 to 1000 values of {name!r}; got {len(values)}.")
+    found = [value.item() if isinstance(value, np.generic) else value for value in values]
+    found = [int(value) if isinstance(value, float) and value.is_integer() else value for value in found]
+    for value in found:
+        if value is None or (isinstance(value, float) and not np.isfinite(value)):
+            raise ValueError(f"{what}: at holds {value!r}; a value of {name!r} is needed.")
+    return found
+
+
+def known_numbers(what: str, rows: EffectRows, name: str) -> Array:
+    """The values of a numeric input where it is known."""
+    values = rows.column(name).to_numpy(dtype=np.float64, na_value=np.nan)
+    values = values[np.isfinite(values) & (rows.weights > 0)]
+    if not len(values):
+        raise ValueError(f"{what}: {name!r} is missing in all rows: choose values with at=[…].")
+    return values
+
+
+def names_of(what: str, given: Any, word: str) -> list[str]:
+    """One name or several, as a list."""
+    names = [] if given is None else [given] if isinstance(given, str) else list(given)
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise TypeError(f"{what}: {word} must be the name of a column, or a list of different names; got {given!r}.")
+    return names
+
+
+def groups_of(what: str, rows: EffectRows, by: Sequence[str]) -> "tuple[NDArray[np.intp], list[tuple[Any, ...]]]":
+    """The number of each row's group, −1 where a value is missing; and the values of each group."""
+    import pandas as pd
+
+    if not by:
+        return np.zeros(len(rows.weights), dtype=np.intp), [()]
+    frame = pd.DataFrame({name: rows.column(name).to_numpy() for name in by})[rows.weights > 0]
+    grouped = frame.groupby(list(by), sort=True, observed=True, dropna=True)
+    if not grouped.ngroups or grouped.ngroups > MOST_LEVELS:
+        raise ValueError(
+            f"{what}: by={list(by)} makes {grouped.ngroups} groups of rows; 1 to {MOST_LEVELS} make a table. Cut "
+            "numbers into a few ranges first, as a column of their own."
+        )
+    codes = np.full(len(rows.weights), -1, dtype=np.intp)
+    codes[frame.index] = grouped.ngroup().fillna(-1).to_numpy(dtype=np.intp)
+    return codes, [key if isinstance(key, tuple) else (key,) for key in grouped.size().index]

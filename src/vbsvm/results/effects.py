@@ -1,0 +1,355 @@
+"""Effects that people can read: averages of predicted probabilities, their contrasts and slopes.
+
+Every row gets the value in question, and keeps its other inputs; the predicted probabilities of all rows are averaged
+(g-computation). Columns are set before they are encoded, so that transforms, curves and interactions follow.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.settings import require_level
+from vbsvm.design.columns import Encoded
+from vbsvm.design.levels import UNSEEN
+from vbsvm.results.averages import LOGITS, LOGS, PLAIN, Averaged, Models, Scale, shares
+from vbsvm.results.effect_rows import EffectRows, GivenRows, grid, groups_of, known_numbers, names_of, require_input
+from vbsvm.results.words import noted
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.results.fit import Fit
+
+KINDS = ("difference", "ratio", "odds ratio")
+GROUPS = ("observed", "new")
+SD = "sd"
+# The step of a slope, in standard deviations of the input.
+STEP = 1e-4
+
+SEVERAL = "The models of several classes are taken to err together, so that intervals are rather too wide."
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The models and classes that effects are about, and the rows that they are averages over."""
+
+    models: Models
+    classes: NDArray[Any]
+    rows: EffectRows
+
+    def encoded(self, changes: Mapping[str, Any], groups: str) -> Encoded:
+        """The rows with inputs set; with ``groups="new"`` all groups are new ones."""
+        found = self.rows.encoded(changes)
+        if groups == "observed":
+            return found
+        return replace(found, levels=tuple(np.full_like(one, UNSEEN) for one in found.levels))
+
+
+def subject_of(
+    fits: "Sequence[Fit]",
+    classes: NDArray[Any],
+    data: Any,
+    weights: str | ArrayLike | None,
+    covariance: str | None,
+    read: Callable[[GivenRows], EffectRows],
+) -> Subject:
+    """Effects of these models over rows that are given, or over those of the fit; ``read`` knows the columns.
+
+    The link is learned from the rows of the fit as long as it holds them, else from those that are given.
+    """
+    fit = fits[0]
+    rows = read(GivenRows.of("effects", data, weights, fit._rows))
+
+    def basis() -> tuple[Encoded, Array]:
+        held = data is not None and fit._rows is not None and fit._rows.data is not None
+        own = read(GivenRows.of("effects", None, None, fit._rows)) if held else rows
+        return own.encoded({}), own.weights
+
+    n_rows = float(rows.weights.sum()) if fit.facts is None else fit.facts.n_rows
+    return Subject(Models.of(fits, [one.intervals(covariance) for one in fits], basis, n_rows), classes, rows)
+
+
+class AverageEffects:
+    """Tables of average probabilities, for whoever has a ``Subject``."""
+
+    def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
+        """What effects are asked of."""
+        raise NotImplementedError
+
+    def effects(
+        self,
+        variable: str | Sequence[str],
+        by: str | Sequence[str] | None = None,
+        *,
+        at: Any = None,
+        data: Any = None,
+        weights: str | ArrayLike | None = None,
+        groups: str = "observed",
+        level: float = 0.95,
+        covariance: str | None = None,
+    ) -> "pd.DataFrame":
+        """Average predicted probabilities where an input is set to each of its values in all rows.
+
+        Parameters
+        ----------
+        variable : str or list of str
+            The input, by its name in the data; of several, all combinations are set.
+        by : str or list of str, default None
+            Columns of the data that part the rows into groups, each with averages of its own. The column itself is
+            not changed: name it among the variables to set it in all rows. Rows that miss it are left out.
+        at : list, or dict of lists by variable, default None
+            The values. None means all levels of a category, up to ten different numbers, and else the quantiles at 5,
+            25, 50, 75 and 95 %.
+        data : data frame, default None
+            The rows to average over. None means those of the fit, as long as it holds them; a loaded fit does not.
+        weights : str or array-like, default None
+            Weights of ``data``: a column, or a number for each row. Those of the fit are its own.
+        groups : {"observed", "new"}, default "observed"
+            In a model with groups: rows keep the effects of their groups, or have those of a new group, averaged over
+            what these may be.
+        level : float, default 0.95
+            Level of the intervals, which are symmetric on the scale of log odds.
+        covariance : str, default None
+            Which spread of the coefficients; see ``summary``.
+
+        Notes
+        -----
+        The estimate is the average of ``predict_proba``: of the positive class, or of each of several. Spreads are
+        those of the coefficients, by the delta method or a sampler's draws; by the delta method and for two classes,
+        with that of the slope by which scores become probabilities. Variance components, effects of groups and the
+        distribution of missing inputs are held.
+        """
+        names, of = names_of("effects", variable, "variable"), _values_of("effects", variable, at)
+        subject, frame = self._begun("effects", data, weights, covariance, groups, level)
+        rows = subject.rows
+        if not names:
+            raise ValueError("effects: name an input.")
+        grids = [grid("effects", rows, name, of.get(name)) for name in names]
+        parted = _Parted.of("effects", rows, by, names)
+        found = _averages(subject, names, list(product(*grids)), parted, groups)
+        return frame.table(names, parted, ((values, one.logits()) for values, one in found), LOGITS)
+
+    def contrasts(
+        self,
+        variable: str,
+        by: str | Sequence[str] | None = None,
+        *,
+        kind: str = "difference",
+        step: float | str = 1.0,
+        at: Any = None,
+        data: Any = None,
+        weights: str | ArrayLike | None = None,
+        groups: str = "observed",
+        level: float = 0.95,
+        covariance: str | None = None,
+    ) -> "pd.DataFrame":
+        """Contrasts of average probabilities: each level of an input against the first, or a number plus a step.
+
+        Parameters
+        ----------
+        variable, by, data, weights, groups, level, covariance
+            As for ``effects``.
+        kind : {"difference", "ratio", "odds ratio"}, default "difference"
+            Risk differences, risk ratios, or ratios of the odds of average probabilities.
+        step : float or "sd", default 1.0
+            What is added to a number; "sd" is its standard deviation. Rows that miss the number are left out.
+        at : list, default None
+            Values to compare: each with the first.
+        """
+        if kind not in KINDS:
+            raise ValueError(f"contrasts: kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
+        subject, frame = self._begun("contrasts", data, weights, covariance, groups, level)
+        require_input("contrasts", subject.rows, variable)
+        parted = _Parted.of("contrasts", subject.rows, by, [variable])
+        if at is None and subject.rows.levels(variable) is None:
+            pairs = _stepped(subject, variable, parted.knowing(subject.rows, variable), groups, step)
+        else:
+            values = grid("contrasts", subject.rows, variable, at)
+            if len(values) < 2:
+                raise ValueError(f"contrasts: two values of {variable!r} are needed to compare; there is {values}.")
+            found = _averages(subject, [variable], [(value,) for value in values], parted, groups)
+            pairs = _against_first(found, kind)
+        cells = ((key, _compared(one, other, kind)) for key, one, other in pairs)
+        return frame.table([variable], parted, cells, PLAIN if kind == "difference" else LOGS)
+
+    def slopes(
+        self,
+        variable: str,
+        by: str | Sequence[str] | None = None,
+        *,
+        data: Any = None,
+        weights: str | ArrayLike | None = None,
+        groups: str = "observed",
+        level: float = 0.95,
+        covariance: str | None = None,
+    ) -> "pd.DataFrame":
+        """Average slope of the probability by a numeric input: its change for one unit, where rows are.
+
+        Parameters are those of ``effects``. Rows that miss the input are left out.
+        """
+        subject, frame = self._begun("slopes", data, weights, covariance, groups, level)
+        require_input("slopes", subject.rows, variable)
+        if subject.rows.levels(variable) is not None:
+            raise ValueError(f"slopes: {variable!r} is a category; contrasts({variable!r}) compares its levels.")
+        parted = _Parted.of("slopes", subject.rows, by, [variable]).knowing(subject.rows, variable)
+        values = known_numbers("slopes", subject.rows, variable)
+        step = STEP * (float(values.std()) or 1.0)
+        if values.min() > 0:  # a logarithm of it may be in the model
+            step = min(step, 0.5 * float(values.min()))
+        x = _numbers(subject.rows, variable)
+        up, down = (
+            subject.models.average(subject.encoded({variable: x + way * step}, groups), parted.shares / (2 * step))
+            for way in (1.0, -1.0)
+        )
+        return frame.table([variable], parted, [(("slope",), up.minus(down))], PLAIN)
+
+    def _begun(
+        self, what: str, data: Any, weights: Any, covariance: str | None, groups: str, level: float
+    ) -> "tuple[Subject, _Frame]":
+        require_level(what, level)
+        if groups not in GROUPS:
+            raise ValueError(f"{what}: groups must be 'observed' or 'new'; got {groups!r}.")
+        if data is None and weights is not None:
+            raise ValueError(f"{what}: weights belong to data=…; the rows of the fit have their own.")
+        subject = self._effects_subject(data, weights, covariance)
+        return subject, _Frame(subject, level)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Parted:
+    """Groups of rows by the values of columns, and the share of each row in its group's average, rows × groups."""
+
+    by: list[str]
+    labels: list[tuple[Any, ...]]
+    codes: NDArray[np.intp]
+    shares: Array
+
+    @staticmethod
+    def of(what: str, rows: EffectRows, by: Any, variables: Sequence[str]) -> "_Parted":
+        names = names_of(what, by, "by")
+        for name in names:
+            if name in variables:
+                raise ValueError(f"{what}: {name!r} is the variable and in by: choose one of them.")
+        codes, labels = groups_of(what, rows, names)
+        return _Parted(names, labels, codes, shares(rows.weights, codes, len(labels)))
+
+    def knowing(self, rows: EffectRows, variable: str) -> "_Parted":
+        """The same without rows that miss a number."""
+        codes = np.where(np.isfinite(_numbers(rows, variable)), self.codes, -1)
+        there = np.bincount(codes[codes >= 0], minlength=len(self.labels)) > 0
+        if not there.all():
+            label = dict(zip(self.by, self.labels[int(np.argmin(there))], strict=True))
+            raise ValueError(f"{variable!r} is missing in all rows with {label}: nothing can be averaged there.")
+        return replace(self, codes=codes, shares=shares(rows.weights, codes, len(self.labels)))
+
+
+_Cells = Iterator[tuple[tuple[Any, ...], Averaged]]
+_Pairs = Iterator[tuple[tuple[Any, ...], Averaged, Averaged]]
+
+
+def _averages(
+    subject: Subject, names: Sequence[str], cells: Sequence[tuple[Any, ...]], parted: _Parted, groups: str
+) -> _Cells:
+    """The averages for each combination of values."""
+    for values in cells:
+        encoded = subject.encoded(dict(zip(names, values, strict=True)), groups)
+        yield values, subject.models.average(encoded, parted.shares)
+
+
+def _against_first(found: _Cells, kind: str) -> _Pairs:
+    """Each of the averages with the first, and what the comparison is called."""
+    sign = "-" if kind == "difference" else "/"
+    (first,), reference = next(found)
+    for (value,), one in found:
+        yield (f"{value} {sign} {first}",), one, reference
+
+
+def _stepped(subject: Subject, variable: str, parted: _Parted, groups: str, step: float | str) -> _Pairs:
+    """The averages with a step added to a number, and without."""
+    values = known_numbers("contrasts", subject.rows, variable)
+    size = float(values.std()) if isinstance(step, str) and step == SD else step
+    if isinstance(size, str | bool) or not np.isfinite(size) or size == 0:
+        raise ValueError(f"contrasts: step must be a number other than 0, or 'sd'; got {step!r} for {variable!r}.")
+    x = _numbers(subject.rows, variable)
+    one, other = (
+        subject.models.average(subject.encoded({variable: x + way * size}, groups), parted.shares) for way in (1, 0)
+    )
+    yield (f"+{size:.4g}" if size > 0 else f"{size:.4g}",), one, other
+
+
+def _compared(one: Averaged, other: Averaged, kind: str) -> Averaged:
+    if kind == "difference":
+        return one.minus(other)
+    return one.logs().minus(other.logs()) if kind == "ratio" else one.logits().minus(other.logits())
+
+
+def _numbers(rows: EffectRows, variable: str) -> Array:
+    return rows.column(variable).to_numpy(dtype=np.float64, na_value=np.nan)
+
+
+def _values_of(what: str, variable: Any, at: Any) -> dict[str, Any]:
+    """The values that are asked for, by variable."""
+    if at is None or isinstance(at, Mapping):
+        found = {} if at is None else dict(at)
+        unknown = [name for name in found if name not in names_of(what, variable, "variable")]
+        if unknown:
+            raise ValueError(f"{what}: at names {unknown[0]!r}, which is not among the variables.")
+        return found
+    if not isinstance(variable, str):
+        raise TypeError(f"{what}: with several variables at is a dict of lists, such as {{'age': [40, 60]}}.")
+    return {variable: at}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """Makes tables: a row for each combination of values, group of rows, and of several classes each."""
+
+    subject: Subject
+    level: float
+
+    def table(
+        self, names: Sequence[str], parted: _Parted, cells: "_Cells | Sequence[Any]", scale: Scale
+    ) -> "pd.DataFrame":
+        """Estimates with standard deviations and intervals."""
+        import pandas as pd
+
+        classes = [()] if len(self.subject.models.fits) == 1 else [(one,) for one in self.subject.classes.tolist()]
+        keys, rows = [], []
+        with single_threaded_blas():
+            for values, found in cells:
+                keys += [(*values, *label, *class_) for label in parted.labels for class_ in classes]
+                rows += [np.column_stack(self.subject.models.interval(found, self.level, scale))]
+        levels = [*names, *parted.by, *(["class"] if classes != [()] else [])]
+        index = pd.MultiIndex.from_tuples(keys, names=levels)
+        if index.nlevels == 1:
+            index = index.get_level_values(0)
+        frame = pd.DataFrame(np.concatenate(rows), index=index, columns=["estimate", "sd", "lower", "upper"])
+        return self._noted(frame)
+
+    def _noted(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+        """Say in the corner whose probability it is, and what the spreads are."""
+        of_models = [one.words for one in self.subject.models.intervals]
+        words = max(of_models, key=lambda one: len(one.corner))
+        several, linked = len(of_models) > 1, self.subject.models.link is not None
+        explanation = " ".join([words.explanation, self._held(linked=linked), *[SEVERAL] * several])
+        found = noted(frame, replace(words, explanation=explanation), "sd", self.level)
+        if not several:
+            found.columns.name = f"P({self.subject.classes[1]!s}), {found.columns.name}"
+        return found
+
+    def _held(self, *, linked: bool) -> str:
+        """What else a probability depends on, and spreads leave out."""
+        fit = self.subject.models.fits[0]
+        held = ["variance components and effects of groups"] if fit.plan.factors else []
+        held += ["the distribution of missing inputs"] if fit.spec.missing is not None else []
+        held += [f"the {'bend of the ' if linked else ''}link from scores to probabilities"]
+        return f"Spreads of averages hold {', and '.join(held)}."
