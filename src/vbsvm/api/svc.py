@@ -119,4 +119,6 @@ class VBSVC(Classifier):
             raise ValueError(
                 "to_sklearn: this model has random effects (group=), which a LinearSVC cannot represent: use save."
             )
+        if getattr(self, "levels_", None):
+            raise ValueError("to_sklearn: a LinearSVC takes numbers only, and this model encodes categories: use save.")
         return linear_svc(self._fits, self.classes_, getattr(self, "feature_names_in_", None))
