@@ -74,8 +74,8 @@ def read_table(
     X = _table(X, dtype=object)
     if issparse(X):
         raise TypeError(
-            f"{'categories' if group is None else 'group'}: sparse data was passed, but a dense table is needed: use "
-            "X.toarray(), or a formula with Model."
+            f"{'categories' if group is None else 'group'}: sparse data was passed, but categories and groups need a "
+            "dense table: use X.toarray(), or a formula with Model."
         )
     read_columns(estimator, X, reset=reset)
     if estimator.categories is None:
