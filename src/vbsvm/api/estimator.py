@@ -26,7 +26,7 @@ from vbsvm.missing import patterns
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.model.spec import State
-from vbsvm.results import imputation
+from vbsvm.results import imputation, same_frame, tidy
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -203,13 +203,14 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         encoded, names = self._read(X), validation.column_names(self)
         validation.require_finite(encoded.table, names)
         if n is None:
-            return patterns.indexed(self._fits[0].impute(encoded), X)
+            expected, spread = patterns.indexed(self._fits[0].impute(encoded), X)
+            return same_frame.like(X, expected), same_frame.like(X, spread)
         if getattr(self, "levels_", None):
             raise ValueError("impute: drawn values of encoded categories would be no levels; Fit.impute of a Model is.")
         frame, columns = imputation.as_frame(X, names, self.group)
         labels = None if y is None else imputation.label_columns(y, self.classes_, len(encoded.table))
         drawn = self._fits[0].drawn_inputs(encoded.table, np.arange(len(names)), n, labels, random_state)
-        return [imputation.with_values(frame, columns, one) for one in drawn]
+        return [same_frame.like(X, imputation.with_values(frame, columns, one)) for one in drawn]
 
     def missing_information(self) -> "pd.Series":
         """The share of the information about each coefficient that is missing, for two classes; see ``Fit``."""
@@ -309,3 +310,16 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         """
         frames = [fit.summary(level, covariance) for fit in self._fits]
         return frames[0] if len(frames) == 1 else self._by_class(frames)
+
+    def tidy(self, level: float = 0.95, covariance: str | None = None, exponentiate: bool = False) -> Any:
+        """The coefficients as plain columns: term, estimate, std_error, conf_low, conf_high; see ``Fit.tidy``.
+
+        With several classes the first column is the class.
+        """
+        frames = [tidy.terms(fit, level, covariance, exponentiate) for fit in self._fits]
+        return self.fit_[0]._in_kind(frames[0] if len(frames) == 1 else tidy.by_class(frames, self.classes_))
+
+    def glance(self) -> Any:
+        """A row for each model: rows, coefficients, the bound, and whether it converged."""
+        frames = [tidy.models((fit,)) for fit in self._fits]
+        return self.fit_[0]._in_kind(frames[0] if len(frames) == 1 else tidy.by_class(frames, self.classes_))

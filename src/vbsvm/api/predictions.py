@@ -16,7 +16,7 @@ from vbsvm.api.table_effects import TableColumns, TableRows
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
 from vbsvm.missing import patterns
-from vbsvm.results import prediction
+from vbsvm.results import prediction, same_frame
 from vbsvm.results.effect_rows import GivenRows
 from vbsvm.results.effects import AverageEffects, Subject, subject_of
 from vbsvm.results.leave_one_out import leave_one_out
@@ -152,4 +152,4 @@ class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
         """
         encoded = self._read(X)
         frames = [patterns.with_index(fit.predictive(encoded), X) for fit in self._fits]
-        return frames[0] if len(frames) == 1 else self._by_class(frames)
+        return same_frame.like(X, frames[0] if len(frames) == 1 else self._by_class(frames))

@@ -17,7 +17,7 @@ from vbsvm.inference.variational import Ending, Outcome
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
-from vbsvm.results import arviz, coefficients, display, random_effects
+from vbsvm.results import arviz, coefficients, display, random_effects, same_frame, tidy
 from vbsvm.results.adapted import adapted
 from vbsvm.results.calibration import Calibration
 from vbsvm.results.course import Course
@@ -251,6 +251,29 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         if len(starts) > 1:
             frame.attrs["starts"] = starts
         return frame
+
+    def tidy(self, level: float = 0.95, covariance: str | None = None, exponentiate: bool = False) -> Any:
+        """The coefficients as plain columns: term, estimate, std_error, conf_low, conf_high.
+
+        Numbers are those of ``summary``, which says which spreads they are; so does ``attrs["spreads"]``. Where the fit
+        still holds its rows, and these are a polars frame, so is the table.
+
+        Parameters
+        ----------
+        level, covariance
+            As for ``summary``.
+        exponentiate : bool, default False
+            Give odds ratios and their intervals, with a logistic likelihood; ``std_error`` stays that of the log odds.
+        """
+        return self._in_kind(tidy.terms(self, level, covariance, exponentiate))
+
+    def glance(self) -> Any:
+        """One row about the model as a whole: rows, coefficients, the bound, and whether it converged."""
+        return self._in_kind(tidy.models((self,)))
+
+    def _in_kind(self, table: "pd.DataFrame") -> Any:
+        """A table as the kind of frame that the fit's own rows are, as long as it holds them."""
+        return same_frame.like(None if self._rows is None else self._rows.data, table)
 
     def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
         """Of the formula's columns; the rows of an estimator's table are its own."""
