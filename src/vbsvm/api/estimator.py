@@ -264,11 +264,11 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         learned = {name: value for name, value in vars(self).items() if name in LEARNED}
         saving.write(path, type(self).__name__, {"parameters": parameters, "learned": learned, "fits": fits})
 
-    def to_arviz(self) -> Any:
+    def to_arviz(self, *, log_likelihood: bool = False) -> Any:
         """Draws of ``Gibbs`` for ArviZ, for two classes; with several call it on one of ``fit_``."""
         if len(self._fits) > 1:
             raise AttributeError("to_arviz is only available for two classes: call it on one of the fits in fit_.")
-        return self.fit_[0].to_arviz()
+        return self.fit_[0].to_arviz(log_likelihood=log_likelihood)
 
     def report(
         self,

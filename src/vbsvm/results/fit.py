@@ -256,14 +256,8 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         """The coefficients as plain columns: term, estimate, std_error, conf_low, conf_high.
 
         Numbers are those of ``summary``, which says which spreads they are; so does ``attrs["spreads"]``. Where the fit
-        still holds its rows, and these are a polars frame, so is the table.
-
-        Parameters
-        ----------
-        level, covariance
-            As for ``summary``.
-        exponentiate : bool, default False
-            Give odds ratios and their intervals, with a logistic likelihood; ``std_error`` stays that of the log odds.
+        still holds its rows, and these are a polars frame, so is the table. With a logistic likelihood
+        ``exponentiate=True`` gives odds ratios and their intervals; ``std_error`` stays that of the log odds.
         """
         return self._in_kind(tidy.terms(self, level, covariance, exponentiate))
 
@@ -334,9 +328,12 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         """What tables and reports say of the variance components."""
         return of_components(self.posterior.words) if self._log_variances else self.posterior.words
 
-    def to_arviz(self) -> Any:
-        """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns."""
-        return arviz.to_arviz(self._drawn("to_arviz"))
+    def to_arviz(self, *, log_likelihood: bool = False) -> Any:
+        """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns; labels and weights.
+
+        ``log_likelihood`` adds that of each row in each draw; for the hinge loss it is a pseudo-likelihood's.
+        """
+        return arviz.to_arviz(self._drawn("to_arviz"), self._rows, log_likelihood=log_likelihood)
 
     def report(self, path: Any, data: Any = None, title: str | None = None, covariance: str | None = None) -> Path:
         """Write one self-contained page of HTML: model, data, coefficients, figures, checks and caveats.
