@@ -9,25 +9,28 @@ if TYPE_CHECKING:
 
     from vbsvm.results.fit import Fit
 
+# Names in tidy tables, and those in a summary.
+COLUMNS = {"estimate": "coefficient", "std_error": "sd", "conf_low": "lower", "conf_high": "upper"}
+
 
 def terms(fit: "Fit", level: float, covariance: str | None, exponentiate: bool) -> "pd.DataFrame":
     """``term``, ``estimate``, ``std_error``, ``conf_low``, ``conf_high``: the numbers of ``Fit.summary``."""
+    import pandas as pd
+
     if exponentiate and not fit.spec.likelihood.normalised:
         raise ValueError(
             "tidy: exponentiate=True gives odds ratios, and scores of the hinge loss are no log odds: use "
             'VBLogistic, or Model(…, likelihood="logistic").'
         )
     shown = fit.summary(level, covariance)
-    found = shown[["coefficient", "sd", "lower", "upper"]].set_axis(
-        ["estimate", "std_error", "conf_low", "conf_high"], axis=1
-    )
-    if exponentiate:
+    columns: dict[str, Any] = {"term": [str(name) for name in shown.index]}
+    for name, own in COLUMNS.items():
+        values = shown[own].to_numpy()
         with np.errstate(over="ignore"):
-            found[["estimate", "conf_low", "conf_high"]] = np.exp(found[["estimate", "conf_low", "conf_high"]])
-    found.insert(0, "term", [str(name) for name in shown.index])
-    found.columns.name = None
+            columns[name] = np.exp(values) if exponentiate and name != "std_error" else values
+    found = pd.DataFrame(columns)
     found.attrs = dict(shown.attrs)
-    return found.reset_index(drop=True)
+    return found
 
 
 def model_row(fit: "Fit") -> dict[str, Any]:
