@@ -17,8 +17,8 @@ from benchmarks.tables import print_table
 from vbsvm import VBSVC, Variational
 from vbsvm.api.task import Task
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.inference.climb import Ending, Outcome
 from vbsvm.inference.proposals import Accelerated
-from vbsvm.inference.variational import Ending, Outcome
 
 KINDS = (
     "overlapping",
