@@ -190,6 +190,8 @@ class TrainingRows:
     def responds(self) -> bool:
         """Whether the response of the exact bound is worth its cost, as it is not in large tables."""
         most = MOST_GROUPED if self.source.groupings else MOST_RESPONDING
+        if isinstance(self.outcome, Outcome) and self.outcome.integrated:  # the state has it already
+            return True
         return not isinstance(self.source, Distributed) and self.source.n_rows * self.source.n_core <= most
 
     @property
