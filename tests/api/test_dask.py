@@ -51,12 +51,12 @@ def in_chunks(X, sizes):
     return da.from_array(X, chunks=(tuple(sizes), *X.shape[1:]))
 
 
-def same(far, near):
+def same(far, near, atol=1e-7):
     """The same bound and coefficients, these in units of their spreads."""
     assert far.elbo_ == pytest.approx(near.elbo_, abs=1e-8)
     spread = np.sqrt(near.fit_[0].posterior.variances[-near.coef_.shape[1] :] / near.fit_[0].plan.recipe.scale ** 2)
-    np.testing.assert_allclose((far.coef_ - near.coef_) / spread, 0.0, atol=1e-7)
-    np.testing.assert_allclose(far.intercept_, near.intercept_, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose((far.coef_ - near.coef_) / spread, 0.0, atol=atol)
+    np.testing.assert_allclose(far.intercept_, near.intercept_, rtol=atol, atol=atol)
     np.testing.assert_array_equal(far.classes_, near.classes_)
 
 
@@ -78,7 +78,8 @@ def test_the_same_fit_and_the_same_probabilities(client, name):
     settings = {"inference": TIGHT} | SETTINGS[name]
     far = DaskVBSVC(**settings).fit(in_chunks(X, (60, 0, 90, 50)), in_chunks(y, (200,)))
     near = VBSVC(**settings).fit(X, y)
-    same(far, near)
+    # Plain sweeps end where they gain 1e-12, 1.4e-6 standard deviations from the maximum and more.
+    same(far, near, atol=1e-7 if settings["inference"].accelerate else 1e-5)
     np.testing.assert_allclose(far.predict_proba(in_chunks(X, (150, 50))), near.predict_proba(X), atol=1e-6)
 
 

@@ -1,4 +1,4 @@
-"""The same rows give the same fit wherever they lie, for every kind of model: in memory, sparse, in files, in a cluster.
+"""The same rows give the same fit wherever they lie: every kind of model in memory, sparse, in files, in a cluster.
 
 Rows are cut so that one part is empty, one has a single row, and the first has one class and misses nothing.
 """

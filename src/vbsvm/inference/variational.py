@@ -68,7 +68,9 @@ class Variational(Parameters):
     ----------
     tol : float, default 1e-6
         Stop when two accepted steps in a row raise the bound by less than this (in nats), or by less than rounding;
-        one step is enough where gains fell to a fifth and less from step to step.
+        one step is enough where gains fell to a fifth and less from step to step. At 1e-11 and less the climb goes on
+        until the coefficients themselves stand still, some ten passes: wherever rows lie, it then ends at the same
+        place to 1e-8.
     max_iter : int, default None
         Most passes over the data; steps that were tried and refused count. None is 2000, and 200 where inputs are
         missing and ``accelerate`` is True.
