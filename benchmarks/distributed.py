@@ -8,6 +8,7 @@ import argparse
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -134,6 +135,7 @@ def kills(client: Client, n_kills: int) -> None:
         Distributed.fold = fold
         client.wait_for_workers(2)
         different += not (np.array_equal(found.coef_, whole.coef_) and found.elbo_ == whole.elbo_)
+        print(f"killed {k + 1} of {n_kills}, {different} with other bits", file=sys.stderr, flush=True)
     print(f"{n_kills} fits with a worker killed: {n_kills - different} with the same bits, {different} with others\n")
 
 
