@@ -17,7 +17,7 @@ import pytest
 from vbsvm import VBSVC, Files, GaussianImputation, Gibbs, LaplaceZero, Model, Variational, cross_validate
 from vbsvm.api import task
 from vbsvm.inference import climb_watch
-from vbsvm.results import training_rows
+from vbsvm.results import predicted_files, training_rows
 from vbsvm.sources import files as file_sources
 from vbsvm.sources import files_cache, files_text, pages
 from vbsvm.sources.memory import Memory
@@ -392,6 +392,20 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r"can't be written to .*cache \(No space left on device\). Make room there"):
         VBSVC().fit_files(Files(folder, cache=tmp_path / "cache"), "y", features=INPUTS)
     assert cache_of(tmp_path) == []
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_full_disk_is_told_where_predictions_are_written(ending, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    frame = table()
+    clf = VBSVC().fit(frame[INPUTS], frame["y"])
+    monkeypatch.setattr(pd.DataFrame, "to_csv", full)
+    monkeypatch.setattr(predicted_files.ParquetWriter, "write", full)
+    with pytest.raises(OSError, match=f"The disk of .*scores.{ending} is full. Make room there"):
+        clf.predict_files(written(frame, tmp_path / "d"), tmp_path / f"scores.{ending}")
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["d"]
 
 
 def test_what_killed_processes_left_is_removed(tmp_path):
