@@ -12,9 +12,10 @@ from vbsvm.api.file_rows import watch_of
 from vbsvm.api.missing_values import Completion
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
+from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.learned_inputs import LearnedInputs
-from vbsvm.inference.variational import Outcome, Variational
+from vbsvm.inference.variational import Variational
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
 from vbsvm.missing.settings import GaussianImputation, Shift

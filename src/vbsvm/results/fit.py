@@ -12,8 +12,8 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.settings import require_level
 from vbsvm.design.columns import Plan
+from vbsvm.inference.climb import Ending, Outcome
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.variational import Ending, Outcome
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
