@@ -167,12 +167,8 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
-<<<<<<< HEAD
-        prior, _, settings = self.require_settings()
-        vars(self).pop("levels_", None)
-=======
         prior, inference, settings = self.require_settings()
->>>>>>> main
+        vars(self).pop("levels_", None)
         y = validation.plain_labels(y)
         if self.group is not None and not self.fit_intercept:
             raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
