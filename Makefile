@@ -5,10 +5,15 @@
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test tests test-matrix verify golden bench clean
+.PHONY: demo docs test tests test-matrix verify golden bench clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m vbsvm demo
+
+# Warnings are errors; examples and tutorials are run.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
 
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -43,7 +48,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-newest
+	rm -rf $(VENV) .venv-oldest .venv-newest docs/_build docs/gallery docs/api/generated docs/jupyter_execute
 
 # A mark is set only after pip has succeeded, so that an interrupted install is mended by the next run.
 $(VENV)/.installed: pyproject.toml | $(VENV)/.made
