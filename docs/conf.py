@@ -36,11 +36,14 @@ myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"
 myst_heading_anchors = 4
 nb_execution_mode = "force"
 nb_execution_timeout = 240
+nb_execution_in_temp = True
 nb_execution_raise_on_error = True
+nb_execution_show_tb = True
 nb_merge_streams = True
 
 autosummary_generate = True
 autodoc_typehints = "none"
+toc_object_entries_show_parents = "hide"
 autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
@@ -49,9 +52,10 @@ sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
     "filename_pattern": r"\.py$",
-    "within_subsection_order": "FileNameSortKey",
+    "within_subsection_order": "gallery_order.position",
     "download_all_examples": False,
     "remove_config_comments": True,
+    "capture_repr": ("_repr_html_",),
     "show_memory": False,
     "show_signature": False,
     "abort_on_example_error": True,
@@ -62,6 +66,7 @@ sphinx_gallery_conf = {
 # An example that warns says so on its page, as a user would see it; matplotlib without a screen is none of theirs.
 warnings.filterwarnings("ignore", message="FigureCanvasAgg is non-interactive")
 
+html_context = {"default_mode": "auto"}
 html_theme = "pydata_sphinx_theme"
 html_title = "vbsvm"
 html_static_path = ["_static"]
@@ -69,6 +74,7 @@ html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
+    "header_links_before_dropdown": 8,
     "navbar_align": "left",
     "navbar_end": ["theme-switcher"],
     "navigation_with_keys": False,
