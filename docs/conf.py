@@ -73,6 +73,7 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
+html_show_search_summary = False  # summaries are fetched, which browsers refuse to pages from files
 html_theme_options = {
     "header_links_before_dropdown": 8,
     "navbar_align": "left",
