@@ -21,11 +21,3 @@ print(table[table["inclusion"] > 0.5].sort_values("coefficient")[["coefficient",
 # The likeliest inputs. A + or − marks those whose sign is nearly certain.
 
 plots.inclusion(clf, top=20)
-
-# %%
-# **Does the answer depend on where the climb starts?** With the paper's inference for the gates it may: the first
-# start has all gates open, the others half open and nearly closed. ``restarts`` keeps the highest bound.
-# (``gates=Joint()`` is another inference, whose starts all ended at the same place on the data that we tried.)
-
-starts = VBSVC(LaplaceZero(rho=0.01, restarts=2)).fit(X, y).fit_[0].starts()
-print("; ".join(f"bound {bound:.1f}, {count} in" for bound, count in starts))

@@ -14,10 +14,10 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from browser import PHONE, open_browser
 
 import vbsvm
 import vbsvm.dask
+from browser import PHONE, open_browser
 from vbsvm import datasets, plots
 from vbsvm.results.fit import Fit
 
@@ -75,7 +75,7 @@ def test_every_link_leads_somewhere(site):
     pages = [
         page.resolve() for page in site.rglob("*.html") if "_static" not in page.parts and page.name != "genindex.html"
     ]
-    assert len(pages) > 90
+    assert len(pages) > 80
     assert list(broken(pages)) == []
 
 
@@ -131,16 +131,14 @@ def test_examples_have_pictures_and_no_warnings(site):
 
 
 def test_pages_work_on_a_phone_without_network_and_complaints(site):
-    written = sorted(
-        path for path in site.rglob("*.html") if not {"_static", "generated", "_modules"} & set(path.parts)
-    )
+    written = [path for path in site.rglob("*.html") if not {"_static", "generated"} & set(path.parts)]
     written += [site / "api" / "generated" / f"{name}.html" for name in ("vbsvm.VBSVC", "vbsvm.results.fit.Fit")]
-    with open_browser() as browser:
+    with open_browser() as browser, browser.page(written[0], width=PHONE) as page:
         for path in written:
-            with browser.page(path, width=PHONE) as page:
-                assert [said for said in page.complaints if "[PST]" not in said] == [], path
-                assert page.network == [], path
-                assert not page.scrolls_sideways(), path
+            page.raw.goto(path.as_uri())
+            assert not page.scrolls_sideways(), path
+            assert [said for said in page.complaints if "[PST]" not in said] == [], path
+            assert page.network == [], path
 
 
 def test_search_works_from_files(site):

@@ -6,7 +6,6 @@ ORDER = (
     "toenail",
     "schools",
     "spam",
-    "wide",
     "missing",
     "curves",
     "logistic",
