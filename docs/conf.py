@@ -2,11 +2,13 @@
 
 import sys
 import warnings
+from functools import partialmethod
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
+from nbclient import NotebookClient  # noqa: E402
 from sphinx.application import Sphinx  # noqa: E402
 
 from vbsvm import __version__  # noqa: E402
@@ -35,7 +37,9 @@ html_math_renderer = "mathml"
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 4
 nb_execution_mode = "force"
-nb_execution_timeout = 240
+nb_execution_timeout = 900
+# A busy machine may take its time to start a kernel.
+NotebookClient.__init__ = partialmethod(NotebookClient.__init__, startup_timeout=900)
 nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
