@@ -1,5 +1,6 @@
 # make verify: the tests that take minutes.   make golden BASE=…: compare all results with those of another commit.
 # make test-matrix: the tests with the oldest and the newest versions of the dependencies.
+# make docs: build the website.
 # make demo: install what users get and show it on real data.   make test: lint, types, layers, tests.
 # PYTHON=… chooses the interpreter (after make clean, where there is a .venv already); pip's own settings choose the index.
 VENV := .venv
