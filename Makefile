@@ -1,24 +1,30 @@
 # make verify: the tests that take minutes.   make golden BASE=…: compare all results with those of another commit.
 # make test-matrix: the tests with the oldest and the newest versions of the dependencies.
+# make docs: build the website.
 # make demo: install what users get and show it on real data.   make test: lint, types, layers, tests.
 # PYTHON=… chooses the interpreter (after make clean, where there is a .venv already); pip's own settings choose the index.
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test tests test-matrix verify golden bench clean
+.PHONY: demo docs test tests test-matrix verify golden bench clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m vbsvm demo
+
+# Warnings are errors; examples and tutorials are run.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m sphinx -b html -W --keep-going -q docs docs/_build/html
+	@echo "Open docs/_build/html/index.html"
 
 test: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
 
 tests: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest --numprocesses auto $(PYTESTFLAGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(PYTESTFLAGS)
 
 # The oldest versions are the lower bounds of pyproject.toml; the pages show what newer ones have too. make clean first,
 # to get the newest versions anew.
@@ -43,7 +49,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-newest
+	rm -rf $(VENV) .venv-oldest .venv-newest docs/_build docs/gallery docs/api/generated docs/jupyter_execute
 
 # A mark is set only after pip has succeeded, so that an interrupted install is mended by the next run.
 $(VENV)/.installed: pyproject.toml | $(VENV)/.made

@@ -1,15 +1,18 @@
-"""Pupils in forms in schools: nested groups, slopes that vary, and a smooth curve, by formula and without tuning.
+"""
+Pupils in forms in schools
+==========================
 
-Run it with ``python examples/schools.py``. The data are simulated, so that what is found can be set beside the truth.
+Nested groups, slopes that vary between schools, and a smooth curve, by one formula and without tuning. The data
+are simulated, so that what is found can be set beside the truth.
 """
 
 import numpy as np
 import pandas as pd
 
-from vbsvm import Model
+from vbsvm import Model, plots
 
 rng = np.random.default_rng(0)
-n, n_schools, n_forms = 12_000, 60, 5
+n, n_schools, n_forms = 6000, 60, 5
 school, form = rng.integers(0, n_schools, n), rng.integers(0, n_forms, n)
 hours, age = rng.gamma(4.0, 2.0, n), rng.uniform(10, 18, n)
 of_school = rng.multivariate_normal([0, 0], [[2.0, 0.3], [0.3, 0.2]], size=n_schools)
@@ -25,12 +28,29 @@ pupils = pd.DataFrame(
         "passed": np.where(rng.random(n) < 1 / (1 + np.exp(-eta)), "yes", "no"),
     }
 )
-train, test = pupils[:9000], pupils[9000:]
+train, test = pupils[:4500], pupils[4500:]
+
+# %%
+# The model: a slope of hours for each school, an intercept for each form in each school, and a curve over age.
 
 model = Model("passed ~ hours + s(age) + (hours | school) + (1 | school:form)", train)
 print(model, end="\n\n")
 fit = model.fit()
-print(fit, end="\n\n")
+print(fit)
+
+# %%
+# The curve over age (the truth is a sine), and the slopes of the schools.
+
+plots.spline(fit)
+
+# %%
+
+plots.random_effects(fit, factor="school", effect="hours")
+slopes = fit.random_effects("school")["mean"].unstack("effect")["hours"]
+print(f"found and true slopes of schools correlate by {np.corrcoef(slopes, of_school[:, 1])[0, 1]:.2f}")
+
+# %%
+# What each part of the model is worth, on rows that it has not seen.
 
 for formula in (
     "passed ~ hours + age",
@@ -42,8 +62,9 @@ for formula in (
     errors = [np.mean(found[test["passed"] == label] != label) for label in ("yes", "no")]
     print(f"balanced error {np.mean(errors):.3f}  {formula}")
 
-effects = fit.random_effects("school")["mean"].unstack("effect")
-print(f"\nfound and true slopes of schools correlate by {np.corrcoef(effects['hours'], of_school[:, 1])[0, 1]:.2f}")
+# %%
+# A school that the fit has not seen gets the population's score, with a wide standard deviation.
+
 grid = pd.DataFrame({"age": [11, 14, 17], "hours": 8.0, "school": "a new one", "form": "A"})
 mean, sd = fit.decision_function(grid, return_std=True)
 print("a new school, by age:", ", ".join(f"{m:+.2f} ± {s:.2f}" for m, s in zip(mean, sd, strict=True)))

@@ -149,8 +149,8 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         Parameters
         ----------
         files : str, path, list of them, or Files
-            Names of Parquet or CSV files, a pattern such as "data/*.parquet", or a folder. ``Files(…)`` sets a limit of
-            memory, a folder for the rows, and whether progress is shown.
+            Names of Parquet or CSV files, a pattern such as ``"data/*.parquet"``, or a folder. ``Files(…)`` sets a
+            limit of memory, a folder for the rows, and whether progress is shown.
         target : str
             The column of labels.
         features : list of str, default None

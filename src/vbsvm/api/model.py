@@ -50,7 +50,7 @@ class Model:
         groups ``(1 | g)``, ``(x | g)`` (correlated), ``(x || g)`` (not), nested ``(1 | a/b)``, crossed by a sum.
     data : pandas or polars DataFrame, arrow table, dict of columns, or names of files
         One row for each observation. The outcome may be text, bool or two numbers. Parquet and CSV files may be named
-        by a pattern such as "data/*.parquet", a folder, a list, or ``Files(…)``: they need not fit in memory.
+        by a pattern such as ``"data/*.parquet"``, a folder, a list, or ``Files(…)``: they need not fit in memory.
     priors : dict, default None
         Priors by term, such as ``{"(1 | g)": Ridge(2, 1), "s(age)": Normal(1e-4), "fixed": Ridge()}``. ``print(model)``
         shows the keys. "fixed" means all fixed effects except the intercept that have no prior of their own; they

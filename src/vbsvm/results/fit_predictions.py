@@ -148,7 +148,7 @@ class FitPredictions(ABC):
         Parameters
         ----------
         files : str, path, list of them, or Files
-            Names of Parquet or CSV files, a pattern such as "new/*.parquet", or a folder.
+            Names of Parquet or CSV files, a pattern such as ``"new/*.parquet"``, or a folder.
         to : str or path
             The file that is written, .parquet or .csv: a row for each, in the same order. One that exists is replaced
             when all rows are there.

@@ -35,9 +35,9 @@ class Files(Parameters):
     Parameters
     ----------
     paths : str, path, or a list of them
-        Names of files, patterns such as "data/*.parquet", or folders. Files end in .parquet or .csv (also .tsv, .txt,
-        and compressed, as .csv.gz). Their rows follow each other in the sorted order of the names, or in that of the
-        list.
+        Names of files, patterns such as ``"data/*.parquet"``, or folders. Files end in .parquet or .csv (also .tsv,
+        .txt, and compressed, as .csv.gz). Their rows follow each other in the sorted order of the names, or in that of
+        the list.
     cache : folder, default None
         Where encoded rows are kept. A folder that is named here keeps them for later fits of the same files. None means
         the user's cache folder (``$XDG_CACHE_HOME/vbsvm``): there they stay until the fit is no longer in use, and

@@ -1,0 +1,41 @@
+"""
+Are the probabilities right?
+============================
+
+``predict_proba`` is calibrated with the scores that rows would have had in fits without them, so no rows are set
+aside for it. Here it is checked on rows that the fit has not seen: of those that are given a probability of 70 %,
+some 70 % should belong to the class.
+"""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from vbsvm import VBSVC, plots
+
+rng = np.random.default_rng(0)
+X = rng.normal(size=(5000, 8))
+y = np.where(X @ rng.normal(size=8) / 2 + rng.logistic(size=5000) > 0, "yes", "no")
+train, test = slice(1000), slice(1000, None)
+
+clf = VBSVC().fit(X[train], y[train])
+logistic = make_pipeline(StandardScaler(), LogisticRegression())
+logistic.fit(X[train], y[train])
+print(f"log-loss of VBSVC {log_loss(y[test], clf.predict_proba(X[test])):.3f}")
+print(f"log-loss of logistic regression {log_loss(y[test], logistic.predict_proba(X[test])):.3f}")
+
+# %%
+# ``pseudo_probability`` is what the hinge loss says by itself. It is shown beside the calibrated curve, because
+# many SVMs are used that way: it is too sure.
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(8.2, 4.2), layout="constrained")
+plots.calibration(clf, X[test], y[test], ax=left)
+raw = clf.pseudo_probability(X[test])[:, 1]
+bins = np.minimum((10 * raw).astype(int), 9)
+shares = [np.mean(y[test][bins == k] == "yes") for k in range(10)]
+right.plot([0, 1], [0, 1], "--", color="grey")
+right.plot([raw[bins == k].mean() for k in range(10)], shares, "o-", color="#d55e00")
+right.set(title="the pseudo-likelihood by itself", xlabel="probability", ylabel="share of yes", box_aspect=1)
