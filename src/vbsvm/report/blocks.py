@@ -80,6 +80,11 @@ class Table:
         """Whether there is something to sort."""
         return len(self.rows) > 3 and bool(self.head)
 
+    @property
+    def wide(self) -> bool:
+        """Whether it needs the whole width of a page."""
+        return len(self.head) > 5
+
     def numeric(self, column: int) -> bool:
         """Whether a column holds numbers."""
         return any(row[column].value is not None for row in self.rows)
@@ -93,6 +98,15 @@ class Picture:
     svg: str
     caption: str
     kind: str = "picture"
+
+
+@final
+@dataclass(frozen=True)
+class Figures:
+    """The few numbers that matter most, each with what it is."""
+
+    pairs: tuple[tuple[str, str], ...]
+    kind: str = "figures"
 
 
 @final
@@ -115,7 +129,7 @@ class Caveat:
     kind: str = "caveat"
 
 
-Block = Text | Code | Table | Picture | Verdict | Caveat
+Block = Text | Code | Table | Figures | Picture | Verdict | Caveat
 
 
 @final

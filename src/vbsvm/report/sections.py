@@ -8,10 +8,10 @@ import numpy as np
 from vbsvm.base import diagnostics, printing
 from vbsvm.design.columns import INTERCEPT, FactorPlan
 from vbsvm.model.gates import GateMap
-from vbsvm.plots import checks, estimates, mixing, rows
-from vbsvm.plots.resolve_fit import Predicted, largest
+from vbsvm.plots import checks, estimates, mixing
+from vbsvm.plots.resolve_fit import largest
 from vbsvm.report import verdicts
-from vbsvm.report.blocks import Block, Cell, Picture, Section, Table, Text, cell, number, percent, share
+from vbsvm.report.blocks import Block, Cell, Picture, Section, Table, Text, cell, number
 from vbsvm.report.figures import picture
 from vbsvm.results.fit import Fit
 
@@ -166,52 +166,6 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)
 
 
-def predictions(fit: Fit, found: Predicted, key: str) -> Section:
-    """Scores and probabilities of rows with known classes."""
-    n_rows, sides = len(found.scores), found.scores > 0
-    body = []
-    for truth, label in enumerate(found.classes):
-        of_class = found.positive == bool(truth)
-        wrong = int((sides[of_class] != bool(truth)).sum())
-        body.append((cell(label), cell(int(of_class.sum())), cell(wrong), share(wrong, int(of_class.sum()))))
-    within = int((np.abs(found.scores) < 1).sum())
-    blocks = [
-        Text(_whose(fit, n_rows)),
-        Text(
-            f"The balanced error is {found.balanced_error:.3f}: the mean of the two classes' shares of rows on the "
-            f"wrong side. {within} rows ({percent(within, n_rows)}) lie between the margins at ±1."
-        ),
-        Table("Rows on the wrong side of 0, in sample.", ("class", "rows", "wrong", "share"), tuple(body)),
-        picture(
-            f"{key}-scores",
-            f"Distributions of the scores of {found.classes[0]} and {found.classes[1]}.",
-            "Scores by class. Rows beyond the margin on the correct side do not contribute to the loss.",
-            lambda ax: rows.draw_predictive(found, ax),
-        ),
-        picture(
-            f"{key}-calibration",
-            f"Observed share of {found.classes[1]} against its predicted probability.",
-            "Calibration in sample: bins of equal width, joined until each has twenty rows, with 95 % intervals of the "
-            f"share. Spikes show the distribution of the rows, those of {found.classes[1]} at the top.",
-            lambda ax: rows.draw_calibration(found, ax),
-        ),
-        *verdicts.of_rows(found, several=fit.classes[0] is None, hinge=not fit.spec.likelihood.normalised),
-    ]
-    return Section("Predictions in sample", tuple(blocks))
-
-
-def _whose(fit: Fit, n_rows: int) -> str:
-    if fit.facts is not None and fit.facts.n_rows != n_rows:
-        return (
-            f"The report was given {n_rows} rows, but the fit used {fit.facts.n_rows}. For rows that are in both, "
-            "the figures below are in sample: new rows are predicted worse."
-        )
-    return (
-        f"These are in-sample figures for the {n_rows} rows that the report was given, which the fit has seen: new "
-        "rows are predicted worse. Use cross-validation to find out by how much."
-    )
-
-
 def ending(fit: Fit, key: str) -> Section:
     """How the fit was reached: verdicts, and the climb or the chains."""
     blocks: list[Block] = list(verdicts.of(fit))
@@ -231,8 +185,8 @@ def ending(fit: Fit, key: str) -> Section:
     return Section("How the fit ended", tuple(blocks))
 
 
-def of_fit(fit: Fit, found: Predicted | None, key: str) -> Iterator[Section]:
-    """All sections about one two-class model."""
+def of_fit(fit: Fit, key: str) -> Iterator[Section]:
+    """What was found of one two-class model."""
     yield coefficients(fit, key)
     if fit.spec.gate_map is not None:
         yield selection(fit, fit.spec.gate_map, key)
@@ -240,9 +194,6 @@ def of_fit(fit: Fit, found: Predicted | None, key: str) -> Iterator[Section]:
         yield curves(fit, fit.reader, key)
     if fit.plan.factors:
         yield groups(fit, key)
-    if found is not None:
-        yield predictions(fit, found, key)
-    yield ending(fit, key)
 
 
 def _heads(table: "pd.DataFrame") -> Iterator[str]:
