@@ -113,7 +113,7 @@ def _place(what: str, classes: NDArray[Any], class_: Any) -> int:
 class Predicted:
     """Scores of rows, their probability of the positive class, whether they are of it, and both classes' names.
 
-    ``left_out`` says whether each row was predicted by a fit without it.
+    ``left_out`` says whether each row was predicted by a fit without it, and ``margins`` whether the loss has some.
     """
 
     scores: Array
@@ -122,6 +122,7 @@ class Predicted:
     classes: tuple[str, str]
     weights: Array
     left_out: bool = False
+    margins: bool = True
 
     @staticmethod
     def of_left_out(found: LeftOutRows, fits: Sequence[Fit], k: int = 0) -> "Predicted":
@@ -131,7 +132,8 @@ class Predicted:
         rest = None if len(fits) > 1 else one.classes[0]
         names = "the rest" if rest is None else str(rest), str(one.classes[1])
         chances = np.exp(found.log_chances[:, own])
-        return Predicted(found.scores[:, k], chances, found.truth == own, names, found.weights, True)
+        margins = not one.spec.likelihood.normalised
+        return Predicted(found.scores[:, k], chances, found.truth == own, names, found.weights, True, margins)
 
 
 def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = None) -> Predicted:
@@ -150,7 +152,8 @@ def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = N
     if y is not None and one.classes[0] != f"not {one.classes[1]}":  # of the rest any label may be
         _require_known(what, y, one.classes)
     scores = np.asarray(one.decision_function(X))
-    return _found(what, scores, one.predict_proba(X)[:, 1], y, one.classes[1], one.classes[0])
+    found = _found(what, scores, one.predict_proba(X)[:, 1], y, one.classes[1], one.classes[0])
+    return replace(found, margins=not one.spec.likelihood.normalised)
 
 
 def _left_out(what: str, fit: Any, class_: Any) -> Predicted:

@@ -1,4 +1,4 @@
-"""Figures of rows: what is missing, how scores separate the classes, and whether probabilities hold."""
+"""Figures of rows: how scores separate the classes, and whether probabilities hold."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_count
 from vbsvm.plots import calibration_curve, style
-from vbsvm.plots.resolve_fit import Predicted, any_fit, largest, number_shown, predicted
+from vbsvm.plots.resolve_fit import Predicted, predicted
 
 if TYPE_CHECKING:
     from vbsvm.plots.style import Axes, Canvas
@@ -16,63 +16,9 @@ if TYPE_CHECKING:
 SPIKES = 50
 SPIKE_HEIGHT = 0.12
 MOST_BARS = 40
-MOST_PATTERNS = 30
 FEWEST = 20
 # Scores beyond so many times the upper quartile of their size are counted in the outermost bars.
 REACH = 4.0
-
-
-def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
-    """Which inputs were missing together: one row for each pattern with its number of rows; filled squares are missing.
-
-    Beside each input is how many of its values are missing, and what share of the information about its coefficient
-    that takes away, where the fit can tell.
-
-    Parameters
-    ----------
-    fit : VBSVC or Fit
-        Fitted to data with missing values.
-    ax : matplotlib Axes or empty Figure, default None
-        Where to draw; None creates a figure.
-    top : int, default None
-        How many of the most common patterns to show; None means at most thirty. Of more than sixty inputs, those with
-        the most missing values are shown.
-    """
-    found = any_fit("missing", fit)
-    patterns = found.missing_patterns
-    if patterns is None or not len(patterns.names):
-        raise ValueError("missing: the data of the fit had no missing values.")
-    by_column = list(patterns.by_column.values())
-    chosen = largest(by_column, style.MOST_NAMES)
-    n_patterns = number_shown("missing", top, len(patterns.counts), MOST_PATTERNS)
-    shown, counts = patterns.patterns[:n_patterns][:, chosen], patterns.counts[:n_patterns]
-    lost = {name: f"; {100 * share:.0f} % of its information" for name, share in found.missing_shares.items()}
-    names = [f"{patterns.names[k]} ({by_column[k]}{lost.get(patterns.names[k], '')})" for k in chosen]
-    labels, column, long = style.wrapped(names, 60)
-    ax = style.axes(ax, 0.7 + 0.2 * len(shown) + long, max(4.2, 1.8 + max(column, 0.24) * len(names)))
-    rows, columns = np.nonzero(shown)
-    ax.plot(columns, rows, "s", color=style.VERMILION, markersize=7, label="missing")
-    rows, columns = np.nonzero(~shown)
-    ax.plot(columns, rows, ".", color=style.MUTED, markersize=3, label="known")
-    for k, count in enumerate(counts):
-        ax.annotate(
-            f"{count} ({100 * count / patterns.total:.1f} %)",
-            (1.0, k),
-            (4, 0),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            va="center",
-            fontsize=style.SMALL,
-            color=style.INK,
-        )
-    ax.set_xticks(range(len(names)), labels, rotation=90)
-    ax.set(xlim=(-0.7, len(names) - 0.3), ylim=(len(shown) - 0.4, -0.6), yticks=[])
-    hidden = len(patterns.counts) - len(shown)
-    ax.set_ylabel(f"the {len(shown)} most common of {len(patterns.counts)} patterns" if hidden else "pattern")
-    left_out = style.left_out(len(chosen), len(patterns.names), "those with the most missing values")
-    ax.set_xlabel(f"below: rows in which the input is missing\nright: rows with the pattern{left_out}", loc="right")
-    ax.tick_params(axis="x", bottom=False)
-    return style.dress(ax, hidden=("top", "right", "left", "bottom"))
 
 
 def calibration(
@@ -121,6 +67,7 @@ def draw_calibration(found: Predicted, ax: "Canvas", n_bins: int = 10) -> "Axes"
     ax.set_xlabel(style.plain(f"predicted probability of {found.classes[1]}") + how)
     ax.set_ylabel(style.plain(f"observed share of {found.classes[1]}"))
     ax.legend(loc="upper left", bbox_to_anchor=(0.0, 0.88), handlelength=1.6)
+    style.described(ax, f"Observed share of {found.classes[1]} against its predicted probability, with a 95 % band.")
     return style.dress(ax)
 
 
@@ -166,7 +113,7 @@ def predictive(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, c
 
 def draw_predictive(found: Predicted, ax: "Canvas") -> "Axes":
     """The figure of ``predictive``, of rows that are predicted already."""
-    ax = style.axes(ax, 3.2)
+    ax = style.axes(ax, 2.8)
     reach = max(REACH * float(np.quantile(np.abs(found.scores), 0.75)), 1.25)
     low, high = max(float(found.scores.min()), -reach), min(float(found.scores.max()), reach)
     n_bars = int(np.clip(2.5 * np.cbrt(len(found.scores)), 10, MOST_BARS))
@@ -183,13 +130,15 @@ def draw_predictive(found: Predicted, ax: "Canvas") -> "Axes":
         if hatch:
             ax.stairs(counts, edges, fill=True, facecolor="none", edgecolor=colour, hatch=hatch, linewidth=0, alpha=0.6)
     ax.axvline(0.0, color=style.INK, linewidth=0.8)
-    for margin, label in ((-1.0, "margins, ±1"), (1.0, None)):
-        ax.axvline(margin, color=style.MUTED, linewidth=0.8, linestyle=":", label=label)
+    for margin in (-1.0, 1.0) if found.margins else ():
+        ax.axvline(margin, color=style.MUTED, linewidth=0.8, linestyle=":")
     beyond = int((inside != found.scores).sum())
-    more = f"\nthe outermost bars include {beyond} rows beyond the axis" if beyond else ""
+    more = ["margins at ±1 dotted"] * found.margins + [f"{beyond} rows beyond the ends"] * (beyond > 0)
     ax.set_ylim(0, None)
-    how = ", left-out rows" if found.left_out else ""
-    ax.set_xlabel(style.plain(f"score{how} (positive: {found.classes[1]})") + more)
-    ax.set_ylabel("share of the class's rows")
-    ax.legend(loc="best")
+    how = " of left-out rows" if found.left_out else ""
+    label = style.wrapped([f"score{how} (positive: {found.classes[1]})"], style.LINE)[0][0]
+    ax.set_xlabel("\n".join([label, *(["; ".join(more)] if more else [])]))
+    ax.set_ylabel("share of the class")
+    ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, handlelength=1.2, columnspacing=1.0)
+    style.described(ax, f"Distributions of the scores of {found.classes[0]} and {found.classes[1]}.")
     return style.dress(ax)

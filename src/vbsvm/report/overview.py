@@ -9,7 +9,7 @@ from vbsvm.design.scaling import Recipe
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.model.priors import Ridge
-from vbsvm.plots import rows
+from vbsvm.plots import missing_values
 from vbsvm.report.blocks import Block, Code, Figures, Section, Table, Text, Verdict, cell, percent, share
 from vbsvm.report.figures import picture
 from vbsvm.results.data_summary import Facts
@@ -35,14 +35,14 @@ def summary(fits: Sequence[Fit], figures: Figures, notes: Sequence[Verdict]) -> 
     fit = fits[0]
     longest = max((one.course for one in fits), key=lambda course: course.passes)
     kind = "logistic model" if fit.spec.likelihood.normalised else "linear support vector machine"
-    told = f"A {kind} of {_columns(fit)}"
-    told += f", one for each of {len(fits)} classes against the rest" if len(fits) > 1 else ""
-    told += "" if fit.facts is None else f", fitted to {_rows(fit.facts)}"
+    several = f" for each of {len(fits)} classes against the rest" if len(fits) > 1 else ""
+    rows = "" if fit.facts is None else f", fitted to {_rows(fit.facts)}"
+    told = f"A {kind}{several} with {_columns(fit)}{rows}, by {longest.in_short}."
     patterns = fit.missing_patterns
     if patterns is not None and patterns.n_incomplete:
-        told += f"; {_share(patterns.n_incomplete, patterns.total)} of them have missing values"
+        told += f" {_share(patterns.n_incomplete, patterns.total)} of the rows have missing values."
     blocks: list[Block] = [] if fit.reader is None else [Code(fit.reader.parts.text)]
-    return Section("In short", (Text(f"{told}, by {longest.in_short}."), *blocks, figures, *notes))
+    return Section("In short", (Text(told), *blocks, figures, *notes))
 
 
 def model(fits: Sequence[Fit]) -> Section:
@@ -136,7 +136,7 @@ def missing(fit: Fit, patterns: MissingPatterns) -> Section:
             "missing",
             "Which inputs are missing together, one row for each pattern.",
             "Patterns of missing values: squares are missing, dots are known.",
-            lambda ax: rows.missing(fit, ax),
+            lambda ax: missing_values.missing(fit, ax),
         ),
     )
     return Section("Missing values", blocks)

@@ -37,8 +37,8 @@ OTHER_ROWS = (
     "rows are predicted worse."
 )
 UNKNOWN = (
-    "How well the model predicts is not known here: it was loaded without its training rows. Give the report rows whose "
-    "class is known, or write it with the fit that still has its rows."
+    "How well the model predicts is not known here: a fit that was loaded from a file, or that is of a cluster, has no "
+    "training rows at hand. Give the report rows whose class is known."
 )
 
 
@@ -46,14 +46,15 @@ def key_figures(tested: Tested | None, fit: Fit) -> Figures:
     """What a reader wants to know first."""
     pairs = []
     if tested is not None:
-        how = "each predicted without it" if tested.left_out else "rows that the report was given"
+        how = "each predicted without it" if tested.left_out else "among those that the report was given"
+        how = "with inputs chosen by all rows: too good" if tested.flattered else how
         pairs.append((_percent(tested, tested.own), f"{_measured(tested)}, {how}"))
         if not tested.weighted:
             pairs.append((_percent(tested, tested.in_shares), f"wrong if all are called {tested.most_common}"))
         pairs += [(_percent(tested, one), f"{_wrong(tested)} by {name}") for name, one in tested.others.items()]
         if len(tested.classes) == 2:
             auc = f"{tested.auc(tested.own):.3f}"
-            pairs.append((auc, f"AUC: how often a row of {tested.classes[1]} gets the higher probability of a pair"))
+            pairs.append((auc, f"AUC: how often {tested.classes[1]} is ranked above {tested.classes[0]}"))
     if fit.facts is not None:
         pairs.append((f"{fit.facts.n_rows}", "rows"))
     return Figures(tuple(pairs))
@@ -102,7 +103,7 @@ def _about(fits: Sequence[Fit], tested: Tested) -> Iterator[str]:
 def _compared(tested: Tested, given: Tested | None, fits: Sequence[Fit]) -> Table:
     """One line for each way to predict."""
     two = len(tested.classes) == 2
-    lines = [("this model", tested, tested.own)]
+    lines, simple = [("this model", tested, tested.own)], [*tested.others.values()]
     if tested.as_new is not None:
         lines.append(("this model, new groups", tested, tested.as_new))
     lines += [(name, tested, one) for name, one in tested.others.items()]
@@ -112,20 +113,21 @@ def _compared(tested: Tested, given: Tested | None, fits: Sequence[Fit]) -> Tabl
         name = "this model, in sample" if seen else f"this model, the {len(given.rows.truth)} rows given to the report"
         lines.append((name, given, given.own))
     head = ("predicted by", "rows wrong", "± se", "balanced error", *(["AUC"] if two else []), "log-loss")
-    body = tuple((cell(name), *_line(of, one, two=two)) for name, of, one in lines)
+    body = tuple((cell(name), *_line(of, one, two=two, simple=one in simple)) for name, of, one in lines)
     units = "groups" if tested.rows.groups else "rows"
     how = "Rows left out. " if tested.left_out else ""
     return Table(f"{how}Standard errors take {units} as independent.", head, body)
 
 
-def _line(tested: Tested, of: LeftOutPredictions, *, two: bool) -> Iterator[Cell]:
+def _line(tested: Tested, of: LeftOutPredictions, *, two: bool, simple: bool) -> Iterator[Cell]:
+    """Numbers of one way to predict; of simple rivals ties, which leaving a row out breaks, would decide the AUC."""
     error = of.error
     yield share(error.value, 1.0)
     yield number(tested.se(error), f"{100 * tested.se(error):.1f}")
     yield share(of.balanced_error.value, 1.0)
     if two:
-        auc = tested.auc(of)
-        yield number(auc, f"{auc:.3f}")
+        auc = np.nan if simple else tested.auc(of)
+        yield number(auc, "–" if simple else f"{auc:.3f}")
     yield number(of.log_loss.value, f"{of.log_loss.value:.3f}")
 
 

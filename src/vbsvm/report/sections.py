@@ -9,6 +9,7 @@ from vbsvm.base import diagnostics, printing
 from vbsvm.design.columns import INTERCEPT, FactorPlan
 from vbsvm.model.gates import GateMap
 from vbsvm.plots import checks, estimates, mixing
+from vbsvm.plots import groups as groups_figure
 from vbsvm.plots.resolve_fit import largest
 from vbsvm.report import verdicts
 from vbsvm.report.blocks import Block, Cell, Picture, Section, Table, Text, cell, number
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
 
 LEVEL = 0.95
-MOST_IN_FIGURE = 40
+MOST_IN_FIGURE = 30
 MOST_IN_TABLE = 2000
 # Columns of the tables of a fit that have another name in the report.
 HEADS = {
@@ -73,7 +74,7 @@ def selection(fit: Fit, gates: GateMap, key: str) -> Section:
     """Which inputs are in."""
     chances = fit.inclusion_probability
     gated = fit.plan.shown(gates.gate_of) >= 0
-    top = min(int(gated.sum()), MOST_IN_FIGURE)
+    top = min(int(gated.sum()), estimates.MOST_INCLUDED)
     n_in = int((chances[gated] > 0.5).sum())
     between = int(((chances[gated] > 0.05) & (chances[gated] < 0.95)).sum())
     text = (
@@ -81,10 +82,11 @@ def selection(fit: Fit, gates: GateMap, key: str) -> Section:
         f"{between or 'none'} of the probabilities {'lies' if between == 1 else 'lie'} between 0.05 and 0.95."
     )
     caption = (
-        f"Inclusion probabilities{'' if top == gated.sum() else f', the {top} largest'}. Colours and signs show "
-        "whether the coefficient is positive (purple, +) or negative (orange, −), if its sign is nearly certain."
+        f"Inclusion probabilities{'' if top == gated.sum() else f', the {top} largest'}. Blue circles are positive, "
+        "vermilion squares negative, and filled where the sign is nearly certain; numbers are coefficients for one "
+        "standard deviation."
     )
-    alt = f"Bars of the inclusion probabilities of {top} inputs; the table of coefficients has the numbers."
+    alt = f"Dots of the inclusion probabilities of {top} inputs; the table of coefficients has the numbers."
     return Section(
         "Selection",
         (Text(text), picture(f"{key}-inclusion", alt, caption, lambda ax: estimates.inclusion(fit, ax, top=top))),
@@ -149,7 +151,7 @@ def _caterpillar(key: str, fit: Fit, factor: FactorPlan, effect: str) -> Picture
         key,
         f"Caterpillar plot. {caption}",
         caption,
-        lambda ax: estimates.random_effects(fit, ax, factor=factor.name, effect=effect),
+        lambda ax: groups_figure.random_effects(fit, ax, factor=factor.name, effect=effect),
     )
 
 
@@ -159,7 +161,7 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     chosen = largest(np.abs(mean), MOST_IN_TABLE)
     shown = table.iloc[chosen]
     body = tuple(
-        (cell(estimates.group_name(label)), *row) for label, row in zip(shown.index, _rows(shown), strict=True)
+        (cell(groups_figure.group_name(label)), *row) for label, row in zip(shown.index, _rows(shown), strict=True)
     )
     more = "" if len(chosen) == len(table) else f", the {len(chosen)} largest of {len(table)}"
     head = (factor.name, *_heads(table))

@@ -16,6 +16,9 @@ from vbsvm.results.fit import Fit
 from vbsvm.results.leave_one_out import LeftOutRows, left_out_rows
 from vbsvm.results.left_out_predictions import LeftOutPredictions, Measure
 
+# Fewer rows for each input to choose from, and left-out rows that had a say in the choice tell too little.
+ROWS_FOR_AN_INPUT = 20
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -23,7 +26,7 @@ class Tested:
     """Predictions of rows whose classes are known, and what simple rivals say of the same rows, by name.
 
     ``left_out`` says whether each row was predicted without it; else the fit may have seen the rows. ``as_new`` are the
-    same rows as if their groups were new ones.
+    same rows as if their groups were new ones. ``flattered`` are models that chose among many inputs with these rows.
     """
 
     left_out: bool
@@ -33,6 +36,7 @@ class Tested:
     in_shares: LeftOutPredictions
     others: Mapping[str, LeftOutPredictions]
     as_new: LeftOutPredictions | None = None
+    flattered: bool = False
 
     @cached_property
     def own(self) -> LeftOutPredictions:
@@ -62,7 +66,8 @@ class Tested:
     def auc(self, of: LeftOutPredictions) -> float:
         """How often a row of the positive class has a larger probability of it than one of the other; ties count ½."""
         own = np.exp(of.log_probability)
-        _, place = np.unique(np.where(of.labels == 1, own, 1.0 - own), return_inverse=True)
+        p = np.round(np.where(of.labels == 1, own, 1.0 - own), 12)  # what rounding makes different is the same
+        _, place = np.unique(p, return_inverse=True)
         negative, positive = (np.bincount(place, of.weights * (of.labels == label)) for label in (0, 1))
         below = np.cumsum(negative) - 0.5 * negative
         return float(positive @ below / (positive.sum() * negative.sum()))
@@ -114,11 +119,14 @@ def _with_rivals(
         inputs = [name for name in subject.rows.names if name not in owner.grouping]
         alone = rivals.best_input(known, subject.rows, inputs) if left_out else None
         if alone is not None:
-            others[f"{alone.scheme} alone"] = alone
+            others[f"“{alone.scheme}” alone"] = alone
         if left_out and rows.groups:
             scores = [fit._odds_scores(subject.encoded({}, "new")) for fit in fits]
             log_odds = prediction.log_odds(scores, [fit.score_calibration for fit in fits])
             as_new = known.predicted("new groups", prediction.log_probabilities(log_odds))
     labels = fits[0].classes if len(fits) == 1 else [fit.classes[1] for fit in fits]
     names = tuple("the rest" if label is None else str(label) for label in labels)
-    return Tested(left_out, rows, names, bool(offsets.any()), rivals.shares_alone(known), others, as_new)
+    gates = fits[0].spec.gate_map
+    flattered = gates is not None and gates.n_gates * ROWS_FOR_AN_INPUT > len(rows.truth)
+    shares = rivals.shares_alone(known)
+    return Tested(left_out, rows, names, bool(offsets.any()), shares, others, as_new, flattered)

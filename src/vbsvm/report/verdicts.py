@@ -1,8 +1,10 @@
 """Checks of a fit with their verdicts in plain language: good, or look at this."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.plots import calibration_curve
 from vbsvm.plots.resolve_fit import Predicted
@@ -26,6 +28,12 @@ HINGE = (
     'out an association. If the classes differ in size, fit again with class_weight="balanced", or in a formula with '
     "weights."
 )
+FLATTERED = (
+    "among so many inputs for so few rows this makes the model look much better than it is. Fit it within "
+    "cross-validation, where each fold chooses anew."
+)
+# A mean probability this far from the share is off, if it is by more than chance.
+OFF = 0.03
 
 
 def of(fit: Fit) -> Iterator[Verdict]:
@@ -61,7 +69,9 @@ def of_predictions(tested: Tested, *, hinge: bool) -> Iterator[Verdict]:
     loss = _clearly(tested, shares.log_loss, own.log_loss)
     losses = f"log-loss {own.log_loss.value:.3f} against {shares.log_loss.value:.3f}"
     beside = f"if all are called {tested.most_common}"
-    if better:
+    if tested.flattered:
+        yield Verdict(False, f"{said[0].upper()}{said[1:]}, but the inputs were chosen with all rows: {FLATTERED}")
+    elif better:
         yield Verdict(True, f"The model predicts: {said}, against {percent(base.value, 1)} {beside}.")
     elif loss:
         text = f"No clearly fewer rows are wrong ({said}, against {percent(base.value, 1)} {beside}), but probabilities "
@@ -69,7 +79,7 @@ def of_predictions(tested: Tested, *, hinge: bool) -> Iterator[Verdict]:
     else:
         text = "The model predicts no better than the shares of the classes"
         yield Verdict(False, f"{text}: {said}, against {percent(base.value, 1)} {beside}; {losses}.")
-    if better or not collapsed:
+    if (better or not collapsed) and not tested.flattered:
         yield from _beside_rivals(tested)
 
 
@@ -117,21 +127,36 @@ def of_separation(fits: Sequence[Fit], tested: Tested) -> Iterator[Verdict]:
 
 
 def of_calibration(tested: Tested, found: Sequence[Predicted]) -> Iterator[Verdict]:
-    """Whether probabilities are as extreme as they should be."""
+    """Whether probabilities are right on average, and as extreme as they should be; nothing of flattered ones."""
+    if tested.flattered:
+        return
     groups = max(tested.rows.groups.values(), key=lambda one: int(one.max()), default=None)
-    for one in found:
-        slope = calibration_curve.slope(one.chances, one.positive, one.weights, groups)
-        told = f"{slope.value:.2f} (95 % interval {slope.lower:.2f} to {slope.upper:.2f})".replace("-", "−")
-        who = "" if len(found) == 1 else f"{one.classes[1]}: "
-        means = [float(np.average(value, weights=one.weights)) for value in (one.chances, one.positive)]
-        average = f"On average {percent(means[0], 1)} are predicted as {one.classes[1]} and {percent(means[1], 1)} are."
-        if slope.upper < 1.0 and slope.value < GOOD_SLOPES[0]:
-            yield Verdict(False, f"{who}Probabilities are too extreme: the slope of the log odds is {told}. {average}")
-        elif slope.lower > 1.0 and slope.value > GOOD_SLOPES[1]:
-            yield Verdict(False, f"{who}Probabilities are too timid: the slope of the log odds is {told}. {average}")
-        else:
-            good = f"{who}Probabilities hold: the slope of the log odds is {told}, and 1 is right. {average}"
-            yield Verdict(True, good)
+    checks = [_calibration(one, groups) for one in found]
+    if len(checks) == 1 or not all(check.good for check in checks):
+        who = "" if len(checks) == 1 else "{}: "
+        pairs = zip(checks, found, strict=True)
+        yield from (replace(one, text=who.format(of.classes[1]) + one.text) for one, of in pairs if not who or not one.good)
+        return
+    yield Verdict(True, f"Probabilities of all {len(checks)} classes hold.")
+
+
+def _calibration(found: Predicted, groups: NDArray[np.intp] | None) -> Verdict:
+    slope = calibration_curve.slope(found.chances, found.positive, found.weights, groups)
+    told = f"the slope of the log odds is {slope.value:.2f} (95 % interval {slope.lower:.2f} to {slope.upper:.2f})"
+    told = told.replace("-", "−") + ", and 1 is right"
+    predicted, observed = (float(np.average(one, weights=found.weights)) for one in (found.chances, found.positive))
+    average = f"on average {percent(predicted, 1)} are predicted as {found.classes[1]}, and {percent(observed, 1)} are"
+    chance = CLEAR * np.sqrt(observed * (1.0 - observed) / found.weights.sum())
+    if abs(predicted - observed) > max(OFF, chance):
+        return Verdict(False, f"Probabilities are off: {average}; {told}.")
+    if slope.upper < 1.0 and slope.value < GOOD_SLOPES[0]:
+        return Verdict(False, f"Probabilities are too extreme: {told}; {average}.")
+    if slope.lower > 1.0 and slope.value > GOOD_SLOPES[1]:
+        return Verdict(False, f"Probabilities are too timid: {told}; {average}.")
+    if slope.lower <= 0.0:
+        return Verdict(True, f"Probabilities are right on average, but hardly tell rows apart: {average}; {told}.")
+    sure = "Probabilities hold" if slope.upper - slope.lower < 1.0 else "Probabilities hold, as far as these rows tell"
+    return Verdict(True, f"{sure}: {average}; {told}.")
 
 
 def _clearly(tested: Tested, larger: Measure, smaller: Measure) -> bool:
