@@ -2,10 +2,9 @@
 
 import math
 import os
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar, final
@@ -13,6 +12,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar, final
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
+from vbsvm.base import progress
+from vbsvm.base.log import log
 from vbsvm.inference import checkpoint
 
 ROUNDS = 40
@@ -106,6 +107,7 @@ def run_rounds(runs: list[Run[C]], sweeps: int) -> tuple[list[Run[C]], bool]:
                 for k, run in enumerate(runs):
                     runs[k] = run.advanced(end)
                     report(sum(run.done for run in runs))
+                log.debug("%d of %d sweeps", end, sweeps)
                 if time.perf_counter() - written > SECONDS_BETWEEN:
                     _write_all(runs)
                     written = time.perf_counter()
@@ -114,6 +116,7 @@ def run_rounds(runs: list[Run[C]], sweeps: int) -> tuple[list[Run[C]], bool]:
             return runs, True
     for run in runs:
         run.remove_checkpoint()
+    log.info("chains ended after %d sweeps", sweeps)
     return runs, False
 
 
@@ -122,19 +125,6 @@ def _write_all(runs: list[Run[C]]) -> None:
         run.write_checkpoint()
 
 
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, where rich is installed; nothing else."""
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    except ImportError:
-        yield lambda done: None
-        return
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    columns = (TextColumn("sweeps"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("sweeps", total=total)
-        yield lambda done: bar.update(task, completed=done)
+def _progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
+    """A bar, where somebody looks."""
+    return progress.bar("sweeps", total)

@@ -10,6 +10,7 @@ from typing import final
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.log import log
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
 from vbsvm.inference import integrated_groups
@@ -337,6 +338,7 @@ class Variational(Parameters):
                     at = reached
                     bounds.append(at.bound)
                     gains.append(gain)
+                    log.debug("pass %d: bound %.6f", passes, at.bound)
                     watch.reached(Outcome(at.state, np.array(bounds), passes, Ending.INTERRUPTED), noise)
                     if _stands_still(gains, noise) or (strategy.superlinear and _predicted(gains) < noise):
                         ending = Ending.CONVERGED
@@ -364,6 +366,7 @@ class Variational(Parameters):
         trace.flags.writeable = False
         inputs = None if spec.missing is None else getattr(at.stats.missing, "inputs", None)
         outcome = Outcome(at.state, trace, passes, ending, (), inputs, spec.likelihood)
+        log.info("climb ended: %d passes, bound %.6f, %s", passes, trace[-1], ending.value)
         watch.ended(outcome)
         return outcome
 

@@ -6,8 +6,8 @@ from vbsvm.plots.averages import effects
 from vbsvm.plots.checks import bound, densities, sensitivity
 from vbsvm.plots.estimates import coefficients, inclusion, spline
 from vbsvm.plots.groups import random_effects
-from vbsvm.plots.mixing import ranks, traces
 from vbsvm.plots.missing_values import missing
+from vbsvm.plots.mixing import ranks, traces
 from vbsvm.plots.rows import calibration, predictive
 from vbsvm.plots.style import alt_text, save
 

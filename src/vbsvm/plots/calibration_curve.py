@@ -53,7 +53,7 @@ def curve(chances: Array, positive: NDArray[np.bool_], weights: Array) -> Curve:
     """Local logistic regression on the log odds, with a Gaussian kernel."""
     x, total, hits = _counted(chances, positive, weights)
     ends = np.interp([ENDS, 1.0 - ENDS], (np.cumsum(total) - 0.5 * total) / total.sum(), x)
-    at = np.linspace(*ends, POINTS) if ends[1] > ends[0] else ends[:1]
+    at = np.linspace(ends[0], ends[1], POINTS) if ends[1] > ends[0] else ends[:1]
     centre = float(total @ x) / total.sum()
     sd = np.sqrt(float(total @ np.square(x - centre)) / total.sum())
     width = max(1.3 * sd * total.sum() ** -0.2, NARROWEST)
@@ -95,9 +95,8 @@ def _counted(chances: Array, positive: NDArray[np.bool_], weights: Array) -> tup
     x = _log_odds(chances)
     span = float(np.ptp(x)) or 1.0
     place = np.minimum(((x - x.min()) / span * BINS).astype(np.intp), BINS - 1)
-    sums = [np.bincount(place, one, minlength=BINS) for one in (weights * x, weights, weights * positive)]
-    there = sums[1] > 0
-    x_sum, total, hits = (one[there] for one in sums)
+    sums = np.stack([np.bincount(place, one, minlength=BINS) for one in (weights * x, weights, weights * positive)])
+    x_sum, total, hits = sums.astype(np.float64)[:, sums[1] > 0]
     return x_sum / total, total, hits
 
 

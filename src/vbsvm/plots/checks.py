@@ -160,7 +160,16 @@ def densities(
         style.dress(ax, hidden=("top", "right", "left"))
     handles, inferences = axes[0, 0].get_legend_handles_labels()
     title = left_out.strip() or None
-    figure.legend(handles, inferences, loc="outside lower center", ncols=2, frameon=False, title=title, fontsize=style.SMALL, title_fontsize=style.SMALL)
+    figure.legend(
+        handles,
+        inferences,
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        title=title,
+        fontsize=style.SMALL,
+        title_fontsize=style.SMALL,
+    )
     return figure
 
 

@@ -70,7 +70,7 @@ def coefficients(
     names, height, _ = style.rows([str(table.index[k]) for k in order])
     ax = style.axes(ax, height)
     opened = table["inclusion"].to_numpy(dtype=float)[order] > 0.5 if one.selects else np.ones(len(order), dtype=bool)
-    intervals(ax, np.arange(len(order)), mean[order], lower[order], upper[order], opened)
+    intervals(ax, np.arange(float(len(order))), mean[order], lower[order], upper[order], opened)
     ax.set_yticks(range(len(order)), names)
     ax.set_ylim(len(order) - 0.4, -0.6)
     per = "one standard deviation" if standardized and (scale != 1.0).any() else "one unit"

@@ -58,7 +58,7 @@ def random_effects(
     mean, sd = mean[order], sd[order]
     named = np.arange(n_groups)
     if n_groups > style.MOST_NAMES:
-        named = np.r_[: NAMED, n_groups - NAMED : n_groups]
+        named = np.r_[:NAMED, n_groups - NAMED : n_groups]
     heights = np.arange(len(named), dtype=float)
     if len(named) < n_groups:
         heights[NAMED:] += BAND_ROWS

@@ -159,7 +159,9 @@ class Section:
     @property
     def words(self) -> list[Block]:
         """What stands beside the figure, or before and between several."""
-        return [one for one in self.blocks if self.picture is None or not _takes_width(one) and one is not self.picture]
+        return [
+            one for one in self.blocks if self.picture is None or (not _takes_width(one) and one is not self.picture)
+        ]
 
     @property
     def below(self) -> list[Block]:

@@ -58,7 +58,6 @@ class Owner:
         chosen = sorted(found, key=lambda name: -spans[name])[:MOST_SHOWN]
         return {name: found[name] for name in tried if name in chosen}
 
-
     def _candidates(self, fit: "Fit", rows: EffectRows) -> list[str]:
         """Inputs that are worth a look: of many, the first in a formula, or those with the largest coefficients."""
         names = [name for name in rows.names if name not in self.grouping]

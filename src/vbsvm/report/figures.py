@@ -24,8 +24,7 @@ _VARIABLES = {
     style.SKY: "var(--sky)",
     style.PAPER: "var(--paper)",
 }
-# On a narrow screen a figure shrinks to this share of its size, beyond which it scrolls in its own box; on a wide one it
-# grows.
+# On a narrow screen a figure shrinks to this share of its size, then it scrolls in its box; on a wide one it grows.
 SMALLEST, LARGEST = 0.75, 1.35
 PIXELS = 96 / 72
 

@@ -134,7 +134,9 @@ def _line(tested: Tested, of: LeftOutPredictions, *, two: bool, simple: bool) ->
 def _by_class(tested: Tested) -> Table:
     rows, body = tested.rows, []
     for k, label in enumerate(tested.classes):
-        total, wrong = (float(rows.weights[one].sum()) for one in (rows.truth == k, (rows.truth == k) & (rows.decided != k)))
+        total, wrong = (
+            float(rows.weights[one].sum()) for one in (rows.truth == k, (rows.truth == k) & (rows.decided != k))
+        )
         predicted = float(rows.weights[rows.decided == k].sum())
         body.append((cell(label), _count(total), _count(predicted), _count(wrong), share(wrong, total)))
     return Table("Rows by class.", ("class", "rows", "predicted", "wrong", "share wrong"), tuple(body))

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_softmax, ndtri
 from scipy.stats import rankdata
 
@@ -116,9 +115,5 @@ def _one_column(known: Known, x: Array) -> tuple[Array, Array]:
         around = q - np.square(s.sum(axis=1)) / (total - w)
         unexplained = np.where(around > 1e-9 * squares, within / around, np.inf)
         variance = np.maximum(within / np.maximum(total - w - k, 1.0), 1e-9)
-        chances = log_softmax(
-            np.log(known.shares) - 0.5 * np.square(x[:, None] - means) / variance[:, None], axis=1
-        )
+        chances = log_softmax(np.log(known.shares) - 0.5 * np.square(x[:, None] - means) / variance[:, None], axis=1)
     return unexplained, chances
-
-

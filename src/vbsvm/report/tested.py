@@ -115,7 +115,7 @@ def _with_rivals(
         factor = max(rows.groups, key=lambda name: int(rows.groups[name].max()))
         others[f"the other rows of the same {factor}"] = rivals.other_rows_of_group(known, factor)
     subject = None if owner is None else owner.subject()
-    if subject is not None and len(subject.rows.weights) == len(rows.truth):
+    if owner is not None and subject is not None and len(subject.rows.weights) == len(rows.truth):
         inputs = [name for name in subject.rows.names if name not in owner.grouping]
         alone = rivals.best_input(known, subject.rows, inputs) if left_out else None
         if alone is not None:

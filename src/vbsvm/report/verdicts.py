@@ -1,7 +1,6 @@
 """Checks of a fit with their verdicts in plain language: good, or look at this."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,7 +73,9 @@ def of_predictions(tested: Tested, *, hinge: bool) -> Iterator[Verdict]:
     elif better:
         yield Verdict(True, f"The model predicts: {said}, against {percent(base.value, 1)} {beside}.")
     elif loss:
-        text = f"No clearly fewer rows are wrong ({said}, against {percent(base.value, 1)} {beside}), but probabilities "
+        text = (
+            f"No clearly fewer rows are wrong ({said}, against {percent(base.value, 1)} {beside}), but probabilities "
+        )
         yield Verdict(not hinge, f"{text}tell rows apart: {losses}.")
     else:
         text = "The model predicts no better than the shares of the classes"
@@ -104,7 +105,7 @@ def _collapsed(tested: Tested, *, hinge: bool) -> Iterator[Verdict]:
             continue
         others = [name for j, name in enumerate(tested.classes) if j != k]
         if not predicted and len(others) == 1:
-            text = f"The model predicts one class: all rows are called {others[0]}, and none of {there:g} is called {label}."
+            text = f"The model predicts one class: all rows are called {others[0]}, although {there:g} are {label}."
         else:
             text = f"Hardly any row is called {label}: {predicted:g}, although {there:g} are."
         if hinge:
@@ -133,9 +134,10 @@ def of_calibration(tested: Tested, found: Sequence[Predicted]) -> Iterator[Verdi
     groups = max(tested.rows.groups.values(), key=lambda one: int(one.max()), default=None)
     checks = [_calibration(one, groups) for one in found]
     if len(checks) == 1 or not all(check.good for check in checks):
-        who = "" if len(checks) == 1 else "{}: "
-        pairs = zip(checks, found, strict=True)
-        yield from (replace(one, text=who.format(of.classes[1]) + one.text) for one, of in pairs if not who or not one.good)
+        several = len(checks) > 1
+        for one, check in zip(found, checks, strict=True):
+            if not several or not check.good:
+                yield Verdict(check.good, f"{one.classes[1]}: {check.text}" if several else check.text)
         return
     yield Verdict(True, f"Probabilities of all {len(checks)} classes hold.")
 

@@ -26,8 +26,9 @@ SCHEME = "leave-one-out, row by row"
 class LeftOutRows:
     """What fits without a row say of it: scores (rows × models) and log probabilities (rows × classes).
 
-    ``fitted`` are the scores of the fit to all rows. ``truth`` and ``decided`` are the numbers of classes. ``rows`` are the rows' numbers in the user's data, in order;
-    None where rows lie elsewhere, or only some of them were looked at. Then nothing is known of their ``groups``.
+    ``fitted`` are the scores of the fit to all rows. ``truth`` and ``decided`` are the numbers of classes. ``rows`` are
+    the rows' numbers in the user's data, in order; None where rows lie elsewhere, or only some of them were looked at.
+    Then nothing is known of their ``groups``.
     """
 
     truth: NDArray[np.intp]
@@ -38,6 +39,19 @@ class LeftOutRows:
     log_chances: Array
     rows: NDArray[np.intp] | None
     groups: Mapping[str, NDArray[np.intp]]
+
+    def take(self, which: NDArray[np.intp]) -> "LeftOutRows":
+        """Some rows, or all in another order."""
+        return LeftOutRows(
+            self.truth[which],
+            self.decided[which],
+            self.weights[which],
+            self.scores[which],
+            self.fitted[which],
+            self.log_chances[which],
+            None if self.rows is None else self.rows[which],
+            {name: of_rows[which] for name, of_rows in self.groups.items()},
+        )
 
 
 def left_out_rows(fits: "Sequence[Fit]") -> LeftOutRows:
@@ -61,11 +75,10 @@ def left_out_rows(fits: "Sequence[Fit]") -> LeftOutRows:
         return LeftOutRows(truth, decided, found[0].s, raw, fitted, chances, None, {})
     order = first.order
     given = order if first.given is None else first.given[order]
-    place = np.argsort(given)
     factors = zip(fits[0].plan.factors, first.source.groupings, strict=True)
-    groups = {factor.name: grouping.index[order][place] for factor, grouping in factors}
-    parts = (one[place] for one in (truth, decided, found[0].s, raw, fitted, chances, given))
-    return LeftOutRows(*parts, groups)
+    groups = {factor.name: grouping.index[order] for factor, grouping in factors}
+    unordered = LeftOutRows(truth, decided, found[0].s, raw, fitted, chances, given, groups)
+    return unordered.take(np.argsort(given))
 
 
 def leave_one_out(fits: "Sequence[Fit]", classes: NDArray[Any]) -> LeftOutPredictions:
