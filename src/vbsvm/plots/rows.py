@@ -124,8 +124,8 @@ def draw_predictive(found: Predicted, ax: "Canvas") -> "Axes":
         chosen = found.positive == truth
         weights = found.weights[chosen]
         counts = np.histogram(inside[chosen], bins=edges, weights=weights)[0] / weights.sum()
-        label = f"{found.classes[int(truth)]} ({chosen.sum()} rows)"
-        ax.stairs(counts, edges, color=colour, linewidth=1.4, linestyle=line, label=style.plain(label))
+        label = style.wrapped([f"{found.classes[int(truth)]} ({chosen.sum()} rows)"], style.LINE)[0][0]
+        ax.stairs(counts, edges, color=colour, linewidth=1.4, linestyle=line, label=label)
         ax.stairs(counts, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
         if hatch:
             ax.stairs(counts, edges, fill=True, facecolor="none", edgecolor=colour, hatch=hatch, linewidth=0, alpha=0.6)
@@ -139,6 +139,7 @@ def draw_predictive(found: Predicted, ax: "Canvas") -> "Axes":
     label = style.wrapped([f"score{how} (positive: {found.classes[1]})"], style.LINE)[0][0]
     ax.set_xlabel("\n".join([label, *(["; ".join(more)] if more else [])]))
     ax.set_ylabel("share of the class")
-    ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=2, handlelength=1.2, columnspacing=1.0)
+    n_columns = 2 if sum(map(len, found.classes)) < style.NAME else 1
+    ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=n_columns, handlelength=1.2, columnspacing=1.0)
     style.described(ax, f"Distributions of the scores of {found.classes[0]} and {found.classes[1]}.")
     return style.dress(ax)

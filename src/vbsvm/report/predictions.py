@@ -107,7 +107,7 @@ def _compared(tested: Tested, given: Tested | None, fits: Sequence[Fit]) -> Tabl
     if tested.as_new is not None:
         lines.append(("this model, new groups", tested, tested.as_new))
     lines += [(name, tested, one) for name, one in tested.others.items()]
-    lines.append((f"always {tested.most_common}; log-loss of the shares", tested, tested.in_shares))
+    lines.append((f"always {tested.most_common}", tested, tested.in_shares))
     if given is not None and given is not tested:
         seen = fits[0].facts is not None and fits[0].facts.n_rows == len(given.rows.truth)
         name = "this model, in sample" if seen else f"this model, the {len(given.rows.truth)} rows given to the report"
@@ -116,7 +116,8 @@ def _compared(tested: Tested, given: Tested | None, fits: Sequence[Fit]) -> Tabl
     body = tuple((cell(name), *_line(of, one, two=two, simple=one in simple)) for name, of, one in lines)
     units = "groups" if tested.rows.groups else "rows"
     how = "Rows left out. " if tested.left_out else ""
-    return Table(f"{how}Standard errors take {units} as independent.", head, body)
+    note = f"The log-loss of “always {tested.most_common}” is that of the shares of the classes."
+    return Table(f"{how}Standard errors take {units} as independent. {note}", head, body)
 
 
 def _line(tested: Tested, of: LeftOutPredictions, *, two: bool, simple: bool) -> Iterator[Cell]:
