@@ -8,6 +8,8 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 
+from vbsvm import plots
+
 HERE = Path(__file__).parent
 NAMES = ("coefficients", "random_effects", "inclusion", "missing", "densities")
 
@@ -20,7 +22,7 @@ def main() -> None:
             block for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL) if f"plots.{name}(" in block
         )
         exec(compile(block, f"README.md, {name}", "exec"), {})
-        plt.gcf().savefig(HERE / "images" / f"{name}.png", dpi=110)
+        plots.save(plt.gcf(), HERE / "images" / f"{name}.png", dpi=150)
         plt.close("all")
 
 
