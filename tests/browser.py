@@ -17,7 +17,7 @@ ARGUMENTS = [
     "--disable-sync",
     "--no-first-run",
 ]
-PHONE, DESKTOP = 390, 1100
+PHONE, TABLET, DESKTOP = 390, 800, 1400
 
 
 @contextmanager

@@ -1,8 +1,13 @@
 """How far something is, told on stderr."""
 
+import sys
 from itertools import pairwise
+from types import SimpleNamespace
 
-from vbsvm.base.progress import SharedLine
+import pytest
+
+from vbsvm.base import progress
+from vbsvm.base.progress import SharedLine, bar
 
 
 def test_several_share_a_line(capsys):
@@ -32,3 +37,37 @@ def test_several_share_a_line(capsys):
 def test_nothing_is_written_where_nothing_was_shown(capsys):
     SharedLine().end("a")
     assert capsys.readouterr().err == ""
+
+
+def test_a_bar_is_shown_where_somebody_looks(capsys, monkeypatch):
+    with bar("sweeps", 10) as tell:
+        tell(5)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with bar("sweeps", 10) as tell:
+        tell(5)
+    assert "sweeps" in capsys.readouterr().err
+    with bar("sweeps", 10, shown=False) as tell:
+        tell(5)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("lacking", ["ipywidgets", "rich"])
+def test_a_notebook_that_can_not_draw_bars_has_a_line(capsys, monkeypatch, lacking):
+    shell = SimpleNamespace(kernel=object())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    monkeypatch.setattr(progress, "_has", lambda package: package != lacking)
+    assert progress.in_notebook()
+    with bar("sweeps", 10) as tell:
+        tell(5)
+        tell(10)
+    told = capsys.readouterr().err
+    assert "sweeps: 50 %, 0 s left" in told
+    assert told.endswith("sweeps: 100 %, 0 s left\n")
+
+
+def test_a_terminal_is_no_notebook(monkeypatch):
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace()))
+    assert not progress.in_notebook()
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: None))
+    assert not progress.in_notebook()

@@ -1,5 +1,7 @@
 """Figures: axes in, axes out, and what they show is what the fit knows."""
 
+import itertools
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
@@ -83,22 +85,37 @@ def points(ax):
     return np.concatenate(found)
 
 
-def test_bars_are_the_inclusion_probabilities_shaded_by_sign(clf):
+def dots(ax):
+    """Markers of a dot plot: kind, whether it is filled, probability and row."""
+    return [
+        (line.get_marker(), line.get_markerfacecolor() != style.PAPER, *point)
+        for line in ax.lines
+        if line.get_marker() in ("o", "s")
+        for point in line.get_xydata()
+    ]
+
+
+def test_dots_are_the_inclusion_probabilities_in_order_with_signs(clf):
     ax = plots.inclusion(clf)
-    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], clf.inclusion_probability_[0])
-    positive, negative = (np.array(ax.patches[k].get_facecolor()[:3]) for k in (2, 5))
-    assert positive[2] > positive[1]  # purple
-    assert negative[0] > negative[2]  # orange
-    assert labels(ax.xaxis) == [f"x{k}" for k in range(8)]
-    assert {(text.get_text(), round(text.xy[0])) for text in ax.texts} >= {("+", 2), ("−", 5)}
+    found = sorted(dots(ax), key=lambda dot: dot[3])
+    chances = clf.inclusion_probability_[0]
+    np.testing.assert_allclose([dot[2] for dot in found], np.sort(chances)[::-1], atol=1e-3)
+    assert set(labels(ax.yaxis)[:2]) == {"x2", "x5"}
+    by_name = dict(zip(labels(ax.yaxis), found, strict=True))
+    assert by_name["x2"][:2] == ("o", True)
+    assert by_name["x5"][:2] == ("s", True)
+    assert not any(filled for name, (_, filled, *_) in by_name.items() if name not in ("x2", "x5"))
+    told = [text.get_text() for text in ax.texts]
+    assert told[-1] == "per sd"
+    assert sorted(one[0] for one in told[:-1] if one) == ["+", "−"]
+    assert any(line.get_xdata()[0] == 0.5 for line in ax.lines if len(line.get_xdata()) == 2)
 
 
 def test_the_top_inputs_are_drawn_into_given_axes(clf):
     _, ax = pyplot.subplots()
     assert plots.inclusion(clf.fit_[0], ax, top=3) is ax
-    heights = [bar.get_height() for bar in ax.patches]
-    assert len(heights) == 3
-    assert heights == sorted(heights, reverse=True)
+    assert len(dots(ax)) == 3
+    assert "3 of 8 shown" in ax.get_xlabel()
 
 
 def test_a_model_without_gates_is_refused(fit):
@@ -130,7 +147,7 @@ def test_a_forest_can_keep_units_order_and_the_largest_only(fit, clf):
 
 def test_closed_gates_have_open_circles(clf):
     ax = plots.coefficients(clf, ordered=False)
-    hollow = [line for line in ax.lines if line.get_marker() == "o" and line.get_markerfacecolor() == "white"]
+    hollow = [line for line in ax.lines if line.get_marker() == "o" and line.get_markerfacecolor() == style.PAPER]
     np.testing.assert_array_equal(hollow[0].get_ydata(), np.flatnonzero(clf.inclusion_probability_[0] <= 0.5))
 
 
@@ -160,8 +177,8 @@ def test_a_caterpillar_is_sorted_and_named(fit):
     np.testing.assert_allclose(points(plots.random_effects(fit, effect="dose"))[:, 0], slopes)
 
 
-@pytest.mark.parametrize(("n_groups", "n_lines", "n_bands"), [(1, 1, 0), (200, 200, 0), (600, 0, 1)])
-def test_a_caterpillar_of_many_groups_grows_thin_and_then_a_band(n_groups, n_lines, n_bands):
+@pytest.mark.parametrize(("n_groups", "n_lines", "n_bands"), [(1, 1, 0), (60, 60, 0), (61, 20, 1), (600, 20, 1)])
+def test_of_many_groups_the_ends_are_named_and_the_others_a_band(n_groups, n_lines, n_bands):
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"x": rng.normal(size=1200), "g": np.arange(1200) % n_groups})
     clf = VBSVC(group="g").fit(X, X["x"] + rng.normal(size=1200) > 0)
@@ -169,8 +186,14 @@ def test_a_caterpillar_of_many_groups_grows_thin_and_then_a_band(n_groups, n_lin
     lines = [one for one in ax.collections if isinstance(one, LineCollection)]
     assert sum(len(one.get_segments()) for one in lines) == n_lines
     assert len(ax.collections) - len(lines) == n_bands
-    assert (f"{n_groups} groups of g" in ax.get_ylabel()) == (n_groups > 60)
+    named = [name for name in labels(ax.yaxis) if "more" not in name]
+    order = clf.random_effects_["mean"].sort_values().index
+    assert named == [str(one) for one in ([*order[:10], *order[-10:]] if n_bands else order)]
+    assert (f"… {n_groups - 20} more …" in labels(ax.yaxis)) == bool(n_bands)
     ax.figure.canvas.draw()
+    boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
+    assert all(upper.y0 >= lower.y1 - 1 for lower, upper in itertools.pairwise(sorted(boxes, key=lambda box: box.y0)))
+    assert ax.figure.get_figheight() < 10
 
 
 def test_a_factor_that_is_not_there_is_named(fit, clf, data):
@@ -219,12 +242,13 @@ def test_a_curve_whose_line_is_a_fixed_effect_has_that_line(data):
 def test_patterns_of_missing_values_are_squares_with_counts(with_missing):
     ax = plots.missing(with_missing)
     squares = next(line for line in ax.lines if line.get_marker() == "s").get_xydata()
-    rows, columns = np.nonzero(with_missing.missing_patterns.patterns)
+    patterns = with_missing.missing_patterns
+    rows, columns = np.nonzero(patterns.patterns.T)
     np.testing.assert_array_equal(squares, np.column_stack([columns, rows]))
-    assert [name[:9] for name in labels(ax.xaxis)] == ["dose (100", "age (40; "]
-    assert all("% of its information)" in name for name in labels(ax.xaxis))
-    assert [text.get_text().split()[0] for text in ax.texts] == [str(n) for n in with_missing.missing_patterns.counts]
-    assert "most common of 4" in plots.missing(with_missing, top=2).get_ylabel()
+    assert labels(ax.yaxis) == ["dose", "age"]
+    assert labels(ax.xaxis) == [str(n) for n in patterns.counts]
+    assert [text.get_text().split(";")[0] for text in ax.texts] == ["missing", "25 %", "10 %"]
+    assert "most common of 4" in plots.missing(with_missing, top=2).get_xlabel()
 
 
 def test_nothing_missing_is_said(fit):
@@ -246,6 +270,41 @@ def test_calibration_of_a_wrong_model_leaves_the_diagonal(fit, data):
     swapped = data.assign(y=np.where(data["y"] == "yes", "no", "yes"))
     right, wrong = (np.abs(np.subtract(*points(plots.calibration(fit, one)).T)).mean() for one in (data, swapped))
     assert wrong > 3 * right
+
+
+def test_without_rows_those_of_the_fit_are_left_out(fit, iris):
+    ax = plots.calibration(fit)
+    left_out = fit.left_out_predictions()
+    own = np.exp(left_out.log_probability)
+    chances = np.where(left_out.labels == "yes", own, 1 - own)
+    first = next(below for k in range(1, 10) if (below := chances * 10 < k).sum() >= 20)
+    np.testing.assert_allclose(points(ax)[0], [chances[first].mean(), (left_out.labels == "yes")[first].mean()])
+    assert ax.get_xlabel().endswith("left-out rows")
+    assert "left-out rows" in plots.predictive(iris[0], class_="setosa").get_xlabel()
+    with pytest.raises(ValueError, match=r"has no training rows.*Or pass rows"):
+        plots.calibration(fit.without_rows())
+
+
+def test_only_a_hinge_has_margins(data):
+    logistic = Model("y ~ dose", data, likelihood="logistic").fit()
+    for given in (data, None):
+        assert [line.get_xdata()[0] for line in plots.predictive(logistic, given).lines] == [0.0]
+
+
+def test_figures_tell_in_words_what_they_show_and_files_keep_it(fit, clf, data, tmp_path):
+    ax = plots.calibration(fit, data)
+    assert plots.alt_text(ax) == plots.alt_text(ax.figure)
+    assert plots.alt_text(ax).startswith("Observed share of yes against its predicted probability")
+    _, axes = pyplot.subplots(1, 2)
+    plots.coefficients(fit, axes[0])
+    plots.spline(fit, axes[1])
+    assert "Forest plot" in plots.alt_text(axes[0].figure)
+    assert "curve s(age)" in plots.alt_text(axes[0].figure)
+    plots.save(plots.inclusion(clf), tmp_path / "inclusion.svg")
+    assert "Dot plot of the inclusion probabilities of 8 of 8 inputs; 2 are" in (tmp_path / "inclusion.svg").read_text()
+    plots.save(ax, tmp_path / "calibration.png", dpi=50)
+    assert b"Observed share of yes" in (tmp_path / "calibration.png").read_bytes()
+    assert plots.alt_text(pyplot.figure()) == ""
 
 
 def test_scores_by_class_are_shares_with_margins(fit, data):
@@ -300,8 +359,9 @@ def test_of_very_many_incomplete_inputs_those_that_miss_most_are_shown():
     y = X[:, 0] + rng.logistic(size=800) > 0
     X[rng.random(X.shape) < np.linspace(0.05, 0.01, 80)] = np.nan
     ax = plots.missing(VBSVC().fit(X, y))
-    assert len(labels(ax.xaxis)) == 60
-    assert labels(ax.xaxis)[0].startswith(f"x0 ({np.isnan(X[:, 0]).sum()}; ")
+    assert len(labels(ax.yaxis)) == 60
+    assert labels(ax.yaxis)[0] == "x0"
+    assert ax.texts[1].get_text().startswith(f"{100 * np.isnan(X[:, 0]).mean():.0f} %")
 
 
 def test_what_is_asked_wrongly_is_said(clf, fit):
@@ -403,9 +463,9 @@ class TestVeryMany:
 
     def test_inclusion(self, wide):
         ax = plots.inclusion(wide)
-        assert len(ax.patches) == 60
-        assert ax.get_xlabel() == "60 of 80 shown, the most probable"
-        assert set(labels(ax.xaxis)[:2]) == {"x7", "x8"}
+        assert len(dots(ax)) == 20
+        assert ax.get_xlabel().endswith("20 of 80 shown, the most probable")
+        assert set(labels(ax.yaxis)[:2]) == {"x7", "x8"}
 
     def test_groups(self, fit):
         ax = plots.random_effects(fit, top=3)
@@ -440,7 +500,7 @@ class TestPipelines:
             (StandardScaler(), ["dose", "age"]), (OneHotEncoder(sparse_output=False), ["g"])
         )
         pipeline = make_pipeline(columns, VBSVC()).fit(table, data["y"])
-        shown = labels(plots.coefficients(pipeline, ordered=False).yaxis)
+        shown = [name.replace("\n", "") for name in labels(plots.coefficients(pipeline, ordered=False).yaxis)]
         assert shown == [
             "standardscaler__dose",
             "standardscaler__age",
@@ -459,7 +519,7 @@ class TestPipelines:
         incomplete = table.assign(dose=table["dose"].where(table.index % 4 > 0), g=data["g"])
         pipeline = make_pipeline(make_column_transformer(("passthrough", ["g", "dose", "age"])), VBSVC(group=0))
         pipeline.fit(incomplete, data["y"])
-        assert labels(plots.missing(pipeline).xaxis)[0].startswith("passthrough__dose (100; ")
+        assert labels(plots.missing(pipeline).yaxis)[0] == "passthrough__dose"
         shown = labels(plots.coefficients(pipeline, ordered=False).yaxis)
         assert shown == ["passthrough__dose", "passthrough__age"]
 

@@ -38,7 +38,7 @@ def paths(tmp_path_factory):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [browser.PHONE, browser.DESKTOP])
+@pytest.mark.parametrize("width", [browser.PHONE, browser.TABLET, browser.DESKTOP])
 @pytest.mark.parametrize("name", ["model", "estimator"])
 def test_a_report_is_quiet_and_fits_its_window(driver, paths, name, width, scheme):
     with driver.page(paths[name], width=width, scheme=scheme) as page:
@@ -70,7 +70,7 @@ def test_a_page_that_misbehaves_is_noticed(driver, tmp_path):
 
 def test_tables_sort_by_number_and_back_from_mouse_and_keyboard(driver, paths):
     with driver.page(paths["estimator"]) as page:
-        selector = "table.sortable"
+        selector = ".wide table.sortable"
         table = page.raw.locator(selector)
         head = table.locator("thead th").nth(1)
         head.locator("button").click()
@@ -102,11 +102,46 @@ def test_text_stands_out_in_both_schemes(driver, paths, name, scheme):
         assert re.fullmatch(r"#\w{6}", blue.strip())
 
 
-def test_wide_tables_scroll_in_their_own_box(driver, paths):
+def test_on_a_phone_wide_tables_say_that_they_scroll_and_small_ones_are_stacked(driver, paths):
     with driver.page(paths["estimator"], width=browser.PHONE) as page:
-        script = "all => all.filter(one => one.scrollWidth > one.clientWidth).length"
-        assert page.raw.eval_on_selector_all(".box", script) >= 1
         assert page.raw.eval_on_selector_all(".box", "all => all.every(one => one.tabIndex === 0)")
+        scrolls = (
+            "all => all.every(one => one.querySelector('.box').scrollWidth > one.querySelector('.box').clientWidth)"
+        )
+        assert page.raw.eval_on_selector_all(".wide", scrolls)
+        assert page.raw.locator(".wide .hint").first.is_visible()
+        assert page.raw.eval_on_selector_all(
+            ".small .box", "all => all.every(one => one.scrollWidth <= one.clientWidth)"
+        )
+        heads = page.raw.eval_on_selector_all(
+            ".small td[data-head]", "all => all.map(one => getComputedStyle(one, '::before').content)"
+        )
+        assert '"rows wrong"' in heads
+        assert not page.raw.locator(".small .hint").first.is_visible()
+    with driver.page(paths["estimator"], width=browser.DESKTOP) as page:
+        assert page.raw.locator(".hint:visible").count() == 0
+        sides = "all => all.map(one => one.getBoundingClientRect().left)"
+        words, figure = page.raw.eval_on_selector_all(".pair:first-of-type > *", sides)[:2]
+        assert figure > words + 300
+
+
+@pytest.mark.parametrize("width", [browser.PHONE, browser.TABLET, browser.DESKTOP])
+@pytest.mark.parametrize("name", ["model", "estimator"])
+def test_the_text_of_figures_is_large_enough_to_be_read(driver, paths, name, width):
+    with driver.page(paths[name], width=width) as page:
+        heights = page.raw.eval_on_selector_all(
+            "svg",
+            "all => all.map(one => one.getBoundingClientRect().width / one.viewBox.baseVal.width * 7)",
+        )
+        assert min(heights) > 8  # pixels of letters of 7 points, the smallest in use
+
+
+def test_a_page_on_paper_has_no_navigation_and_no_scroll_boxes(driver, paths):
+    with driver.page(paths["model"], scheme="dark") as page:
+        page.raw.emulate_media(media="print")
+        assert not page.raw.locator("nav").is_visible()
+        assert page.raw.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(255, 255, 255)"
+        assert len(page.raw.pdf()) > 10_000
 
 
 @pytest.fixture(scope="module")

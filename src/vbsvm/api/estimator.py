@@ -280,14 +280,15 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         title: str | None = None,
         covariance: str | None = None,
     ) -> Path:
-        """Write one self-contained page of HTML: model, data, coefficients, figures, checks and caveats.
+        """Write one self-contained page of HTML: how well the model predicts, effects, coefficients, checks, caveats.
 
         Parameters
         ----------
         path : path
             The file; an existing file is replaced.
         X, y : table and labels, default None
-            The rows of the fit; they add scores by class, calibration and the in-sample error.
+            Rows with their classes, those of the fit or others: the page adds how well they are predicted. The rows of
+            the fit are predicted without themselves, as long as the fit has them at hand; a loaded one has not.
         title : str, default None
             Heading of the page.
         covariance : str, default None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from vbsvm.base.log import log
 from vbsvm.base.progress import SharedLine
 from vbsvm.inference.climb_watch import ClimbWatch
 from vbsvm.sources.files import Files, FileTable
@@ -23,6 +24,7 @@ def encoded_once(
     signs = (files.sep, files.decimal)
     cache = Cache.of(files.cache, {"files": table.stamps, "types": table.types, "signs": signs, **about}, files.limit)
     rows = cache.found()
+    log.info("encoded rows %s", f"are written to {cache.root}" if rows is None else f"were found in {cache.root}")
     if rows is None:
         learned = learn()
         with cache.building() as writer:

@@ -1,16 +1,30 @@
 """What takes its time, told on stderr: a bar with the time that is left, or a line that is written over."""
 
 import sys
+import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import final
 
 
+def in_notebook() -> bool:
+    """Whether the session is that of a notebook."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
 @contextmanager
-def bar(what: str, total: int, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """A function that is told how much has been done; nothing is shown unless it is asked for."""
-    if not shown:
+def bar(what: str, total: int, *, shown: bool | None = None) -> Iterator[Callable[[int], None]]:
+    """A function that is told how much has been done. None shows a bar where somebody looks: a terminal, a notebook."""
+    notebook = in_notebook()
+    if shown is False or (shown is None and not notebook and not sys.stderr.isatty()):
         yield lambda done: None
+        return
+    if not _has("rich") or (notebook and not _has("ipywidgets")):
+        with _plain(what, max(1, total)) as tell:
+            yield tell
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
@@ -19,6 +33,25 @@ def bar(what: str, total: int, *, shown: bool) -> Iterator[Callable[[int], None]
     with Progress(*columns, console=Console(stderr=True), transient=True) as found:
         task = found.add_task(what, total=max(1, total))
         yield lambda done: found.update(task, completed=done)
+
+
+def _has(package: str) -> bool:
+    return find_spec(package) is not None
+
+
+@contextmanager
+def _plain(what: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A line that is written over, where bars can't be drawn: the share that is done, and the seconds left."""
+    line, begun = SharedLine(), time.monotonic()
+
+    def tell(done: int) -> None:
+        left = (time.monotonic() - begun) * (total - done) / max(1, done)
+        line.show(what, f"{what}: {100 * done // total} %, {left:.0f} s left")
+
+    try:
+        yield tell
+    finally:
+        line.end(what)
 
 
 @final

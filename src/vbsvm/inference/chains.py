@@ -6,14 +6,16 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeVar, final
 
 import numpy as np
 from joblib import cpu_count
 
+from vbsvm.base import progress
+from vbsvm.base.log import log
 from vbsvm.base.workers import WorkerError, Workers
 from vbsvm.inference import checkpoint
 from vbsvm.storage import atomic
@@ -93,12 +95,14 @@ def run_rounds(runs: list[Run[C]], sweeps: int) -> tuple[list[Run[C]], bool]:
                 for k, run in enumerate(runs):
                     runs[k] = hands.advanced(k, run, end)
                     report(sum(run.done for run in runs))
+                log.debug("%d of %d sweeps", end, sweeps)
                 checkpoints.write_if_due(runs)
         except KeyboardInterrupt:
             checkpoints.write(runs)
             return runs, True
     for run in runs:
         checkpoints.remove(run)
+    log.info("chains ended after %d sweeps", sweeps)
     return runs, False
 
 
@@ -188,19 +192,6 @@ _ADVICE = {
 }
 
 
-@contextmanager
-def _progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, where rich is installed; nothing else."""
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-    except ImportError:
-        yield lambda done: None
-        return
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    columns = (TextColumn("sweeps"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("sweeps", total=total)
-        yield lambda done: bar.update(task, completed=done)
+def _progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
+    """A bar, where somebody looks."""
+    return progress.bar("sweeps", total)

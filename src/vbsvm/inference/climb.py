@@ -9,6 +9,7 @@ from typing import final
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.log import log
 from vbsvm.inference import polish
 from vbsvm.inference.climb_watch import UNWATCHED, Watch
 from vbsvm.inference.proposals import Strategy, Visited
@@ -100,6 +101,7 @@ def climb(
                 at = reached
                 bounds.append(at.bound)
                 gains.append(gain)
+                log.debug("pass %d: bound %.6f", passes, at.bound)
                 watch.reached(Outcome(at.state, np.array(bounds), passes, Ending.INTERRUPTED), noise)
                 if _stands_still(gains, noise) or (strategy.superlinear and _predicted(gains) < noise):
                     ending = Ending.CONVERGED
@@ -132,6 +134,7 @@ def climb(
     trace.flags.writeable = False
     inputs = None if spec.missing is None else getattr(at.stats.missing, "inputs", None)
     outcome = Outcome(at.state, trace, passes, ending, (), inputs, spec.likelihood)
+    log.info("climb ended: %d passes, bound %.6f, %s", passes, trace[-1], ending.value)
     watch.ended(outcome)
     return outcome
 

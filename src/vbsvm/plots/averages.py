@@ -59,13 +59,15 @@ def effects(
     positive = subject.classes[1] if len(subject.models.fits) == 1 else class_
     lines = _lines(table, class_, several=len(subject.models.fits) > 1, parted=by is not None)
     number = subject.rows.levels(variable) is None
-    ax = _drawn(style.axes(ax, 3.2), lines, values, number=number)
+    ax = _drawn(style.axes(ax, 2.8), lines, values, number=number)
     shown = f"{100 * level:g} % {'band' if number else 'interval'}{subject.models.intervals[0].words.aside}"
-    ax.set_xlabel(f"{style.plain(variable)}\n{shown}")
-    ax.set_ylabel("average probability" + ("" if positive is None else style.plain(f" of {positive!s}")))
+    ax.set_xlabel(f"{style.wrapped([variable], style.LINE)[0][0]}\n{shown}")
+    label = "average probability" + ("" if positive is None else f" of {positive!s}")
+    ax.set_ylabel(style.wrapped([label], 32)[0][0])
     if len(lines) > 1:
         title = "class" if by is None else ", ".join([by] if isinstance(by, str) else by)
         ax.legend(title=style.plain(title), title_fontsize=style.SMALL)
+    style.described(ax, f"Average probability over the values of {variable}, with {shown}s.")
     return style.dress(ax)
 
 
@@ -105,7 +107,7 @@ def _drawn(ax: "Axes", lines: "dict[str, pd.DataFrame]", values: list[Any], *, n
         ax.vlines(at, lower, upper, color=colour, linewidth=1.4)
         ax.plot(at, estimate, "os^DvPX"[k % 7], color=colour, markersize=4.5, label=style.plain(name))
     if not number:
-        names, _, _ = style.wrapped([str(value) for value in values], 18)
+        names, _ = style.wrapped([str(value) for value in values], max(48 // len(values), 6))
         ax.set_xticks(places, names)
         ax.set_xlim(-0.5, len(values) - 0.5)
     low, high = ax.get_ylim()

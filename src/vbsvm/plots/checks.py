@@ -44,7 +44,7 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     bounds = one.bounds[np.isfinite(one.bounds)]
     below = bounds[-1] - bounds
     seen = below > 0
-    ax = style.axes(ax, 2.8)
+    ax = style.axes(ax, 2.5)
     ax.plot(1 + np.flatnonzero(seen), below[seen], "o-", color=style.BLUE, linewidth=1.2, markersize=3.5)
     ax.set_yscale("log")
     ax.invert_yaxis()
@@ -52,7 +52,8 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     ax.locator_params(axis="x", integer=True)
     ax.set_xlabel(f"accepted step of {len(bounds)}")
-    ax.set_ylabel(f"nats below the final bound ({bounds[-1]:.2f})".replace("-", "−"))
+    ax.set_ylabel(f"nats below the final\nbound ({bounds[-1]:.2f})".replace("-", "−"))
+    style.described(ax, f"The bound rises over {len(bounds)} accepted steps to {bounds[-1]:.2f}.")
     return style.dress(ax)
 
 
@@ -79,7 +80,7 @@ def sensitivity(
     shift = table.index.to_numpy(dtype=float)
     nearest = int(np.abs(shift).argmin())
     chosen, left_out = _choose(table, nearest, terms, top)
-    ax = style.axes(ax, 3.4)
+    ax = style.axes(ax, 3.2)
     for k, name in enumerate(chosen):
         values = table[name].to_numpy(dtype=float)
         unit = abs(values[nearest])
@@ -96,7 +97,8 @@ def sensitivity(
     told = ", ".join(columns) if 0 < len(columns) <= MOST_SHIFTED else "values"
     ax.set_xlabel(style.plain(f"shift of missing {told} (standard deviations)") + left_out)
     ax.set_ylabel("coefficient, in units of its size\nwithout shift")
-    ax.legend()
+    ax.legend(loc="best")
+    style.described(ax, f"{len(chosen)} coefficients against a shift of missing values.")
     return style.dress(ax)
 
 
@@ -115,7 +117,7 @@ def _choose(table: "pd.DataFrame", nearest: int, terms: list[str] | None, top: i
 
 
 def densities(
-    comparison: Comparison, *, terms: list[str] | None = None, top: int | None = None, n_columns: int = 4
+    comparison: Comparison, *, terms: list[str] | None = None, top: int | None = None, n_columns: int = 3
 ) -> "Figure":
     """Densities of a variational fit and of a sampler's, one panel for each parameter, with the accuracy in per cent.
 
@@ -127,7 +129,7 @@ def densities(
         Parameters to show; None means all.
     top : int, default None
         If no terms are named, how many of those with the lowest accuracy to show; None means at most 24.
-    n_columns : int, default 4
+    n_columns : int, default 3
         Panels side by side.
 
     Returns
@@ -140,7 +142,7 @@ def densities(
     pairs, left_out = _pairs(comparison, terms, top)
     n_columns = min(n_columns, len(pairs))
     n_rows = -(-len(pairs) // n_columns)
-    figure, axes = style.panels(n_rows, n_columns, (2.4 * n_columns, 1.9 * n_rows + 0.4))
+    figure, axes = style.panels(n_rows, n_columns, (max(2.2 * n_columns, style.WIDTH), 1.6 * n_rows + 0.4))
     for ax in axes.ravel()[len(pairs) :]:
         ax.remove()
     for pair, ax in zip(pairs, axes.ravel(), strict=False):
@@ -149,12 +151,25 @@ def densities(
         seen = pair.grid[
             (pair.sampled > 1e-3 * pair.sampled.max()) | (pair.variational > 1e-3 * pair.variational.max())
         ]
-        ax.set(title=style.wrapped([pair.name], 28)[0][0], yticks=[], xlim=(seen[0], seen[-1]))
-        ax.text(0.97, 0.9, f"{pair.accuracy:.0f} %", transform=ax.transAxes, ha="right", fontsize=style.TEXT)
+        ax.set(title=style.wrapped([pair.name], 24)[0][0], yticks=[], xlim=(seen[0], seen[-1]))
+        ax.fill_between(pair.grid, pair.sampled, color=style.VERMILION, alpha=0.15, linewidth=0)
+        ax.text(0.99, 0.9, f"{pair.accuracy:.0f} %", transform=ax.transAxes, ha="right", fontsize=style.SMALL)
+        ax.locator_params(axis="x", nbins=4)
+        ax.set_ylim(0, None)
+        style.described(ax, f"{pair.name}: both densities, which overlap by {pair.accuracy:.0f} %.")
         style.dress(ax, hidden=("top", "right", "left"))
     handles, inferences = axes[0, 0].get_legend_handles_labels()
     title = left_out.strip() or None
-    figure.legend(handles, inferences, loc="outside lower center", ncols=2, frameon=False, title=title)
+    figure.legend(
+        handles,
+        inferences,
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        title=title,
+        fontsize=style.SMALL,
+        title_fontsize=style.SMALL,
+    )
     return figure
 
 

@@ -1,4 +1,4 @@
-"""Figures of what was found: coefficients, inclusion, effects of groups, curves."""
+"""Figures of what was found: coefficients, inclusion, curves."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,20 +7,16 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_flag, require_level
-from vbsvm.design.columns import INTERCEPT
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import number_shown, one_fit
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from vbsvm.design.formula.reader import Curve
     from vbsvm.plots.style import Axes, Canvas
 
-# More groups than this are drawn as one band: single lines would lie on top of each other.
-MOST_LINES = 400
-NORMAL = 1.959964
+# A figure of more inputs is a wall.
+MOST_INCLUDED = 20
 POINTS = 201
 
 
@@ -71,108 +67,29 @@ def coefficients(
     n_shown = number_shown("coefficients", top, len(mean), style.MOST_NAMES)
     order = np.argsort(-np.abs(mean), kind="stable")[:n_shown]
     order = order[np.argsort(-mean[order], kind="stable")] if ordered else np.sort(order)
-    names, row, wide = style.wrapped([str(table.index[k]) for k in order])
-    ax = style.axes(ax, 0.75 + row * len(order), max(style.WIDTH, 3.2 + wide))
+    names, height, _ = style.rows([str(table.index[k]) for k in order])
+    ax = style.axes(ax, height)
     opened = table["inclusion"].to_numpy(dtype=float)[order] > 0.5 if one.selects else np.ones(len(order), dtype=bool)
-    _intervals(ax, mean[order], lower[order], upper[order], opened)
+    intervals(ax, np.arange(float(len(order))), mean[order], lower[order], upper[order], opened)
     ax.set_yticks(range(len(order)), names)
     ax.set_ylim(len(order) - 0.4, -0.6)
     per = "one standard deviation" if standardized and (scale != 1.0).any() else "one unit"
     left_out = style.left_out(n_shown, len(mean), "the largest")
     ax.set_xlabel(f"change of the score for {per}\n{one.intervals().words.interval(level)}{left_out}", loc="right")
+    style.described(ax, f"Forest plot of {n_shown} of {len(mean)} coefficients with {100 * level:g} % intervals.")
     return style.dress(ax, hidden=("top", "right", "left"))
 
 
-def _intervals(ax: "Axes", mean: Array, lower: Array, upper: Array, filled: NDArray[np.bool_]) -> None:
-    """Points with intervals, one a row, and the line of no effect; hundreds of rows get thin, light lines."""
-    rows, many = np.arange(len(mean)), len(mean) > style.MOST_NAMES
+def intervals(
+    ax: "Axes", rows: Array, mean: Array, lower: Array, upper: Array, filled: NDArray[np.bool_] | None = None
+) -> None:
+    """Points with intervals at the heights ``rows``, and the line of no effect."""
+    filled = np.ones(len(mean), dtype=bool) if filled is None else filled
     ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
-    ax.hlines(rows, lower, upper, color=style.SKY if many else style.BLUE, linewidth=0.5 if many else 1.4)
-    size = 1.8 if many else 4.5
-    ax.plot(mean[filled], rows[filled], "o", color=style.BLUE, markersize=size)
-    ax.plot(mean[~filled], rows[~filled], "o", color=style.BLUE, markersize=size, markerfacecolor="white")
+    ax.hlines(rows, lower, upper, color=style.BLUE, linewidth=1.3)
+    ax.plot(mean[filled], rows[filled], "o", color=style.BLUE, markersize=4)
+    ax.plot(mean[~filled], rows[~filled], "o", color=style.BLUE, markersize=4, markerfacecolor=style.PAPER)
     ax.tick_params(axis="y", left=False)
-
-
-def random_effects(
-    fit: Any,
-    ax: "Canvas" = None,
-    *,
-    factor: str | None = None,
-    effect: str | None = None,
-    top: int | None = None,
-    class_: Any = None,
-) -> "Axes":
-    """Caterpillar plot: effects of the groups of one factor in order, mean ± 1.96 standard deviations.
-
-    Up to sixty groups are named, up to four hundred have a line each, and more become a band.
-
-    Parameters
-    ----------
-    fit : VBSVC or Fit
-        The fit.
-    ax : matplotlib Axes or empty Figure, default None
-        Where to draw; None creates a figure.
-    factor : str, default None
-        The grouping factor; may be None if there is only one.
-    effect : str, default None
-        The effect, such as the slope of "visit"; None means the first, usually the intercept.
-    top : int, default None
-        How many of the groups with the largest effects in magnitude to show; None means all groups.
-    class_ : label, default None
-        The class to set against the rest, if the estimator has more than two.
-    """
-    one = one_fit("random_effects", fit, class_)
-    factor, effect, table = _effect_of_groups(one, factor, effect)
-    mean, sd = table["mean"].to_numpy(dtype=float), table["sd"].to_numpy(dtype=float)
-    n_groups = number_shown("random_effects", top, len(mean), len(mean))
-    order = np.argsort(-np.abs(mean), kind="stable")[:n_groups]
-    order = order[np.argsort(mean[order], kind="stable")]
-    named = table.index[order] if n_groups <= style.MOST_NAMES else []
-    names, row, wide = style.wrapped([group_name(label) for label in named])
-    ax = style.axes(ax, 0.75 + row * n_groups if names else 5.4, max(style.WIDTH, 3.2 + wide))
-    mean, sd = mean[order], sd[order]
-    if n_groups > MOST_LINES:
-        rows = np.arange(n_groups)
-        ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
-        ax.fill_betweenx(rows, mean - NORMAL * sd, mean + NORMAL * sd, color=style.SKY, alpha=0.45, linewidth=0)
-        ax.plot(mean, rows, color=style.BLUE, linewidth=1.2)
-    else:
-        _intervals(ax, mean, mean - NORMAL * sd, mean + NORMAL * sd, np.ones(n_groups, dtype=bool))
-    ax.set_ylim(-0.6 - 0.01 * n_groups, n_groups - 0.4 + 0.01 * n_groups)
-    if names:
-        ax.set_yticks(range(n_groups), names)
-    else:
-        ax.set_yticks([])
-        ax.set_ylabel(style.plain(f"{n_groups} groups of {factor}, in order"))
-    what = "effect on the score" if effect == INTERCEPT else f"effect of {effect} on the score"
-    left_out = style.left_out(n_groups, len(table), "the largest")
-    ax.set_xlabel(
-        style.plain(f"{what}, by {factor}") + f"\nmean ± 1.96 standard deviations{one.posterior.words.aside}{left_out}",
-        loc="right",
-    )
-    return style.dress(ax, hidden=("top", "right", "left"))
-
-
-def group_name(label: object) -> str:
-    """A group in one word, also where several columns make it."""
-    return ":".join(map(str, label)) if isinstance(label, tuple) else str(label)
-
-
-def _effect_of_groups(one: Fit, factor: str | None, effect: str | None) -> "tuple[str, str, pd.DataFrame]":
-    """The factor and the effect that are meant, and the table of this effect, group by group."""
-    known = {of_factor.name: of_factor for of_factor in one.plan.factors}
-    if not known:
-        raise ValueError("random_effects: the model has no groups.")
-    factor = next(iter(known)) if factor is None and len(known) == 1 else factor
-    if factor not in known:
-        raise ValueError(f"random_effects: choose a factor with factor=…; there are {list(known)}.")
-    effects = known[factor].effects
-    effect = effects[0] if effect is None else effect
-    if effect not in effects:
-        raise ValueError(f"random_effects: {factor} has no effect {effect!r}; it has {list(effects)}.")
-    table = one.random_effects(factor)
-    return factor, effect, table.xs(effect, level=table.index.nlevels - 1) if len(effects) > 1 else table
 
 
 def spline(
@@ -207,17 +124,18 @@ def spline(
     x = np.linspace(curve.spline.low, curve.spline.low + curve.spline.width, POINTS)
     rows = _curve_rows(one, curve, x)
     chances = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    intervals = one.intervals(covariance)
-    band = np.array([intervals.combination(row, chances)[1] for row in rows])
-    ax = style.axes(ax, 3.2)
+    spreads = one.intervals(covariance)
+    band = np.array([spreads.combination(row, chances)[1] for row in rows])
+    ax = style.axes(ax, 2.8)
     ax.axhline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
-    ax.fill_between(x, band[:, 0], band[:, 1], color=style.SKY, alpha=0.45, linewidth=0)
+    ax.fill_between(x, band[:, 0], band[:, 1], color=style.SKY, alpha=0.35, linewidth=0)
     ax.plot(x, rows @ one.posterior.mean, color=style.BLUE, linewidth=1.6)
     knots = curve.spline.low + curve.spline.width * np.unique(curve.spline.knots)
     ax.plot(knots, np.zeros(len(knots)), "|", color=style.INK, markersize=6, transform=ax.get_xaxis_transform())
     ax.set_xlim(x[0], x[-1])
-    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{intervals.words.interval(level, 'band')}")
+    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{spreads.words.interval(level, 'band')}")
     ax.set_ylabel(style.plain(f"{term}: change of the score"))
+    style.described(ax, f"The curve {term} with its {100 * level:g} % band; ticks at the bottom are the knots.")
     return style.dress(ax)
 
 
@@ -234,45 +152,58 @@ def _curve_rows(one: Fit, curve: "Curve", x: Array) -> Array:
 
 
 def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: Any = None) -> "Axes":
-    """Bars of inclusion probabilities, shaded by the probability that the coefficient is positive (paper, Figure 3).
+    """Inclusion probabilities as dots, the largest at the top, with the line at 50 %; numbers are the coefficients.
 
-    A + or − above a bar marks an input that is more likely in than out and whose sign is nearly certain (97.5 %).
+    Dots right of the line are filled where the sign is nearly certain (97.5 %): blue circles are positive, vermilion
+    squares negative. Equal probabilities are in the order of the coefficients for one standard deviation, which stand
+    at the right.
 
     Parameters
     ----------
     fit : VBSVC or Fit
         Fitted with ``LaplaceZero()``.
     ax : matplotlib Axes or empty Figure, default None
-        Where to draw; None creates a figure wide enough for the names.
+        Where to draw; None creates a figure.
     top : int, default None
-        How many inputs with the largest probabilities to show, in that order. None shows all in the order of the
-        columns, or the sixty largest if there are more.
+        How many inputs with the largest probabilities to show; None means at most twenty.
     class_ : label, default None
         The class to set against the rest, if the estimator has more than two.
     """
     one = one_fit("inclusion", fit, class_)
     if not one.selects:
         raise ValueError("inclusion: the model has no gates; fit it with LaplaceZero().")
-    names, chances, signs = one.plan.shown_names, one.inclusion_probability, one.sign_probability
-    n_shown = number_shown("inclusion", top, len(names), style.MOST_NAMES)
-    in_order = top is None and n_shown == len(names)
-    shown = np.arange(len(names)) if in_order else np.argsort(-chances, kind="stable")[:n_shown]
-    labels, row, long = style.wrapped([names[k] for k in shown], 60)
-    ax = style.axes(ax, 2.4 + long, max(4.0, row * len(shown) + 1.6))
-    scale = style.shades(style.SIGNS)
-    bars = range(len(shown))
-    ax.bar(bars, chances[shown], width=0.8, color=scale.to_rgba(signs[shown]), edgecolor=style.INK, linewidth=0.6)
-    for k, column in enumerate(shown):
-        if chances[column] > 0.5 and abs(signs[column] - 0.5) > 0.475:
-            mark = "+" if signs[column] > 0.5 else "−"
-            at, up = (k, chances[column]), (0, 1)
-            ax.annotate(mark, at, up, textcoords="offset points", ha="center", fontsize=7, color=style.INK)
-    ax.axhline(0.5, color=style.MUTED, linewidth=0.8, linestyle=":")
-    ax.set(ylim=(0, 1.08), yticks=[0, 0.5, 1], xlim=(-0.7, len(shown) - 0.3), ylabel="inclusion probability")
-    ax.set_xticks(bars, labels, rotation=90)
-    ax.set_xlabel(style.left_out(n_shown, len(names), "the most probable").strip())
-    bar = ax.figure.colorbar(scale, ax=ax, ticks=[0, 0.5, 1], pad=0.01, aspect=30)
-    bar.set_label("P(coefficient > 0)", fontsize=style.SMALL, color=style.INK)
-    bar.outline.set_edgecolor(style.INK)
-    bar.ax.tick_params(labelsize=style.SMALL, colors=style.INK)
-    return style.dress(ax)
+    chances, signs = one.inclusion_probability, one.sign_probability
+    scaled = one.coef * one.plan.recipe.spread[: one.plan.n_shown]
+    n_shown = number_shown("inclusion", top, len(chances), MOST_INCLUDED)
+    shown = np.lexsort((-np.abs(scaled), -np.round(chances, 3)))[:n_shown]
+    names, height, _ = style.rows([one.plan.shown_names[k] for k in shown])
+    ax = style.axes(ax, height)
+    ax.hlines(range(n_shown), 0.0, chances[shown], color=style.FAINT, linewidth=0.8, zorder=0)
+    ax.axvline(0.5, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
+    for positive, colour, marker in ((True, style.BLUE, "o"), (False, style.VERMILION, "s")):
+        label = "positive" if positive else "negative"
+        for sure in (True, False):
+            certain = (chances > 0.5) & (np.abs(signs - 0.5) > 0.475)
+            rows = np.flatnonzero(((signs > 0.5) == positive)[shown] & (certain[shown] == sure))
+            look = {"color": colour, "markersize": 4.5, "label": label if sure else None}
+            ax.plot(chances[shown][rows], rows, marker, markerfacecolor=colour if sure else style.PAPER, **look)
+    for row, column in enumerate(shown):
+        text = f"{scaled[column]:+.2f}".replace("-", "−") if chances[column] > 0.5 else ""
+        style.beside(ax, row, text)
+    style.beside(ax, -1, "per sd")
+    ax.set(xlim=(0.0, 1.03), ylim=(n_shown - 0.4, -0.7), xticks=[0, 0.5, 1])
+    ax.set_yticks(range(n_shown), names)
+    ax.tick_params(axis="y", left=False)
+    left_out = style.left_out(n_shown, len(chances), "the most probable")
+    ax.set_xlabel(f"inclusion probability{left_out}")
+    ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, handletextpad=0.1, columnspacing=0.8, borderpad=0.0)
+    style.described(ax, _inclusion_in_words(one, n_shown))
+    return style.dress(ax, hidden=("top", "right", "left"))
+
+
+def _inclusion_in_words(one: Fit, n_shown: int) -> str:
+    n_in = int((one.inclusion_probability > 0.5).sum())
+    return (
+        f"Dot plot of the inclusion probabilities of {n_shown} of {one.plan.n_shown} inputs; {n_in} are more likely in "
+        "than out."
+    )

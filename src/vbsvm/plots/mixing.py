@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_PANELS = 12
 MOST_POINTS = 1000
+ONE_COLUMN = 3
 BINS = 20
 MAGNITUDES = 30
 
@@ -121,9 +122,9 @@ def _panels(what: str, chosen: list[Trace], axes: Any, label: str) -> NDArray[An
         if len(given) != len(chosen):
             raise ValueError(f"{what}: {len(given)} axes are given for {len(chosen)} parameters.")
         return given
-    n_columns = min(3, len(chosen))
+    n_columns = 1 if len(chosen) <= ONE_COLUMN else 2
     n_rows = -(-len(chosen) // n_columns)
-    size = (3.2 * n_columns, 1.8 * n_rows + 0.3)
+    size = (style.WIDTH if n_columns == 1 else 3.0 * n_columns, 1.5 * n_rows + 0.3)
     if axes is None:
         figure, made = style.panels(n_rows, n_columns, size)
     else:
@@ -143,3 +144,4 @@ def _told(ax: "Axes", trace: Trace) -> None:
     style.dress(ax)
     ax.set_title("\n".join(map(style.plain, lines)), fontsize=style.SMALL, color=style.INK, loc="left")
     ax.tick_params(which="both", labelsize=7)
+    style.described(ax, f"{trace.name}, chain by chain.")

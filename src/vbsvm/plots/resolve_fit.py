@@ -11,6 +11,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_count
 from vbsvm.design import frames
 from vbsvm.results.fit import Fit
+from vbsvm.results.leave_one_out import LeftOutRows, left_out_rows
 
 
 def one_fit(what: str, fit: Any, class_: Any = None) -> Fit:
@@ -110,22 +111,38 @@ def _place(what: str, classes: NDArray[Any], class_: Any) -> int:
 @final
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """Scores of rows, their probability of the positive class, whether they are of it, and both classes' names."""
+    """Scores of rows, their probability of the positive class, whether they are of it, and both classes' names.
+
+    ``left_out`` says whether each row was predicted by a fit without it, and ``margins`` whether the loss has some.
+    """
 
     scores: Array
     chances: Array
     positive: NDArray[np.bool_]
     classes: tuple[str, str]
+    weights: Array
+    left_out: bool = False
+    margins: bool = True
 
-    @property
-    def balanced_error(self) -> float:
-        """Mean of the two classes' shares of rows on the wrong side."""
-        sides = [(self.scores > 0)[self.positive == truth] != truth for truth in (False, True)]
-        return float(np.mean([side.mean() for side in sides]))
+    @staticmethod
+    def of_left_out(found: LeftOutRows, fits: Sequence[Fit], k: int = 0) -> "Predicted":
+        """The rows of the fit; of several classes the k-th against the rest."""
+        one = fits[k]
+        own = 1 if len(fits) == 1 else k
+        rest = None if len(fits) > 1 else one.classes[0]
+        names = "the rest" if rest is None else str(rest), str(one.classes[1])
+        chances = np.exp(found.log_chances[:, own])
+        margins = not one.spec.likelihood.normalised
+        return Predicted(found.scores[:, k], chances, found.truth == own, names, found.weights, True, margins)
 
 
-def predicted(what: str, fit: Any, X: Any, y: Any = None, class_: Any = None) -> Predicted:
-    """Predict rows whose class is known: X and y of an estimator, or the data of a model, outcome included."""
+def predicted(what: str, fit: Any, X: Any = None, y: Any = None, class_: Any = None) -> Predicted:
+    """Predict rows whose class is known: X and y of an estimator, or the data of a model, outcome included.
+
+    Without rows, those of the fit, each as a fit without it would predict it.
+    """
+    if X is None:
+        return _left_out(what, fit, class_)
     if hasattr(_last_step(fit)[0], "fit_"):
         return _of_estimator(what, fit, X, y, class_)
     one = one_fit(what, fit)
@@ -135,7 +152,17 @@ def predicted(what: str, fit: Any, X: Any, y: Any = None, class_: Any = None) ->
     if y is not None and one.classes[0] != f"not {one.classes[1]}":  # of the rest any label may be
         _require_known(what, y, one.classes)
     scores = np.asarray(one.decision_function(X))
-    return _found(what, scores, one.predict_proba(X)[:, 1], y, one.classes[1], one.classes[0])
+    found = _found(what, scores, one.predict_proba(X)[:, 1], y, one.classes[1], one.classes[0])
+    return replace(found, margins=not one.spec.likelihood.normalised)
+
+
+def _left_out(what: str, fit: Any, class_: Any) -> Predicted:
+    fits, classes = _fits_of(what, fit)
+    k = 0 if len(fits) == 1 else _place(what, classes, class_)
+    try:
+        return Predicted.of_left_out(left_out_rows(fits), fits, k)
+    except ValueError as error:
+        raise ValueError(f"{what}: {error} Or pass rows whose class is known.") from error
 
 
 def _of_estimator(what: str, clf: Any, X: Any, y: Any, class_: Any) -> Predicted:
@@ -168,4 +195,5 @@ def _found(what: str, scores: Array, chances: Array, y: Any, positive: Any, nega
         raise ValueError(
             f"{what}: rows of both classes are needed; {positive!r} is the class of {is_positive.sum()} of them."
         )
-    return Predicted(scores, chances, is_positive, ("the rest" if negative is None else str(negative), str(positive)))
+    names = "the rest" if negative is None else str(negative), str(positive)
+    return Predicted(scores, chances, is_positive, names, np.ones(len(scores)))

@@ -1,15 +1,14 @@
-"""Figures of rows: what is missing, how scores separate the classes, and whether probabilities hold."""
+"""Figures of rows: how scores separate the classes, and whether probabilities hold."""
 
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_count
-from vbsvm.plots import style
-from vbsvm.plots.resolve_fit import Predicted, any_fit, largest, number_shown, predicted
+from vbsvm.plots import calibration_curve, style
+from vbsvm.plots.resolve_fit import Predicted, predicted
 
 if TYPE_CHECKING:
     from vbsvm.plots.style import Axes, Canvas
@@ -17,80 +16,26 @@ if TYPE_CHECKING:
 SPIKES = 50
 SPIKE_HEIGHT = 0.12
 MOST_BARS = 40
-MOST_PATTERNS = 30
 FEWEST = 20
 # Scores beyond so many times the upper quartile of their size are counted in the outermost bars.
 REACH = 4.0
 
 
-def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
-    """Which inputs were missing together: one row for each pattern with its number of rows; filled squares are missing.
-
-    Beside each input is how many of its values are missing, and what share of the information about its coefficient
-    that takes away, where the fit can tell.
-
-    Parameters
-    ----------
-    fit : VBSVC or Fit
-        Fitted to data with missing values.
-    ax : matplotlib Axes or empty Figure, default None
-        Where to draw; None creates a figure.
-    top : int, default None
-        How many of the most common patterns to show; None means at most thirty. Of more than sixty inputs, those with
-        the most missing values are shown.
-    """
-    found = any_fit("missing", fit)
-    patterns = found.missing_patterns
-    if patterns is None or not len(patterns.names):
-        raise ValueError("missing: the data of the fit had no missing values.")
-    by_column = list(patterns.by_column.values())
-    chosen = largest(by_column, style.MOST_NAMES)
-    n_patterns = number_shown("missing", top, len(patterns.counts), MOST_PATTERNS)
-    shown, counts = patterns.patterns[:n_patterns][:, chosen], patterns.counts[:n_patterns]
-    lost = {name: f"; {100 * share:.0f} % of its information" for name, share in found.missing_shares.items()}
-    names = [f"{patterns.names[k]} ({by_column[k]}{lost.get(patterns.names[k], '')})" for k in chosen]
-    labels, column, long = style.wrapped(names, 60)
-    ax = style.axes(ax, 0.7 + 0.2 * len(shown) + long, max(4.2, 1.8 + max(column, 0.24) * len(names)))
-    rows, columns = np.nonzero(shown)
-    ax.plot(columns, rows, "s", color=style.VERMILION, markersize=7, label="missing")
-    rows, columns = np.nonzero(~shown)
-    ax.plot(columns, rows, ".", color=style.MUTED, markersize=3, label="known")
-    for k, count in enumerate(counts):
-        ax.annotate(
-            f"{count} ({100 * count / patterns.total:.1f} %)",
-            (1.0, k),
-            (4, 0),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-            va="center",
-            fontsize=style.SMALL,
-            color=style.INK,
-        )
-    ax.set_xticks(range(len(names)), labels, rotation=90)
-    ax.set(xlim=(-0.7, len(names) - 0.3), ylim=(len(shown) - 0.4, -0.6), yticks=[])
-    hidden = len(patterns.counts) - len(shown)
-    ax.set_ylabel(f"the {len(shown)} most common of {len(patterns.counts)} patterns" if hidden else "pattern")
-    left_out = style.left_out(len(chosen), len(patterns.names), "those with the most missing values")
-    ax.set_xlabel(f"below: rows in which the input is missing\nright: rows with the pattern{left_out}", loc="right")
-    ax.tick_params(axis="x", bottom=False)
-    return style.dress(ax, hidden=("top", "right", "left", "bottom"))
-
-
 def calibration(
-    fit: Any, X: Any, y: Any = None, ax: "Canvas" = None, *, class_: Any = None, n_bins: int = 10
+    fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, class_: Any = None, n_bins: int = 10
 ) -> "Axes":
-    """Observed share of the positive class against its predicted probability, in bins.
+    """Observed share of the positive class against its predicted probability: a smooth curve with its 95 % band.
 
-    Bins are of equal width, joined until each has twenty rows. Bars are 95 % intervals of the share (Jeffreys). Spikes
-    show the distribution of the rows (their height is the square root of a count): the positive class at the top, the
-    other at the bottom.
+    Points are bins of equal width, joined until each has twenty rows. Spikes show the distribution of the rows (their
+    height is the square root of a count): the positive class at the top, the other at the bottom.
 
     Parameters
     ----------
     fit : VBSVC or Fit
         The fit that predicts.
-    X, y : table and labels
+    X, y : table and labels, default None
         Rows whose class is known. For the fit of a ``Model``, X is a data frame with the outcome, and y is not needed.
+        None means the rows of the fit, each as a fit without it would predict it.
     ax : matplotlib Axes or empty Figure, default None
         Where to draw; None creates a figure.
     class_ : label, default None
@@ -104,40 +49,43 @@ def calibration(
 
 def draw_calibration(found: Predicted, ax: "Canvas", n_bins: int = 10) -> "Axes":
     """The figure of ``calibration``, of rows that are predicted already."""
-    ax = style.axes(ax, 3.8, 4.2)
-    chances, positive = found.chances, found.positive
-    places = _bins(chances, n_bins)
-    total, hits = np.bincount(places), np.bincount(places, positive)
-    mean, share = np.bincount(places, chances) / total, hits / total
-    ends = beta.ppf([[0.025], [0.975]], hits + 0.5, total - hits + 0.5)
+    ax = style.axes(ax, 3.6, 3.6)
+    chances, positive, weights = found.chances, found.positive, found.weights
+    places = _bins(chances, weights, n_bins)
+    total = np.bincount(places, weights)
+    mean, share = (np.bincount(places, weights * one) / total for one in (chances, positive))
+    smooth = calibration_curve.curve(chances, positive, weights)
     ax.plot([0, 1], [0, 1], color=style.MUTED, linewidth=0.8, linestyle="--", label="as predicted")
-    ax.vlines(mean, np.minimum(ends[0], share), np.maximum(ends[1], share), color=style.BLUE, linewidth=1.2)
-    ax.plot(mean, share, "o-", color=style.BLUE, linewidth=1.2, markersize=4.5, label="observed")
-    _spikes(ax, chances[positive], style.VERMILION, top=True)
-    _spikes(ax, chances[~positive], style.GREEN, top=False)
+    ax.fill_between(smooth.predicted, smooth.lower, smooth.upper, color=style.SKY, alpha=0.35, linewidth=0)
+    ax.plot(smooth.predicted, smooth.observed, color=style.BLUE, linewidth=1.4, label="observed, 95 % band")
+    ax.plot(mean, share, "o", color=style.BLUE, markersize=3.5, label="observed in bins")
+    _spikes(ax, chances[positive], weights[positive], style.VERMILION, top=True)
+    _spikes(ax, chances[~positive], weights[~positive], style.GREEN, top=False)
     ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), xticks=np.linspace(0, 1, 6), yticks=np.linspace(0, 1, 6))
     ax.set_aspect("equal")
-    ax.set_xlabel(style.plain(f"predicted probability of {found.classes[1]}"))
+    how = "\nleft-out rows" if found.left_out else ""
+    ax.set_xlabel(style.plain(f"predicted probability of {found.classes[1]}") + how)
     ax.set_ylabel(style.plain(f"observed share of {found.classes[1]}"))
-    ax.legend(loc="upper left", bbox_to_anchor=(0.02, 0.86))
+    ax.legend(loc="upper left", bbox_to_anchor=(0.0, 0.88), handlelength=1.6)
+    style.described(ax, f"Observed share of {found.classes[1]} against its predicted probability, with a 95 % band.")
     return style.dress(ax)
 
 
-def _bins(chances: Array, n_bins: int) -> NDArray[np.intp]:
+def _bins(chances: Array, weights: Array, n_bins: int) -> NDArray[np.intp]:
     """Number of each row's bin; neighbours are joined, from the left, until each has rows enough."""
     places = np.minimum((chances * n_bins).astype(np.intp), n_bins - 1)
-    counts, number, held, joined = np.bincount(places, minlength=n_bins), 0, 0, []
+    counts, number, held, joined = np.bincount(places, weights, minlength=n_bins), 0, 0.0, []
     for k, count in enumerate(counts):
         joined.append(number)
-        held += int(count)
+        held += float(count)
         if held >= FEWEST and counts[k + 1 :].sum() >= FEWEST:
-            number, held = number + 1, 0
+            number, held = number + 1, 0.0
     return np.array(joined)[places]
 
 
-def _spikes(ax: "Axes", chances: Array, colour: str, *, top: bool) -> None:
+def _spikes(ax: "Axes", chances: Array, weights: Array, colour: str, *, top: bool) -> None:
     """Counts of rows along the lower or the upper edge, the highest of them at a fixed height."""
-    counts, edges = np.histogram(chances, bins=SPIKES, range=(0, 1))
+    counts, edges = np.histogram(chances, bins=SPIKES, range=(0, 1), weights=weights)
     heights = SPIKE_HEIGHT * np.sqrt(counts / counts.max())
     middle = 0.5 * (edges[1:] + edges[:-1])
     begin, end = (1.02 - heights, np.full(SPIKES, 1.02)) if top else (np.full(SPIKES, -0.02), heights - 0.02)
@@ -145,15 +93,16 @@ def _spikes(ax: "Axes", chances: Array, colour: str, *, top: bool) -> None:
     ax.vlines(middle[seen], begin[seen], end[seen], color=colour, linewidth=1.6)
 
 
-def predictive(fit: Any, X: Any, y: Any = None, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
+def predictive(fit: Any, X: Any = None, y: Any = None, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     """Scores of rows by class; the prediction changes at 0, and correct scores beyond the margins at ±1 have no loss.
 
     Parameters
     ----------
     fit : VBSVC or Fit
         The fit that predicts.
-    X, y : table and labels
+    X, y : table and labels, default None
         Rows whose class is known. For the fit of a ``Model``, X is a data frame with the outcome, and y is not needed.
+        None means the rows of the fit, each as a fit without it would predict it.
     ax : matplotlib Axes or empty Figure, default None
         Where to draw; None creates a figure.
     class_ : label, default None
@@ -164,7 +113,7 @@ def predictive(fit: Any, X: Any, y: Any = None, ax: "Canvas" = None, *, class_: 
 
 def draw_predictive(found: Predicted, ax: "Canvas") -> "Axes":
     """The figure of ``predictive``, of rows that are predicted already."""
-    ax = style.axes(ax, 3.2)
+    ax = style.axes(ax, 2.8)
     reach = max(REACH * float(np.quantile(np.abs(found.scores), 0.75)), 1.25)
     low, high = max(float(found.scores.min()), -reach), min(float(found.scores.max()), reach)
     n_bars = int(np.clip(2.5 * np.cbrt(len(found.scores)), 10, MOST_BARS))
@@ -173,19 +122,24 @@ def draw_predictive(found: Predicted, ax: "Canvas") -> "Axes":
     looks = ((False, style.GREEN, "--", "\\\\\\\\"), (True, style.VERMILION, "-", ""))
     for truth, colour, line, hatch in looks:
         chosen = found.positive == truth
-        counts = np.histogram(inside[chosen], bins=edges)[0] / chosen.sum()
-        label = f"{found.classes[int(truth)]} ({chosen.sum()} rows)"
-        ax.stairs(counts, edges, color=colour, linewidth=1.4, linestyle=line, label=style.plain(label))
+        weights = found.weights[chosen]
+        counts = np.histogram(inside[chosen], bins=edges, weights=weights)[0] / weights.sum()
+        label = style.wrapped([f"{found.classes[int(truth)]} ({chosen.sum()} rows)"], style.LINE)[0][0]
+        ax.stairs(counts, edges, color=colour, linewidth=1.4, linestyle=line, label=label)
         ax.stairs(counts, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
         if hatch:
             ax.stairs(counts, edges, fill=True, facecolor="none", edgecolor=colour, hatch=hatch, linewidth=0, alpha=0.6)
     ax.axvline(0.0, color=style.INK, linewidth=0.8)
-    for margin, label in ((-1.0, "margins, ±1"), (1.0, None)):
-        ax.axvline(margin, color=style.MUTED, linewidth=0.8, linestyle=":", label=label)
+    for margin in (-1.0, 1.0) if found.margins else ():
+        ax.axvline(margin, color=style.MUTED, linewidth=0.8, linestyle=":")
     beyond = int((inside != found.scores).sum())
-    more = f"\nthe outermost bars include {beyond} rows beyond the axis" if beyond else ""
+    more = ["margins at ±1 dotted"] * found.margins + [f"{beyond} rows beyond the ends"] * (beyond > 0)
     ax.set_ylim(0, None)
-    ax.set_xlabel(style.plain(f"score (positive: {found.classes[1]})") + more)
-    ax.set_ylabel("share of the class's rows")
-    ax.legend(loc="best")
+    how = " of left-out rows" if found.left_out else ""
+    label = style.wrapped([f"score{how} (positive: {found.classes[1]})"], style.LINE)[0][0]
+    ax.set_xlabel("\n".join([label, *(["; ".join(more)] if more else [])]))
+    ax.set_ylabel("share of the class")
+    n_columns = 2 if sum(map(len, found.classes)) < style.NAME else 1
+    ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=n_columns, handlelength=1.2, columnspacing=1.0)
+    style.described(ax, f"Distributions of the scores of {found.classes[0]} and {found.classes[1]}.")
     return style.dress(ax)

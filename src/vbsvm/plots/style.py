@@ -1,10 +1,12 @@
 """The one style of all figures, and the one door to matplotlib."""
 
 import io
+import re
 import textwrap
 import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,15 +18,19 @@ if TYPE_CHECKING:
 
 # The palette of Okabe & Ito (2008): told apart by colour-blind readers. Line styles and markers say the same again.
 BLUE, VERMILION, GREEN, SKY = "#0072b2", "#d55e00", "#009e73", "#56b4e9"
-INK, MUTED, FAINT = "#222222", "#767676", "#d0d0d0"
-# From orange (negative) over white to purple (positive): told apart by colour-blind readers, and in grey at the ends.
-SIGNS = "PuOr"
+INK, MUTED, FAINT, PAPER = "#222222", "#767676", "#d0d0d0", "#ffffff"
 _COLOURS = (BLUE, VERMILION, GREEN, INK, SKY)
 _DASHES = ("-", "--", "-.", ":")
-TEXT, SMALL = 9.0, 8.0
-WIDTH = 5.2
-# Where there are more rows than this, names would be too small to be read.
+TEXT, SMALL = 8.5, 8.0
+# Inches: wider than a journal's column by a little, and as wide as the screen of a phone. Names and labels are wrapped
+# so that they fit.
+WIDTH = 3.8
+NAME, LINE = 24, 46
+# Where there are more rows than this, names would be too small to be read; and up to so many have more room.
 MOST_NAMES = 60
+FEW_ROWS = 25
+DPI = 200
+_ALT_TEXTS: "WeakKeyDictionary[Axes, str]" = WeakKeyDictionary()
 
 
 def axes(ax: Any, height: float, width: float = WIDTH) -> "Axes":
@@ -64,12 +70,66 @@ def plain(text: object) -> str:
     return "".join(char if char.isprintable() else " " for char in str(text)).replace("$", r"\$")
 
 
-def wrapped(names: Sequence[object], width: int = 36) -> tuple[list[str], float, float]:
-    """Names in lines of this many characters; the inches that a row of them needs, and that the longest line needs."""
-    lines = [textwrap.wrap(str(name), width) or [""] for name in names]
-    n_lines = max((len(one) for one in lines), default=1)
-    longest = max((len(line) for one in lines for line in one), default=0)
-    return ["\n".join(map(plain, one)) for one in lines], 0.1 + 0.14 * n_lines, 0.07 * longest
+def wrapped(names: Sequence[object], width: int = NAME) -> tuple[list[str], int]:
+    """Names in lines of this many characters, and the most lines that one of them has."""
+    lines = [_lines(str(name), width) for name in names]
+    return ["\n".join(map(plain, one)) for one in lines], max((len(one) for one in lines), default=1)
+
+
+def _lines(name: str, width: int) -> list[str]:
+    """Lines that end at a blank, or after a sign such as _ where there is one."""
+    parts = re.sub(r"([_.:/])(?=\S)", "\\1\u200b ", name)
+    return [line.replace("\u200b ", "").rstrip("\u200b") for line in textwrap.wrap(parts, width)] or [""]
+
+
+def rows(names: Sequence[object]) -> tuple[list[str], float, float]:
+    """Names beside the rows of a figure; the inches that all rows need, with an axis below, and that each does."""
+    found, n_lines = wrapped(names)
+    row = 0.125 * n_lines + (0.05 if len(names) <= FEW_ROWS else 0.01)
+    return found, 0.9 + row * len(names), row
+
+
+def beside(ax: "Axes", row: float, text: str) -> None:
+    """A few letters right of a row."""
+    place: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
+    ax.annotate(text, (1.0, row), (4, 0), fontsize=SMALL, color=INK, annotation_clip=False, **place)
+
+
+def described(ax: "Axes", text: str) -> None:
+    """Keep what the axes show, for those who can't see it."""
+    _ALT_TEXTS[ax] = text
+
+
+def alt_text(figure: Any) -> str:
+    """What a figure, or axes, show in words: the alternative text for a web page or a document.
+
+    Parameters
+    ----------
+    figure : matplotlib Axes or Figure
+        What a function of ``vbsvm.plots`` has drawn.
+    """
+    found = getattr(figure, "axes", [figure])
+    return " ".join(_ALT_TEXTS[ax] for ax in (found if isinstance(found, list) else [figure]) if ax in _ALT_TEXTS)
+
+
+def save(figure: Any, path: Any, **settings: Any) -> None:
+    """Save a figure with its alternative text in the file's metadata (PNG, SVG and PDF have room for it).
+
+    Parameters
+    ----------
+    figure : matplotlib Axes or Figure
+        What a function of ``vbsvm.plots`` has drawn.
+    path : path
+        The file; its ending says which format.
+    **settings
+        As for matplotlib's ``savefig``.
+    """
+    from pathlib import Path
+
+    figure = getattr(figure, "figure", figure)
+    key = {".png": "Description", ".svg": "Description", ".pdf": "Subject"}.get(Path(path).suffix.lower())
+    metadata = {} if key is None else {"metadata": {key: alt_text(figure)}}
+    figure.savefig(path, **{"dpi": DPI, **metadata, **settings})
 
 
 def left_out(n_shown: int, total: int, which: str) -> str:

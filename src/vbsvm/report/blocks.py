@@ -6,6 +6,10 @@ from typing import final
 
 from vbsvm.base import printing
 
+FEWEST_SORTED = 6
+# Tables with more columns or rows need the whole width, and scroll on a phone; others are stacked there.
+MOST_STACKED = 6, 15
+
 
 @final
 @dataclass(frozen=True)
@@ -78,7 +82,17 @@ class Table:
     @property
     def sortable(self) -> bool:
         """Whether there is something to sort."""
-        return len(self.rows) > 3 and bool(self.head)
+        return len(self.rows) >= FEWEST_SORTED and bool(self.head)
+
+    @property
+    def short(self) -> str:
+        """The first sentence of the caption."""
+        return self.caption.partition(". ")[0]
+
+    @property
+    def wide(self) -> bool:
+        """Whether it needs the whole width of a page."""
+        return len(self.head) > MOST_STACKED[0] or len(self.rows) > MOST_STACKED[1]
 
     def numeric(self, column: int) -> bool:
         """Whether a column holds numbers."""
@@ -93,6 +107,15 @@ class Picture:
     svg: str
     caption: str
     kind: str = "picture"
+
+
+@final
+@dataclass(frozen=True)
+class Figures:
+    """The few numbers that matter most, each with what it is."""
+
+    pairs: tuple[tuple[str, str], ...]
+    kind: str = "figures"
 
 
 @final
@@ -115,7 +138,7 @@ class Caveat:
     kind: str = "caveat"
 
 
-Block = Text | Code | Table | Picture | Verdict | Caveat
+Block = Text | Code | Table | Figures | Picture | Verdict | Caveat
 
 
 @final
@@ -126,3 +149,25 @@ class Section:
     title: str
     blocks: tuple[Block, ...]
     parts: "tuple[Section, ...]" = ()
+
+    @property
+    def picture(self) -> Picture | None:
+        """The figure that stands beside the words of a section, if there is one only."""
+        found = [block for block in self.blocks if isinstance(block, Picture)]
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def words(self) -> list[Block]:
+        """What stands beside the figure, or before and between several."""
+        return [
+            one for one in self.blocks if self.picture is None or (not _takes_width(one) and one is not self.picture)
+        ]
+
+    @property
+    def below(self) -> list[Block]:
+        """What stands below a figure and the words beside it."""
+        return [] if self.picture is None else [one for one in self.blocks if _takes_width(one)]
+
+
+def _takes_width(block: Block) -> bool:
+    return isinstance(block, Table) and (block.wide or block.folded)

@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 _VARIABLES = {
     style.INK: "currentColor",
     style.MUTED: "var(--muted)",
+    style.FAINT: "var(--faint)",
     style.BLUE: "var(--blue)",
     style.VERMILION: "var(--vermilion)",
     style.GREEN: "var(--green)",
     style.SKY: "var(--sky)",
-    "#ffffff": "var(--paper)",
+    style.PAPER: "var(--paper)",
 }
-# On a narrow screen a figure shrinks to this share of its size; beyond it scrolls in its own box.
-SMALLEST = 0.7
+# On a narrow screen a figure shrinks to this share of its size, then it scrolls in its box; on a wide one it grows.
+SMALLEST, LARGEST = 0.75, 1.35
 PIXELS = 96 / 72
 
 
@@ -42,12 +43,8 @@ def picture(key: str, alt: str, caption: str, draw: "Callable[[Figure], object]"
         element.attrib = {_local(name): _attribute(_local(name), value, key) for name, value in element.attrib.items()}
     width = PIXELS * float(root.attrib.pop("width").removesuffix("pt"))
     root.attrib.pop("height")
-    root.attrib |= {
-        "role": "img",
-        "aria-labelledby": f"{key}-title",
-        "style": f"width: 100%; max-width: {width:.0f}px; min-width: {SMALLEST * width:.0f}px; "
-        "stroke-linejoin: round; stroke-linecap: butt",
-    }
+    sizes = f"max-width: {LARGEST * width:.0f}px; min-width: {SMALLEST * width:.0f}px"
+    root.attrib |= {"role": "img", "aria-labelledby": f"{key}-title", "style": sizes}
     title = ElementTree.Element("title", {"id": f"{key}-title"})
     title.text = alt
     root.insert(0, title)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from vbsvm.report.blocks import Caveat, Code, Picture, Section, Table, Text, Verdict
+from vbsvm.report.blocks import Caveat, Code, Figures, Picture, Section, Table, Text, Verdict
 
 
 def markdown(sections: Sequence[Section], images: dict[str, str]) -> str:
@@ -17,6 +17,8 @@ def _section(section: Section, images: dict[str, str]) -> Iterator[str]:
             yield block.text
         elif isinstance(block, Caveat):
             yield f"**{block.title}** {block.text}"
+        elif isinstance(block, Figures):
+            yield "; ".join(f"{value} {meaning}" for value, meaning in block.pairs)
         elif isinstance(block, Picture):
             yield f"![{block.caption}]({images[block.caption]})"
         else:

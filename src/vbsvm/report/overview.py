@@ -9,9 +9,8 @@ from vbsvm.design.scaling import Recipe
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.model.priors import Ridge
-from vbsvm.plots import rows
-from vbsvm.plots.resolve_fit import Predicted
-from vbsvm.report.blocks import Block, Code, Section, Table, Text, Verdict, cell, percent, share
+from vbsvm.plots import missing_values
+from vbsvm.report.blocks import Block, Code, Figures, Section, Table, Text, Verdict, cell, percent, share
 from vbsvm.report.figures import picture
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
@@ -19,60 +18,46 @@ from vbsvm.results.fit import Fit
 
 def title_of(fits: Sequence[Fit]) -> str:
     """What the report is about, where the user does not say it."""
-    fit = fits[0]
+    fit, kind = fits[0], _kind(fits[0])
     if fit.reader is not None:
-        return f"Support vector machine for {fit.reader.parts.outcome}"
+        return f"{kind} for {fit.reader.parts.outcome}"
     if len(fits) > 1:
-        return f"Support vector machine for {len(fits)} classes"
-    return f"Support vector machine: {fit.classes[1]!s} against {fit.classes[0]!s}"
+        return f"{kind} for {len(fits)} classes"
+    return f"{kind}: {fit.classes[1]!s} against {fit.classes[0]!s}"
 
 
-def glance(fits: Sequence[Fit], found: Sequence[Predicted], of_each: Sequence[Sequence[Section]]) -> Section:
-    """The whole in a few lines, and the verdicts that stand in the sections of each fit."""
+def _kind(fit: Fit) -> str:
+    return "Logistic model" if fit.spec.likelihood.normalised else "Support vector machine"
+
+
+def summary(fits: Sequence[Fit], figures: Figures, notes: Sequence[Verdict]) -> Section:
+    """What the model is, how well it predicts, and what the checks found."""
     fit = fits[0]
     longest = max((one.course for one in fits), key=lambda course: course.passes)
-    lines = [("model", _columns(fit)), ("inference", longest.in_short)]
-    if fit.facts is not None:
-        lines.insert(0, ("rows", _rows(fit.facts)))
+    kind = "logistic model" if fit.spec.likelihood.normalised else "linear support vector machine"
+    several = f" for each of {len(fits)} classes against the rest" if len(fits) > 1 else ""
+    rows = "" if fit.facts is None else f", fitted to {_rows(fit.facts)}"
+    told = f"A {kind}{several} with {_columns(fit)}{rows}, by {longest.in_short}."
     patterns = fit.missing_patterns
     if patterns is not None and patterns.n_incomplete:
-        lines.append(("missing", f"{_share(patterns.n_incomplete, patterns.total)} of the rows have missing values"))
-    if found:
-        lines.append(("balanced error", f"{balanced_error(found):.3f} in sample"))
-    body = tuple((cell(name), cell(text)) for name, text in lines)
-    notes = [[one for part in parts for one in part.blocks if isinstance(one, Verdict)] for parts in of_each]
-    shown = notes[0]
-    if len(fits) > 1:
-        pairs = [(fit, one) for fit, of_fit in zip(fits, notes, strict=True) for one in of_fit if not one.good]
-        shown = [Verdict(False, f"{fit.classes[1]!s}: {one.text}") for fit, one in pairs]
-        shown = shown or [Verdict(True, f"All {len(fits)} fits passed their checks.")]
-    return Section("At a glance", (Table("", (), body), *shown))
-
-
-def balanced_error(found: Sequence[Predicted]) -> float:
-    """Mean over the classes of the share of their rows that get another class."""
-    if len(found) == 1:
-        return found[0].balanced_error
-    chosen = np.argmax([one.scores for one in found], axis=0)
-    return float(np.mean([(chosen[one.positive] != k).mean() for k, one in enumerate(found)]))
+        told += f" {_share(patterns.n_incomplete, patterns.total)} of the rows have missing values."
+    blocks: list[Block] = [] if fit.reader is None else [Code(fit.reader.parts.text)]
+    return Section("In short", (Text(told), *blocks, figures, *notes))
 
 
 def model(fits: Sequence[Fit]) -> Section:
     """The model in words."""
     fit = fits[0]
-    blocks: list[Block] = []
-    if fit.reader is not None:
-        blocks.append(Code(fit.reader.parts.text))
     about = (
-        "A linear support vector machine: every row has a score, and its sign is the predicted class. Positive "
-        f"scores mean {fit.classes[1]!s}, negative ones {fit.classes[0]!s}."
+        "Every row has a score, linear in the columns, and its sign is the predicted class. Positive scores mean "
+        f"{fit.classes[1]!s}, negative ones {fit.classes[0]!s}."
     )
     if len(fits) > 1:
         about = (
-            f"Linear support vector machines for {len(fits)} classes, each set against the rest: every row has a "
-            "score for each class, and the largest is the predicted class."
+            f"The {len(fits)} classes are each set against the rest: every row has a score for each class, linear in "
+            "the columns, and the largest is the predicted class."
         )
-    blocks.append(Text(about))
+    blocks: list[Block] = [Text(about)]
     blocks.append(Text(f"{_columns(fit)}. {_scaling(fit.plan.recipe, fit.plan.n_shown)} {fit.course.description}"))
     if any(block.name == "inputs" and isinstance(block.prior, Ridge) for block in fit.spec.blocks):
         found = ", ".join(printing.told(one.penalty) for one in fits)
@@ -98,9 +83,6 @@ def data(fits: Sequence[Fit]) -> Section:
         blocks += [Text(f"{_rows(fit.facts)}."), _classes(fits)]
         if fit.facts.weights is not None:
             blocks.append(Text("Rows are weighted: a weight of k counts as k rows."))
-    parts = []
-    if fit.missing_patterns is not None and fit.missing_patterns.n_incomplete:
-        parts.append(_missing(fit, fit.missing_patterns))
     if fit.facts is not None and fit.plan.factors:
         body = tuple(
             (
@@ -111,8 +93,8 @@ def data(fits: Sequence[Fit]) -> Section:
             for factor, sizes in zip(fit.plan.factors, fit.facts.group_sizes, strict=True)
         )
         head = ("factor", "groups", "fewest rows", "median", "most rows")
-        parts.append(Section("Groups in the data", (Table("Groups, and rows of a group.", head, body),)))
-    return Section("The data", tuple(blocks), tuple(parts))
+        blocks.append(Table("Groups, and rows of a group.", head, body))
+    return Section("The data", tuple(blocks))
 
 
 def _classes(fits: Sequence[Fit]) -> Table:
@@ -129,7 +111,8 @@ def _classes(fits: Sequence[Fit]) -> Table:
     return Table("Rows by class.", ("class", "rows", "share", *(["sum of weights"] if weighted else [])), body)
 
 
-def _missing(fit: Fit, patterns: MissingPatterns) -> Section:
+def missing(fit: Fit, patterns: MissingPatterns) -> Section:
+    """How much is missing, where, and what that costs."""
     known, heads = fit.missing_shares, ("column", "missing", "share")
     body = tuple(
         (
@@ -153,7 +136,7 @@ def _missing(fit: Fit, patterns: MissingPatterns) -> Section:
             "missing",
             "Which inputs are missing together, one row for each pattern.",
             "Patterns of missing values: squares are missing, dots are known.",
-            lambda ax: rows.missing(fit, ax),
+            lambda ax: missing_values.missing(fit, ax),
         ),
     )
     return Section("Missing values", blocks)

@@ -23,3 +23,10 @@ for (const table of document.querySelectorAll("table.sortable")) {
     });
   });
 }
+// Tables that are wider than their box say so.
+const mark = () => {
+  for (const box of document.querySelectorAll(".box")) box.classList.toggle("scrolls", box.scrollWidth > box.clientWidth + 1);
+};
+mark();
+addEventListener("resize", mark);
+for (const folded of document.querySelectorAll("details")) folded.addEventListener("toggle", mark);

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from vbsvm.plots.resolve_fit import Predicted
-from vbsvm.report import caveats, document, effects, overview, sections
-from vbsvm.report.blocks import Section
+from vbsvm.report import caveats, document, effects, overview, predictions, sections, tested, verdicts
+from vbsvm.report.blocks import Section, Verdict
 from vbsvm.report.effects import Owner
+from vbsvm.report.tested import Tested
 from vbsvm.results.fit import Fit
 
 
@@ -29,24 +31,52 @@ def write(
         raise ValueError(f"report: {place} is a directory; name a file in it, such as {place / 'report.html'}.")
     if not place.parent.is_dir():
         raise ValueError(f"report: there is no directory {place.parent}; create it first.")
+    document.require_parts()
     title = overview.title_of(fits) if title is None else str(title)
     return document.place(place, document.document(title, _sections(fits, found, owner)))
 
 
 def _sections(fits: Sequence[Fit], found: Sequence[Predicted], owner: Owner | None) -> list[Section]:
-    pairs = list(zip(fits, found or [None] * len(fits), strict=True))
-    of_each = [tuple(sections.of_fit(fit, rows, f"f{k}")) for k, (fit, rows) in enumerate(pairs)]
-    found_of = list(of_each[0])
+    given = tested.of_given(fits, found, owner)
+    known = tested.of_fit(fits, owner)
+    if known is not None:
+        found = [Predicted.of_left_out(known.rows, fits, k) for k in range(len(fits))]
+    known = given if known is None else known
+    of_each = [tuple(sections.of_fit(fit, f"f{k}")) for k, fit in enumerate(fits)]
+    endings = [sections.ending(fit, f"f{k}") for k, fit in enumerate(fits)]
+    found_of, ending = list(of_each[0]), endings[0]
     if len(fits) > 1:
         labels = [f"{fit.classes[1]!s} against the rest" for fit in fits]
         found_of = [Section(label, (), parts) for label, parts in zip(labels, of_each, strict=True)]
+        parts = [replace(one, title=str(fit.classes[1])) for fit, one in zip(fits, endings, strict=True)]
+        ending = Section("How the fits ended", (), tuple(parts))
     averages = None if owner is None else effects.section(owner, "f")
-    known = dict.fromkeys(caveat for fit in fits for caveat in caveats.of(fit))
+    patterns = fits[0].missing_patterns
+    missing = [overview.missing(fits[0], patterns)] if patterns is not None and patterns.n_incomplete else []
+    caution = dict.fromkeys(caveat for fit in fits for caveat in caveats.of(fit))
     return [
-        overview.glance(fits, found, of_each),
+        overview.summary(fits, predictions.key_figures(known, fits[0]), _notes(fits, known, found)),
+        predictions.section(fits, known, given, found),
+        *([] if known is None else [predictions.calibration(fits, known, found)]),
+        *([] if averages is None else [averages]),
+        *found_of,
+        *missing,
         overview.model(fits),
         overview.data(fits),
-        *found_of,
-        *([] if averages is None else [averages]),
-        Section("Before you trust it", tuple(known)),
+        ending,
+        Section("Before you trust it", tuple(caution)),
     ]
+
+
+def _notes(fits: Sequence[Fit], known: Tested | None, found: Sequence[Predicted]) -> list[Verdict]:
+    """The verdicts, the most important first: prediction, calibration, separation, the data, how the fits ended."""
+    notes = []
+    if known is not None:
+        notes += verdicts.of_predictions(known, hinge=not fits[0].spec.likelihood.normalised)
+        notes += verdicts.of_calibration(known, found)
+        notes += verdicts.of_separation(fits, known)
+    if len(fits) == 1:
+        return [*notes, *verdicts.of(fits[0])]
+    bad = [(fit, one) for fit in fits for one in verdicts.of(fit) if not one.good]
+    notes += [Verdict(False, f"{fit.classes[1]!s}: {one.text}") for fit, one in bad]
+    return notes if bad else [*notes, Verdict(True, f"All {len(fits)} fits converged.")]

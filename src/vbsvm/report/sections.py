@@ -8,10 +8,11 @@ import numpy as np
 from vbsvm.base import diagnostics, printing
 from vbsvm.design.columns import INTERCEPT, FactorPlan
 from vbsvm.model.gates import GateMap
-from vbsvm.plots import checks, estimates, mixing, rows
-from vbsvm.plots.resolve_fit import Predicted, largest
+from vbsvm.plots import checks, estimates, mixing
+from vbsvm.plots import groups as groups_figure
+from vbsvm.plots.resolve_fit import largest
 from vbsvm.report import verdicts
-from vbsvm.report.blocks import Block, Cell, Picture, Section, Table, Text, cell, number, percent, share
+from vbsvm.report.blocks import Block, Cell, Picture, Section, Table, Text, cell, number
 from vbsvm.report.figures import picture
 from vbsvm.results.fit import Fit
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
 
 LEVEL = 0.95
-MOST_IN_FIGURE = 40
+MOST_IN_FIGURE = 30
 MOST_IN_TABLE = 2000
 # Columns of the tables of a fit that have another name in the report.
 HEADS = {
@@ -73,7 +74,7 @@ def selection(fit: Fit, gates: GateMap, key: str) -> Section:
     """Which inputs are in."""
     chances = fit.inclusion_probability
     gated = fit.plan.shown(gates.gate_of) >= 0
-    top = min(int(gated.sum()), MOST_IN_FIGURE)
+    top = min(int(gated.sum()), estimates.MOST_INCLUDED)
     n_in = int((chances[gated] > 0.5).sum())
     between = int(((chances[gated] > 0.05) & (chances[gated] < 0.95)).sum())
     text = (
@@ -81,10 +82,11 @@ def selection(fit: Fit, gates: GateMap, key: str) -> Section:
         f"{between or 'none'} of the probabilities {'lies' if between == 1 else 'lie'} between 0.05 and 0.95."
     )
     caption = (
-        f"Inclusion probabilities{'' if top == gated.sum() else f', the {top} largest'}. Colours and signs show "
-        "whether the coefficient is positive (purple, +) or negative (orange, −), if its sign is nearly certain."
+        f"Inclusion probabilities{'' if top == gated.sum() else f', the {top} largest'}. Blue circles are positive, "
+        "vermilion squares negative, and filled where the sign is nearly certain; numbers are coefficients for one "
+        "standard deviation."
     )
-    alt = f"Bars of the inclusion probabilities of {top} inputs; the table of coefficients has the numbers."
+    alt = f"Dots of the inclusion probabilities of {top} inputs; the table of coefficients has the numbers."
     return Section(
         "Selection",
         (Text(text), picture(f"{key}-inclusion", alt, caption, lambda ax: estimates.inclusion(fit, ax, top=top))),
@@ -149,7 +151,7 @@ def _caterpillar(key: str, fit: Fit, factor: FactorPlan, effect: str) -> Picture
         key,
         f"Caterpillar plot. {caption}",
         caption,
-        lambda ax: estimates.random_effects(fit, ax, factor=factor.name, effect=effect),
+        lambda ax: groups_figure.random_effects(fit, ax, factor=factor.name, effect=effect),
     )
 
 
@@ -159,57 +161,11 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     chosen = largest(np.abs(mean), MOST_IN_TABLE)
     shown = table.iloc[chosen]
     body = tuple(
-        (cell(estimates.group_name(label)), *row) for label, row in zip(shown.index, _rows(shown), strict=True)
+        (cell(groups_figure.group_name(label)), *row) for label, row in zip(shown.index, _rows(shown), strict=True)
     )
     more = "" if len(chosen) == len(table) else f", the {len(chosen)} largest of {len(table)}"
     head = (factor.name, *_heads(table))
     return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)
-
-
-def predictions(fit: Fit, found: Predicted, key: str) -> Section:
-    """Scores and probabilities of rows with known classes."""
-    n_rows, sides = len(found.scores), found.scores > 0
-    body = []
-    for truth, label in enumerate(found.classes):
-        of_class = found.positive == bool(truth)
-        wrong = int((sides[of_class] != bool(truth)).sum())
-        body.append((cell(label), cell(int(of_class.sum())), cell(wrong), share(wrong, int(of_class.sum()))))
-    within = int((np.abs(found.scores) < 1).sum())
-    blocks = [
-        Text(_whose(fit, n_rows)),
-        Text(
-            f"The balanced error is {found.balanced_error:.3f}: the mean of the two classes' shares of rows on the "
-            f"wrong side. {within} rows ({percent(within, n_rows)}) lie between the margins at ±1."
-        ),
-        Table("Rows on the wrong side of 0, in sample.", ("class", "rows", "wrong", "share"), tuple(body)),
-        picture(
-            f"{key}-scores",
-            f"Distributions of the scores of {found.classes[0]} and {found.classes[1]}.",
-            "Scores by class. Rows beyond the margin on the correct side do not contribute to the loss.",
-            lambda ax: rows.draw_predictive(found, ax),
-        ),
-        picture(
-            f"{key}-calibration",
-            f"Observed share of {found.classes[1]} against its predicted probability.",
-            "Calibration in sample: bins of equal width, joined until each has twenty rows, with 95 % intervals of the "
-            f"share. Spikes show the distribution of the rows, those of {found.classes[1]} at the top.",
-            lambda ax: rows.draw_calibration(found, ax),
-        ),
-        *verdicts.of_rows(found, several=fit.classes[0] is None, hinge=not fit.spec.likelihood.normalised),
-    ]
-    return Section("Predictions in sample", tuple(blocks))
-
-
-def _whose(fit: Fit, n_rows: int) -> str:
-    if fit.facts is not None and fit.facts.n_rows != n_rows:
-        return (
-            f"The report was given {n_rows} rows, but the fit used {fit.facts.n_rows}. For rows that are in both, "
-            "the figures below are in sample: new rows are predicted worse."
-        )
-    return (
-        f"These are in-sample figures for the {n_rows} rows that the report was given, which the fit has seen: new "
-        "rows are predicted worse. Use cross-validation to find out by how much."
-    )
 
 
 def ending(fit: Fit, key: str) -> Section:
@@ -231,8 +187,8 @@ def ending(fit: Fit, key: str) -> Section:
     return Section("How the fit ended", tuple(blocks))
 
 
-def of_fit(fit: Fit, found: Predicted | None, key: str) -> Iterator[Section]:
-    """All sections about one two-class model."""
+def of_fit(fit: Fit, key: str) -> Iterator[Section]:
+    """What was found of one two-class model."""
     yield coefficients(fit, key)
     if fit.spec.gate_map is not None:
         yield selection(fit, fit.spec.gate_map, key)
@@ -240,9 +196,6 @@ def of_fit(fit: Fit, found: Predicted | None, key: str) -> Iterator[Section]:
         yield curves(fit, fit.reader, key)
     if fit.plan.factors:
         yield groups(fit, key)
-    if found is not None:
-        yield predictions(fit, found, key)
-    yield ending(fit, key)
 
 
 def _heads(table: "pd.DataFrame") -> Iterator[str]:

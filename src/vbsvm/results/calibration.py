@@ -87,7 +87,7 @@ def _link(calibrations: Sequence[Calibration], scores: Array, variances: Array) 
 class LeftOutScores:
     """Labels ±1 and weights of rows, their scores in fits without them, and the variances of what is unknown of these.
 
-    ``offset`` is what class weights added to the log odds.
+    ``offset`` is what class weights added to the log odds, and ``fitted`` are the scores of the fit to all rows.
     """
 
     y: Array
@@ -95,6 +95,7 @@ class LeftOutScores:
     f: Array
     u: Array
     offset: float = 0.0
+    fitted: Array | None = None
 
     @staticmethod
     def of(rows: RowInfluence, counts: Array) -> "LeftOutScores":
@@ -103,7 +104,8 @@ class LeftOutScores:
             f = rows.left_out_scores(counts)
             largest = np.abs(rows.score).max()  # the first order says nothing of larger ones
             f = np.clip(np.where(np.isfinite(f), f, rows.score), -largest, largest)
-        return LeftOutScores(rows.y, counts, f, rows.unknown, 0.0 if counts is rows.s else _offset(rows, counts))
+        offset = 0.0 if counts is rows.s else _offset(rows, counts)
+        return LeftOutScores(rows.y, counts, f, rows.unknown, offset, rows.score)
 
     def in_bins(self) -> "LeftOutScores":
         """Rows of one label with nearly the same score as one row."""

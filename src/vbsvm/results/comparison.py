@@ -12,6 +12,7 @@ from vbsvm.base import printing
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.results import variance_components
+from vbsvm.results.display import MOST_ROWS
 from vbsvm.results.fit import Fit
 from vbsvm.results.traces import Trace
 from vbsvm.results.variance_components import Correlation
@@ -23,6 +24,7 @@ POINTS = 401
 TAIL = 1e-3
 REACH = 5.0
 MOST_DRAWS = 20_000
+ACCURACY = "Accuracy: overlap of the two densities, in per cent."
 
 
 @final
@@ -54,7 +56,11 @@ class Comparison:
 
     def __repr__(self) -> str:
         """The table, and what its last column is."""
-        return f"{printing.table(self.table)}\n\nAccuracy: overlap of the two densities, in per cent."
+        return f"{printing.table(self.table)}\n\n{ACCURACY}"
+
+    def _repr_html_(self) -> str:
+        """The same in notebooks."""
+        return printing.html_frame("", self.table, MOST_ROWS) + f"<p>{ACCURACY}</p>"
 
 
 def compare(variational: Any, sampled: Any) -> Comparison:

@@ -52,7 +52,10 @@ class CrossValidation:
 
     def _repr_html_(self) -> str:
         """The same in notebooks."""
-        return printing.html_frame(self.formula, self.table, len(self.table)) + f"<p>{escape(self.note)}</p>"
+        return (
+            printing.html_frame(self.formula, self.table.rename(columns=HEADS), len(self.table))
+            + f"<p>{escape(self.note)}</p>"
+        )
 
 
 def summarised(found: LeftOutPredictions, folds: NDArray[np.intp], groups: str | None) -> "pd.DataFrame":

@@ -336,14 +336,15 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         return arviz.to_arviz(self._drawn("to_arviz"), self._rows, log_likelihood=log_likelihood)
 
     def report(self, path: Any, data: Any = None, title: str | None = None, covariance: str | None = None) -> Path:
-        """Write one self-contained page of HTML: model, data, coefficients, figures, checks and caveats.
+        """Write one self-contained page of HTML: how well the model predicts, effects, coefficients, checks, caveats.
 
         Parameters
         ----------
         path : path
             The file; an existing file is replaced.
         data : data frame, default None
-            The rows of the fit with their outcome; they add scores by class, calibration and the in-sample error.
+            Rows with their outcome, those of the fit or others: the page adds how well they are predicted. The rows of
+            the fit are predicted without themselves, as long as the fit has them at hand; a loaded fit has not.
         title : str, default None
             Heading of the page.
         covariance : str, default None

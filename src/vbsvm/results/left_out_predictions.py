@@ -81,6 +81,11 @@ class LeftOutPredictions:
         return self._mean(1.0 - self._errors)
 
     @property
+    def error(self) -> Measure:
+        """Share of rows whose class was not predicted."""
+        return self._mean(self._errors)
+
+    @property
     def balanced_error(self) -> Measure:
         """Mean over the classes of the share of their rows that were assigned to another class."""
         classes, codes = np.unique(self.labels, return_inverse=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 import numpy as np
@@ -69,10 +70,10 @@ class ModelComparison:
 
     def _repr_html_(self) -> str:
         """The same in notebooks."""
-        from html import escape
-
-        notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return printing.html_frame("", self.table, len(self.table)) + notes
+        shown = [printing.html_frame("", self._shown(measure), len(self.table)) for measure in MEASURES]
+        if "elbo" in self.table:
+            shown.append(printing.html_frame("", self.table.filter(items=["elbo"]), len(self.table)))
+        return "".join([*shown, *(f"<p>{escape(note)}</p>" for note in self.notes)])
 
     def _shown(self, measure: str) -> "pd.DataFrame":
         """The columns of one measure under short heads."""

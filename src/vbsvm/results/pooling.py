@@ -10,6 +10,7 @@ from scipy.special import stdtr, stdtrit
 from vbsvm.base import printing
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_level
+from vbsvm.results.display import MOST_ROWS
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -59,7 +60,15 @@ class Pooled:
 
     def __repr__(self) -> str:
         """The table, and what it is of."""
-        return f"{printing.table(self.summary())}\n\nPooled over {self.n_fits} fits by Rubin's rules."
+        return f"{printing.table(self.summary())}\n\n{self._note}"
+
+    def _repr_html_(self) -> str:
+        """The same in notebooks."""
+        return printing.html_frame("", self.summary(), MOST_ROWS) + f"<p>{self._note}</p>"
+
+    @property
+    def _note(self) -> str:
+        return f"Pooled over {self.n_fits} fits by Rubin's rules."
 
 
 def pool(fits: Sequence[Any], covariance: str | None = None) -> Pooled:

@@ -1,0 +1,9 @@
+"""What fits write to the log, under the name ``vbsvm``: the ends of climbs and chains at INFO, their steps at DEBUG.
+
+Nothing is shown unless the user asks for it, as with ``logging.basicConfig(level="INFO")``.
+"""
+
+import logging
+
+log = logging.getLogger("vbsvm")
+log.addHandler(logging.NullHandler())

@@ -1,0 +1,193 @@
+"""The sections on prediction: how many rows are wrong, beside simple rivals, and whether probabilities hold."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from vbsvm.plots import rows
+from vbsvm.plots.resolve_fit import Predicted
+from vbsvm.report import verdicts
+from vbsvm.report.blocks import Block, Cell, Figures, Picture, Section, Table, Text, cell, number, percent, share
+from vbsvm.report.figures import picture
+from vbsvm.report.tested import Tested
+from vbsvm.results.fit import Fit
+from vbsvm.results.left_out_predictions import LeftOutPredictions
+
+LEFT_OUT = (
+    "Each row is predicted as a fit to the other rows would predict it. This is computed to first order from the one "
+    "fit, without refits; the scales of priors and the link from scores to probabilities stay as they are, so that "
+    "losses are slightly too small."
+)
+SAMPLED = " After a sampler the covariance of its draws stands for the response of the fit, which adds some noise."
+SELECTED = (
+    "The choice of inputs is that of all rows: where many inputs were tried, left-out rows flatter the model. Fit it "
+    "within cross-validation before you rely on these numbers."
+)
+GROUPED = (
+    "A left-out row is predicted with the other rows of its {0} at hand: the first line speaks of new rows of known "
+    "groups. The line on new groups predicts the same rows as if theirs had not been seen, with fixed effects as they "
+    "were fitted to all rows. Cross-validation by group, cross_validate(model, groups={0!r}), fits again."
+)
+IN_SAMPLE = (
+    "The fit does not have its training rows at hand, and the {0} rows that the report was given are as many as it was "
+    "fitted to: if they are the same rows, these figures are in sample, and new rows are predicted worse."
+)
+OTHER_ROWS = (
+    "The report was given {0} rows, but the fit used {1}. For rows that are in both, the figures are in sample: new "
+    "rows are predicted worse."
+)
+UNKNOWN = (
+    "How well the model predicts is not known here: a fit that was loaded from a file, or that is of a cluster, has no "
+    "training rows at hand. Give the report rows whose class is known."
+)
+
+
+def key_figures(tested: Tested | None, fit: Fit) -> Figures:
+    """What a reader wants to know first."""
+    pairs = []
+    if tested is not None:
+        how = "each predicted without it" if tested.left_out else "among those that the report was given"
+        how = "with inputs chosen by all rows: too good" if tested.flattered else how
+        pairs.append((_percent(tested, tested.own), f"{_measured(tested)}, {how}"))
+        if not tested.weighted:
+            pairs.append((_percent(tested, tested.in_shares), f"wrong if all are called {tested.most_common}"))
+        pairs += [(_percent(tested, one), f"{_wrong(tested)} by {name}") for name, one in tested.others.items()]
+        if len(tested.classes) == 2:
+            auc = f"{tested.auc(tested.own):.3f}"
+            pairs.append((auc, f"AUC: how often {tested.classes[1]} is ranked above {tested.classes[0]}"))
+    if fit.facts is not None:
+        pairs.append((f"{fit.facts.n_rows}", "rows"))
+    return Figures(tuple(pairs))
+
+
+def _measured(tested: Tested) -> str:
+    return "balanced error" if tested.weighted else "of rows wrong"
+
+
+def _wrong(tested: Tested) -> str:
+    return "balanced error" if tested.weighted else "wrong"
+
+
+def _percent(tested: Tested, of: LeftOutPredictions) -> str:
+    return percent(tested.leading(of).value, 1.0)
+
+
+def section(fits: Sequence[Fit], tested: Tested | None, given: Tested | None, found: Sequence[Predicted]) -> Section:
+    """Errors beside those of rivals, by class, and the scores."""
+    if tested is None:
+        return Section("How well it predicts", (Text(UNKNOWN),))
+    blocks: list[Block] = [*map(Text, _about(fits, tested)), _compared(tested, given, fits), _by_class(tested)]
+    if len(fits) > 1:
+        blocks.append(_confusion(tested))
+    else:
+        blocks.append(_scores(found[0], "f0"))
+    return Section("How well it predicts", tuple(blocks))
+
+
+def _about(fits: Sequence[Fit], tested: Tested) -> Iterator[str]:
+    fit, n_rows = fits[0], len(tested.rows.truth)
+    if not tested.left_out:
+        known = None if fit.facts is None else fit.facts.n_rows
+        yield IN_SAMPLE.format(n_rows) if known in (None, n_rows) else OTHER_ROWS.format(n_rows, known)
+        return
+    more = ""
+    if fit.facts is not None and fit.facts.n_rows > n_rows:
+        more = f" Of {fit.facts.n_rows} rows {n_rows} were looked at."
+    yield LEFT_OUT + (SAMPLED if fit.posterior.by_draws else "") + more
+    if fit.selects:
+        yield SELECTED
+    if tested.rows.groups:
+        yield GROUPED.format(max(tested.rows.groups, key=lambda name: int(tested.rows.groups[name].max())))
+
+
+def _compared(tested: Tested, given: Tested | None, fits: Sequence[Fit]) -> Table:
+    """One line for each way to predict."""
+    two = len(tested.classes) == 2
+    lines, simple = [("this model", tested, tested.own)], [*tested.others.values()]
+    if tested.as_new is not None:
+        lines.append(("this model, new groups", tested, tested.as_new))
+    lines += [(name, tested, one) for name, one in tested.others.items()]
+    lines.append((f"always {tested.most_common}", tested, tested.in_shares))
+    if given is not None and given is not tested:
+        seen = fits[0].facts is not None and fits[0].facts.n_rows == len(given.rows.truth)
+        name = "this model, in sample" if seen else f"this model, the {len(given.rows.truth)} rows given to the report"
+        lines.append((name, given, given.own))
+    head = ("predicted by", "rows wrong", "± se", "balanced error", *(["AUC"] if two else []), "log-loss")
+    body = tuple((cell(name), *_line(of, one, two=two, simple=one in simple)) for name, of, one in lines)
+    units = "groups" if tested.rows.groups else "rows"
+    how = "Rows left out. " if tested.left_out else ""
+    note = f"The log-loss of “always {tested.most_common}” is that of the shares of the classes."
+    return Table(f"{how}Standard errors take {units} as independent. {note}", head, body)
+
+
+def _line(tested: Tested, of: LeftOutPredictions, *, two: bool, simple: bool) -> Iterator[Cell]:
+    """Numbers of one way to predict; of simple rivals ties, which leaving a row out breaks, would decide the AUC."""
+    error = of.error
+    yield share(error.value, 1.0)
+    yield number(tested.se(error), f"{100 * tested.se(error):.1f}")
+    yield share(of.balanced_error.value, 1.0)
+    if two:
+        auc = np.nan if simple else tested.auc(of)
+        yield number(auc, "–" if simple else f"{auc:.3f}")
+    yield number(of.log_loss.value, f"{of.log_loss.value:.3f}")
+
+
+def _by_class(tested: Tested) -> Table:
+    rows, body = tested.rows, []
+    for k, label in enumerate(tested.classes):
+        total, wrong = (
+            float(rows.weights[one].sum()) for one in (rows.truth == k, (rows.truth == k) & (rows.decided != k))
+        )
+        predicted = float(rows.weights[rows.decided == k].sum())
+        body.append((cell(label), _count(total), _count(predicted), _count(wrong), share(wrong, total)))
+    return Table("Rows by class.", ("class", "rows", "predicted", "wrong", "share wrong"), tuple(body))
+
+
+def _count(value: float) -> Cell:
+    return cell(int(value)) if float(value).is_integer() else cell(value)
+
+
+def _confusion(tested: Tested) -> Table:
+    k, rows = len(tested.classes), tested.rows
+    counts = np.bincount(rows.truth * k + rows.decided, rows.weights, minlength=k * k).reshape(k, k)
+    body = tuple((cell(name), *map(_count, line)) for name, line in zip(tested.classes, counts.tolist(), strict=True))
+    return Table("True classes (lines) and predicted ones (columns).", ("class", *tested.classes), body)
+
+
+def _scores(found: Predicted, key: str) -> Picture:
+    how = "of left-out rows " if found.left_out else ""
+    return picture(
+        f"{key}-scores",
+        f"Distributions of the scores {how}of {found.classes[0]} and {found.classes[1]}.",
+        f"Scores {how}by class: right of 0 rows are called {found.classes[1]}.",
+        lambda ax: rows.draw_predictive(found, ax),
+    )
+
+
+def calibration(fits: Sequence[Fit], tested: Tested, found: Sequence[Predicted]) -> Section:
+    """Whether probabilities are frequencies, class by class."""
+    how = "Probabilities of left-out rows" if tested.left_out else "Probabilities of the rows that the report was given"
+    learned = ""
+    if tested.left_out and not fits[0].spec.likelihood.normalised:
+        learned = (
+            " The link from scores to probabilities, of two parameters, was learned from the same left-out scores: "
+            "that the slope is near 1 is no surprise, and the shape of the curve tells more."
+        )
+    blocks: list[Block] = [
+        Text(
+            f"{how}, beside the shares that were observed. Where the curve is above the diagonal, the class is more "
+            f"common than predicted.{learned}"
+        ),
+        *verdicts.of_calibration(tested, found),
+    ]
+    for k, one in enumerate(found):
+        blocks.append(
+            picture(
+                f"f{k}-calibration",
+                f"Observed share of {one.classes[1]} against its predicted probability.",
+                f"Calibration for {one.classes[1]}{', left-out rows' if one.left_out else ''}: a smooth curve with its "
+                "95 % band, points for ten bins, and the distribution of the rows at the edges.",
+                lambda ax, one=one: rows.draw_calibration(one, ax),
+            )
+        )
+    return Section("Calibration", tuple(blocks))
