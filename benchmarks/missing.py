@@ -298,11 +298,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="default: all")
     parser.add_argument("--sets", type=int, metavar="N", help="data sets a cell, splits or rounds")
     parser.add_argument("--percents", type=int, nargs="+", choices=DESIGN_PERCENTS, help="of the designs; default: all")
+    parser.add_argument(
+        "--slow-sets", type=int, metavar="N", help="of the designs: data sets of slow rivals; default: all"
+    )
     options = parser.parse_args(arguments)
     for name in options.parts:
         part, full, quick = PARTS[name]
         n = options.sets or (quick if options.quick else full)
         if name == "designs":
-            designs(n, options.percents or DESIGN_PERCENTS)
+            designs(n, options.percents or DESIGN_PERCENTS, n_slow=options.slow_sets)
         else:
             part(n)
