@@ -475,7 +475,7 @@ class TestFormula:
     def test_an_interaction_is_what_it_is_at_any_reference(self, frame, monkeypatch):
         formula = "y ~ age * bmi + arm"
         one = Model(formula, frame).fit(TIGHT)
-        from vbsvm.design.formula import reader as formulas
+        from vbsvm.design.formula import learning as formulas
 
         monkeypatch.setattr(formulas, "reference_of", lambda column, name: column.dropna().iloc[3])
         other = Model(formula, frame).fit(TIGHT)

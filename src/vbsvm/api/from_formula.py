@@ -14,8 +14,8 @@ from vbsvm.api.missing_values import InputTerms
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.columns import Encoded
-from vbsvm.design.formula import reader as formulas
-from vbsvm.design.formula import syntax
+from vbsvm.design.formula import learning, syntax
+from vbsvm.design.formula.reader import Reader
 from vbsvm.design.scaling import Range, column_ranges
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.missing.settings import GaussianImputation
@@ -63,7 +63,7 @@ class KeptRows:
 
         So a pass finds what it looks up side by side.
         """
-        reader, rows = formulas.learn(parts, self.frame, self.weights, standardize)
+        reader, rows = learning.learn(parts, self.frame, self.weights, standardize)
         signs, weights = outcome.signs, self.weights
         given = self.frame.index.to_numpy(dtype=np.intp)
         if rows.candidates is not None:
@@ -77,7 +77,7 @@ class KeptRows:
 
 
 def stated(
-    reader: formulas.Reader,
+    reader: Reader,
     rows: Encoded,
     outcome: TwoClasses,
     weights: Array,
