@@ -163,7 +163,7 @@ def designs(
     cells = [(m, w, c, p) for m in MECHANISMS for w in widths for c in CORRELATIONS for p in percents]
     jobs = []
     for seed, methods in turns(n_sets, n_sets if n_slow is None else min(n_slow, n_sets)):
-        for cell in cells:
+        for cell in sorted(cells, key=lambda one: one[1]) if methods is SLOW else cells:  # narrow ones are quick
             missing = [name for name in methods if (*cell, seed, name) not in known]
             if missing:
                 jobs.append(delayed(run_data_set)(*cell, seed, missing))

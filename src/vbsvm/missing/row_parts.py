@@ -158,12 +158,6 @@ class CandidatePart:
         """The rows themselves."""
         return self.part.rows
 
-    @property
-    def expected_shares(self) -> Array:
-        """Shares before coefficients have a say: those that are known beforehand, or equal ones."""
-        values = np.zeros(len(self.candidates.row)) if self.candidates.held is None else self.candidates.held
-        return self.candidates.softmax(values)
-
     def stats(self, row_pass: RowPass) -> Stats:
         """Sums in which each candidate counts by its share."""
         assert isinstance(row_pass.missing, MissingState)

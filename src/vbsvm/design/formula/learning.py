@@ -10,11 +10,20 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
+from vbsvm.design.formula.drawn_columns import DrawnColumns, HowToDraw
 from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.known import NOTHING, Known
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.missing_categories import Categories
-from vbsvm.design.formula.missing_inputs import Linear, columns_in, fill, learn_linear, missing_masks, reference_of
+from vbsvm.design.formula.missing_inputs import (
+    Linear,
+    columns_in,
+    fill,
+    filled_by_others,
+    learn_linear,
+    missing_masks,
+    reference_of,
+)
 from vbsvm.design.formula.reader import (
     ColumnKey,
     Curve,
@@ -29,27 +38,88 @@ from vbsvm.design.formula.reader import (
 )
 from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
 from vbsvm.design.levels import Levels
+from vbsvm.design.normal_scale import NONE
 from vbsvm.design.scaling import Recipe, column_ranges, learn_recipe
 from vbsvm.design.splines import Spline
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# Columns that are drawn depend on at most so many others; with more, on the label alone.
+MOST_GIVEN = 300
 
-def learn(parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool) -> tuple[Reader, Encoded]:
-    """Learn how the formula's columns are encoded, and encode the data; the frame's index numbers rows in errors."""
+
+def learn(
+    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, how: HowToDraw | None = None
+) -> tuple[Reader, Encoded]:
+    """Learn how the formula's columns are encoded, and encode the data; the frame's index numbers rows in errors.
+
+    ``how`` says how missing values are drawn where a column does not enter linearly. Without it they are refused.
+    """
     reader, centred, table, levels = _learn(parts, frame, weights, standardize, NOTHING)
-    if missing_masks(frame):
+    masks = missing_masks(frame)
+    if masks and how is not None and (names := _to_draw(reader, frame, masks, how)):
+        del table
+        whole = filled_by_others(frame, names)
+        reader, centred, _, _ = _learn(parts, whole, weights, standardize, NOTHING)
+        reader, encoded = _with_draws(reader, frame, whole, names, how)
+    elif masks:
         del table
         encoded = reader.encode(frame)
     else:
         require_finite(table, reader.plan.names, frame.index)
         encoded = Encoded(table, levels)
     if encoded.candidates is not None:  # the candidates of a row share its weight
-        weights = encoded.candidates.shared(weights)
+        weights = encoded.candidates.split(weights)
     ranges = column_ranges(encoded.table, weights)
     intercept = reader.plan.recipe.intercept
     return reader.scaled(learn_recipe(encoded.table, weights, ranges, intercept, standardize, centred)), encoded
+
+
+def _to_draw(
+    reader: Reader, frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], how: HowToDraw
+) -> tuple[str, ...]:
+    """Columns whose missing values are drawn: those that do not enter linearly, or are not normal on their own scale.
+
+    Text, and columns that are categories somewhere, are none of them.
+    """
+    linear, columns = reader.linear, list(frame.columns)
+    chosen = {*linear.reasons, *linear.both_missing(masks)}
+    if how.transform != NONE:
+        chosen |= {name for variable in linear.variables for name in variable.columns}
+    matrices = (reader.fixed, *(of_term.matrix for of_term in reader.effects))
+    categorical = {name for matrix in matrices for one in matrix.categorical for name in columns_in(one, columns)}
+    numeric = {name for name in masks if frame[name].dtype.kind in "iuf"}
+    return tuple(name for name in columns if name in chosen & numeric - categorical)
+
+
+def _with_draws(
+    reader: Reader, frame: "pd.DataFrame", whole: "pd.DataFrame", names: tuple[str, ...], how: HowToDraw
+) -> tuple[Reader, Encoded]:
+    """The reader with the distribution of columns that are drawn, and the frame encoded; ``whole`` misses none of them.
+
+    It is that given all columns of the table which do not depend on them, nor on categories that are missing.
+    """
+    encoded = reader.encode(whole)
+    table = encoded.table if encoded.candidates is None else encoded.table[encoded.candidates.firsts]
+    places = {variable.place for variable in reader.linear.variables}
+    keys = column_keys(reader.fixed)[int(reader.fixed.has_intercept) :]
+    of_columns = [factors for _, factors in keys]
+    of_columns += [(one.term.expression,) for one in reader.curves if one.with_line]
+    of_columns += [(one.term.expression,) for one in reader.curves for _ in range(one.spline.n_columns)]
+    incomplete = np.isnan(table).any(axis=0)
+    given = [
+        k
+        for k, factors in enumerate(of_columns)
+        if not any(set(names) & set(columns_in(one, list(frame.columns))) for one in factors)
+        and k not in reader.uncertain
+        and (k in places or not incomplete[k])
+    ]
+    if len(given) > MOST_GIVEN:
+        given = []
+    drawn, draws = DrawnColumns.learn(names, frame, table, np.array(given, dtype=np.intp), how)
+    reader = replace(reader, drawn=drawn)
+    return reader, reader.encode(frame, draws)
 
 
 def learn_from(

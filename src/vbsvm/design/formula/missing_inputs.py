@@ -90,6 +90,17 @@ class Linear:
             of_all |= {} if missing is None else dict.fromkeys(variable.columns, missing)
         return fill(frame, of_all, self.reference)
 
+    def both_missing(self, masks: dict[str, NDArray[np.bool_]]) -> list[str]:
+        """Columns to be drawn as a row misses both factors of a product: of each two those that fewer rows miss."""
+        missing, chosen = self._missing(masks), set[int]()
+        for j, one in enumerate(self.variables):
+            for k, two in enumerate(self.variables[:j]):
+                a, b = missing[j], missing[k]
+                apart = a is None or b is None or not (a & b).any() or not set(one.links) & set(two.links)
+                if not apart and not {j, k} & chosen:
+                    chosen.add(j if a.sum() < b.sum() else k)
+        return [name for j in chosen for name in self.variables[j].columns]
+
     def _missing(self, masks: dict[str, NDArray[np.bool_]]) -> list[NDArray[np.bool_] | None]:
         return [_any([masks.get(name) for name in variable.columns]) for variable in self.variables]
 
@@ -137,6 +148,17 @@ def fill(frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], reference: 
     filled = {name: frame[name].where(~missing, reference[name]) for name, missing in masks.items()}
     numeric = {name: column.astype(np.float64) for name, column in filled.items() if type(reference[name]) is float}
     return frame.assign(**{**filled, **numeric})
+
+
+def filled_by_others(frame: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":
+    """The frame with values of other rows, in turn, for what is missing in these columns."""
+    filled = {}
+    for name in names:
+        values = frame[name].to_numpy(dtype=np.float64, na_value=np.nan).copy()
+        missing = np.isnan(values)
+        values[missing] = np.resize(values[~missing], int(missing.sum()))
+        filled[name] = values
+    return frame.assign(**filled)
 
 
 def reference_of(column: Any, name: str) -> Any:

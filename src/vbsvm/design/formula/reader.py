@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
+from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Encoded, Plan
+from vbsvm.design.formula.drawn_columns import DrawnColumns, Draws
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.missing_categories import Categories
 from vbsvm.design.formula.missing_inputs import Linear, missing_masks
@@ -66,6 +68,7 @@ class Reader:
     uncertain: tuple[int, ...]
     plan: Plan
     kinds: dict[str, str]  # of the data's columns, as NumPy calls them: O for text and categories
+    drawn: DrawnColumns | None = None
 
     @property
     def numeric(self) -> frozenset[str]:
@@ -95,14 +98,33 @@ class Reader:
             raise ValueError(f"Column {name!r} held numbers in fit, and holds {known.iloc[0]!r} now.")
         return found
 
-    def encode(self, frame: "pd.DataFrame") -> Encoded:
-        """Encode a frame with the columns that are used; a row that misses categories becomes its candidates."""
-        rows, levels = frame.index.to_numpy(), self.levels_of(frame)
+    def encode(self, frame: "pd.DataFrame", draws: Draws | None = None) -> Encoded:
+        """Encode a frame with the columns that are used; a row that misses categories becomes its candidates.
+
+        So does a row that misses columns which are drawn: ``draws`` has values for these rows. Without it they are
+        spread over their distribution.
+        """
+        rows, levels, candidates = frame.index.to_numpy(), self.levels_of(frame), None
         if any(frame[name].isna().any() for name in self.categories.names):
             frame, candidates = self.categories.write_out(frame)
-            levels = tuple(of_rows[candidates.row] for of_rows in levels)
-            return replace(self._encode(frame, levels, rows[candidates.row]), candidates=candidates)
-        return self._encode(frame, levels, rows)
+        if self.drawn is not None and (lost := self.drawn.missing(frame).any(axis=1)).any():
+            if candidates is None:
+                candidates = Candidates(np.arange(len(frame)), self.categories.known_levels(frame))
+            if draws is None:
+                draws = self._expected_draws(frame[lost])
+            else:
+                draws = draws.of_rows((np.cumsum(np.bincount(candidates.row, lost) > 0) - 1)[candidates.row[lost]])
+            frame, candidates = self.drawn.write_out(frame, candidates, draws)
+        if candidates is None:
+            return self._encode(frame, levels, rows)
+        levels = tuple(of_rows[candidates.row] for of_rows in levels)
+        return replace(self._encode(frame, levels, rows[candidates.row]), candidates=candidates)
+
+    def _expected_draws(self, frame: "pd.DataFrame") -> Draws:
+        """Values for columns that are drawn, in rows whose label is not known."""
+        assert self.drawn is not None
+        given = self._encode(self.drawn.at_typical(frame), (), frame.index.to_numpy()).table
+        return self.drawn.expected(frame, given)
 
     def levels_of(self, frame: "pd.DataFrame") -> tuple[NDArray[np.intp], ...]:
         """The level of each row in each factor."""

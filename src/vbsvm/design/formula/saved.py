@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TYPES = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
 # What a reader holds beside what formulaic learned.
-_PLAIN = ("parts", "carried", "linear", "categories", "mains", "uncertain", "plan", "kinds")
+_PLAIN = ("parts", "carried", "linear", "categories", "mains", "uncertain", "plan", "kinds", "drawn")
 
 
 def take(reader: Reader) -> dict[str, Any]:
