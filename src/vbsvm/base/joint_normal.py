@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from vbsvm.base.arrays import Array, cholesky
+from vbsvm.base.distributions import InverseWishart
 
 
 @final
@@ -38,6 +39,11 @@ class JointNormal:
     def without(self, n: int) -> "JointNormal":
         """The distribution of all variables but the first n."""
         return JointNormal(self.mean[n:], self.covariance[n:, n:])
+
+    def redrawn(self, n: float, rng: np.random.Generator) -> "JointNormal":
+        """A draw of the parameters, which were learned from so many rows."""
+        covariance = InverseWishart(n * self.covariance, n + len(self.mean) + 1).draw(rng).value
+        return JointNormal(self.mean + cholesky(covariance / n) @ rng.standard_normal(len(self.mean)), covariance)
 
     def given(self, x: Array, missing: NDArray[np.bool_], first: int) -> Iterator[Conditional]:
         """Those variables from the ``first`` on that rows miss (NaN), given what they have: one for each pattern."""

@@ -73,7 +73,7 @@ def drawn_values(
         here = np.isin(wanted, part.rows)
         own = everyone if labels is None else _expected(one, size, within)
         told[:, here] -= _log_density(own, x[wanted[here]], values[:, here])
-    return Learned(everyone, Draws(values, told))
+    return Learned(everyone, max(float(every.known[0, 0]), n_variables + 2.0), Draws(values, told))
 
 
 def _redrawn(part: _Class, moments: Array, size: float, within: Array, rng: np.random.Generator) -> Array:

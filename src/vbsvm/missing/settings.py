@@ -145,6 +145,11 @@ class GaussianImputation(Parameters):
         if not isinstance(self.transform, str) or self.transform not in TRANSFORMS:
             known = ", ".join(f'"{one}"' for one in TRANSFORMS)
             raise ValueError(f"GaussianImputation: transform must be one of {known}; got {self.transform!r}.")
+        if self.transform != NO_TRANSFORM and (not self.held or self.mechanism is not None):
+            raise ValueError(
+                f"GaussianImputation: with transform={self.transform!r} missing values are drawn before the fit, which "
+                'labels="likelihood" and a mechanism do not allow.'
+            )
         if self.nu is not None:
             require_positive("GaussianImputation", nu=self.nu)
         if self.mechanism is not None and not isinstance(self.mechanism, NotAtRandom | Shift):

@@ -39,10 +39,12 @@ class Draws:
 class Learned:
     """What a sampler finds of variables of which some are missing: their distribution, and draws.
 
-    ``draws`` are those of the last variables, in the rows that miss one of these.
+    ``draws`` are those of the last variables, in the rows that miss one of these. ``total`` is the weight of the rows
+    that miss nothing.
     """
 
     distribution: JointNormal
+    total: float
     draws: Draws
 
 
@@ -56,7 +58,7 @@ class DrawnColumns:
     """Columns of the data that are drawn, and their joint normal distribution with columns of the table.
 
     The variables are columns of the table (``given``), and then those that are drawn, on their normal scales; all of
-    them are centred and scaled. ``n`` is the number of draws for each row.
+    them are centred and scaled. ``n`` is the number of draws for each row, ``total`` that of complete rows.
     """
 
     names: tuple[str, ...]
@@ -66,6 +68,7 @@ class DrawnColumns:
     spread: Array
     distribution: JointNormal
     n: int
+    total: float
 
     @staticmethod
     def learn(
@@ -83,7 +86,7 @@ class DrawnColumns:
         spread = np.where(varies, spread, 1.0)[kept]
         learned = how.sampler((x[:, kept] - centre[kept]) / spread, len(names))
         given = given[kept[: len(kept) - len(names)]]
-        found = DrawnColumns(names, given, scales, centre[kept], spread, learned.distribution, how.n)
+        found = DrawnColumns(names, given, scales, centre[kept], spread, learned.distribution, how.n, learned.total)
         return found, Draws(found._on_own_scale(learned.draws.values), learned.draws.told)
 
     def missing(self, frame: "pd.DataFrame") -> NDArray[np.bool_]:
@@ -101,13 +104,22 @@ class DrawnColumns:
 
     def expected(self, frame: "pd.DataFrame", table: Array) -> Draws:
         """Values of rows whose label is not known: evenly spread over their distribution, the same in every call."""
+        noise = np.broadcast_to(_even_noise(self.n, len(self.names))[:, None], (self.n, len(frame), len(self.names)))
+        return self._filled(frame, table, self.distribution, noise)
+
+    def proposed(self, frame: "pd.DataFrame", table: Array, rng: np.random.Generator) -> Draws:
+        """Values of rows whose label is not known, drawn from a distribution whose parameters are drawn."""
+        noise = rng.standard_normal((self.n, len(frame), len(self.names)))
+        return self._filled(frame, table, self.distribution.redrawn(self.total, rng), noise)
+
+    def _filled(self, frame: "pd.DataFrame", table: Array, distribution: JointNormal, noise: Array) -> Draws:
+        """Values that standard normal ones, draws × rows × columns, are moved to."""
         first, values = len(self.given), _values(frame, self.names)
         x = (np.column_stack([table[:, self.given], _to_normal(self.scales, values)]) - self.centre) / self.spread
-        noise, found = _even_noise(self.n, len(self.names)), np.repeat(x[None, :, first:], self.n, axis=0)
-        for one in self.distribution.given(x, np.isnan(x), first):
-            places = one.variables - first
-            moved = one.mean + (noise[:, places] @ one.root.T)[:, None, :]
-            found[np.ix_(range(self.n), one.rows, places)] = moved
+        found = np.repeat(x[None, :, first:], self.n, axis=0)
+        for one in distribution.given(x, np.isnan(x), first):
+            cells = np.ix_(range(self.n), one.rows, one.variables - first)
+            found[cells] = one.mean + noise[cells] @ one.root.T
         return Draws(self._on_own_scale(found), np.zeros(found.shape[:2]))
 
     def write_out(

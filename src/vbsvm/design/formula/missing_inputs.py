@@ -8,6 +8,7 @@ reference value: the product there, divided by the factor there.
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -82,24 +83,23 @@ class Linear:
                 lost = np.unique(rows[missing])
                 others = _and_others(len(lost), len(np.unique(rows)))
                 raise ValueError(
-                    f"Column {name!r} has no value in row {lost[0]}{others}, and {self.reasons[name]} Fill in the "
-                    "values, or leave such rows out, as Model(…, missing='drop') does."
+                    f"Column {name!r} has no value in row {lost[0]}{others}, and {self.reasons[name]} Values are drawn "
+                    "for it in a fit of rows in memory that misses some, unless GaussianImputation has a mechanism or "
+                    "labels='likelihood'. Else fill them in, or leave such rows out, as Model(…, missing='drop') does."
                 )
         of_all = dict(masks)
         for variable, missing in zip(self.variables, self._missing(masks), strict=True):
             of_all |= {} if missing is None else dict.fromkeys(variable.columns, missing)
         return fill(frame, of_all, self.reference)
 
-    def both_missing(self, masks: dict[str, NDArray[np.bool_]]) -> list[str]:
-        """Columns to be drawn as a row misses both factors of a product: of each two those that fewer rows miss."""
-        missing, chosen = self._missing(masks), set[int]()
-        for j, one in enumerate(self.variables):
-            for k, two in enumerate(self.variables[:j]):
-                a, b = missing[j], missing[k]
-                apart = a is None or b is None or not (a & b).any() or not set(one.links) & set(two.links)
-                if not apart and not {j, k} & chosen:
-                    chosen.add(j if a.sum() < b.sum() else k)
-        return [name for j in chosen for name in self.variables[j].columns]
+    def both_missing(self, masks: dict[str, NDArray[np.bool_]]) -> set[str]:
+        """Columns of factors of a product that a row misses both of: it is not linear in what is missing."""
+        found = set[str]()
+        pairs = combinations(zip(self.variables, self._missing(masks), strict=True), 2)
+        for (one, lost), (two, gone) in pairs:
+            if lost is not None and gone is not None and (lost & gone).any() and set(one.links) & set(two.links):
+                found |= {*one.columns, *two.columns}
+        return found
 
     def _missing(self, masks: dict[str, NDArray[np.bool_]]) -> list[NDArray[np.bool_] | None]:
         return [_any([masks.get(name) for name in variable.columns]) for variable in self.variables]

@@ -111,7 +111,7 @@ class Reader:
             if candidates is None:
                 candidates = Candidates(np.arange(len(frame)), self.categories.known_levels(frame))
             if draws is None:
-                draws = self._expected_draws(frame[lost])
+                draws = self.expected_draws(frame)
             else:
                 draws = draws.of_rows((np.cumsum(np.bincount(candidates.row, lost) > 0) - 1)[candidates.row[lost]])
             frame, candidates = self.drawn.write_out(frame, candidates, draws)
@@ -120,11 +120,35 @@ class Reader:
         levels = tuple(of_rows[candidates.row] for of_rows in levels)
         return replace(self._encode(frame, levels, rows[candidates.row]), candidates=candidates)
 
-    def _expected_draws(self, frame: "pd.DataFrame") -> Draws:
-        """Values for columns that are drawn, in rows whose label is not known."""
+    def with_draws(self, least: int) -> "Reader":
+        """The same with at least so many draws for each row that needs some."""
+        return self if self.drawn is None else replace(self, drawn=replace(self.drawn, n=max(least, self.drawn.n)))
+
+    def expected_draws(self, frame: "pd.DataFrame") -> Draws:
+        """Values for columns that are drawn, spread over their distribution, in those rows that miss some."""
         assert self.drawn is not None
-        given = self._encode(self.drawn.at_typical(frame), (), frame.index.to_numpy()).table
-        return self.drawn.expected(frame, given)
+        frame = self._rows_to_draw(frame)
+        return self.drawn.expected(frame, self._beside_draws(frame))
+
+    def proposed_draws(self, frame: "pd.DataFrame", rng: np.random.Generator) -> Draws:
+        """Random values for columns that are drawn, in those rows that miss some; labels have no say."""
+        assert self.drawn is not None
+        frame = self._rows_to_draw(frame)
+        return self.drawn.proposed(frame, self._beside_draws(frame), rng)
+
+    def _rows_to_draw(self, frame: "pd.DataFrame") -> "pd.DataFrame":
+        """Rows that miss columns which are drawn; a category that is missing, too, has its first level."""
+        assert self.drawn is not None
+        frame = frame[self.drawn.missing(frame).any(axis=1)]
+        if not any(frame[name].isna().any() for name in self.categories.names):
+            return frame
+        written, candidates = self.categories.write_out(frame)
+        return written.take(candidates.firsts)
+
+    def _beside_draws(self, frame: "pd.DataFrame") -> Array:
+        """The table of these rows; columns that depend on what is drawn say nothing."""
+        assert self.drawn is not None
+        return self._encode(self.drawn.at_typical(frame), (), frame.index.to_numpy()).table
 
     def levels_of(self, frame: "pd.DataFrame") -> tuple[NDArray[np.intp], ...]:
         """The level of each row in each factor."""
