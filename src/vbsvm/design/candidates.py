@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,9 +35,10 @@ class Candidates:
 
     def take(self, which: Which) -> "Candidates":
         """Some of the candidates."""
-        rest = (self.held, self.drawn, self.predicted, self.draws, self.told, self.shared)
-        taken = (None if one is None else one[which] for one in rest)
-        return Candidates(self.row[which], self.levels[which], *taken)
+        rest = ("held", "drawn", "predicted", "draws", "told", "shared")
+        parts: dict[str, Any] = {name: getattr(self, name) for name in rest}
+        taken = {name: None if one is None else one[which] for name, one in parts.items()}
+        return Candidates(self.row[which], self.levels[which], **taken)
 
     @cached_property
     def filled_in(self) -> NDArray[np.bool_]:

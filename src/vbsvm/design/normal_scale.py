@@ -38,7 +38,7 @@ class NormalScale:
             grid = distinct[_spread_out(len(distinct))]
             centre, spread = values.mean(), values.std()
             power = float(np.clip(yeojohnson_normmax((values - centre) / spread), LEAST_POWER, LARGEST_POWER))
-            return NormalScale(np.stack([grid, yeojohnson((grid - centre) / spread, power)]))
+            return NormalScale(np.stack([grid, np.asarray(yeojohnson((grid - centre) / spread, power))]))
         ends = distinct[[0, -1]]
         return NormalScale(np.stack([ends, ends]))
 

@@ -33,6 +33,8 @@ BOUNDS = (AUTO, "augmented", "paper", EXACT, INTEGRATED)
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 AT_REST = 1e-11
 FALLING = 0.2
+# A climb is at rest where so many candidates lower the bound, and the best of them by less than the tolerance.
+AT_REST_AFTER = 3
 FEW_COLUMNS = 24
 # The climb of the exact bound begins where the paper's bound gains less than this a step.
 EARLY = 10.0
@@ -288,8 +290,8 @@ class Variational(Parameters):
 
     def _exact_strategy(self, spec: Spec, source: Source, *, held: bool) -> Strategy:
         """How to climb the exact bound, with the scales held or free."""
-        if spec.missing is not None:
-            return NaturalGradient(hold_scales=held)
+        if isinstance(spec.missing, MissingModel):
+            return NaturalGradient(hold_scales=held) if held or not spec.missing.held else Accelerated(shorter_steps)
         if source.looks_are_cheap and (held or source.n_core >= min(FEW_COLUMNS, spec.n_columns)):
             return Profiled(self.tol, hold_scales=held)
         return NaturalGradient(hold_scales=True) if held else Accelerated(shorter_steps)
@@ -329,7 +331,7 @@ class Variational(Parameters):
         passes, ending = 1 if earlier is None else earlier.passes + 1, Ending.OUT_OF_PASSES
         try:
             while passes < max_passes and ending is Ending.OUT_OF_PASSES:
-                reached, tried = _step(spec, source, at, strategy, max_passes - passes)
+                reached, tried = _step(spec, source, at, strategy, max_passes - passes, tol)
                 passes += tried
                 gain = reached.bound - at.bound
                 noise = max(tol, _rounding(at.bound))
@@ -408,8 +410,13 @@ def _highest(outcomes: Iterator[Outcome]) -> Outcome:
     return replace(found[best], passes=sum(outcome.passes for outcome in found), ending=ending, others=others)
 
 
-def _step(spec: Spec, source: Source, at: Visited, strategy: Strategy, passes_left: int) -> tuple[Visited, int]:
-    """First candidate that does not lower the bound, or else the one that lowers it least; and the passes it took."""
+def _step(
+    spec: Spec, source: Source, at: Visited, strategy: Strategy, passes_left: int, tol: float
+) -> tuple[Visited, int]:
+    """First candidate that does not lower the bound, or else the one that lowers it least; and the passes it took.
+
+    Where several lower it by less than the tolerance, there is nothing left to gain.
+    """
     best, tried, failure = None, 0, None
     with np.errstate(all="ignore"):  # a bold candidate may overflow: its bound is then not finite, and it is refused
         for candidate in islice(strategy.candidates(spec, at), passes_left):
@@ -421,8 +428,9 @@ def _step(spec: Spec, source: Source, at: Visited, strategy: Strategy, passes_le
                 continue
             if best is None or math.isnan(best.bound) or reached.bound > best.bound:
                 best = reached
-            if reached.bound >= at.bound - _rounding(at.bound):
-                return reached, tried
+            slack = tol if tried >= AT_REST_AFTER else 0.0
+            if best.bound >= at.bound - max(slack, _rounding(at.bound)):
+                return best, tried
     if best is None:
         assert failure is not None  # every strategy yields the paper's update at least
         raise failure

@@ -72,7 +72,11 @@ class DrawnColumns:
 
     @staticmethod
     def learn(
-        names: tuple[str, ...], frame: "pd.DataFrame", table: Array, given: NDArray[np.intp], how: "HowToDraw"
+        names: tuple[str, ...],
+        frame: "pd.DataFrame",
+        table: NDArray[np.floating],
+        given: NDArray[np.intp],
+        how: "HowToDraw",
     ) -> "tuple[DrawnColumns, Draws]":
         """Learn their distribution, and draw them; NaN is missing in the table's columns, too."""
         values = _values(frame, names)
@@ -102,23 +106,25 @@ class DrawnColumns:
             }
         )
 
-    def expected(self, frame: "pd.DataFrame", table: Array) -> Draws:
+    def expected(self, frame: "pd.DataFrame", table: NDArray[np.floating]) -> Draws:
         """Values of rows whose label is not known: evenly spread over their distribution, the same in every call."""
         noise = np.broadcast_to(_even_noise(self.n, len(self.names))[:, None], (self.n, len(frame), len(self.names)))
         return self._filled(frame, table, self.distribution, noise)
 
-    def proposed(self, frame: "pd.DataFrame", table: Array, rng: np.random.Generator) -> Draws:
+    def proposed(self, frame: "pd.DataFrame", table: NDArray[np.floating], rng: np.random.Generator) -> Draws:
         """Values of rows whose label is not known, drawn from a distribution whose parameters are drawn."""
         noise = rng.standard_normal((self.n, len(frame), len(self.names)))
         return self._filled(frame, table, self.distribution.redrawn(self.total, rng), noise)
 
-    def _filled(self, frame: "pd.DataFrame", table: Array, distribution: JointNormal, noise: Array) -> Draws:
+    def _filled(
+        self, frame: "pd.DataFrame", table: NDArray[np.floating], distribution: JointNormal, noise: Array
+    ) -> Draws:
         """Values that standard normal ones, draws × rows × columns, are moved to."""
         first, values = len(self.given), _values(frame, self.names)
         x = (np.column_stack([table[:, self.given], _to_normal(self.scales, values)]) - self.centre) / self.spread
         found = np.repeat(x[None, :, first:], self.n, axis=0)
         for one in distribution.given(x, np.isnan(x), first):
-            cells = np.ix_(range(self.n), one.rows, one.variables - first)
+            cells = np.ix_(np.arange(self.n), one.rows, one.variables - first)
             found[cells] = one.mean + noise[cells] @ one.root.T
         return Draws(self._on_own_scale(found), np.zeros(found.shape[:2]))
 
@@ -130,7 +136,7 @@ class DrawnColumns:
         A row that has many candidates already gets fewer draws for each.
         """
         missing = self.missing(frame)
-        lost = missing.any(axis=1)
+        lost = np.asarray(missing.any(axis=1))
         room = MOST_CANDIDATES // np.bincount(candidates.row)[candidates.row]
         counts = np.where(lost, np.clip(room, 1, self.n), 1)
         which = np.repeat(np.arange(len(frame)), counts)
@@ -173,5 +179,6 @@ def _to_normal(scales: tuple[NormalScale, ...], values: Array) -> Array:
 def _even_noise(n: int, n_variables: int) -> Array:
     """So many points whose every coordinate has the quantiles of a standard normal variable, in mixed order."""
     rng, quantiles = np.random.default_rng(0), ndtri((np.arange(n) + 0.5) / n)
-    quantiles /= max(np.sqrt(np.square(quantiles).mean()), 1e-12)
-    return np.stack([quantiles, *(rng.permutation(quantiles) for _ in range(n_variables - 1))], axis=1)
+    quantiles = quantiles / max(float(np.sqrt(np.square(quantiles).mean())), 1e-12)
+    orders = [np.arange(n), *(rng.permutation(n) for _ in range(n_variables - 1))]
+    return np.asarray(quantiles[np.stack(orders, axis=1)], dtype=np.float64)

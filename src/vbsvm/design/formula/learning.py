@@ -107,7 +107,7 @@ def _with_draws(
     of_columns = [factors for _, factors in keys]
     of_columns += [(one.term.expression,) for one in reader.curves if one.with_line]
     of_columns += [(one.term.expression,) for one in reader.curves for _ in range(one.spline.n_columns)]
-    incomplete = np.isnan(table).any(axis=0)
+    incomplete = np.asarray(np.isnan(table).any(axis=0))
     given = [
         k
         for k, factors in enumerate(of_columns)

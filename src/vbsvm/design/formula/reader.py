@@ -139,13 +139,13 @@ class Reader:
     def _rows_to_draw(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """Rows that miss columns which are drawn; a category that is missing, too, has its first level."""
         assert self.drawn is not None
-        frame = frame[self.drawn.missing(frame).any(axis=1)]
+        frame = frame.take(np.flatnonzero(self.drawn.missing(frame).any(axis=1)))
         if not any(frame[name].isna().any() for name in self.categories.names):
             return frame
         written, candidates = self.categories.write_out(frame)
         return written.take(candidates.firsts)
 
-    def _beside_draws(self, frame: "pd.DataFrame") -> Array:
+    def _beside_draws(self, frame: "pd.DataFrame") -> NDArray[np.floating]:
         """The table of these rows; columns that depend on what is drawn say nothing."""
         assert self.drawn is not None
         return self._encode(self.drawn.at_typical(frame), (), frame.index.to_numpy()).table
