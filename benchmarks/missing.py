@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.methods import rivals_may_not_converge
+from benchmarks.missing_curves import curves
 from benchmarks.missing_data import (
     COEFFICIENTS,
     MECHANISMS,
@@ -285,6 +286,7 @@ def large_fit(n: int = 100_000, d: int = 20, share: float = 0.1) -> None:
 PARTS = {
     "designs": (designs, 100, 2),
     "coverage": (coverage, 400, 20),
+    "curves": (curves, 200, 10),
     "splits": (splits, 100, 10),
     "simulation": (simulation, 50, 5),
     "speed": (speed, 30, 5),

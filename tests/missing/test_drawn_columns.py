@@ -158,7 +158,7 @@ class TestAnswers:
             Model("y ~ a", tmp_path / "data.csv", imputation=GaussianImputation(transform="rank"))
         with pytest.raises(ValueError, match="is for a Model"):
             VBSVC(imputation=GaussianImputation(transform="rank")).fit(data[["a", "x"]], data["y"])
-        with pytest.raises(ValueError, match="enters linearly"):
+        with pytest.raises(ValueError, match="columns that are drawn"):
             Model("y ~ s(a)", data).sensitivity([1.0])
         with pytest.raises(ValueError, match="do not allow"):
             GaussianImputation(transform="rank", labels="likelihood")

@@ -36,7 +36,8 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
     missing_inputs = task.source.missing_inputs
     if missing_inputs is None:
         raise ValueError(
-            "sensitivity: no numeric input that enters linearly has missing values, so there is nothing to shift."
+            "sensitivity: no numeric input has missing values (those of columns that are drawn, as in s(x), are not "
+            "shifted), so there is nothing to shift."
         )
     of_distribution = {task.plan.name_of(k) for k in missing_inputs.inputs.variables}
     missing = [name for name in task.completion.missing_patterns.names if name in of_distribution]
