@@ -156,7 +156,7 @@ class Classifier(ClassifierMixin, Estimator, Predictions):
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
-        prior, _, settings = self.require_settings()
+        prior, inference, settings = self.require_settings()
         y = validation.plain_labels(y)
         if self.group is not None and not self.fit_intercept:
             raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
@@ -164,6 +164,8 @@ class Classifier(ClassifierMixin, Estimator, Predictions):
         weights = validation.read_weights(sample_weight, table.shape[0])
         self.classes_, codes = validation.read_labels(labels, weights)
         data = Table(table, validation.column_names(self), self.classes_, codes, weights, members, str(self.group))
+        if isinstance(inference, Gibbs):  # draws are the same to the bit as without rows that do not count
+            data = data.counted()
         intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
         problem = data.problem(prior, settings, self.class_weight, intercept=intercept, standardize=standardize)
         return [replace(task, data=X) for task in problem.under(self.likelihood).tasks()]

@@ -79,7 +79,7 @@ class TableFiles:
         plan = plan_of(recipe, names, str(estimator.group), learned["levels"])
         encoded = Encoded(arrays["X"], () if learned["levels"] is None else (arrays["groups"],))
         found = outcomes(learned["classes"], [arrays[f"signs{k}"] for k in positives(learned["classes"])])
-        problem = stated(plan, encoded, weights, summary.ranges, found, prior, imputation, own, rows.pages)
+        problem = stated(plan, encoded, weights, summary.ranges, found, prior, imputation, own, pages=rows.pages)
         return problem.under(estimator.likelihood).tasks()
 
     def _rows(self, estimator: Any) -> CachedRows:

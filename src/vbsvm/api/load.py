@@ -57,6 +57,9 @@ def _classifier(kind: type[C], content: Mapping[str, Any]) -> C:
     n_columns = len(fits[0].plan.names) + (clf.group is not None)
     if learned["n_features_in_"] != n_columns or len(learned.get("feature_names_in_", range(n_columns))) != n_columns:
         raise ValueError(f"its models have {n_columns} columns, it {learned['n_features_in_']!r}")
+    labels = [fit.classes[1] for fit in fits] if len(fits) > 1 else fits[0].classes
+    if [*map(str, labels)] != [*map(str, classes)]:
+        raise ValueError("its classes are not those of its models")
     for name, value in learned.items():
         setattr(clf, name, value)
     clf.fit_ = fits

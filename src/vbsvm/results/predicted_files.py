@@ -15,7 +15,7 @@ from vbsvm.sources.files import PARQUET, Files
 from vbsvm.sources.files import TEXT as ENDINGS
 from vbsvm.sources.files_parquet import ParquetWriter
 from vbsvm.sources.files_text import TEXT, TRUTH, WHOLE_NUMBERS
-from vbsvm.storage.archive import replacing
+from vbsvm.storage.atomic import replacing
 
 if TYPE_CHECKING:
     import pandas as pd

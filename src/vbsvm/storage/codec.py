@@ -7,7 +7,7 @@ has the fields of its class, and these the types that the class declares.
 import math
 import os
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cached_property
@@ -212,6 +212,10 @@ def _matches(value: Any, hint: Any) -> bool:
             return isinstance(value, tuple) and all(_matches(one, inner[0]) for one in value)
         return isinstance(value, tuple) and len(value) == len(inner) and all(map(_matches, value, inner))
     kind = hint if origin is None else origin
+    if isinstance(value, Mapping) and len(inner) == 2 and issubclass(kind, Mapping):
+        return all(_matches(key, inner[0]) and _matches(one, inner[1]) for key, one in value.items())
+    if isinstance(value, list | frozenset) and len(inner) == 1 and issubclass(kind, Collection):
+        return isinstance(value, kind) and all(_matches(one, inner[0]) for one in value)
     if kind is Any:
         return True
     if kind is float:
@@ -226,4 +230,8 @@ def _matches(value: Any, hint: Any) -> bool:
 
 
 def _holds(value: NDArray[Any], kind: Any) -> bool:
-    return kind is Any or value.dtype.kind in _NUMBERS
+    """Whether an array holds numbers where it should, and whole ones where these count something."""
+    if kind is Any:
+        return True
+    whole = isinstance(kind, type) and issubclass(kind, np.integer | np.bool_)
+    return value.dtype.kind in ("biu" if whole else _NUMBERS)
