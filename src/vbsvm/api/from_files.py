@@ -152,7 +152,7 @@ class TableFiles:
                 kept = slice(None) if weights.all() else weights > 0
                 if not weights.any():
                     continue
-                table, members = inputs.read_table(estimator, piece.frame[list(self.features)], group, reset=False)
+                table, members = inputs.read_table(estimator, piece.frame[list(self.features)], reset=False)
                 codes = np.searchsorted(classes, self._labels(piece)[kept])
                 found = ColumnSummary.of(table, weights)
                 if not np.isfinite(found.ranges.size[~found.ranges.incomplete]).all() or np.isinf(table[kept]).any():

@@ -14,9 +14,9 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.formula.drawn_columns import HowToDraw, Learned
 from vbsvm.design.scaling import ColumnSummary, Recipe
+from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.value_chain import drawn_values
-from vbsvm.inference.variational import Outcome
 from vbsvm.missing.held_levels import HeldLevels
 from vbsvm.missing.input_model import PAPERS_PSI, InputModel
 from vbsvm.missing.level_sums import CategorySums, LevelSums

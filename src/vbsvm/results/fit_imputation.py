@@ -17,7 +17,7 @@ from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.missing.proper_draws import ProperDraw
 from vbsvm.model.spec import Spec
-from vbsvm.results import coefficients, imputation
+from vbsvm.results import coefficients, imputation, same_frame
 from vbsvm.results.intervals import ROBUST, Intervals
 from vbsvm.results.training_rows import TrainingRows
 
@@ -100,7 +100,8 @@ class FitImputation(ABC):
             if self.reader is not None and self.reader.drawn is not None and not isinstance(data, Encoded):
                 drawn = imputation.expected_drawn(self.reader, data)
                 tables = tables[0].assign(**drawn[0]), tables[1].assign(**drawn[1])
-            return patterns.indexed(tables, data)
+            expected, spread = patterns.indexed(tables, data)
+            return same_frame.like(data, expected), same_frame.like(data, spread)
         if self.reader is None:
             raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
         frame, places = imputation.fillable(self.reader, data)
@@ -126,7 +127,7 @@ class FitImputation(ABC):
                     completed = imputation.with_drawn(completed, reader.drawn.names, candidates.take(which), proposed)
                 table = table[which]
             values = imputation.drawn_inputs(self.plan, table, draw, told, columns, rng)
-            tables.append(imputation.with_values(completed, list(places), values))
+            tables.append(same_frame.like(data, imputation.with_values(completed, list(places), values)))
         return tables
 
     def drawn_inputs(

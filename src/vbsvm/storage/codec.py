@@ -203,6 +203,10 @@ def require_types(kind: type, values: Mapping[str, Any], names: Mapping[str, Any
 def _matches(value: Any, hint: Any) -> bool:
     """Whether a value is of the type that a field declares; what protocols ask for is not looked into."""
     origin, inner = get_origin(hint), get_args(hint)
+    if hasattr(origin, "__value__"):  # an alias that stays one, as NumPy's own are from 2.5 on
+        return _matches(value, origin.__value__[inner])
+    if hasattr(hint, "__value__"):
+        return _matches(value, hint.__value__)
     if origin in (Union, types.UnionType):
         return any(_matches(value, one) for one in inner)
     if origin is np.ndarray:
