@@ -234,8 +234,8 @@ class Variational(Parameters):
 
     def _exact_strategy(self, spec: Spec, source: Source, *, held: bool) -> Strategy:
         """How to climb the exact bound, with the scales held or free."""
-        if spec.missing is not None:
-            return NaturalGradient(hold_scales=held)
+        if isinstance(spec.missing, MissingModel):
+            return NaturalGradient(hold_scales=held) if held or not spec.missing.held else Accelerated(shorter_steps)
         if source.looks_are_cheap and (held or source.n_core >= min(FEW_COLUMNS, spec.n_columns)):
             return Profiled(self.tol, hold_scales=held)
         return NaturalGradient(hold_scales=True) if held else Accelerated(shorter_steps)
