@@ -64,12 +64,12 @@ def models() -> dict[str, tuple[str, pd.DataFrame, int]]:
         treated=(toenail["treatment"] == "terbinafine").astype(int),
     )
     return {
-        "toenail": ("y ~ visit * treated + (1 | patientID)", toenail, 40_000),
-        "150 groups x 3": ("y ~ x + z + (1 | g)", intercepts(150, 3), 20_000),
-        "30 groups x 30": ("y ~ x + z + (1 | g)", intercepts(30, 30), 10_000),
-        "crossed": ("y ~ x + z + (1 | g) + (1 | h)", crossed(), 10_000),
-        "slopes": ("y ~ x + z + (x || g)", slopes(), 20_000),
-        "correlated slopes": ("y ~ x + z + (x | g)", slopes(), 20_000),
+        "toenail": ("y ~ visit * treated + (1 | patientID)", toenail, 10_000),
+        "150 groups x 3": ("y ~ x + z + (1 | g)", intercepts(150, 3), 5000),
+        "30 groups x 30": ("y ~ x + z + (1 | g)", intercepts(30, 30), 4000),
+        "crossed": ("y ~ x + z + (1 | g) + (1 | h)", crossed(), 4000),
+        "slopes": ("y ~ x + z + (x || g)", slopes(), 5000),
+        "correlated slopes": ("y ~ x + z + (x | g)", slopes(), 5000),
     }
 
 
