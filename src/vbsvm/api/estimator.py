@@ -242,7 +242,8 @@ class Classifier(ClassifierMixin, Estimator, Predictions):
         """A fitted linear classifier of scikit-learn with the same decision values and predictions.
 
         It is a ``LinearSVC`` for ``VBSVC`` and a ``LogisticRegression`` for ``VBLogistic``; the probabilities of the
-        latter are those at the coefficients' means, with class weights left in. It predicts without vbsvm, and
+        latter, and its decision values of several classes, are those at the coefficients' means, with class weights
+        left in. It predicts without vbsvm, and
         converters such as skl2onnx support it. With several classes its coefficients are those of ``coef_`` times
         ``slopes_``. It needs complete rows, and it is not available for models with random effects.
         """
