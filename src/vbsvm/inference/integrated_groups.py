@@ -10,11 +10,11 @@ in integrated nested Laplace approximations (Rue, Martino & Chopin 2009).
 """
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, cast, final
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array
 from scipy.special import digamma, logsumexp, polygamma
 
 from vbsvm.base.arrays import Array, cholesky
@@ -27,7 +27,7 @@ from vbsvm.model.priors import Ridge
 from vbsvm.model.row_pass import Part, Source
 from vbsvm.model.spec import Spec, State
 
-MODELS = "logistic models of complete data in memory whose largest factor has random intercepts with a Ridge() prior"
+MODELS = "logistic models of complete data whose largest factor has random intercepts with a Ridge() prior"
 # Nodes of each group, and how far they reach, in standard deviations of its effect.
 NODES, REACH = 17, 5.0
 MOST_STEPS = 30
@@ -46,7 +46,7 @@ _NODES = np.linspace(-REACH, REACH, NODES)
 def suits(spec: Spec, source: Source, state: State) -> bool:
     """Whether the last factor has random intercepts with an inferred variance, and nothing is missing."""
     found = state.coefficients
-    if not isinstance(found, ArrowGaussian) or not spec.likelihood.normalised or not source.looks_are_cheap:
+    if not isinstance(found, ArrowGaussian) or not spec.likelihood.normalised:
         return False
     if spec.missing is not None or spec.gate_map is not None or found.effects.shape[1] != 1:
         return False
@@ -73,6 +73,68 @@ class _Sums:
     def __add__(self, other: "_Sums") -> "_Sums":
         """Add the sums of two blocks."""
         return _Sums(self.logs + other.logs, self.scores + other.scores)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _AtNodes:
+    """Sums over the rows of each group at its nodes, wherever rows are."""
+
+    theta: Array
+    nodes: Array
+
+    def __call__(self, part: Part) -> _Sums:
+        """Of the rows of one block."""
+        rows = cast(ArrowRows, part.rows)
+        m, (first, tail) = len(self.nodes), rows.tail.window
+        margin, small = _margins(rows, self.theta, self.nodes)
+        share = 1.0 / (1.0 + small)
+        values = rows.weights[:, None] * (np.minimum(margin, 0.0) - np.log1p(small))
+        slopes = (rows.weights * rows.signs)[:, None] * np.where(margin > 0, small * share, share)
+        by_level, by_column = _summing(rows)
+        scores = (by_column @ slopes).reshape(tail.n_levels, -1, NODES)
+        return _Sums(ByGroup(((first, by_level @ values),), m), ByGroup(((first, scores),), m))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Curvature:
+    """Sums the curvature of the core's coefficients, with the weights of the nodes held."""
+
+    theta: Array
+    nodes: Array
+    weights: Array
+
+    def __call__(self, part: Part) -> Array:
+        """Of the rows of one block."""
+        rows = cast(ArrowRows, part.rows)
+        _, small = _margins(rows, self.theta, self.nodes)
+        bends = small / np.square(1.0 + small)
+        w = rows.weights * np.einsum("ik,ik->i", rows.tail.of_rows(self.weights), bends)
+        return rows.gram(w).core.matrix
+
+
+def _margins(rows: ArrowRows, theta: Array, nodes: Array) -> tuple[Array, Array]:
+    """The margin m of each row at the nodes of its group, and e^−|m|: log expit and its derivatives follow from it."""
+    margin = rows.signs[:, None] * (rows.scores(theta)[:, None] + rows.tail.z * rows.tail.of_rows(nodes))
+    return margin, np.exp(-np.abs(margin))
+
+
+def _summing(rows: ArrowRows) -> tuple[csc_array, csc_array]:
+    """Sparse matrices that sum rows by level, and by level and column of the core."""
+    (_, tail), dense = rows.tail.window, rows.written
+    n, begin = dense.shape
+    places, values = [np.broadcast_to(np.arange(begin), dense.shape)], [dense]
+    for factor in rows.factors:
+        q = factor.z.shape[1]
+        places.append(begin + q * factor.levels[:, None] + np.arange(q))
+        values.append(factor.z)
+        begin += factor.size
+    at, entries = np.concatenate(places, axis=1), np.concatenate(values, axis=1)
+    at = tail.levels[:, None] * begin + at
+    ends = np.arange(n + 1)
+    by_column = csc_array((entries.ravel(), at.ravel(), at.shape[1] * ends), shape=(tail.n_levels * begin, n))
+    return csc_array((np.ones(n), tail.levels, ends), shape=(tail.n_levels, n)), by_column
 
 
 @final
@@ -112,7 +174,6 @@ class _Problem:
     precision: Any
     n_core: int
     m: int
-    _columns: dict[int, tuple[csr_array, csr_array]] = field(default_factory=dict)
 
     @staticmethod
     def of(spec: Spec, source: Source, state: State) -> "_Problem":
@@ -155,33 +216,12 @@ class _Problem:
         """The log posterior and its derivatives, with nodes around a guess of each group's effect."""
         n, rate, spread = self.n_core, math.exp(-2 * at[-1]), np.maximum(sd, 1e-8)
         nodes = centre[:, None] + spread[:, None] * _NODES
-        theta, curvatures = np.concatenate([at[:-1], np.zeros(self.m)]), {}
-
-        def of_part(part: Part) -> _Sums:
-            rows = cast(ArrowRows, part.rows)
-            y, s, (first, tail) = rows.signs[:, None], rows.weights[:, None], rows.tail.window
-            margin = y * (rows.scores(theta)[:, None] + rows.tail.z * rows.tail.of_rows(nodes))
-            # One exponential gives log expit(m), expit(−m) and their product with expit(m).
-            small = np.exp(-np.abs(margin))
-            share = 1.0 / (1.0 + small)
-            values = s * (np.minimum(margin, 0.0) - np.log1p(small))
-            slopes = s * y * np.where(margin > 0, small * share, share)
-            curvatures[rows.index] = s * (small * share * share)
-            by_level, by_column = self._of_rows(rows)
-            scores = (by_column @ slopes).reshape(tail.n_levels, n, NODES)
-            return _Sums(ByGroup(((first, by_level @ values),), self.m), ByGroup(((first, scores),), self.m))
-
-        sums = self.source.total(of_part)
+        theta = np.concatenate([at[:-1], np.zeros(self.m)])
+        sums = self.source.total(_AtNodes(theta, nodes))
         logs = sums.logs.total() - 0.5 * np.square(nodes) * rate - at[-1] + np.log(spread)[:, None]
         totals = np.asarray(logsumexp(logs, axis=1))
         weights = np.exp(logs - totals[:, None])
-
-        def curvature(part: Part) -> Array:
-            rows = cast(ArrowRows, part.rows)
-            w = np.einsum("ik,ik->i", rows.tail.of_rows(weights), curvatures[rows.index])
-            return rows.gram(w).core.matrix
-
-        gram = self.source.total(curvature)
+        gram = self.source.total(_Curvature(theta, nodes, weights))
         # What u adds to the derivative by λ is u²/σ² − 1.
         extended = np.concatenate([sums.scores.total(), (np.square(nodes) * rate - 1.0)[:, None, :]], axis=1)
         means = np.einsum("gpk,gk->gp", extended, weights)
@@ -199,26 +239,6 @@ class _Problem:
         apart = weights * (nodes - effects[:, None])
         variances = np.einsum("gk,gk->g", apart, nodes)
         return _Place(at, value, gradient, precision, effects, variances, np.einsum("gk,gpk->gp", apart, centred))
-
-    def _of_rows(self, rows: ArrowRows) -> tuple[csr_array, csr_array]:
-        """Sparse matrices that sum rows by level, and by level and column of the core; made once for a block."""
-        if rows.index not in self._columns:
-            _, tail = rows.tail.window
-            each, dense = np.arange(len(tail.levels)), rows.written
-            places, values = [np.arange(dense.shape[1])[None, :] + np.zeros_like(each)[:, None]], [dense]
-            begin = dense.shape[1]
-            for factor in rows.factors:
-                q = factor.z.shape[1]
-                places.append(begin + q * factor.levels[:, None] + np.arange(q))
-                values.append(factor.z)
-                begin += factor.size
-            at = tail.levels[:, None] * self.n_core + np.concatenate(places, axis=1)
-            of_row = np.broadcast_to(each[:, None], at.shape)
-            entries = np.concatenate(values, axis=1).ravel(), (at.ravel(), of_row.ravel())
-            by_column = csr_array(entries, shape=(tail.n_levels * self.n_core, len(each)))
-            by_level = csr_array((np.ones(len(each)), (tail.levels, each)), shape=(tail.n_levels, len(each)))
-            self._columns[rows.index] = by_level, by_column
-        return self._columns[rows.index]
 
     def state(self, state: State, mode: _Place) -> State:
         """The distributions of c, of u given c, and of σ², as moments over a grid of λ."""

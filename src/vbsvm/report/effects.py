@@ -60,9 +60,9 @@ def _candidates(fit: "Fit", rows: EffectRows) -> list[str]:
     """Inputs that are worth a look: of many, the first in a formula, or those with the largest coefficients."""
     groups = {name for factor in fit.plan.factors for name in factor.columns}
     names = [name for name in rows.names if name not in groups]
-    if fit.reader is None:
+    if owners := rows.owners:
         size = np.abs(fit.coef * fit.plan.recipe.spread[: fit.plan.n_shown])
-        names = [names[k] for k in np.argsort(-size, kind="stable")]
+        names = list(dict.fromkeys(owners[k] for k in np.argsort(-size, kind="stable")))
     return [name for name in names[:MOST_TRIED] if _is_shown(rows, name)]
 
 
