@@ -206,6 +206,12 @@ class Variational(Parameters):
         Where classes are separated, the paper's is climbed to its end, and the scales are held there.
         """
         sharp, most, passes = replace(spec, likelihood=spec.likelihood.exact), self.most_passes(spec), 0
+        if spec.likelihood.normalised and isinstance(self._strategy(spec, source), Profiled):
+            (start,) = begin.starts(spec)
+            reached = self._climb(sharp, source, start, self.tol, most, Profiled(self.tol), begin.watch)
+            if reached.ending is Ending.INTERRUPTED or not _separates(source, reached.state):
+                return reached
+            passes = reached.passes
         early = EARLY if source.looks_are_cheap else SETTLED
         for tol, held in ((max(self.tol, early), False), (self.tol, True)):
             begun = replace(self, tol=tol)._run(spec, source, begin)
