@@ -17,8 +17,8 @@ from benchmarks.tables import print_table
 from vbsvm import VBSVC, Variational
 from vbsvm.api.task import Task
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.inference.climb import Ending, Outcome, climb
 from vbsvm.inference.proposals import Accelerated
-from vbsvm.inference.variational import Ending, Outcome
 
 KINDS = (
     "overlapping",
@@ -190,9 +190,9 @@ def compare(problem: Problem) -> Comparison:
     default = settings.run(spec, source)
     with single_threaded_blas():
         most = settings.most_passes(spec)
-        accelerated = settings._climb(spec, source, spec.start(), settings.tol, most, Accelerated())
+        accelerated = climb(spec, source, spec.start(), Accelerated(), settings.tol, most)
         begin = max(default, accelerated, key=bound).state
-        reference = settings._climb(spec, source, begin, REFERENCE_TOL, REFERENCE_PASSES, Accelerated())
+        reference = climb(spec, source, begin, Accelerated(), REFERENCE_TOL, REFERENCE_PASSES)
     return Comparison(problem, default, accelerated, reference)
 
 

@@ -8,6 +8,7 @@ import argparse
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -27,6 +28,7 @@ from vbsvm.api.from_cluster import ClusterTable
 from vbsvm.api.task import Task, read_imputation
 from vbsvm.base.reading import expect
 from vbsvm.dask import DaskVBSVC
+from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.priors import Ridge
 from vbsvm.model.row_pass import RowPass
 from vbsvm.sources import distributed
@@ -63,7 +65,7 @@ def task_of(client: Client, n: int, d: int, n_partitions: int) -> Task:
     X, y = table(n, d, n_partitions)
     names = tuple(f"x{k}" for k in range(d))
     rows = ClusterTable.read(Cluster.of(client), X, y, None, names, None)
-    (task,) = rows.tasks(Ridge(), read_imputation(None), None, intercept=True, standardize=True)
+    (task,) = rows.tasks(HINGE, Ridge(), read_imputation(None), None, intercept=True, standardize=True)
     return task
 
 
@@ -133,6 +135,7 @@ def kills(client: Client, n_kills: int) -> None:
         Distributed.fold = fold
         client.wait_for_workers(2)
         different += not (np.array_equal(found.coef_, whole.coef_) and found.elbo_ == whole.elbo_)
+        print(f"killed {k + 1} of {n_kills}, {different} with other bits", file=sys.stderr, flush=True)
     print(f"{n_kills} fits with a worker killed: {n_kills - different} with the same bits, {different} with others\n")
 
 
@@ -143,13 +146,22 @@ def _kill(client: Client, passes: list[int], after: int) -> None:
     os.kill(pids[after % 2], signal.SIGKILL)
 
 
+PARTS = ("rounds", "bytes", "kills", "scaling")
+
+
 def main(arguments: list[str]) -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks distributed", description=__doc__)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} rows and {QUICK_KILLS} kills")
+    parser.add_argument("--only", choices=PARTS, action="append", help="this table, and not all of them")
     options = parser.parse_args(arguments)
+    chosen = options.only or PARTS
+    if "scaling" in chosen:
+        scaling(QUICK if options.quick else LARGE)
     with cluster_of(2) as client:
-        rounds(client)
-        bytes_moved(client)
-        kills(client, QUICK_KILLS if options.quick else KILLS)
-    scaling(QUICK if options.quick else LARGE)
+        if "rounds" in chosen:
+            rounds(client)
+        if "bytes" in chosen:
+            bytes_moved(client)
+        if "kills" in chosen:
+            kills(client, QUICK_KILLS if options.quick else KILLS)

@@ -1,4 +1,7 @@
-"""Files larger than memory: time and memory of a fit, passes against those in memory, and stochastic gradients."""
+"""Files larger than memory: time and memory of a fit, passes against those in memory, and rivals on the same files.
+
+A rival that is not installed (pip install dask-ml pyspark; Spark needs Java) is left out, and its line says so.
+"""
 
 import argparse
 import json
@@ -7,7 +10,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +32,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--limit", default="1GB", help="memory that rows may take (default 1GB)")
     parser.add_argument("--folder", type=Path, help="where to write the files (default: a temporary folder)")
     parser.add_argument("--once", action="store_true", help="only the smaller table, from files alone")
+    parser.add_argument("--only", choices=tuple(HOW), action="append", help="this way, and not all of them")
     parser.add_argument("--quick", action="store_true", help="100 000 rows")
     parser.add_argument("--run", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -40,7 +47,7 @@ def main(arguments: list[str]) -> None:
         for size in sizes:
             folder = Path(place) / str(size)
             _write(folder, size)
-            ways = ["files"] if options.once else ["files", "memory", "sgd"] if size == n_rows else ["files"]
+            ways = options.only or (["files"] if options.once or size != n_rows else list(HOW))
             for how in ways:
                 found = _measured(how, folder, options.limit)
                 rows.append([f"{size}", how, *(found.get(name, "") for name in COLUMNS)])
@@ -85,11 +92,13 @@ def _write(folder: Path, n_rows: int) -> None:
                 file.write_table(pa.table({**{name: X[:, k] for k, name in enumerate(names)}, "y": y}))
 
 
-def _measured(how: str, folder: Path, limit: str) -> dict[str, float]:
+def _measured(how: str, folder: Path, limit: str) -> dict[str, Any]:
     """Run one way in a process of its own."""
     command = [sys.executable, "-m", "benchmarks", "files", "--run", how, str(folder), "--limit", limit]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ})
     if done.returncode:
+        if how in RIVALS and "ModuleNotFoundError" in done.stderr:
+            return {"seconds": "not installed"}
         raise RuntimeError(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -173,23 +182,21 @@ def _memory(folder: Path, limit: str) -> dict[str, float]:
     }
 
 
-def _sgd(folder: Path, limit: str) -> dict[str, float]:
-    """scikit-learn's stochastic gradients over the same files, until the error is that of the best of five rounds."""
-    import pyarrow.parquet as pq
-    from sklearn.linear_model import SGDClassifier
-
-    clf, errors, seconds, total = SGDClassifier(random_state=0), [], [], 0.0
-    for _ in range(5):
+def _rival(module: str, folder: Path, limit: str) -> dict[str, float]:
+    """Round by round until the error is as low as it becomes; reading counts, and so does starting a cluster."""
+    rounds = import_module(f"benchmarks.rivals.{module}").rounds(folder)
+    found, total = [], 0.0
+    while True:
         begin = time.perf_counter()
-        for path in sorted(folder.glob("*.parquet")):
-            for batch in pq.ParquetFile(path).iter_batches(10_000):
-                frame = batch.to_pandas()
-                clf.partial_fit(frame.drop(columns="y").to_numpy(), frame["y"].to_numpy(), classes=["no", "yes"])
+        predict = next(rounds, None)
         total += time.perf_counter() - begin
-        errors.append(_error(lambda test: clf.predict(test.to_numpy()), folder))
-        seconds.append(total)
-    best = int(np.argmin(np.array(errors) > min(errors) + 5e-4))
-    return {"seconds": seconds[best], "passes": best + 1, "peak MB": _peak(), "error": errors[best]}
+        if predict is None:
+            break
+        found.append((total, _error(predict, folder)))
+    best = min(error for _, error in found)
+    first = next(k for k, (_, error) in enumerate(found) if error <= best + 5e-4)
+    return {"seconds": found[first][0], "passes": first + 1, "peak MB": _peak(), "error": found[first][1]}
 
 
-HOW = {"files": _files, "memory": _memory, "sgd": _sgd}
+RIVALS = {"SGD": "sgd_files", "dask-ml": "dask_ml_logistic", "Spark": "spark_linear_svc"}
+HOW = {"files": _files, "memory": _memory} | {name: partial(_rival, module) for name, module in RIVALS.items()}

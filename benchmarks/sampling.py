@@ -1,6 +1,7 @@
-"""Gibbs beside variational Bayes by balanced error; beside NumPyro's NUTS by effective draws a second."""
+"""Gibbs beside variational Bayes by balanced error; beside NumPyro's NUTS by effective draws a second; checkpoints."""
 
 import argparse
+import tempfile
 import time
 import warnings
 from collections.abc import Callable
@@ -134,7 +135,26 @@ def _cardiac(seed: int) -> tuple[float, float]:
     return _both(lambda how: VBSVC(inference=how, random_state=seed).fit(X[train], y[train]), X[test], y[test])
 
 
-PARTS = ("rates", "orders")
+def checkpoint_costs(repeats: int) -> None:
+    """Seconds with a checkpoint that is written as often as it may be / without; interleaved, the best of each."""
+    chains.WORTH_A_PROCESS, chains.SECONDS_BETWEEN = np.inf, 0.0
+    lines = []
+    for n, d, draws in ((200, 10, 4000), (2000, 10, 4000), (200, 500, 600)):
+        X, y = simulate(n, d)
+        spec, source = model(X, y)
+        best = [np.inf, np.inf]
+        with tempfile.TemporaryDirectory() as folder:
+            for _ in range(repeats):
+                for k, path in enumerate((None, f"{folder}/run.chains")):
+                    begin = time.perf_counter()
+                    Gibbs(draws=draws, tune=100, chains=2, checkpoint=path).run(spec, source, 0)
+                    best[k] = min(best[k], time.perf_counter() - begin)
+        lines.append([f"{n} × {d}, {draws} draws", f"{best[0]:.2f}", f"{best[1] / best[0]:.3f}"])
+    print("\nSampling with checkpoints that are written as often as they may be")
+    print_table(["rows × inputs", "seconds without", "with / without"], lines)
+
+
+PARTS = ("rates", "orders", "checkpoints")
 
 
 def main(arguments: list[str]) -> None:
@@ -145,6 +165,8 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if "orders" in options.parts:
         orders(4 if options.quick else 20)
+    if "checkpoints" in options.parts:
+        checkpoint_costs(2 if options.quick else 5)
     if "rates" not in options.parts:
         return
     draws = 1000 if options.quick else 6000

@@ -41,7 +41,7 @@ def with_cell(X, row, column, value):
         (lambda X, y: (X, pd.array(["a", pd.NA] * 30)), ValueError, "label of row 1 is missing"),
         (lambda X, y: (X, pl.Series(["a", "b", None] * 20)), ValueError, "label of row 2 is missing"),
         (lambda X, y: (X.astype("datetime64[s]"), y), ValueError, "dates or times"),
-        (lambda X, y: ([["a", "b"]] * 60, y), ValueError, r"Column 0 .*OneHotEncoder"),
+        (lambda X, y: ([["a", "b"]] * 60, y), ValueError, r"Column 0 .*one-hot"),
         (lambda X, y: (X[:50], y), ValueError, "inconsistent numbers of samples"),
         (lambda X, y: (X, np.column_stack([y, y])), ValueError, "1d array"),
         (lambda X, y: (X[:0], y[:0]), ValueError, "0 sample"),
@@ -49,7 +49,7 @@ def with_cell(X, row, column, value):
         (lambda X, y: (X[0], y), ValueError, "2D array"),
         (lambda X, y: (X[:, :, None], y), ValueError, "dim 3"),
         (lambda X, y: (X + 1j, y), ValueError, "[Cc]omplex"),
-        (lambda X, y: (np.array([["red"] * 4] * 60, dtype=object), y), ValueError, r"Column 0 .*OneHotEncoder"),
+        (lambda X, y: (np.array([["red"] * 4] * 60, dtype=object), y), ValueError, r"Column 0 .*one-hot"),
     ],
 )
 def test_refusals_name_the_cause(data, change, error, message):
@@ -99,7 +99,7 @@ def test_weights_that_leave_one_class(data):
         VBSVC().fit(X, y, sample_weight=(y < 0).astype(float))
 
 
-@pytest.mark.parametrize("settings", [{"prior": 3.0}, {"prior": Ridge}, {"inference": "vb"}, {"inference": Ridge()}])
+@pytest.mark.parametrize("settings", [{"prior": 3.0}, {"prior": Ridge}, {"inference": 7}, {"inference": Ridge()}])
 def test_settings_of_the_wrong_kind(data, settings):
     with pytest.raises(TypeError, match=f"{next(iter(settings))} must be an object such as"):
         VBSVC(**settings).fit(*data)

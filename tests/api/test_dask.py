@@ -51,15 +51,12 @@ def in_chunks(X, sizes):
     return da.from_array(X, chunks=(tuple(sizes), *X.shape[1:]))
 
 
-def same(far, near):
-    """The same bound; and coefficients that differ by less, in their spreads, than the bound can tell at its optimum.
-
-    A gain of 1e-12, where both climbs may stop, is a way of 1.4e-6 standard deviations.
-    """
+def same(far, near, atol=1e-7):
+    """The same bound and coefficients, these in units of their spreads."""
     assert far.elbo_ == pytest.approx(near.elbo_, abs=1e-8)
     spread = np.sqrt(near.fit_[0].posterior.variances[-near.coef_.shape[1] :] / near.fit_[0].plan.recipe.scale ** 2)
-    np.testing.assert_allclose((far.coef_ - near.coef_) / spread, 0.0, atol=1e-5)
-    np.testing.assert_allclose(far.intercept_, near.intercept_, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose((far.coef_ - near.coef_) / spread, 0.0, atol=atol)
+    np.testing.assert_allclose(far.intercept_, near.intercept_, rtol=atol, atol=atol)
     np.testing.assert_array_equal(far.classes_, near.classes_)
 
 
@@ -81,7 +78,8 @@ def test_the_same_fit_and_the_same_probabilities(client, name):
     settings = {"inference": TIGHT} | SETTINGS[name]
     far = DaskVBSVC(**settings).fit(in_chunks(X, (60, 0, 90, 50)), in_chunks(y, (200,)))
     near = VBSVC(**settings).fit(X, y)
-    same(far, near)
+    # Plain sweeps end where they gain 1e-12, 1.4e-6 standard deviations from the maximum and more.
+    same(far, near, atol=1e-7 if settings["inference"].accelerate else 1e-5)
     np.testing.assert_allclose(far.predict_proba(in_chunks(X, (150, 50))), near.predict_proba(X), atol=1e-6)
 
 
@@ -371,43 +369,6 @@ def table(n=150, seed=0, missing=0.0):
     return frame
 
 
-FORMULAS = {
-    "columns": ("y ~ x * z + k", {}),
-    "weights": ("y ~ x + z", {"weights": "s"}),
-    "splines": ("y ~ s(x) + scale(z)", {}),
-    "groups": ("y ~ x + (1 | g)", {}),
-    "slopes": ("y ~ x + (x | g)", {}),
-    "crossed": ("y ~ x + (1 | g) + (1 | h)", {}),
-    "selection": ("y ~ x + z + k", {"priors": {"fixed": LaplaceZero()}}),
-    "missing": ("y ~ x * z + k", {"data": 0.1, "imputation": GaussianImputation(labels="likelihood")}),
-    "missing, groups": ("y ~ x + z + (1 | g)", {"data": 0.1}),
-    "missing categories": ("y ~ x * z + k", {"data": 0.1}),
-    "missing categories, groups": ("y ~ z + k + (1 | g)", {"data": 0.1, "weights": "s"}),
-    "dropped": ("y ~ x * z + k", {"data": 0.1, "missing": "drop"}),
-}
-
-
-@pytest.mark.parametrize("name", FORMULAS)
-def test_formulas(client, name):
-    text, settings = FORMULAS[name]
-    settings = dict(settings)
-    frame = table(missing=settings.pop("data", 0.0))
-    frame.loc[100:, "k"] = frame.loc[100:, "k"].replace("w", "u")  # the last partition lacks a level
-    far = Model(text, dd.from_pandas(frame, npartitions=3), **settings)
-    near = Model(text, frame, **settings)
-    assert repr(far) == repr(near)
-    inference = Variational(tol=1e-12, max_iter=5000)
-    one, two = far.fit(inference), near.fit(inference)
-    assert one.elbo == pytest.approx(two.elbo, abs=1e-7)
-    spread = np.sqrt(two.posterior.variances[-len(two.coef) :]) + 1e-3
-    np.testing.assert_allclose((one.posterior.mean - two.posterior.mean)[-len(two.coef) :] / spread, 0.0, atol=2e-5)
-    np.testing.assert_allclose(one.predict_proba(frame), two.predict_proba(frame), atol=1e-5)
-    pd.testing.assert_frame_equal(one.missing_summary(), two.missing_summary())
-    np.testing.assert_allclose(one.variance_components()["sd"], two.variance_components()["sd"], rtol=0.2)
-    if name != "splines":
-        assert list(one.summary().index) == list(two.summary().index)
-
-
 @pytest.mark.parametrize("cuts", [(0, 150), (0, 0, 60, 60, 61, 150), (0, 50, 100, 150)])
 def test_missing_categories_in_any_cut_of_the_rows(client, cuts):
     """The first rows are of one class and lack no category."""
@@ -417,8 +378,8 @@ def test_missing_categories_in_any_cut_of_the_rows(client, cuts):
     parts = [dd.from_pandas(frame.iloc[begin:end], npartitions=1) for begin, end in pairwise(cuts)]
     far, inference = dd.concat(parts, interleave_partitions=True), Variational(tol=1e-12, max_iter=5000)
     one, two = Model("y ~ z + x + k", far).fit(inference), Model("y ~ z + x + k", frame).fit(inference)
-    assert one.elbo == pytest.approx(two.elbo, abs=1e-7)
-    np.testing.assert_allclose(one.coef, two.coef, atol=1e-5)
+    assert one.elbo == pytest.approx(two.elbo, abs=1e-8)
+    np.testing.assert_allclose(one.coef, two.coef, atol=1e-8)
     lazy = one.predict_proba(far)
     assert not isinstance(lazy, pd.DataFrame)
     expected = pd.DataFrame(two.predict_proba(frame), frame.index, columns=two.classes)

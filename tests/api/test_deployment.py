@@ -23,7 +23,7 @@ from vbsvm import (
     load,
     to_sklearn,
 )
-from vbsvm.inference.variational import Ending
+from vbsvm.inference.climb import Ending
 
 
 @pytest.fixture(scope="module")

@@ -194,7 +194,7 @@ def test_settings_that_contradict_themselves(make, message):
         ({}, {"inference__draws": 10}, "Variational has no parameter 'draws'"),
         ({}, {"imputation__rate": 10}, "GaussianImputation has no parameter 'rate'"),
         ({"prior": 5}, {"prior__rate": 1.0}, r"prior must be an object such as Ridge\(\).*got 5"),
-        ({}, {"prior": "ridge", "prior__rate": 1.0}, r"prior must be an object such as Ridge\(\).*got 'ridge'"),
+        ({}, {"prior": "rigde", "prior__rate": 1.0}, "prior: 'rigde' is not known"),
         ({"inference": 5}, {"inference__tol": 1.0}, r"inference must be an object such as Variational\(\)"),
         ({"imputation": 5}, {"imputation__psi": 1.0}, r"imputation must be an object such as GaussianImputation\(\)"),
         ({}, {"standardize__x": 1}, "Invalid parameter 'standardize__x' for VBSVC: it has"),

@@ -9,7 +9,7 @@ import pytest
 
 from vbsvm import VBSVC, LaplaceZero, Model, Variational
 from vbsvm.base import printing
-from vbsvm.inference.variational import Ending
+from vbsvm.inference.climb import Ending
 
 HOSTILE = "<script>alert(1)</script> & <b>"
 

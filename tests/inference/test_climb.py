@@ -8,6 +8,7 @@ from models import source_of, spec_of
 from reference import algorithm_2, simulate
 from vbsvm import VBSVC, Normal, Ridge, Variational
 from vbsvm.inference import variational
+from vbsvm.inference.climb import climb
 from vbsvm.inference.profiled import Profiled
 from vbsvm.sources.memory import Memory
 
@@ -92,7 +93,7 @@ def test_a_visit_forms_one_gram_and_the_last_none(name):
     X, y = DATA[name]
     source = CountedPasses(source_of(X, y))
     spec = spec_of(X.shape[1])
-    outcome = Variational()._climb(spec, source, spec.start(), 1e-4, 2000, Profiled(1e-4))
+    outcome = climb(spec, source, spec.start(), Profiled(1e-4), 1e-4, 2000)
     assert len(outcome.bounds) <= outcome.passes - 1
     assert source.passes <= outcome.passes - 1
 

@@ -9,6 +9,7 @@ from reference import simulate
 from vbsvm import VBSVC, Normal, Ridge, Variational
 from vbsvm.base.reading import expect
 from vbsvm.inference import profiled
+from vbsvm.inference.climb import climb
 from vbsvm.inference.profiled import HeldRows, Profiled
 from vbsvm.inference.proposals import Accelerated
 from vbsvm.model import bound
@@ -57,7 +58,7 @@ def test_the_optimum_is_that_of_the_accelerated_climb_in_no_more_passes(name, pr
     X, y = DATA[name]
     spec, source = spec_of(X.shape[1], prior), source_of(X, y)
     found = Variational().run(spec, source)
-    other = Variational()._climb(spec, source, spec.start(), 1e-6, 2000, Accelerated())
+    other = climb(spec, source, spec.start(), Accelerated(), 1e-6, 2000)
     assert found.bounds[-1] >= other.bounds[-1] - 1e-6
     assert found.passes <= other.passes
     tight = Variational(tol=1e-11).run(spec, source)
@@ -73,7 +74,7 @@ def test_the_first_gain_is_no_sign_of_convergence():
     X, y = separable(1300, 1)
     spec, source = spec_of(1), source_of(X, y)
     found = Variational().run(spec, source)
-    other = Variational()._climb(spec, source, spec.start(), 1e-6, 2000, Accelerated())
+    other = climb(spec, source, spec.start(), Accelerated(), 1e-6, 2000)
     assert found.bounds[-1] >= other.bounds[-1] - 1e-6
     assert found.passes <= other.passes
 

@@ -14,6 +14,7 @@ from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Normal, Ridge, Variational, 
 from vbsvm.base.reading import expect
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference import variational
+from vbsvm.inference.climb import climb
 from vbsvm.inference.profiled import Profiled
 from vbsvm.model import bound
 from vbsvm.model.interfaces import Precision
@@ -102,7 +103,7 @@ def test_it_ends_at_the_same_place_wherever_it_begins(name, early, monkeypatch):
     """Wherever the paper's climb is left, and whichever strategy goes on from there."""
     task, spec = TASKS[name](), replace(TASKS[name]().spec, likelihood=EXACT_HINGE)
     paper = Variational(bound="paper").run(task.spec, task.source).state
-    wanted = EXACT._climb(spec, task.source, paper, 1e-10, 2000, Profiled(1e-10))
+    wanted = climb(spec, task.source, paper, Profiled(1e-10), 1e-10, 2000)
     monkeypatch.setattr(variational, "EARLY", early)
     found = EXACT.run(task.spec, task.source)
     assert found.ending.name == "CONVERGED"

@@ -1,6 +1,5 @@
 """Model files: what was saved comes back to the last bit, and no damage or malice goes unnoticed."""
 
-import hashlib
 import io
 import json
 import os
@@ -19,9 +18,11 @@ import pytest
 from sklearn.base import clone
 
 import vbsvm
+from mutations import forge, judged, npy, parts_of
 from saved_models import MODELS, answers, made, require_same, table
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, ModelFileError, load
 from vbsvm.inference import checkpoint
+from vbsvm.results import consistency
 from vbsvm.storage.saving import REGISTRY
 
 TESTS = Path(__file__).parents[1]
@@ -245,24 +246,6 @@ def test_a_missing_file_is_a_missing_file_and_a_directory_is_none(tmp_path):
 # Malice: files whose seals are right
 
 
-def parts_of(whole):
-    with zipfile.ZipFile(io.BytesIO(whole)) as file:
-        return {name: file.read(name) for name in file.namelist()}
-
-
-def forge(path, parts, *, more=(), compression=zipfile.ZIP_STORED, **head):
-    """Write parts as they are, with a manifest that fits them."""
-    manifest = json.loads(parts["manifest.json"]) | head
-    inner = {name: part for name, part in parts.items() if name != "manifest.json"}
-    manifest["parts"] = {name: hashlib.sha256(part).hexdigest() for name, part in inner.items()}
-    text = json.dumps(manifest).encode()
-    with zipfile.ZipFile(path, "w", compression) as file:
-        for name, part in [("manifest.json", text), *inner.items(), *more]:
-            file.writestr(name, part)
-        file.comment = b"sha256:" + hashlib.sha256(text).hexdigest().encode()
-    return path
-
-
 def test_a_forged_file_without_a_change_loads(whole, shelf, tmp_path):
     _, data, expected, _ = shelf["missing in a formula"]
     require_same(answers(load(forge(tmp_path / "m", parts_of(whole))), data), expected)
@@ -285,12 +268,6 @@ def test_other_kinds_of_files_are_refused(whole, tmp_path):
         load(tmp_path / "m")
     with pytest.raises(ModelFileError, match="of the kind 'Frog'"):
         load(forge(tmp_path / "m", parts_of(whole), kind="Frog"))
-
-
-def npy(array, **options):
-    buffer = io.BytesIO()
-    np.save(buffer, array, **options)
-    return buffer.getvalue()
 
 
 class Bomb:
@@ -432,6 +409,57 @@ def test_parameters_that_make_no_sense_are_refused(change, shelf, tmp_path):
     parameters["dict"] = [pair for pair in parameters["dict"] if pair[0] not in change] + [*map(list, change.items())]
     with pytest.raises(ModelFileError, match="makes sense"):
         load(forge(tmp_path / "m", parts | {"content.json": json.dumps(tree).encode()}))
+
+
+FUZZED = ["missing in a formula", "groups by name and classes", "draws of missing categories", "slopes", "transforms"]
+
+
+def test_changes_inside_with_right_seals_are_refused_or_do_no_harm(shelf, tmp_path):
+    for seed, kind in enumerate(FUZZED):
+        path, data, _, _ = shelf[kind]
+        refused, loaded, raw = judged(tmp_path / "m", parts_of(path.read_bytes()), data, seed, times=20)
+        assert raw == []
+        assert refused > 5
+        assert refused + loaded == 20
+
+
+@pytest.mark.long
+def test_1500_changes_inside_with_right_seals_are_refused_or_do_no_harm(shelf, tmp_path):
+    found = [
+        judged(tmp_path / "m", parts_of(path.read_bytes()), data, seed, times=1500 // len(shelf) + 1)
+        for seed, (path, data, _, _) in enumerate(shelf.values())
+    ]
+    assert [one for _, _, raw in found for one in raw] == []
+    assert sum(refused for refused, _, _ in found) > 500
+
+
+NUMBERS_FOR_TEXT = {"objects": [1, "b", 2.5], "shape": [3]}
+
+
+@pytest.mark.parametrize("what", ["levels", "kinds"])
+@pytest.mark.parametrize("checked", [True, False])
+def test_levels_and_kinds_of_another_type_are_refused(what, checked, shelf, tmp_path, monkeypatch):
+    """Unless they are not looked at, the planted cause: then the file loads, and fails when it is used."""
+    path, data, _, _ = shelf["groups by name and classes" if what == "levels" else "missing categories"]
+    parts = parts_of(path.read_bytes())
+    tree = json.loads(parts["content.json"])
+    if what == "levels":
+        for one in of_class(tree, "Levels"):
+            one["fields"]["parts"] = {"tuple": [NUMBERS_FOR_TEXT]}
+        monkeypatch.setattr(consistency, "_are_labels", consistency._are_labels if checked else lambda labels: True)
+    else:
+        kinds = of_class(tree, "Reader")[0]["fields"]["kinds"]["dict"]
+        kinds[:] = [[name, None] for name, _ in kinds]
+        if not checked:
+            monkeypatch.setattr("vbsvm.design.formula.saved.require_types", lambda kind, values: None)
+            monkeypatch.setattr(consistency, "_rehearse_reading", lambda fit, reader: None)
+    forge(tmp_path / "m", parts | {"content.json": json.dumps(tree).encode()})
+    if checked:
+        with pytest.raises(ModelFileError, match="makes sense"):
+            load(tmp_path / "m")
+    else:
+        with pytest.raises(TypeError):
+            load(tmp_path / "m").predict(data)
 
 
 # Writing

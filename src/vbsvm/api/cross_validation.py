@@ -33,7 +33,7 @@ def cross_validate(
     groups: str | None = None,
     random_state: Any = 0,
     *,
-    inference: Variational | Gibbs | None = None,
+    inference: Variational | Gibbs | str | None = None,
 ) -> CrossValidation:
     """Fit a model by formula to some rows and predict the others, fold by fold.
 

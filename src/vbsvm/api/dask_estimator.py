@@ -33,8 +33,8 @@ class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
 
     def __init__(
         self,
-        prior: Prior | None = None,
-        inference: Variational | Gibbs | None = None,
+        prior: Prior | str | None = None,
+        inference: Variational | Gibbs | str | None = None,
         *,
         client: Any = None,
         imputation: GaussianImputation | None = None,

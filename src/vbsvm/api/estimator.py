@@ -16,6 +16,7 @@ from vbsvm.api import inputs, online, sensitivity, validation
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.from_table import Table
 from vbsvm.api.predictions import Predictions
+from vbsvm.api.selection import InputSelection
 from vbsvm.api.task import Task, require_variational
 from vbsvm.api.warm_start import starts
 from vbsvm.base.settings import require_flag
@@ -25,17 +26,17 @@ from vbsvm.missing import patterns
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.model.spec import State
-from vbsvm.results import imputation
+from vbsvm.results import imputation, same_frame, tidy
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
     import pandas as pd
 
 # What fit learns beside its models.
-LEARNED = ("classes_", "n_features_in_", "feature_names_in_")
+LEARNED = ("classes_", "n_features_in_", "feature_names_in_", "levels_")
 
 
-class Classifier(ClassifierMixin, Estimator, Predictions):
+class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
     """What ``VBSVC`` and ``VBLogistic`` have in common: everything but the likelihood."""
 
     n_features_in_: int
@@ -43,8 +44,8 @@ class Classifier(ClassifierMixin, Estimator, Predictions):
 
     def __init__(
         self,
-        prior: Prior | None = None,
-        inference: Variational | Gibbs | None = None,
+        prior: Prior | str | None = None,
+        inference: Variational | Gibbs | str | None = None,
         *,
         imputation: GaussianImputation | None = None,
         group: str | int | None = None,
@@ -53,6 +54,7 @@ class Classifier(ClassifierMixin, Estimator, Predictions):
         class_weight: dict[Any, float] | str | None = None,
         random_state: Any = None,
         warm_start: bool = False,
+        categories: str | None = None,
     ) -> None:
         super().__init__(
             prior,
@@ -65,6 +67,7 @@ class Classifier(ClassifierMixin, Estimator, Predictions):
             random_state=random_state,
         )
         self.warm_start = warm_start
+        self.categories = categories
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
@@ -82,6 +85,12 @@ class Classifier(ClassifierMixin, Estimator, Predictions):
             leaves the row out.
         """
         return self._fitted(lambda: self._tasks(X, y, sample_weight))
+
+    def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
+        """Prior, inference and distribution of the inputs, defaults filled in; refuse other parameters."""
+        if self.categories not in (None, "one-hot"):
+            raise ValueError(f"{type(self).__name__}: categories must be None or 'one-hot'; got {self.categories!r}.")
+        return super().require_settings()
 
     def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], str | None]:
         """The fits; batches of earlier calls are forgotten."""
@@ -151,19 +160,24 @@ class Classifier(ClassifierMixin, Estimator, Predictions):
         """
         from vbsvm.api.from_files import TableFiles
 
+        if self.categories is not None:
+            raise ValueError("fit_files does not support categories: Model(formula, files) takes them.")
         rows = TableFiles.of(files, target, features, weights)
         return self._fitted(lambda: rows.tasks(self))
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
-        prior, _, settings = self.require_settings()
+        prior, inference, settings = self.require_settings()
+        vars(self).pop("levels_", None)
         y = validation.plain_labels(y)
         if self.group is not None and not self.fit_intercept:
             raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
-        table, labels, members = inputs.read_data(self, X, y, self.group)
+        table, labels, members = inputs.read_data(self, X, y, sample_weight)
         weights = validation.read_weights(sample_weight, table.shape[0])
         self.classes_, codes = validation.read_labels(labels, weights)
         data = Table(table, validation.column_names(self), self.classes_, codes, weights, members, str(self.group))
+        if isinstance(inference, Gibbs):  # draws are the same to the bit as without rows that do not count
+            data = data.counted()
         intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
         problem = data.problem(prior, settings, self.class_weight, intercept=intercept, standardize=standardize)
         return [replace(task, data=X) for task in problem.under(self.likelihood).tasks()]
@@ -191,11 +205,14 @@ class Classifier(ClassifierMixin, Estimator, Predictions):
         encoded, names = self._read(X), validation.column_names(self)
         validation.require_finite(encoded.table, names)
         if n is None:
-            return patterns.indexed(self._fits[0].impute(encoded), X)
+            expected, spread = patterns.indexed(self._fits[0].impute(encoded), X)
+            return same_frame.like(X, expected), same_frame.like(X, spread)
+        if getattr(self, "levels_", None):
+            raise ValueError("impute: drawn values of encoded categories would be no levels; Fit.impute of a Model is.")
         frame, columns = imputation.as_frame(X, names, self.group)
         labels = None if y is None else imputation.label_columns(y, self.classes_, len(encoded.table))
         drawn = self._fits[0].drawn_inputs(encoded.table, np.arange(len(names)), n, labels, random_state)
-        return [imputation.with_values(frame, columns, one) for one in drawn]
+        return [same_frame.like(X, imputation.with_values(frame, columns, one)) for one in drawn]
 
     def missing_information(self) -> "pd.Series":
         """The share of the information about each coefficient that is missing, for two classes; see ``Fit``."""
@@ -249,11 +266,11 @@ class Classifier(ClassifierMixin, Estimator, Predictions):
         learned = {name: value for name, value in vars(self).items() if name in LEARNED}
         saving.write(path, type(self).__name__, {"parameters": parameters, "learned": learned, "fits": fits})
 
-    def to_arviz(self) -> Any:
+    def to_arviz(self, *, log_likelihood: bool = False) -> Any:
         """Draws of ``Gibbs`` for ArviZ, for two classes; with several call it on one of ``fit_``."""
         if len(self._fits) > 1:
             raise AttributeError("to_arviz is only available for two classes: call it on one of the fits in fit_.")
-        return self.fit_[0].to_arviz()
+        return self.fit_[0].to_arviz(log_likelihood=log_likelihood)
 
     def report(
         self,
@@ -296,3 +313,16 @@ class Classifier(ClassifierMixin, Estimator, Predictions):
         """
         frames = [fit.summary(level, covariance) for fit in self._fits]
         return frames[0] if len(frames) == 1 else self._by_class(frames)
+
+    def tidy(self, level: float = 0.95, covariance: str | None = None, exponentiate: bool = False) -> Any:
+        """The coefficients as plain columns: term, estimate, std_error, conf_low, conf_high; see ``Fit.tidy``.
+
+        With several classes the first column is the class.
+        """
+        frames = [tidy.terms(fit, level, covariance, exponentiate) for fit in self._fits]
+        return self.fit_[0]._in_kind(frames[0] if len(frames) == 1 else tidy.by_class(frames, self.classes_))
+
+    def glance(self) -> Any:
+        """A row for each model: rows, coefficients, the bound, and whether it converged."""
+        frames = [tidy.models((fit,)) for fit in self._fits]
+        return self.fit_[0]._in_kind(frames[0] if len(frames) == 1 else tidy.by_class(frames, self.classes_))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from vbsvm.api import validation
+from vbsvm.api import aliases, validation
 from vbsvm.api.fit_warnings import warnings_of
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
 from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
@@ -33,8 +33,8 @@ class Estimator(BaseEstimator):
 
     def __init__(
         self,
-        prior: Prior | None = None,
-        inference: Variational | Gibbs | None = None,
+        prior: Prior | str | None = None,
+        inference: Variational | Gibbs | str | None = None,
         *,
         imputation: GaussianImputation | None = None,
         group: str | int | None = None,
@@ -85,7 +85,7 @@ class Estimator(BaseEstimator):
         return self._prior(), self._inference(), self._imputation()
 
     def _prior(self) -> Prior:
-        prior = Ridge() if self.prior is None else self.prior
+        prior = Ridge() if self.prior is None else aliases.resolve("prior", self.prior, aliases.PRIORS)
         if not isinstance(prior, Prior):
             raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
         if prior.of_groups:

@@ -3,8 +3,9 @@
 import numpy as np
 
 from vbsvm.base import diagnostics
+from vbsvm.inference.climb import Ending
 from vbsvm.inference.gibbs import Gibbs
-from vbsvm.inference.variational import Ending, Variational
+from vbsvm.inference.variational import Variational
 from vbsvm.missing.model import input_model
 from vbsvm.model.spec import Spec
 from vbsvm.results.fit import Fit

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import final
 
+from vbsvm.api import aliases
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.reader import Reader
@@ -31,7 +32,7 @@ def keys(reader: Reader) -> list[str]:
     return [FIXED, *_fixed_terms(reader), *(str(curve.term) for curve in reader.curves), *groups]
 
 
-def blocks_of(reader: Reader, priors: Mapping[str, Prior]) -> tuple[Block, ...]:
+def blocks_of(reader: Reader, priors: Mapping[str, Prior | str]) -> tuple[Block, ...]:
     """One block for each term with a prior of its own, and one for all other fixed effects (Example 2)."""
     given = _Given(priors)
     fixed, bends, groups = _fixed_blocks(reader, given), _spline_blocks(reader, given), _group_blocks(reader, given)
@@ -108,11 +109,12 @@ def _joined(columns: list[slice]) -> tuple[slice, ...]:
 class _Given:
     """The user's priors by term, in any way of writing it; knows which have been taken."""
 
-    def __init__(self, priors: Mapping[str, Prior]) -> None:
+    def __init__(self, priors: Mapping[str, Prior | str]) -> None:
         self._priors, self._taken = {}, set()
         if not isinstance(priors, Mapping) or not all(isinstance(key, str) for key in priors):
             raise TypeError(f"priors must be a dictionary such as {{'x': Ridge()}}; got {priors!r}.")
-        for key, prior in priors.items():
+        for key, given in priors.items():
+            prior = aliases.resolve(f"priors: {key!r}", given, aliases.FORMULA_PRIORS)
             if syntax.normal_form(key) in self._priors:
                 raise ValueError(f"priors: {key!r} is given twice.")
             if not isinstance(prior, Prior):

@@ -79,7 +79,7 @@ class TableFiles:
         plan = plan_of(recipe, names, str(estimator.group), learned["levels"])
         encoded = Encoded(arrays["X"], () if learned["levels"] is None else (arrays["groups"],))
         found = outcomes(learned["classes"], [arrays[f"signs{k}"] for k in positives(learned["classes"])])
-        problem = stated(plan, encoded, weights, summary.ranges, found, prior, imputation, own, rows.pages)
+        problem = stated(plan, encoded, weights, summary.ranges, found, prior, imputation, own, pages=rows.pages)
         return problem.under(estimator.likelihood).tasks()
 
     def _rows(self, estimator: Any) -> CachedRows:
@@ -152,7 +152,7 @@ class TableFiles:
                 kept = slice(None) if weights.all() else weights > 0
                 if not weights.any():
                     continue
-                table, members = inputs.read_table(estimator, piece.frame[list(self.features)], group, reset=False)
+                table, members = inputs.read_table(estimator, piece.frame[list(self.features)], reset=False)
                 codes = np.searchsorted(classes, self._labels(piece)[kept])
                 found = ColumnSummary.of(table, weights)
                 if not np.isfinite(found.ranges.size[~found.ranges.incomplete]).all() or np.isinf(table[kept]).any():

@@ -87,7 +87,7 @@ class FormulaCluster:
         reader = reader.scaled(columns.recipe(reader.plan.recipe.intercept, standardize, centred))
         return FormulaCluster(cluster, encoded, reader, classes, columns, summary.n_dropped, writes_out)
 
-    def problem(self, priors: Mapping[str, Prior], imputation: GaussianImputation) -> Problem:
+    def problem(self, priors: Mapping[str, Prior | str], imputation: GaussianImputation) -> Problem:
         """The problem without rows."""
         reader, nothing = self.reader, np.empty(0)
         n_categories, none = len(reader.categories.names), np.empty(0, dtype=np.intp)

@@ -52,7 +52,7 @@ class FormulaFiles:
     def problem(
         self,
         positive: Any,
-        priors: Mapping[str, Prior],
+        priors: Mapping[str, Prior | str],
         imputation: GaussianImputation,
         *,
         standardize: bool,

@@ -1,7 +1,7 @@
 """The problem of an estimator: a table of numbers, labels and weights, and the group of each row where there is one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -37,16 +37,24 @@ class Table:
     weights: Array
     members: NDArray[Any] | None
     group: str
+    given: NDArray[np.intp] | None = None
+
+    def counted(self) -> "Table":
+        """The same without rows of weight 0; ``given`` are the numbers that the others had, and have in errors."""
+        if self.weights.all():
+            return self
+        self._ranges()
+        kept = np.flatnonzero(self.weights)
+        members = None if self.members is None else self.members[kept]
+        return replace(
+            self, X=self.X[kept], codes=self.codes[kept], weights=self.weights[kept], members=members, given=kept
+        )
 
     def problem(
         self, prior: Prior, imputation: GaussianImputation, class_weight: Any, *, intercept: bool, standardize: bool
     ) -> Problem:
         """Columns are scaled by the rows' own weights; in the loss these are multiplied by those of the classes."""
-        sparse = issparse(self.X)
-        ranges = (sparse_ranges if sparse else column_ranges)(self.X, self.weights)
-        (validation.require_usable_sparse if sparse else validation.require_usable)(
-            self.X, self.weights, ranges, self.names
-        )
+        sparse, ranges = issparse(self.X), self._ranges()
         learn = learn_sparse_recipe if sparse else learn_recipe
         recipe = learn(self.X, self.weights, ranges, intercept, standardize)
         if sparse and validation.needs_draws(self.X):
@@ -58,7 +66,16 @@ class Table:
             rows = Encoded(self.X, (levels.encode([self.members]),))
         plan, own = plan_of(recipe, self.names, self.group, levels), None if class_weight is None else self.weights
         signs = [np.where(self.codes == positive, 1.0, -1.0) for positive in positives(self.classes)]
-        return stated(plan, rows, weights, ranges, outcomes(self.classes, signs), prior, imputation, own)
+        return stated(plan, rows, weights, ranges, outcomes(self.classes, signs), prior, imputation, own, self.given)
+
+    def _ranges(self) -> Range:
+        """Ranges of the columns; refuse what can't be fitted, by rows and columns."""
+        sparse = issparse(self.X)
+        ranges = (sparse_ranges if sparse else column_ranges)(self.X, self.weights)
+        (validation.require_usable_sparse if sparse else validation.require_usable)(
+            self.X, self.weights, ranges, self.names
+        )
+        return ranges
 
 
 def plan_of(recipe: Recipe, names: tuple[str, ...], group: str, levels: Levels | None) -> Plan:
@@ -90,6 +107,7 @@ def stated(
     prior: Prior,
     imputation: GaussianImputation,
     sample_weights: Array | None,
+    given: NDArray[np.intp] | None = None,
     pages: Pages | None = None,
 ) -> Problem:
     """The problem of a table in which every column is an input that may be missing."""
@@ -104,6 +122,7 @@ def stated(
         imputation,
         terms,
         sample_weights=sample_weights,
+        given=given,
         pages=pages,
     )
 

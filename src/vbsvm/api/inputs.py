@@ -4,8 +4,9 @@ What can't be read is refused with its column and row. Arrays of floats are hand
 """
 
 import numbers
-from collections.abc import Sequence
-from typing import Any, cast
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,26 +15,29 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from vbsvm.design import values
+from vbsvm.design import one_hot, values
 from vbsvm.design.frames import require_collected, require_unique
 from vbsvm.design.levels import group_labels
 from vbsvm.design.sparse_columns import canonical
 from vbsvm.design.spelling import listed, meant
+
+if TYPE_CHECKING:
+    from vbsvm.api.predictions import Predictions
 
 _OPTIONS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 _SPARSE = "csr"
 
 
 def read_data(
-    estimator: BaseEstimator, X: Any, y: Any, group: str | int | None, *, reset: bool = True
+    estimator: "Predictions", X: Any, y: Any, sample_weight: Any = None, *, reset: bool = True
 ) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
-    if group is None:
+    if _are_numbers(estimator):
         X = _plain(X)
         _require_equal_lengths(X, y)
         table, labels = validate_data(estimator, X, y, reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
         return _canonical(table), cast(NDArray[Any], labels), None
-    table, members = read_table(estimator, X, group, reset=True)
+    table, members = read_table(estimator, X, sample_weight, reset=True)
     _require_equal_lengths(table, y)
     labels = column_or_1d(y, warn=True)
     return table, labels, members
@@ -48,24 +52,75 @@ def _require_equal_lengths(X: Any, y: Any) -> None:
         )
 
 
+def _are_numbers(estimator: "Predictions") -> bool:
+    """Whether all columns are to be numbers."""
+    return estimator.group is None and estimator.categories is None
+
+
 def read_table(
-    estimator: BaseEstimator, X: Any, group: str | int | None, *, reset: bool
+    estimator: "Predictions", X: Any, sample_weight: Any = None, *, reset: bool
 ) -> tuple[Any, NDArray[Any] | None]:
     """Give inputs as a float array, not copied if they are one, and the group of each row (None without groups).
 
-    The group's column is taken out before the numeric check: it may hold text.
+    The group's column is taken out before the numeric check: it may hold text. So may columns of categories, whose
+    levels are learned with ``reset`` from rows whose weight is not 0.
     """
-    if group is None:
+    if _are_numbers(estimator):
         table = validate_data(estimator, _plain(X), reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
         return _canonical(table), None
-    require_group(group)
+    group = estimator.group
+    if group is not None:
+        require_group(group)
     X = _table(X, dtype=object)
     if issparse(X):
         raise TypeError(
-            "group: sparse data was passed, but groups need a dense table: use X.toarray(), or a formula with Model."
+            f"{'categories' if group is None else 'group'}: sparse data was passed, but categories and groups need a "
+            "dense table: use X.toarray(), or a formula with Model."
         )
     read_columns(estimator, X, reset=reset)
-    return read_some(X, group)
+    if estimator.categories is None:
+        return read_some(X, group)
+    table, members = _parted(X, group)
+    columns = list(_columns(table))
+    if reset:
+        counted = _counted(sample_weight, len(columns[0][1]))
+        found = [(name, cells) for name, cells, dtype in columns if one_hot.is_category(dtype, cells)]
+        estimator.levels_ = {name: one_hot.learn(name, cells, counted) for name, cells in found}
+    encoded, new = one_hot.encode([(name, cells) for name, cells, _ in columns], estimator.levels_)
+    if new and not reset:
+        _warn_of_new_levels(columns, new)
+    return check_array(encoded, input_name="X", **_OPTIONS), members
+
+
+def _columns(X: Any) -> Iterator[tuple[Any, NDArray[Any], Any]]:
+    """Names, values and types of the columns of a frame or an array, whose names are numbers."""
+    if hasattr(X, "columns"):
+        for j, name in enumerate(X.columns):
+            column = X.iloc[:, j] if hasattr(X, "iloc") else X[name]
+            yield name, _cells(column), column.dtype
+        return
+    X = values.unmasked(X)
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: reshape X to rows and columns.")
+    yield from ((j, X[:, j], X.dtype) for j in range(X.shape[1]))
+
+
+def _counted(sample_weight: Any, n_rows: int) -> NDArray[np.bool_]:
+    """Rows whose weight is not 0; whether they are weights at all is checked later."""
+    weights = None if sample_weight is None else np.asarray(sample_weight)
+    return np.ones(n_rows, dtype=bool) if weights is None or weights.shape != (n_rows,) else weights != 0
+
+
+def _warn_of_new_levels(columns: Sequence[tuple[Any, NDArray[Any], Any]], new: dict[Any, int]) -> None:
+    said = [
+        f"{name!r} ({values.shown(cells[new[name]])} in row {new[name]})" for name, cells, _ in columns if name in new
+    ]
+    warnings.warn(
+        f"Levels that fit has not seen in {listed(said)[1:-1]}: they are taken as missing, and inferred from the other "
+        "inputs of their rows.",
+        UserWarning,
+        stacklevel=6,
+    )
 
 
 def require_group(group: Any) -> None:
@@ -85,11 +140,19 @@ def read_some(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None
     """The same of some of the rows of a table whose columns are known; there may be none."""
     if group is None:
         return check_array(_plain(X), input_name="X", ensure_min_samples=0, **_OPTIONS), None
-    inputs, members = _take_out(_table(X, dtype=object), group)
+    inputs, members = _parted(_table(X, dtype=object), group)
+    return check_array(_plain(inputs), input_name="X", ensure_min_samples=0, **_OPTIONS), members
+
+
+def _parted(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
+    """The inputs, and the group of each row where there is one."""
+    if group is None:
+        return X, None
+    inputs, members = _take_out(X, group)
     members = _known_members(members, group)
     if inputs.shape[1] == 0:
         raise ValueError(f"X has no column besides the group {group!r}; at least one input is needed.")
-    return check_array(_plain(inputs), input_name="X", ensure_min_samples=0, **_OPTIONS), members
+    return inputs, members
 
 
 def read_members(column: Any, group: str | int) -> NDArray[Any]:

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from vbsvm.api import validation
 from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.api.logistic import VBLogistic
 from vbsvm.api.svc import VBSVC
@@ -50,14 +51,19 @@ def _classifier(kind: type[C], content: Mapping[str, Any]) -> C:
     fits = tuple(_fit(one) for one in content["fits"])
     learned = content["learned"]
     classes = learned["classes_"]
-    if set(learned) | {"feature_names_in_"} != set(LEARNED) or not isinstance(classes, np.ndarray):
+    if set(learned) | {"feature_names_in_", "levels_"} != set(LEARNED) or not isinstance(classes, np.ndarray):
         raise ValueError(f"a {kind.__name__} does not learn {sorted(learned)}")
     if len(classes) < 2 or len(fits) != (1 if len(classes) == 2 else len(classes)):
         raise ValueError(f"there are {len(fits)} models of {len(classes)} classes")
-    n_columns = len(fits[0].plan.names) + (clf.group is not None)
-    if learned["n_features_in_"] != n_columns or len(learned.get("feature_names_in_", range(n_columns))) != n_columns:
-        raise ValueError(f"its models have {n_columns} columns, it {learned['n_features_in_']!r}")
+    labels = [fit.classes[1] for fit in fits] if len(fits) > 1 else fits[0].classes
+    if [*map(str, labels)] != [*map(str, classes)]:
+        raise ValueError("its classes are not those of its models")
     for name, value in learned.items():
         setattr(clf, name, value)
+    n_columns = learned["n_features_in_"]
+    if len(learned.get("feature_names_in_", range(n_columns))) != n_columns:
+        raise ValueError(f"it has {n_columns!r} columns, and names of {len(learned['feature_names_in_'])}")
+    if validation.column_names(clf) != fits[0].plan.names:
+        raise ValueError(f"the columns of its models, {fits[0].plan.names}, are not its own")
     clf.fit_ = fits
     return clf

@@ -17,10 +17,10 @@ class VBLogistic(Classifier):
 
     Parameters
     ----------
-    prior : Ridge, Normal or LaplaceZero, default None
+    prior : Ridge, Normal, LaplaceZero, "ridge" or "laplace-zero", default None
         Prior of the coefficients of the standardised inputs. None means ``Ridge()``: their variance, and so the
         penalty, is inferred. ``Normal(C)`` fixes it, as ``C`` does in scikit-learn. ``LaplaceZero()`` selects inputs.
-    inference : Variational or Gibbs, default None
+    inference : Variational, Gibbs, "variational" or "gibbs", default None
         How the model is fitted. None means ``Variational()``; ``Gibbs()`` draws from the posterior, with Pólya-Gamma
         weights.
     imputation : GaussianImputation, default None
@@ -40,6 +40,10 @@ class VBLogistic(Classifier):
         Seed of ``Gibbs``; an integer gives the same draws every time, whatever the number of processes.
     warm_start : bool, default False
         Begin ``fit`` where the last one ended.
+    categories : {None, "one-hot"}, default None
+        What is done with columns of text and categories. None refuses them. "one-hot" encodes each level as a column of
+        zeros and ones, and the second alone where there are two; coefficients are named ``column[level]``. Missing
+        levels are inferred like missing numbers, and so are levels that fit has not seen, with a warning.
 
     Attributes
     ----------

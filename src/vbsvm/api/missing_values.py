@@ -13,8 +13,8 @@ from vbsvm.api import validation
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.scaling import ColumnSummary, Recipe
+from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.variational import Outcome
 from vbsvm.missing.held_levels import HeldLevels
 from vbsvm.missing.input_model import PAPERS_PSI, InputModel
 from vbsvm.missing.level_sums import CategorySums, LevelSums

@@ -95,7 +95,7 @@ class Model:
         self,
         formula: str,
         data: Any,
-        priors: Mapping[str, Prior] | None = None,
+        priors: Mapping[str, Prior | str] | None = None,
         *,
         standardize: bool = True,
         positive: Any = None,
@@ -137,7 +137,7 @@ class Model:
             "likelihood": likelihood,
         }
 
-    def fit(self, inference: Variational | Gibbs | None = None, *, random_state: Any = None) -> Fit:
+    def fit(self, inference: Variational | Gibbs | str | None = None, *, random_state: Any = None) -> Fit:
         """Fit the model by ``inference``, ``Variational()`` by default; ``random_state`` is the seed of ``Gibbs()``."""
         inference = read_inference(inference)
         seed = validation.read_seed(random_state) if isinstance(inference, Gibbs) else 0

@@ -206,6 +206,8 @@ def supported(estimator: "Classifier") -> bool:
         raise AttributeError("partial_fit raises the paper's bound: leave bound='exact' out, or use fit.")
     if estimator.group is not None:
         raise AttributeError("partial_fit does not support group: use fit.")
+    if estimator.categories is not None:
+        raise AttributeError("partial_fit does not support categories: encode them first, or use fit.")
     if estimator.class_weight is not None:
         raise AttributeError("partial_fit does not support class_weight: multiply it into sample_weight.")
     if isinstance(prior, LaplaceZero):
@@ -215,7 +217,7 @@ def supported(estimator: "Classifier") -> bool:
 
 def _read(estimator: "Classifier", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     """Numbers and labels; the columns are those of the first call."""
-    table, labels, _ = inputs.read_data(estimator, X, y, None, reset=not hasattr(estimator, "fit_"))
+    table, labels, _ = inputs.read_data(estimator, X, y, reset=not hasattr(estimator, "fit_"))
     if issparse(table):
         raise TypeError("partial_fit does not support sparse tables: use X.toarray(), or fit.")
     return table, labels

@@ -12,11 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from vbsvm.api import inputs, validation
 from vbsvm.api.fitted_attributes import FittedAttributes
-from vbsvm.api.table_effects import TableRows
+from vbsvm.api.table_effects import TableColumns, TableRows
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
 from vbsvm.missing import patterns
-from vbsvm.results import prediction
+from vbsvm.results import prediction, same_frame
 from vbsvm.results.effect_rows import GivenRows
 from vbsvm.results.effects import AverageEffects, Subject, subject_of
 from vbsvm.results.leave_one_out import leave_one_out
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
     """Predictions from ``fit_``: k models, one for two classes, else one for each class."""
+
+    categories: str | None
+    levels_: dict[Any, NDArray[Any]]
 
     def decision_function(self, X: ArrayLike) -> Array:
         """Score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).
@@ -51,7 +54,7 @@ class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
 
     def _read(self, X: ArrayLike) -> Encoded:
         check_is_fitted(self)
-        table, members = inputs.read_table(self, X, self.group, reset=False)
+        table, members = inputs.read_table(self, X, reset=False)
         return Encoded(table, () if members is None else (self.fit_[0].plan.factors[0].encode([members]),))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -83,9 +86,11 @@ class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
 
     @property
     def text_columns(self) -> set[str]:
-        """The group, where its labels are text: text again where a file holds none but such as "1" and "2"."""
-        is_text = self.group is not None and isinstance(self.fit_[0].plan.factors[0].levels.parts[0][0], str)
-        return {str(self.group)} if is_text else set()
+        """Group and categories whose labels are text: text again where a file holds none but such as "1" and "2"."""
+        labels = dict(getattr(self, "levels_", {}))
+        if self.group is not None:
+            labels[self.group] = self.fit_[0].plan.factors[0].levels.parts[0]
+        return {str(name) for name, own in labels.items() if isinstance(own[0], str)}
 
     def predict_files(
         self,
@@ -132,8 +137,9 @@ class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
         factor = fits[0].plan.factors[0] if fits[0].plan.factors else None
 
         def rows(given: GivenRows) -> TableRows:
-            table, members = inputs.read_table(self, given.data, self.group, reset=False)
-            return TableRows.of(validation.column_names(self), table, factor, members, given.kept, given.weights)
+            table, members = inputs.read_table(self, given.data, reset=False)
+            columns = TableColumns(validation.input_names(self), getattr(self, "levels_", {}), factor)
+            return TableRows.of(columns, table, members, given.kept, given.weights)
 
         return subject_of(fits, self.classes_, data, weights, covariance, rows)
 
@@ -146,4 +152,4 @@ class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
         """
         encoded = self._read(X)
         frames = [patterns.with_index(fit.predictive(encoded), X) for fit in self._fits]
-        return frames[0] if len(frames) == 1 else self._by_class(frames)
+        return same_frame.like(X, frames[0] if len(frames) == 1 else self._by_class(frames))

@@ -22,10 +22,10 @@ class VBSVC(Classifier):
 
     Parameters
     ----------
-    prior : Ridge, Normal or LaplaceZero, default None
+    prior : Ridge, Normal, LaplaceZero, "ridge" or "laplace-zero", default None
         Prior of the coefficients of the standardised inputs. None means ``Ridge()``: their variance, and so the
         penalty, is inferred. ``Normal(1 / (4 * alpha))`` fixes the penalty at alpha. ``LaplaceZero()`` selects inputs.
-    inference : Variational or Gibbs, default None
+    inference : Variational, Gibbs, "variational" or "gibbs", default None
         How the model is fitted. None means ``Variational()``; ``Gibbs()`` draws from the posterior.
     imputation : GaussianImputation, default None
         Distribution of the inputs, from which missing values (NaN) are inferred together with the coefficients. None
@@ -49,6 +49,10 @@ class VBSVC(Classifier):
         Begin ``fit`` where the last one ended: the same result, up to the tolerance, in fewer passes where rows have
         been added or changed a little. It is for variational fits to complete tables, without gates and groups; others
         begin as usual.
+    categories : {None, "one-hot"}, default None
+        What is done with columns of text and categories. None refuses them. "one-hot" encodes each level as a column of
+        zeros and ones, and the second alone where there are two; coefficients are named ``column[level]``. Missing
+        levels are inferred like missing numbers, and so are levels that fit has not seen, with a warning.
 
     Attributes
     ----------
@@ -84,6 +88,8 @@ class VBSVC(Classifier):
         With ``prior=LaplaceZero()``: inputs whose inclusion probability is above the prior's threshold.
     imputation_mean_, imputation_cov_ : ndarray of shape (k, n_features) and (k, n_features, n_features)
         Mean and covariance of the inputs, from which missing values are predicted; for up to 3000 features.
+    levels_ : dict of ndarray
+        With ``categories="one-hot"``: the levels of each column that holds categories.
     random_effects_ : DataFrame
         With ``group``: mean and standard deviation of each group's effect on the score.
     n_features_in_, feature_names_in_
@@ -119,4 +125,6 @@ class VBSVC(Classifier):
             raise ValueError(
                 "to_sklearn: this model has random effects (group=), which a LinearSVC cannot represent: use save."
             )
+        if getattr(self, "levels_", None):
+            raise ValueError("to_sklearn: a LinearSVC takes numbers only, and this model encodes categories: use save.")
         return linear_svc(self._fits, self.classes_, getattr(self, "feature_names_in_", None))

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.api import validation
+from vbsvm.api import aliases, validation
 from vbsvm.api.file_rows import watch_of
 from vbsvm.api.missing_values import Completion
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
+from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.learned_inputs import LearnedInputs
-from vbsvm.inference.variational import Outcome, Variational
+from vbsvm.inference.variational import Variational
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
 from vbsvm.missing.settings import GaussianImputation, Shift
@@ -254,7 +255,7 @@ def _climb_together(
 
 def read_inference(given: Any) -> Variational | Gibbs:
     """The inference that was asked for; variational Bayes unless it is said."""
-    inference = Variational() if given is None else given
+    inference = Variational() if given is None else aliases.resolve("inference", given, aliases.INFERENCES)
     if not isinstance(inference, Variational | Gibbs):
         raise TypeError(f"inference must be an object such as Variational() or Gibbs(), or None; got {inference!r}.")
     return inference

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from vbsvm.base.arrays import Array
-from vbsvm.design import values
+from vbsvm.design import one_hot, values
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.scaling import Range, Recipe
 from vbsvm.design.spelling import listed
@@ -366,15 +366,24 @@ def require_representable(ranges: Range, recipe: Recipe, names: tuple[str, ...])
         )
 
 
-def column_names(estimator: Any) -> tuple[str, ...]:
-    """Feature names of a data frame, or x0, x1, … for an array; without the group."""
+def input_names(estimator: Any) -> tuple[Any, ...]:
+    """Names of the columns of X, or their numbers where they have none; without the group."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None:
-        return tuple(str(name) for name in names if estimator.group is None or name != estimator.group)
-    names = [f"x{i}" for i in range(estimator.n_features_in_)]
+        return tuple(name for name in names if estimator.group is None or name != estimator.group)
+    numbers = list(range(estimator.n_features_in_))
     if estimator.group is not None:
-        del names[estimator.group]
-    return tuple(names)
+        del numbers[estimator.group]
+    return tuple(numbers)
+
+
+def column_names(estimator: Any) -> tuple[str, ...]:
+    """Names of the inputs of the model: x0, x1, … for an array, and ``column[level]`` for categories."""
+    inputs, levels = input_names(estimator), getattr(estimator, "levels_", {})
+    named = hasattr(estimator, "feature_names_in_")
+    called = [name if named else f"x{name}" for name in inputs]
+    own = {call: levels[name] for name, call in zip(inputs, called, strict=True) if name in levels}
+    return tuple(one_hot.names(called, own))
 
 
 def _describe_infinite(row: int, column: str, n_others: int) -> str:

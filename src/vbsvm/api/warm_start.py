@@ -6,7 +6,7 @@ import numpy as np
 
 from vbsvm.api.task import Task
 from vbsvm.design.scaling import Recipe
-from vbsvm.inference.variational import Outcome
+from vbsvm.inference.climb import Outcome
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.spec import State
 from vbsvm.results.fit import Fit

@@ -14,7 +14,7 @@ from vbsvm.cli.streams import PACKED, STDIN, explained
 from vbsvm.cli.texts import RECOGNISED, Signs
 from vbsvm.cli.wording import by_options
 from vbsvm.design.spelling import meant, renumbered
-from vbsvm.storage.archive import replacing
+from vbsvm.storage.atomic import replacing
 
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")

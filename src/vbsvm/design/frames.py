@@ -197,13 +197,23 @@ def _is_label(value: object) -> bool:
     return isinstance(value, str | numbers.Real | np.bool_)
 
 
+def _of_arrow(found: Any, name: str) -> Any:
+    try:
+        return found.to_pandas()
+    except Exception as error:  # arrow has kinds of errors of its own
+        raise TypeError(
+            f"Column {name!r} is an Arrow array of type {found.type}, which can't be read ({error}): make its values "
+            "numbers or text."
+        ) from error
+
+
 def column(data: Any, name: str) -> "pd.Series":
     """A column of the data as a pandas series with rows 0, 1, …, masked values missing."""
     import pandas as pd
 
     found = data[name]
     if hasattr(found, "to_pylist"):  # of arrow
-        found = found.to_pandas()
+        found = _of_arrow(found, name)
     elif hasattr(getattr(found, "dtype", None), "is_numeric"):  # of polars
         found = values.of_polars(found)
     if isinstance(found, list | tuple | range):

@@ -95,7 +95,7 @@ class Levels:
         for values, labels, name in zip(self.parts, columns, names, strict=True):
             if len(labels) and kind_of_labels(values) != kind_of_labels(labels):
                 raise ValueError(
-                    f"The groups in column {name!r} were {kind_of_labels(values)} in fit, and {shown(labels[0])} (row "
+                    f"The labels in column {name!r} were {kind_of_labels(values)} in fit, and {shown(labels[0])} (row "
                     "0) is not: give them as they were."
                 )
 

@@ -156,8 +156,8 @@ def _require_float(value: Any, place: str, row: int) -> None:
         float(value)
     except ValueError:
         raise ValueError(
-            f"{place} is not numeric: it holds {shown(value)} in row {row}. Encode categories first, for example with "
-            "sklearn.preprocessing.OneHotEncoder in a Pipeline, or drop the column."
+            f"{place} is not numeric: it holds {shown(value)} in row {row}. Encode categories first, let "
+            'categories="one-hot" of VBSVC and VBLogistic do it, or drop the column.'
         ) from None
     except OverflowError:
         raise ValueError(f"{place} holds a number beyond 1e308 in row {row}: rescale it.") from None

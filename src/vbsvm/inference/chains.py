@@ -1,26 +1,31 @@
 """Several chains on their way: rounds, processes, progress and checkpoints, whatever a chain does in a round."""
 
 import math
+import multiprocessing
 import os
+import sys
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar, final
 
 import numpy as np
-from joblib import Parallel, delayed, parallel_config
+from joblib import cpu_count
 
 from vbsvm.base import progress
 from vbsvm.base.log import log
+from vbsvm.base.workers import WorkerError, Workers
 from vbsvm.inference import checkpoint
+from vbsvm.storage import atomic
 
 ROUNDS = 40
 # Below this many seconds of work it is not worth it to start processes.
 WORTH_A_PROCESS = 8.0
-# Seconds between two checkpoints.
+# Seconds between two checkpoints: at least these, and so many times those that it takes to write one.
 SECONDS_BETWEEN = 10.0
+WRITES_BETWEEN = 30.0
 
 
 class Chain(Protocol):
@@ -51,17 +56,17 @@ C = TypeVar("C", bound=Chain)
 @final
 @dataclass(frozen=True, eq=False)
 class Run(Generic[C]):
-    """The chains of one model, and in how many processes they go on (0 before that is known).
+    """The chains of one model, and whether they go on in other processes (None before that is known).
 
     ``advance`` takes a chain to a number of sweeps; ``about`` tells this run from others in its checkpoint.
     """
 
-    advance: Callable[[C, int], C]
+    advance: Callable[[tuple[C, int]], C]
     chains: list[C]
     sweeps: int
     path: str | os.PathLike[str] | None
     about: dict[str, object]
-    n_jobs: int = 0
+    elsewhere: bool | None = None
 
     @property
     def done(self) -> int:
@@ -69,60 +74,122 @@ class Run(Generic[C]):
         return self.chains[0].done
 
     def advanced(self, end: int) -> "Run[C]":
-        """Sweep on to the end of the round; the first one shows whether processes are worth it."""
-        if self.done >= end:
-            return self
+        """Sweep on to the end of the round in this process; the first one shows whether others are worth it."""
         begin = time.perf_counter()
-        chains = self._swept(end)
-        if self.n_jobs:
-            return replace(self, chains=chains)
+        chains = [self.advance((chain, end)) for chain in self.chains]
         left = (time.perf_counter() - begin) * (self.sweeps - end) / (end - self.done)
-        return replace(self, chains=chains, n_jobs=-1 if len(chains) > 1 and left > WORTH_A_PROCESS else 1)
+        worth = len(chains) > 1 and left > WORTH_A_PROCESS if self.elsewhere is None else self.elsewhere
+        return replace(self, chains=chains, elsewhere=worth)
 
-    def _swept(self, end: int) -> list[C]:
-        if self.n_jobs >= 0:
-            return [self.advance(chain, end) for chain in self.chains]
-        work = (delayed(self.advance)(chain.fresh(), end) for chain in self.chains)
-        with parallel_config(backend="loky", inner_max_num_threads=1):
-            moved: Any = Parallel(n_jobs=self.n_jobs)(work)
-        return [one.after(two) for one, two in zip(self.chains, moved, strict=True)]
-
-    def write_checkpoint(self) -> None:
-        """Write the chains, where there is a place for them."""
-        if self.path is not None:
-            checkpoint.write(self.path, self.about, [chain.content for chain in self.chains])
-
-    def remove_checkpoint(self) -> None:
-        """A finished run needs none."""
-        if self.path is not None:
-            Path(self.path).unlink(missing_ok=True)
+    def joined(self, parts: list[C]) -> "Run[C]":
+        """The chains with what other processes have drawn."""
+        return replace(self, chains=[one.after(two) for one, two in zip(self.chains, parts, strict=True)])
 
 
 def run_rounds(runs: list[Run[C]], sweeps: int) -> tuple[list[Run[C]], bool]:
     """Take all runs to their last sweep, in turn; and whether Ctrl-C ended that early."""
-    runs, written = list(runs), time.perf_counter()
-    with _progress(sweeps * len(runs)) as report:
+    runs, checkpoints = list(runs), _Checkpoints()
+    with _progress(sweeps * len(runs)) as report, _Hands([run.advance for run in runs]) as hands:
         try:
             for end in dict.fromkeys(math.ceil(end) for end in np.linspace(0, sweeps, ROUNDS + 1)[1:]):
                 for k, run in enumerate(runs):
-                    runs[k] = run.advanced(end)
+                    runs[k] = hands.advanced(k, run, end)
                     report(sum(run.done for run in runs))
                 log.debug("%d of %d sweeps", end, sweeps)
-                if time.perf_counter() - written > SECONDS_BETWEEN:
-                    _write_all(runs)
-                    written = time.perf_counter()
+                checkpoints.write_if_due(runs)
         except KeyboardInterrupt:
-            _write_all(runs)
+            checkpoints.write(runs)
             return runs, True
     for run in runs:
-        run.remove_checkpoint()
+        checkpoints.remove(run)
     log.info("chains ended after %d sweeps", sweeps)
     return runs, False
 
 
-def _write_all(runs: list[Run[C]]) -> None:
-    for run in runs:
-        run.write_checkpoint()
+class _Hands(Generic[C]):
+    """Where chains are swept: in this process, or in others once that is worth it.
+
+    A process that others have started for work of their own (joblib, multiprocessing, Dask) starts none.
+    """
+
+    def __init__(self, advances: list[Callable[[tuple[C, int]], C]]) -> None:
+        self._advances = advances
+        self._workers: Workers | None = None
+        self._alone = multiprocessing.parent_process() is not None or getattr(sys, "frozen", False)
+
+    def advanced(self, k: int, run: Run[C], end: int) -> Run[C]:
+        """Run number ``k`` at the end of the round."""
+        if run.done >= end:
+            return run
+        n = min(len(run.chains), cpu_count())
+        if not run.elsewhere or self._alone or n == 1:
+            return run.advanced(end)
+        try:
+            if self._workers is None:
+                self._workers = Workers(self._advances, n)
+            return run.joined(self._workers.answers(k, [(chain.fresh(), end) for chain in run.chains]))
+        except WorkerError as error:
+            self._alone = True
+            self.__exit__()
+            warnings.warn(f"Gibbs: the chains go on in one process, with the same draws ({error}).", stacklevel=2)
+            return run.advanced(end)
+
+    def __enter__(self) -> Self:
+        """Workers are started when they are needed."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """And end with the run."""
+        if self._workers is not None:
+            self._workers.close()
+
+
+class _Checkpoints:
+    """When chains are written to their files. A file that can't be written does not end a run."""
+
+    def __init__(self) -> None:
+        self._due = time.perf_counter() + SECONDS_BETWEEN
+        self._told: set[str] = set()
+
+    def write_if_due(self, runs: list[Run[Any]]) -> None:
+        """Write all runs from time to time; where that failed, at the end of the next round."""
+        begin = time.perf_counter()
+        if begin >= self._due:
+            written = self.write(runs)
+            now = time.perf_counter()
+            self._due = now + max(SECONDS_BETWEEN if written else 0.0, WRITES_BETWEEN * (now - begin))
+
+    def write(self, runs: list[Run[Any]]) -> bool:
+        """Write all runs that have a file, and say whether that was possible; a failure is told once."""
+        written = [self._tried(run, "written", self._write) for run in runs if run.path is not None]
+        return all(written)
+
+    def remove(self, run: Run[Any]) -> None:
+        """A finished run needs none."""
+        if run.path is not None:
+            self._tried(run, "removed", lambda run: atomic.remove(run.path))
+
+    @staticmethod
+    def _write(run: Run[Any]) -> None:
+        checkpoint.write(run.path or "", run.about, [chain.content for chain in run.chains])
+
+    def _tried(self, run: Run[Any], what: str, call: Callable[[Any], None]) -> bool:
+        try:
+            call(run)
+        except (OSError, MemoryError) as error:
+            told = f"Gibbs: the checkpoint {os.fspath(run.path or '')} can't be {what}"
+            if told not in self._told:
+                self._told.add(told)
+                why = getattr(error, "strerror", None) or str(error) or type(error).__name__
+                warnings.warn(f"{told} ({why}). {_ADVICE[what]}", stacklevel=2)
+            return False
+        return True
+
+
+_ADVICE = {
+    "written": "Sampling goes on, and tries again after each round; an older checkpoint is as it was.",
+    "removed": "The run is complete: remove the file by hand, as it is of no use any more.",
+}
 
 
 def _progress(total: int) -> AbstractContextManager[Callable[[int], None]]:

@@ -8,7 +8,7 @@ from vbsvm.storage import archive
 from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import CHAINS
 
-FORMAT, SCHEMA = "vbsvm chains", 3
+FORMAT, SCHEMA = "vbsvm chains", 4
 _REGISTRY = Registry(CHAINS)
 
 

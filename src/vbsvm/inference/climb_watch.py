@@ -15,7 +15,7 @@ from vbsvm.storage.names import MODELS
 from vbsvm.version import __version__
 
 if TYPE_CHECKING:
-    from vbsvm.inference.variational import Outcome
+    from vbsvm.inference.climb import Outcome
 
 FORMAT, SCHEMA = "vbsvm climb", 1
 REGISTRY = Registry(MODELS)

@@ -15,8 +15,9 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import Point
 from vbsvm.base.reading import expect
+from vbsvm.inference.extrapolation import Anderson
 from vbsvm.inference.profiled import HeldRows, Profiled
-from vbsvm.inference.proposals import Anderson, leap
+from vbsvm.inference.proposals import leap
 from vbsvm.model.layouts.drawn import DRAWS, DrawnGaussian, DrawnGram
 from vbsvm.model.priors import Ridge
 from vbsvm.model.row_pass import Source

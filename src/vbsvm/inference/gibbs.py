@@ -39,6 +39,8 @@ APART = 4.0
 FIRST_STEP = 0.2
 # A step is adapted while tuning, towards the best acceptance rate of moves along one direction.
 ACCEPTANCE = 0.44
+# In a fingerprint of the data, how far places of rows lie apart that have the same place in neighbouring blocks.
+PLACES = 2**20
 # Where more draws than this share separate the classes, the posterior is hardly one.
 ZERO_LOSS = 0.5
 
@@ -253,14 +255,15 @@ class _Chain:
         return tuple(getattr(self, one.name) for one in fields(self))
 
     def fresh(self) -> "_Chain":
-        """The chain without its draws: what another process needs of it."""
-        return replace(self, drawn=(), losses=(0, 0, 0), missing=None)
+        """The chain without its draws: what another process needs of it.
+
+        Sums go along, so that they are added in the same order wherever that is done.
+        """
+        return replace(self, drawn=())
 
     def after(self, part: "_Chain") -> "_Chain":
         """Join what a part has drawn to what was there."""
-        losses = tuple(a + b for a, b in zip(self.losses, part.losses, strict=True))
-        missing = added(self.missing, part.missing)
-        return replace(part, drawn=(*self.drawn, *part.drawn), losses=losses, missing=missing)
+        return replace(part, drawn=(*self.drawn, *part.drawn))
 
 
 def _apart(spec: Spec, around: State, draw: Draw) -> State:
@@ -277,8 +280,9 @@ def _start(settings: Gibbs, spec: Spec, source: Source, seed: int, around: State
     chains = [_Chain.start(spec, seed, k, around) for k in range(settings.chains)]
     if settings.checkpoint is not None and (found := checkpoint.read(settings.checkpoint, about)) is not None:
         chains = [_Chain(*one) for one in found]
-    n_jobs = 0 if source.looks_are_cheap else 1  # rows that are a long way off are not sent to processes
-    return Run(partial(_advance, spec, source, settings), chains, settings.sweeps, settings.checkpoint, about, n_jobs)
+    elsewhere = None if source.looks_are_cheap else False  # rows that are a long way off are not sent to processes
+    advance = partial(_advance, spec, source, settings)
+    return Run(advance, chains, settings.sweeps, settings.checkpoint, about, elsewhere)
 
 
 def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, object]:
@@ -288,22 +292,27 @@ def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, 
     if not Path(settings.checkpoint).absolute().parent.is_dir():
         raise FileNotFoundError(f"Gibbs: there is no directory for the checkpoint {os.fspath(settings.checkpoint)}.")
     theta = np.sin(1.0 + np.arange(spec.n_columns))
-    sums = source.total(lambda part: _fingerprint(part, theta))
+    sums = [float(f"{one:.9e}") for one in source.total(lambda part: _fingerprint(part, theta))]
     blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
     if (inputs := input_model(spec.missing)) is not None:
         blocks.append(repr(inputs.settings))
     numbers = {name: int(getattr(settings, name)) for name in ("draws", "chains", "thin", "accelerate")}
     numbers["tune"] = settings.n_tune()
-    return {"settings": numbers, "seed": seed, "model": blocks, "data": [float(f"{one:.9e}") for one in sums]}
+    return {"settings": numbers, "seed": seed, "model": blocks, "data": sums[:5], "order of the rows": sums[5:]}
 
 
 def _fingerprint(part: Part, theta: Array) -> Array:
+    """Sums over rows, and sums in which each row counts by its place, so that they change with the order."""
     scores, signs, s = part.scores(theta, None), part.rows.signs, part.rows.weights
-    return np.array([s.sum(), s @ signs, s @ scores, s @ np.square(scores), (s * signs) @ scores])
+    places = np.arange(len(s)) if part.places is None else part.places
+    by_place = s * np.cos(1.0 + part.rows.index * PLACES + places)
+    plain = [s.sum(), s @ signs, s @ scores, s @ np.square(scores), (s * signs) @ scores]
+    return np.array([*plain, by_place @ signs, by_place @ scores])
 
 
-def _advance(spec: Spec, source: Source, settings: Gibbs, chain: _Chain, end: int) -> _Chain:
-    """Sweep on to the end of the round."""
+def _advance(spec: Spec, source: Source, settings: Gibbs, until: tuple[_Chain, int]) -> _Chain:
+    """Sweep a chain on to the end of the round."""
+    chain, end = until
     state, step, kept, tune, moves = chain.state, chain.step, [], settings.n_tune(), settings.accelerate
     n, zero, taken = chain.losses
     missing = chain.missing

@@ -26,7 +26,7 @@ from vbsvm.model.priors import Ridge
 from vbsvm.model.row_pass import Part, Source
 from vbsvm.model.spec import Spec, State
 
-MODELS = "logistic models of complete data in memory whose largest factor has random intercepts with a Ridge() prior"
+MODELS = "logistic models of complete data whose largest factor has random intercepts with a Ridge() prior"
 NODES = 25
 MOST_STEPS = 30
 ENOUGH = 1e-7
@@ -45,7 +45,7 @@ MOST_DIRECTIONS = 12
 def suits(spec: Spec, source: Source, state: State) -> bool:
     """Whether the last factor has random intercepts with an inferred variance, and nothing is missing."""
     found = state.coefficients
-    if not isinstance(found, ArrowGaussian) or not spec.likelihood.normalised or not source.looks_are_cheap:
+    if not isinstance(found, ArrowGaussian) or not spec.likelihood.normalised:
         return False
     if spec.missing is not None or spec.gate_map is not None or found.effects.shape[1] != 1:
         return False
@@ -73,6 +73,54 @@ class _Sums:
     def __add__(self, other: "_Sums") -> "_Sums":
         """Add the sums of two blocks."""
         return _Sums(self.cross + other.cross, self.gram + other.gram, self.scores + other.scores)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Likelihoods:
+    """Sums the log likelihood of each group at its nodes, wherever rows are."""
+
+    likelihood: Likelihood
+    theta: Array
+    nodes: Array
+
+    def __call__(self, part: Part) -> ByGroup:
+        """Of the rows of one block."""
+        rows = cast(ArrowRows, part.rows)
+        first, tail = rows.tail.window
+        margin = rows.signs[:, None] * (rows.scores(self.theta)[:, None] + rows.tail.z * rows.tail.of_rows(self.nodes))
+        values = rows.weights[:, None] * self.likelihood.at_point(margin)
+        sums = np.empty((tail.n_levels, NODES))
+        for k in range(NODES):
+            sums[:, k] = np.bincount(tail.levels, values[:, k], minlength=tail.n_levels)
+        return ByGroup(((first, sums),), len(self.nodes))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Derivatives:
+    """Sums derivatives by the core's coefficients, with the weights of the nodes held."""
+
+    likelihood: Likelihood
+    theta: Array
+    nodes: Array
+    weights: Array
+
+    def __call__(self, part: Part) -> _Sums:
+        """Of the rows of one block."""
+        rows = cast(ArrowRows, part.rows)
+        y, s, tail = rows.signs[:, None], rows.weights[:, None], rows.tail
+        scores = rows.scores(self.theta)[:, None] + tail.z * tail.of_rows(self.nodes)
+        shares = tail.of_rows(self.weights)
+        derivatives = self.likelihood.derivatives(scores, np.zeros_like(scores), y, s)
+        core = rows.cross(np.einsum("ik,ik->i", shares, derivatives.f)).core
+        gram = rows.gram(np.einsum("ik,ik->i", shares, -derivatives.ff)).core.matrix
+        pieces = [rows.sums_by_group(np.ascontiguousarray(derivatives.f[:, k])) for k in range(NODES)]
+        (first, piece), *_ = pieces[0].pieces
+        together = np.empty((len(piece), NODES, len(core)))
+        for k, one in enumerate(pieces):
+            together[:, k] = one.pieces[0][1]
+        return _Sums(core, gram, ByGroup(((first, together),), len(self.nodes)))
 
 
 @final
@@ -162,17 +210,7 @@ class _Problem:
         nodes = centre[:, None] + spread[:, None] * x
         theta = np.concatenate([at[:-1], np.zeros(self.m)])
 
-        def of_part(part: Part) -> ByGroup:
-            rows = cast(ArrowRows, part.rows)
-            first, tail = rows.tail.window
-            margin = rows.signs[:, None] * (rows.scores(theta)[:, None] + rows.tail.z * rows.tail.of_rows(nodes))
-            values = rows.weights[:, None] * self.likelihood.at_point(margin)
-            sums = np.empty((tail.n_levels, NODES))
-            for k in range(NODES):
-                sums[:, k] = np.bincount(tail.levels, values[:, k], minlength=tail.n_levels)
-            return ByGroup(((first, sums),), self.m)
-
-        logs = self.source.total(of_part).total()
+        logs = self.source.total(_Likelihoods(self.likelihood, theta, nodes)).total()
         logs = logs - 0.5 * np.square(nodes) * math.exp(-2 * at[-1]) - at[-1]
         logs += np.log(w) + 0.5 * np.square(x) + np.log(spread)[:, None]
         totals = np.asarray(logsumexp(logs, axis=1))
@@ -182,22 +220,7 @@ class _Problem:
         nodes, weights, value = self._weights(at, centre, sd)
         theta, rate = np.concatenate([at[:-1], np.zeros(self.m)]), math.exp(-2 * at[-1])
 
-        def of_part(part: Part) -> _Sums:
-            rows = cast(ArrowRows, part.rows)
-            y, s, tail = rows.signs[:, None], rows.weights[:, None], rows.tail
-            scores = rows.scores(theta)[:, None] + tail.z * tail.of_rows(nodes)
-            shares = tail.of_rows(weights)
-            derivatives = self.likelihood.derivatives(scores, np.zeros_like(scores), y, s)
-            core = rows.cross(np.einsum("ik,ik->i", shares, derivatives.f)).core
-            gram = rows.gram(np.einsum("ik,ik->i", shares, -derivatives.ff)).core.matrix
-            pieces = [rows.sums_by_group(np.ascontiguousarray(derivatives.f[:, k])) for k in range(NODES)]
-            (first, piece), *_ = pieces[0].pieces
-            together = np.empty((len(piece), NODES, self.n_core))
-            for k, one in enumerate(pieces):
-                together[:, k] = one.pieces[0][1]
-            return _Sums(core, gram, ByGroup(((first, together),), self.m))
-
-        sums = self.source.total(of_part)
+        sums = self.source.total(_Derivatives(self.likelihood, theta, nodes, weights))
         scores, n = sums.scores.total(), self.n_core
         # What u adds to the derivatives by λ is u²/σ² − 1.
         extended = np.concatenate([scores, (np.square(nodes) * rate - 1.0)[:, :, None]], axis=2)

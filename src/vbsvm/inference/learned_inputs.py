@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 
 from vbsvm.base.reading import expect
-from vbsvm.inference.proposals import Anderson
+from vbsvm.inference.extrapolation import Settling, longest_change
 from vbsvm.missing.input_distributions import InputDistribution, InputSums, Learned
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.model.row_pass import Source
@@ -19,8 +19,6 @@ from vbsvm.model.sweep import pass_rows
 
 # The distribution is at rest when no number of it, for standardised inputs, changes by more than this in a step.
 AT_REST = 1e-9
-# An extrapolated step is taken back where the next one is longer than the last by more than this factor.
-LONGER = 2.0
 
 
 @final
@@ -36,23 +34,17 @@ def learn_inputs(spec: Spec, source: Source, max_passes: int) -> LearnedInputs:
     """Learn the distribution of the inputs, which is the same whatever the coefficients are."""
     model = input_model(spec.missing)
     assert model is not None
-    distribution, anderson, length, fallback = model.start(), Anderson(), np.inf, None
+    distribution, settling = model.start(), Settling[InputDistribution]()
     for _ in range(max_passes):
         image = model.update(distribution, _sums(spec, source, distribution), expect)
         before, after = np.array(distribution.pack()), np.array(image.pack())
         if len(before) != len(after):  # the start has no spread
             distribution = image
-            continue
-        change = float(np.abs(after - before).max(initial=0.0))
-        if change < AT_REST:
+        elif longest_change(before, after) < AT_REST:
             return LearnedInputs(Learned(image), True)
-        if fallback is not None and not change < LONGER * length:
-            distribution, fallback = fallback, None
-            anderson.refused()
-            continue
-        ahead, length = anderson.propose(before, after), change
-        distribution, fallback = (image, None) if ahead is None else (image.unpack(ahead), image)
-    return LearnedInputs(Learned(distribution if fallback is None else fallback), False)
+        else:
+            distribution = settling.next(image, before, after)
+    return LearnedInputs(Learned(distribution if settling.safe is None else settling.safe), False)
 
 
 def _sums(spec: Spec, source: Source, distribution: InputDistribution) -> InputSums:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from vbsvm.base.reading import expect
+from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.variational import Outcome
 from vbsvm.missing.model import MissingModel, MissingState
 from vbsvm.model.interfaces import Gram, Message
 from vbsvm.model.left_out import RowInfluence

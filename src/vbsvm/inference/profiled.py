@@ -14,7 +14,17 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
-from vbsvm.inference.proposals import Anderson, Visited, full_visit, leap, paper_step, shorter_steps
+from vbsvm.inference.extrapolation import Anderson
+from vbsvm.inference.proposals import (
+    Accelerated,
+    NaturalGradient,
+    Polishing,
+    Visited,
+    full_visit,
+    leap,
+    paper_step,
+    shorter_steps,
+)
 from vbsvm.model import bound
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Effects, Gram, Precision, Rows
@@ -68,6 +78,11 @@ class Profiled:
         rows = HeldRows(spec.likelihood, source, state)
         state, row_term = self.climb_mean(spec, state, rows)
         return Visited(state, bound.total(spec, state, row_term), rows.stats)
+
+    @property
+    def polishing(self) -> Polishing:
+        """Steps of the whole state."""
+        return NaturalGradient(hold_scales=True) if self._hold_scales else Accelerated()
 
     def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
         """Yield Anderson's extrapolation, the covariance that the sums ask for, and shorter steps towards it."""

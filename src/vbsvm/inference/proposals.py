@@ -10,9 +10,9 @@ from typing import Protocol, final
 
 import numpy as np
 
-from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.reading import expect
+from vbsvm.inference.extrapolation import Anderson
 from vbsvm.model import bound
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
@@ -46,6 +46,23 @@ class Strategy(Protocol):
 
     def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
         """Yield next states in the order in which they are to be tried."""
+        ...
+
+    @property
+    def polishing(self) -> "Polishing | None":
+        """Whose steps go on where the bound tells no more; None where there are to be no others."""
+        ...
+
+
+class Polishing(Protocol):
+    """Whole steps, which stand still at the optimum alone."""
+
+    def visit(self, spec: Spec, source: Source, state: State) -> Visited:
+        """Pass over the rows once from this very state."""
+        ...
+
+    def whole_step(self, spec: Spec, at: Visited) -> State | None:
+        """The next state; None where it can't be made."""
         ...
 
 
@@ -125,6 +142,7 @@ class Plain:
     """The paper's sweep and nothing else."""
 
     superlinear = False
+    polishing = None
 
     def visit(self, spec: Spec, source: Source, state: State) -> Visited:
         """Pass over the rows once."""
@@ -158,6 +176,16 @@ class Accelerated:
     def visit(self, spec: Spec, source: Source, state: State) -> Visited:
         """Pass over the rows once."""
         return full_visit(spec, source, state, with_curvature=True)
+
+    @property
+    def polishing(self) -> "Accelerated":
+        """Its own Newton steps."""
+        return self
+
+    def whole_step(self, spec: Spec, at: Visited) -> State:
+        """The Newton step without damping, or the paper's update where there is none."""
+        newton = None if spec.joint_gates else newton_step(spec, at, 0.0)
+        return paper_step(spec, at) if newton is None else newton
 
     def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
         """Yield Anderson's extrapolation, the Newton step, and safe steps; bold ones only near the gates of these."""
@@ -221,9 +249,18 @@ class NaturalGradient:
         """Pass over the rows once."""
         return full_visit(spec, source, state)
 
+    @property
+    def polishing(self) -> "NaturalGradient":
+        """Its own steps."""
+        return self
+
+    def whole_step(self, spec: Spec, at: Visited) -> State | None:
+        """The natural-gradient step."""
+        return self._share(spec, at, 1.0)
+
     def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
         """Yield Anderson's extrapolation, the whole step, shares of it, and at last everything but coefficients."""
-        image = self._share(spec, at, 1.0)
+        image = self.whole_step(spec, at)
         if image is not None:
             extrapolated = self._anderson.propose(at.state.packed, image.packed)
             if extrapolated is not None:
@@ -257,53 +294,3 @@ def _shorter(spec: Spec, at: Visited, share: float) -> State:
     cross = (1 - share) * before.times(distribution.mean) + share * stats.cross
     gram = before.towards(stats.gram, share)
     return at.state.moved(gram.conditional(cross, spec.precision(at.state).scaled(share)))
-
-
-@final
-class Anderson:
-    """Extrapolation of a map z → F(z) from its last values.
-
-    Of the last states take the affine combination whose residual F(z) − z is smallest, and go to the same combination
-    of their images. Packed states are unconstrained, so the result is a valid state.
-    """
-
-    MEMORY = 6
-    # Directions in which residuals differ by less than this, relatively, are rounding: following them would amplify it.
-    CUT = 1e-6
-    # After a refusal what was remembered belongs to another region: forget it, and look at this many steps first.
-    REST = 2
-
-    def __init__(self) -> None:
-        self._previous: tuple[Array, Array] | None = None
-        self._changes: tuple[Array, Array] | None = None  # of residuals and of images; the oldest is overwritten
-        self._seen = 0
-        self._resting = 0
-
-    def refused(self) -> None:
-        """Take note that the last proposal lowered the bound."""
-        self._seen = 0
-        self._resting = self.REST
-
-    def propose(self, z: Array, image: Array) -> Array | None:
-        """Remember z and F(z), and extrapolate where there is enough to go by."""
-        residual = image - z
-        before, self._previous = self._previous, (residual, image)
-        if before is None:
-            return None
-        if self._changes is None:
-            self._changes = np.empty((self.MEMORY, len(z))), np.empty((self.MEMORY, len(z)))
-        of_residuals, of_images = self._changes
-        np.subtract(residual, before[0], out=of_residuals[self._seen % self.MEMORY])
-        np.subtract(image, before[1], out=of_images[self._seen % self.MEMORY])
-        self._seen += 1
-        if self._resting > 0:
-            self._resting -= 1
-            return None
-        known = of_residuals[: self._seen]
-        gram = known @ known.T
-        if not np.isfinite(gram).all():
-            return None
-        squares, directions = np.linalg.eigh(gram)
-        kept = squares > self.CUT**2 * squares[-1]
-        coordinates = directions[:, kept].T @ (known @ residual) / squares[kept]
-        return image - (directions[:, kept] @ coordinates) @ of_images[: self._seen]

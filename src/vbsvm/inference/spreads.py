@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.inference.climb import Ending
 from vbsvm.inference.curvature_spread import curvature_distribution, curvature_stats, effective_covariance
 from vbsvm.inference.dual_response import dual_response
 from vbsvm.inference.linear_response import Response, dense_response
@@ -25,7 +26,7 @@ from vbsvm.inference.reliability import Reliability, reliability
 from vbsvm.inference.sandwich import Units, sandwich_of_groups, sandwich_of_rows
 from vbsvm.inference.squared_kernel import NoMaximumError
 from vbsvm.inference.tilted_map import effective_mean, response_of_map
-from vbsvm.inference.variational import Ending, Variational
+from vbsvm.inference.variational import Variational
 from vbsvm.model.interfaces import GaussianDistribution
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.dense import DenseGaussian

@@ -1,39 +1,28 @@
 """Variational Bayes: climb the bound until it rises no more, one pass over the data a step."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import Enum
 from itertools import islice
 from typing import final
 
 import numpy as np
 
-from vbsvm.base.arrays import Array
-from vbsvm.base.log import log
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
 from vbsvm.inference import integrated_groups
+from vbsvm.inference.climb import Ending, Outcome, climb
 from vbsvm.inference.climb_watch import UNWATCHED, Watch
 from vbsvm.inference.drawn_climb import drawn_steps
 from vbsvm.inference.learned_inputs import LearnedInputs, learn_inputs
 from vbsvm.inference.profiled import Profiled
-from vbsvm.inference.proposals import Accelerated, NaturalGradient, Plain, Strategy, Visited, shorter_steps
-from vbsvm.missing.input_distributions import InputSums
+from vbsvm.inference.proposals import Accelerated, NaturalGradient, Plain, Strategy, shorter_steps
 from vbsvm.missing.model import MissingModel, MissingState, input_model
 from vbsvm.missing.settings import NotAtRandom
-from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 
 AUTO, EXACT, INTEGRATED = "auto", "exact", "integrated"
 BOUNDS = (AUTO, "augmented", "paper", EXACT, INTEGRATED)
-# What rounding can do to a bound, relatively: a step that gains less is small. Sums over many rows carry more, so that
-# near the optimum even the paper's update may seem to lower it by as much as the second figure.
-ROUNDING = 8 * float(np.finfo(np.float64).eps)
-AT_REST = 1e-11
-FALLING = 0.2
 FEW_COLUMNS = 24
 # The climb of the exact bound begins where the paper's bound gains less than this a step.
 EARLY = 10.0
@@ -44,53 +33,6 @@ SETTLED = 0.01
 MOST_PASSES = 2000
 MOST_PASSES_WITH_MISSING = 200
 MOST_DRAWN_PASSES = 100
-
-
-@final
-class Ending(Enum):
-    """Why a climb ended."""
-
-    CONVERGED = "converged"
-    OUT_OF_PASSES = "reached the limit of passes"
-    INPUTS_OUT_OF_PASSES = "reached the limit of passes while the distribution of the inputs was learned"
-    ROUNDING = "stopped: rounding errors outweighed every step"
-    INTERRUPTED = "interrupted"
-
-    def __reduce__(self) -> tuple[type["Ending"], tuple[str]]:
-        """By its value, as skops asks for it; pickle and copy do the same on their own."""
-        return Ending, (self.value,)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Outcome:
-    """Where a climb ended: the state, the accepted bounds on the way, passes made, and why it ended.
-
-    There are no bounds where the covariance of the coefficients is known by draws.
-
-    ``others`` are the climbs from other starts, which ended no higher. ``inputs`` are the last pass's sums of the
-    inputs, where some are missing. ``likelihood`` says which bound was climbed. After the climb, effects of groups may
-    have been ``integrated`` out: then the state is not quite where the climb ended, and its spread is the posterior's.
-    """
-
-    state: State
-    bounds: Array
-    passes: int
-    ending: Ending
-    others: "tuple[Outcome, ...]" = ()
-    inputs: InputSums | None = None
-    likelihood: Likelihood = HINGE
-    integrated: bool = False
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether the user has stopped it."""
-        return self.ending is Ending.INTERRUPTED
-
-    @property
-    def exact(self) -> bool:
-        """Whether the bound is the exact one."""
-        return self.likelihood == self.likelihood.exact
 
 
 @final
@@ -126,7 +68,9 @@ class Variational(Parameters):
     ----------
     tol : float, default 1e-6
         Stop when two accepted steps in a row raise the bound by less than this (in nats), or by less than rounding;
-        one step is enough where gains fell to a fifth and less from step to step.
+        one step is enough where gains fell to a fifth and less from step to step. At 1e-11 and less the climb goes on
+        until the coefficients themselves stand still, some ten passes: wherever rows lie, it then ends at the same
+        place to 1e-8.
     max_iter : int, default None
         Most passes over the data; steps that were tried and refused count. None is 2000, and 200 where inputs are
         missing and ``accelerate`` is True.
@@ -249,8 +193,9 @@ class Variational(Parameters):
 
     def _climb_from_all(self, spec: Spec, source: Source, begin: "_Beginning") -> Iterator[Outcome]:
         """Climb from every start; an interrupted climb is the last."""
+        most = self.most_passes(spec)
         for start in begin.starts(spec):
-            outcome = self._climb(spec, source, start, self.tol, self.most_passes(spec), watch=begin.watch)
+            outcome = climb(spec, source, start, self._strategy(spec, source), self.tol, most, begin.watch)
             yield outcome
             if outcome.ending is Ending.INTERRUPTED:
                 return
@@ -270,7 +215,7 @@ class Variational(Parameters):
             if not held and _separates(source, begun.state):
                 continue
             strategy = self._exact_strategy(spec, source, held=held)
-            reached = self._climb(sharp, source, begun.state, self.tol, max(2, most - passes), strategy, begin.watch)
+            reached = climb(sharp, source, begun.state, strategy, self.tol, max(2, most - passes), begin.watch)
             passes += reached.passes
             if held or reached.ending is Ending.INTERRUPTED or not _separates(source, reached.state):
                 break
@@ -282,7 +227,7 @@ class Variational(Parameters):
         with single_threaded_blas():
             while True:
                 strategy = self._exact_strategy(spec, source, held=held)
-                reached = self._climb(spec, source, start, self.tol, self.most_passes(spec), strategy)
+                reached = climb(spec, source, start, strategy, self.tol, self.most_passes(spec))
                 if held or not _separates(source, reached.state):
                     return reached, held
                 held = True
@@ -307,68 +252,6 @@ class Variational(Parameters):
         many = spec.n_columns > source.n_rows or source.n_core < min(FEW_COLUMNS, spec.n_columns)
         whole = many or not source.looks_are_cheap or spec.gate_map is not None or spec.missing is not None
         return Accelerated() if whole else Profiled(self.tol)
-
-    def _climb(
-        self,
-        spec: Spec,
-        source: Source,
-        start: State,
-        tol: float,
-        max_passes: int,
-        strategy: Strategy | None = None,
-        watch: Watch = UNWATCHED,
-    ) -> Outcome:
-        earlier = watch.earlier()
-        if earlier is not None and not earlier.interrupted:
-            return earlier
-        if strategy is None:
-            strategy = self._strategy(spec, source)
-        at = strategy.visit(spec, source, start if earlier is None else earlier.state)
-        bounds = [] if earlier is None else earlier.bounds.tolist()
-        bounds += [at.bound] if math.isfinite(at.bound) else []
-        gains: list[float] = []
-        passes, ending = 1 if earlier is None else earlier.passes + 1, Ending.OUT_OF_PASSES
-        try:
-            while passes < max_passes and ending is Ending.OUT_OF_PASSES:
-                reached, tried = _step(spec, source, at, strategy, max_passes - passes)
-                passes += tried
-                gain = reached.bound - at.bound
-                noise = max(tol, _rounding(at.bound))
-                if gain >= 0:
-                    at = reached
-                    bounds.append(at.bound)
-                    gains.append(gain)
-                    log.debug("pass %d: bound %.6f", passes, at.bound)
-                    watch.reached(Outcome(at.state, np.array(bounds), passes, Ending.INTERRUPTED), noise)
-                    if _stands_still(gains, noise) or (strategy.superlinear and _predicted(gains) < noise):
-                        ending = Ending.CONVERGED
-                elif passes < max_passes:
-                    at_rest = gain >= -max(tol, AT_REST * abs(at.bound))
-                    ending = Ending.CONVERGED if at_rest else Ending.ROUNDING
-        except KeyboardInterrupt:
-            if not bounds:
-                raise
-            ending = Ending.INTERRUPTED
-        except (FloatingPointError, np.linalg.LinAlgError) as error:
-            if not bounds:
-                raise FloatingPointError(
-                    "The first step can't be made in floating point. The columns are of extremely different size, or "
-                    "depend on each other linearly under a prior that is nearly flat: standardise them, drop the "
-                    "dependent ones, or take a prior with a smaller variance."
-                ) from error
-            ending = Ending.ROUNDING
-        if not bounds:
-            raise FloatingPointError(
-                "The bound is not a finite number after the first step: the inputs are too large for floating point. "
-                "Standardise them (standardize=True) or rescale the largest columns."
-            )
-        trace = np.array(bounds)
-        trace.flags.writeable = False
-        inputs = None if spec.missing is None else getattr(at.stats.missing, "inputs", None)
-        outcome = Outcome(at.state, trace, passes, ending, (), inputs, spec.likelihood)
-        log.info("climb ended: %d passes, bound %.6f, %s", passes, trace[-1], ending.value)
-        watch.ended(outcome)
-        return outcome
 
 
 def _not_exact(spec: Spec) -> str | None:
@@ -409,49 +292,3 @@ def _highest(outcomes: Iterator[Outcome]) -> Outcome:
     others = tuple(outcome for k, outcome in enumerate(found) if k != best)
     ending = found[-1].ending if found[-1].ending is Ending.INTERRUPTED else found[best].ending
     return replace(found[best], passes=sum(outcome.passes for outcome in found), ending=ending, others=others)
-
-
-def _step(spec: Spec, source: Source, at: Visited, strategy: Strategy, passes_left: int) -> tuple[Visited, int]:
-    """First candidate that does not lower the bound, or else the one that lowers it least; and the passes it took."""
-    best, tried, failure = None, 0, None
-    with np.errstate(all="ignore"):  # a bold candidate may overflow: its bound is then not finite, and it is refused
-        for candidate in islice(strategy.candidates(spec, at), passes_left):
-            tried += 1
-            try:
-                reached = strategy.visit(spec, source, candidate)
-            except (FloatingPointError, np.linalg.LinAlgError) as error:
-                failure = error
-                continue
-            if best is None or math.isnan(best.bound) or reached.bound > best.bound:
-                best = reached
-            if reached.bound >= at.bound - _rounding(at.bound):
-                return reached, tried
-    if best is None:
-        assert failure is not None  # every strategy yields the paper's update at least
-        raise failure
-    return best, tried
-
-
-def _stands_still(gains: list[float], noise: float) -> bool:
-    """Whether two steps in a row gained next to nothing; or one, after gains that fell to a fifth and less."""
-    small = [gain < noise for gain in gains[-2:]]
-    if not small or not small[-1]:
-        return False
-    falling = len(gains) > 2 and gains[-1] < FALLING * gains[-2] and gains[-2] < FALLING * gains[-3]
-    return len(small) == 2 and (all(small) or falling)
-
-
-def _predicted(gains: list[float]) -> float:
-    """What the next step may gain at most, where gains fall faster and faster, as they do in the profiled climb.
-
-    A gain that fell much faster than quadratically is an accident, which says little about the next.
-    """
-    if len(gains) < 3 or not 0 < gains[-2] < FALLING * gains[-3] < math.inf:  # the start is infinitely low
-        return math.inf
-    before, last = gains[-2] / gains[-3], gains[-1] / gains[-2]
-    return 30 * gains[-1] * (last if last > 0.1 * before**2 else before)
-
-
-def _rounding(value: float) -> float:
-    """How much of a bound of this size is rounding; nothing at a start, whose bound is minus infinity."""
-    return ROUNDING * abs(value) if math.isfinite(value) else 0.0

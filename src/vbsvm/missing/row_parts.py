@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading, renews
@@ -30,9 +31,10 @@ STANDING_IN = 0.7
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class IncompletePart:
-    """Rows of a block that miss inputs, as a pass sees them."""
+    """Rows of a block that miss inputs, as a pass sees them; ``places`` says which of the block they are."""
 
     rows: IncompleteRows
+    places: NDArray[np.intp] | None = None
 
     def stats(self, row_pass: RowPass, candidates: WeighedCandidates | None = None) -> Stats:
         """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs; under an exact bound, these integrated out."""
@@ -157,6 +159,11 @@ class CandidatePart:
     def rows(self) -> LabelledRows:
         """The rows themselves."""
         return self.part.rows
+
+    @property
+    def places(self) -> NDArray[np.intp] | None:
+        """Where they stand in their block."""
+        return self.part.places
 
     @property
     def expected_shares(self) -> Array:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
@@ -36,6 +37,11 @@ class Part(Protocol):
     @property
     def rows(self) -> LabelledRows:
         """The rows themselves."""
+        ...
+
+    @property
+    def places(self) -> NDArray[np.intp] | None:
+        """Where they stand in their block; None where they are all of it."""
         ...
 
     def stats(self, row_pass: RowPass) -> Stats:
@@ -123,9 +129,10 @@ class AlternativeRows(Protocol):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class CompleteRows:
-    """Rows of a layout that miss no input."""
+    """Rows of a layout that miss no input; ``places`` says which of their block they are."""
 
     rows: Rows
+    places: NDArray[np.intp] | None = None
 
     def stats(self, row_pass: RowPass, alternatives: AlternativeRows | None = None) -> Stats:
         """G = Σ w c cᵀ, r = Σ u c, and the row term (Algorithm 2, lines 2 and 3)."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from vbsvm.plots import style
 from vbsvm.report.blocks import Section
-from vbsvm.storage.archive import replacing
+from vbsvm.storage.atomic import replacing
 
 if TYPE_CHECKING:
     from jinja2 import Environment

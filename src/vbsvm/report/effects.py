@@ -61,9 +61,9 @@ class Owner:
     def _candidates(self, fit: "Fit", rows: EffectRows) -> list[str]:
         """Inputs that are worth a look: of many, the first in a formula, or those with the largest coefficients."""
         names = [name for name in rows.names if name not in self.grouping]
-        if fit.reader is None:
+        if owners := rows.owners:
             size = np.abs(fit.coef * fit.plan.recipe.spread[: fit.plan.n_shown])
-            names = [names[k] for k in np.argsort(-size, kind="stable")]
+            names = list(dict.fromkeys(owners[k] for k in np.argsort(-size, kind="stable")))
         return [name for name in names[:MOST_TRIED] if _is_shown(rows, name)]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, final
 
 from vbsvm.reproduction.work import Job, Result, Settings
-from vbsvm.storage.archive import replacing
+from vbsvm.storage.atomic import replacing
 
 NAME = "journal.jsonl"
 

@@ -13,8 +13,8 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.levels import UNSEEN, group_labels
 from vbsvm.inference.adaptation import Adapted, NaturalEffects, adapt
+from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.variational import Outcome
 from vbsvm.model.gates import Gates
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts.arrow import ArrowGaussian

@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.results import pointwise
 from vbsvm.results.traces import Traces, effects_of
+from vbsvm.results.training_rows import TrainingRows
 
-# No variable may have the name of a dimension.
-_DIMENSIONS = ("chain", "draw", "term", "gate")
+OUTCOME, WEIGHTS = "outcome", "weights"
+# No variable may have the name of a dimension, or of what the rows add.
+_DIMENSIONS = ("chain", "draw", "term", "gate", "row", OUTCOME, WEIGHTS)
 
 
 def posterior(traces: Traces) -> tuple[dict[str, Array], dict[str, list[str]]]:
@@ -40,16 +43,36 @@ def posterior(traces: Traces) -> tuple[dict[str, Array], dict[str, list[str]]]:
     return found, dimensions
 
 
-def to_arviz(traces: Traces) -> Any:
-    """An InferenceData (ArviZ 0.x) or a DataTree (ArviZ 1.x) with the group posterior."""
+def to_arviz(traces: Traces, rows: TrainingRows | None = None, *, log_likelihood: bool = False) -> Any:
+    """An InferenceData (ArviZ 0.x) or a DataTree (ArviZ 1.x).
+
+    Beside the group posterior there are observed_data and constant_data where the rows of the fit are at hand, and
+    log_likelihood where it is asked for.
+    """
     draws, dimensions = posterior(traces)
-    coordinates = {"term": list(traces.plan.shown_names)}
+    coordinates: dict[str, Any] = {"term": list(traces.plan.shown_names)}
     if traces.sample.gates is not None:
         coordinates["gate"] = [str(k) for k in range(traces.sample.gates.shape[2])]
+    groups: dict[str, dict[str, Any]] = {"posterior": draws}
+    if log_likelihood:
+        groups["log_likelihood"] = {OUTCOME: pointwise.log_likelihood(rows, traces.sample)}
+    seen = pointwise.observed(rows)
+    if seen is not None:
+        groups |= {"observed_data": {OUTCOME: seen.labels}, "constant_data": {WEIGHTS: seen.weights}}
+        dimensions |= {OUTCOME: ["row"], WEIGHTS: ["row"]}
+        coordinates["row"] = seen.numbers
+    found = _assembled(groups, dimensions, coordinates)
+    if log_likelihood and not traces.spec.likelihood.normalised:
+        found["log_likelihood"].attrs["caveat"] = pointwise.CAVEAT
+    return found
+
+
+def _assembled(groups: dict[str, dict[str, Any]], dims: dict[str, list[str]], coords: dict[str, Any]) -> Any:
+    """The groups as the installed ArviZ holds them."""
     if find_spec("arviz_base") is not None:  # ArviZ 1.x
-        return import_module("arviz_base").from_dict({"posterior": draws}, dims=dimensions, coords=coordinates)
+        return import_module("arviz_base").from_dict(groups, dims=dims, coords=coords)
     if find_spec("arviz") is None:
         raise ImportError("to_arviz needs ArviZ: pip install 'vbsvm[arviz]'.")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # about ArviZ's own future
-        return import_module("arviz").from_dict(posterior=draws, dims=dimensions, coords=coordinates)
+        return import_module("arviz").from_dict(**groups, dims=dims, coords=coords)

@@ -1,17 +1,20 @@
 """Whether the parts of a fit belong together: what comes from a file may have any shape."""
 
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.design.columns import Encoded, FactorPlan, Plan
 from vbsvm.design.formula.reader import Reader
-from vbsvm.design.levels import UNSEEN
+from vbsvm.design.levels import UNSEEN, group_labels
 from vbsvm.inference.spreads import KINDS
-from vbsvm.missing.model import input_model
+from vbsvm.missing.level_model import LevelModel
+from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.missing.rows import Inputs
@@ -36,12 +39,23 @@ def require_agreement(fit: Fit) -> None:
     if fit.population is not None:
         row[:, fit.population.inputs.variables - recipe.first] = np.nan
         _rehearse(partial(fit.impute, Encoded(row)))
+    if fit.reader is not None:
+        _rehearse_reading(fit, fit.reader)
 
 
 def _rehearse(call: Callable[[], object]) -> None:
     """Make a call that fails where shapes do not agree; that numbers are out of range is another matter."""
     with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
         call()
+
+
+def _rehearse_reading(fit: Fit, reader: Reader) -> None:
+    """Score a row of the values of reference, and the same without its categories; what is said in words may be."""
+    known = {name: [reader.linear.reference.get(name)] for name in reader.columns}
+    for row in (known, known | {name: [None] for name in reader.categories.names}):
+        with warnings.catch_warnings(), suppress(ValueError):
+            warnings.simplefilter("ignore")
+            _rehearse(partial(fit.predict_proba, row))
 
 
 def _claims(fit: Fit) -> Claims:
@@ -75,11 +89,21 @@ def _factor_agrees(factor: FactorPlan, n_columns: int) -> bool:
         return False
     return (
         len(parts) > 0
+        and all(map(_are_labels, parts))
         and len(factor.effects) == len(factor.slopes) > 0
         and all(0 <= slope < n_columns for slope in factor.slopes)
         and bool((np.diff(seen) > 0).all() and seen[0] >= 0 and seen[-1] < np.prod([len(one) for one in parts]))
         and (len(parts) > 1 or len(seen) == len(parts[0]))
     )
+
+
+def _are_labels(labels: NDArray[Any]) -> bool:
+    """Whether labels are of one kind, and sorted."""
+    try:
+        group_labels(labels, "")
+        return bool((labels[1:] > labels[:-1]).all())
+    except (TypeError, ValueError):
+        return False
 
 
 def _spec(spec: Spec, plan: Plan, n_coefficients: int) -> Claims:
@@ -90,6 +114,8 @@ def _spec(spec: Spec, plan: Plan, n_coefficients: int) -> Claims:
     inputs = input_model(spec.missing)
     if inputs is not None:
         yield "the distribution of the inputs", _inputs_agree(inputs.inputs, plan)
+    if isinstance(spec.missing, MissingModel) and spec.missing.levels is not None:
+        yield "the distribution of the levels", _levels_agree(spec.missing.levels, plan)
 
 
 def _reader(reader: Reader, plan: Plan) -> Claims:
@@ -104,7 +130,7 @@ def _reader(reader: Reader, plan: Plan) -> Claims:
     found = reader.categories
     yield "the categories", len(found.names) == len(found.levels) == len(found.counts)
     for levels, counts in zip(found.levels, found.counts, strict=True):
-        yield "the categories", levels.ndim == 1 and levels.shape == counts.shape
+        yield "the categories", levels.ndim == 1 and levels.shape == counts.shape and _are_labels(levels)
     places = [k for variable in reader.linear.variables for k in (variable.place, *variable.links)]
     yield "the inputs that may be missing", all(0 <= k < len(plan.names) for k in places)
 
@@ -113,6 +139,21 @@ def _inputs_agree(inputs: Inputs, plan: Plan) -> bool:
     arrays = (inputs.variables, inputs.given, inputs.derived, inputs.feeds)
     within = all(one.ndim == 1 and _within(one, plan.recipe.n_columns) for one in arrays[:3])
     return within and inputs.derived.shape == inputs.feeds.shape and _within(inputs.feeds, len(inputs.variables))
+
+
+def _levels_agree(model: LevelModel, plan: Plan) -> bool:
+    """Whether the moments of each category are those of its levels, and of the columns that these depend on."""
+    if model.given is None:
+        return True
+    columns, categories = model.given.columns, model.given.sums.categories
+    if not len(model.sizes) == len(columns) == len(categories):
+        return False
+    for size, inputs, sums in zip(model.sizes, columns, categories, strict=True):
+        p, labels = len(inputs), len(sums.counts)
+        shapes = sums.counts.shape, sums.means.shape, sums.scatter.shape
+        if not _within(inputs, plan.recipe.n_columns) or shapes != ((labels, size), (labels, size, p), (p, p)):
+            return False
+    return True
 
 
 def _within(numbers: NDArray[np.intp], end: int) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 from vbsvm.base import diagnostics, printing
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Plan
+from vbsvm.inference.climb import Ending, Outcome
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.variational import Ending, Outcome
 from vbsvm.missing.model import input_model
 from vbsvm.model.layouts.drawn import DrawnGaussian
 from vbsvm.model.spec import Spec

@@ -37,6 +37,11 @@ class EffectRows(Protocol):
         ...
 
     @property
+    def owners(self) -> tuple[str, ...]:
+        """The input that each coefficient belongs to; none where a formula makes columns of several."""
+        ...
+
+    @property
     def weights(self) -> Array:
         """Weights of the rows."""
         ...
@@ -124,6 +129,11 @@ class FormulaRows:
     def names(self) -> tuple[str, ...]:
         """Columns of the formula but the outcome."""
         return self.reader.columns
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """A term may have several inputs."""
+        return ()
 
     def column(self, name: str) -> Any:
         """Also of columns that the formula has not."""

@@ -12,12 +12,12 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.settings import require_level
 from vbsvm.design.columns import Plan
+from vbsvm.inference.climb import Ending, Outcome
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.variational import Ending, Outcome
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
-from vbsvm.results import arviz, coefficients, display, random_effects
+from vbsvm.results import arviz, coefficients, display, random_effects, same_frame, tidy
 from vbsvm.results.adapted import adapted
 from vbsvm.results.calibration import Calibration
 from vbsvm.results.course import Course
@@ -252,6 +252,23 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
             frame.attrs["starts"] = starts
         return frame
 
+    def tidy(self, level: float = 0.95, covariance: str | None = None, exponentiate: bool = False) -> Any:
+        """The coefficients as plain columns: term, estimate, std_error, conf_low, conf_high.
+
+        Numbers are those of ``summary``, which says which spreads they are; so does ``attrs["spreads"]``. Where the fit
+        still holds its rows, and these are a polars frame, so is the table. With a logistic likelihood
+        ``exponentiate=True`` gives odds ratios and their intervals; ``std_error`` stays that of the log odds.
+        """
+        return self._in_kind(tidy.terms(self, level, covariance, exponentiate))
+
+    def glance(self) -> Any:
+        """One row about the model as a whole: rows, coefficients, the bound, and whether it converged."""
+        return self._in_kind(tidy.models((self,)))
+
+    def _in_kind(self, table: "pd.DataFrame") -> Any:
+        """A table as the kind of frame that the fit's own rows are, as long as it holds them."""
+        return same_frame.like(None if self._rows is None else self._rows.data, table)
+
     def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
         """Of the formula's columns; the rows of an estimator's table are its own."""
         if self.reader is None:
@@ -311,9 +328,12 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         """What tables and reports say of the variance components."""
         return of_components(self.posterior.words) if self._log_variances else self.posterior.words
 
-    def to_arviz(self) -> Any:
-        """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns."""
-        return arviz.to_arviz(self._drawn("to_arviz"))
+    def to_arviz(self, *, log_likelihood: bool = False) -> Any:
+        """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns; labels and weights.
+
+        ``log_likelihood`` adds that of each row in each draw; for the hinge loss it is a pseudo-likelihood's.
+        """
+        return arviz.to_arviz(self._drawn("to_arviz"), self._rows, log_likelihood=log_likelihood)
 
     def report(self, path: Any, data: Any = None, title: str | None = None, covariance: str | None = None) -> Path:
         """Write one self-contained page of HTML: how well the model predicts, effects, coefficients, checks, caveats.

@@ -17,7 +17,7 @@ from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.missing.proper_draws import ProperDraw
 from vbsvm.model.spec import Spec
-from vbsvm.results import coefficients, imputation
+from vbsvm.results import coefficients, imputation, same_frame
 from vbsvm.results.intervals import ROBUST, Intervals
 from vbsvm.results.training_rows import TrainingRows
 
@@ -92,7 +92,8 @@ class FitImputation(ABC):
         """
         if n is None:
             encoded = self._read(data, "population")
-            return patterns.indexed(patterns.impute(self.plan, self._population(), encoded), data)
+            expected, spread = patterns.indexed(patterns.impute(self.plan, self._population(), encoded), data)
+            return same_frame.like(data, expected), same_frame.like(data, spread)
         if self.reader is None:
             raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
         frame, places = imputation.fillable(self.reader, data)
@@ -108,7 +109,7 @@ class FitImputation(ABC):
                 completed = imputation.with_levels(frame, self.reader.categories, candidates.levels[which])
                 table = table[which]
             values = imputation.drawn_inputs(self.plan, table, draw, told, columns, rng)
-            tables.append(imputation.with_values(completed, list(places), values))
+            tables.append(same_frame.like(data, imputation.with_values(completed, list(places), values)))
         return tables
 
     def drawn_inputs(

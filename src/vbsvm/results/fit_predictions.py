@@ -18,7 +18,7 @@ from vbsvm.missing.level_model import LevelDistributions
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
-from vbsvm.results import prediction
+from vbsvm.results import prediction, same_frame
 from vbsvm.results.effect_rows import row_weights
 from vbsvm.results.intervals import SpreadShelf
 from vbsvm.results.lazy_predictions import PartAnswer
@@ -88,7 +88,7 @@ class FitPredictions(ABC):
         """
         mean, sd = self.decision_function(data, return_std=True, new_groups=new_groups)
         table = patterns.with_index(prediction.table(mean, sd), data)
-        return noted(table, self._shelf.of_scores.words, "sd")
+        return same_frame.like(data, noted(table, self._shelf.of_scores.words, "sd"))
 
     def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
         """Class of each row: by the sign of its score.

@@ -72,7 +72,8 @@ def fillable(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, dict[str, int]
     """
     import pandas as pd
 
-    frame = data if isinstance(data, pd.DataFrame) else frames.take(data, frames.names_of(data))
+    names = frames.names_of(data)
+    frame = data if isinstance(data, pd.DataFrame) else frames.take(data, names, may_miss=names)
     places = {one.expression: one.place for one in reader.linear.variables if (one.expression,) == one.columns}
     needed = {name for one in reader.linear.variables for name in one.columns} - set(reader.categories.names)
     for name in sorted(needed - set(places)):

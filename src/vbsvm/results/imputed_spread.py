@@ -12,10 +12,10 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.inference.climb import Outcome
 from vbsvm.inference.curvature_spread import curvature_stats
 from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import Spread, Spreads
-from vbsvm.inference.variational import Outcome
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.proper_draws import ProperDraw
 from vbsvm.missing.settings import NotAtRandom

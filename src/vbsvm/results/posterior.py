@@ -14,8 +14,8 @@ from scipy.special import ndtr, ndtri
 
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Plan
+from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.variational import Outcome
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnGaussian

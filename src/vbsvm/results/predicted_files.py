@@ -1,5 +1,6 @@
 """Predictions of rows in files, written to a file piece by piece: neither need fit in memory."""
 
+import errno
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from vbsvm.sources.files import PARQUET, Files
 from vbsvm.sources.files import TEXT as ENDINGS
 from vbsvm.sources.files_parquet import ParquetWriter
 from vbsvm.sources.files_text import TEXT, TRUTH, WHOLE_NUMBERS
-from vbsvm.storage.archive import replacing
+from vbsvm.storage.atomic import replacing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,12 +133,18 @@ def _writer(to: Any) -> Iterator[Any]:
     ending = Path(os.fspath(to)).suffix.lower()
     if ending not in (*PARQUET, *ENDINGS):
         raise ValueError(f"{to}: predictions are written to files that end in .parquet, .csv, .tsv or .txt.")
-    with replacing(to) as file:
-        if ending in PARQUET:
-            with ParquetWriter(file) as writer:
-                yield writer.write
-        else:
-            yield _text_writer(file, ENDINGS[ending])
+    try:
+        with replacing(to) as file:
+            if ending in PARQUET:
+                with ParquetWriter(file) as writer:
+                    yield writer.write
+            else:
+                yield _text_writer(file, ENDINGS[ending])
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        message = f"The disk of {to} is full. Make room there, or write to another; nothing has been left behind"
+        raise OSError(errno.ENOSPC, message) from error
 
 
 def _text_writer(file: Any, sep: str) -> Any:

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.input_chain import proper_draws
 from vbsvm.inference.leave_one_out import row_influence
 from vbsvm.inference.reliability import Reliability
 from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import Spread, Spreads, robust_of_draws
-from vbsvm.inference.variational import Outcome
 from vbsvm.missing.input_distributions import InputSums, Regressors
 from vbsvm.missing.input_model import PAPERS_PSI
 from vbsvm.missing.model import MissingState, input_model
@@ -190,6 +190,8 @@ class TrainingRows:
     def responds(self) -> bool:
         """Whether the response of the exact bound is worth its cost, as it is not in large tables."""
         most = MOST_GROUPED if self.source.groupings else MOST_RESPONDING
+        if isinstance(self.outcome, Outcome) and self.outcome.integrated:  # the state has it already
+            return True
         return not isinstance(self.source, Distributed) and self.source.n_rows * self.source.n_core <= most
 
     @property

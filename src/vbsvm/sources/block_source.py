@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import fold_blocks, single_threaded_blas
@@ -42,6 +42,10 @@ class BlockSource(ABC):
     """
 
     drawn_covariance: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What another process needs: the fields, and not the work space that was made from them."""
+        return {one.name: getattr(self, one.name) for one in fields(cast(Any, self))}
 
     @property
     @abstractmethod

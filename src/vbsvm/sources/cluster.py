@@ -11,6 +11,7 @@ import itertools
 import pickle
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any, TypeVar, final
 from uuid import uuid4
 
@@ -24,6 +25,8 @@ T = TypeVar("T", bound=Addable)
 RETRIES = 2
 # Terms that are added at a time.
 FAN_IN = 8
+# Bytes that copies of a message may take in all, if every task is to have its own.
+MOST_COPIED = 2**20
 # Messages of a pass hold matrices of columns × columns, which a graph may hold; Dask would warn of such graphs.
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
 
@@ -83,22 +86,31 @@ class Cluster:
             return self._client.gather(list(futures))
 
     def sum(self, function: Callable[[Any], T], things: Sequence[Any]) -> T:
-        """Sum a function over what futures hold; the function is put into the graph once."""
-        import cloudpickle
-        from dask import config
-
+        """Sum a function over what futures hold; the last few terms are added here, which saves a round of tasks."""
         made: list[Any] = []
         with self._in_words(made):
-            with config.set({LARGE_GRAPH: "1TB"}):
-                message = self._client.submit(bytes, cloudpickle.dumps(function), key=self._next_name("message"))
-            made.append(message)
-            terms = self._each("sum", _answered, things, [message] * len(things))
-            made += terms
-            while len(terms) > 1:
+            terms = self._answers(function, things, made)
+            while len(terms) > FAN_IN:
                 groups = [terms[k : k + FAN_IN] for k in range(0, len(terms), FAN_IN)]
                 terms = [self._client.submit(_added, some, key=self._next_name("added")) for some in groups]
                 made += terms
-            return pickle.loads(terms[0].result())
+            return pickle.loads(_added(self._client.gather(terms)))
+
+    def _answers(self, function: Callable[[Any], T], things: Sequence[Any], made: list[Any]) -> list[Any]:
+        """Futures of a function's answers: a small message lies in every task, a large one in the graph once."""
+        import cloudpickle
+        from dask import config
+
+        message = cloudpickle.dumps(function)
+        if len(message) * len(things) <= MOST_COPIED:
+            terms = self._each("sum", partial(_answered, message), things)
+        else:
+            with config.set({LARGE_GRAPH: "1TB"}):
+                told = self._client.submit(bytes, message, key=self._next_name("message"))
+            made.append(told)
+            terms = self._each("sum", _answered, [told] * len(things), things)
+        made += terms
+        return terms
 
     @contextmanager
     def _in_words(self, futures: Sequence[Any]) -> Iterator[None]:
@@ -125,7 +137,7 @@ class Cluster:
         return f"vbsvm_{what}-{self._token}-{next(self._numbers)}"
 
 
-def _answered(thing: Any, message: bytes) -> bytes:
+def _answered(message: bytes, thing: Any) -> bytes:
     """What a worker answers to a message."""
     with np.errstate(all="ignore"):
         return pickle.dumps(pickle.loads(message)(thing))

@@ -229,10 +229,9 @@ class Memory(BlockSource):
         """Every row as often as its weight says; whole numbers are needed, and not too many."""
         whole = self.weights == np.floor(self.weights)
         if not whole.all():
-            row = int(np.argmin(whole))
             raise ValueError(
-                f"Gibbs: the weight of row {row} is {self.weights[row]:g}. Where values are missing, a sampler takes "
-                "whole numbers as weights: leave class_weight and other weights out, or take Variational()."
+                f"Gibbs: a row has the weight {self.weights[np.argmin(whole)]:g}. Where values are missing, a sampler "
+                "takes whole numbers as weights: leave class_weight and other weights out, or take Variational()."
             )
         total, most = float(self.weights.sum()), MOST_REPEATED // (4 + self.recipe.n_columns)
         if total > max(most, len(self.X)):
@@ -336,7 +335,8 @@ class _Block:
 
     def _part(self, which: Any, rows: Any) -> Any:
         """Rows as a pass sees them."""
-        part = IncompletePart(rows) if isinstance(rows, IncompleteRows) else CompleteRows(rows)
+        places = None if isinstance(which, slice) else which
+        part = IncompletePart(rows, places) if isinstance(rows, IncompleteRows) else CompleteRows(rows, places)
         return part if self.candidates is None else CandidatePart(part, self.candidates.take(which))
 
     @property

@@ -10,17 +10,16 @@ import io
 import json
 import math
 import os
-import secrets
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vbsvm.storage.atomic import replacing
 from vbsvm.storage.codec import PLAIN
 from vbsvm.version import __version__
 
@@ -43,23 +42,6 @@ class Archive:
     about: Mapping[str, Any]
     tree: Any
     arrays: Sequence[NDArray[Any]]
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file that takes its place when it is whole: whatever fails before leaves what was there as it was."""
-    place = Path(path).resolve()
-    if not place.parent.is_dir():
-        raise FileNotFoundError(f"There is no directory {place.parent} to write {place.name} in.")
-    beside = place.with_name(f".{place.name}.{secrets.token_hex(4)}.part")
-    try:
-        with beside.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(place)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def write(path: str | os.PathLike[str], format: str, schema: int, content: Archive) -> None:

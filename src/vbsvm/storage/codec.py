@@ -7,7 +7,7 @@ has the fields of its class, and these the types that the class declares.
 import math
 import os
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
 from functools import cached_property
@@ -203,6 +203,10 @@ def require_types(kind: type, values: Mapping[str, Any], names: Mapping[str, Any
 def _matches(value: Any, hint: Any) -> bool:
     """Whether a value is of the type that a field declares; what protocols ask for is not looked into."""
     origin, inner = get_origin(hint), get_args(hint)
+    if hasattr(origin, "__value__"):  # an alias that stays one, as NumPy's own are from 2.5 on
+        return _matches(value, origin.__value__[inner])
+    if hasattr(hint, "__value__"):
+        return _matches(value, hint.__value__)
     if origin in (Union, types.UnionType):
         return any(_matches(value, one) for one in inner)
     if origin is np.ndarray:
@@ -212,6 +216,10 @@ def _matches(value: Any, hint: Any) -> bool:
             return isinstance(value, tuple) and all(_matches(one, inner[0]) for one in value)
         return isinstance(value, tuple) and len(value) == len(inner) and all(map(_matches, value, inner))
     kind = hint if origin is None else origin
+    if isinstance(value, Mapping) and len(inner) == 2 and issubclass(kind, Mapping):
+        return all(_matches(key, inner[0]) and _matches(one, inner[1]) for key, one in value.items())
+    if isinstance(value, list | frozenset) and len(inner) == 1 and issubclass(kind, Collection):
+        return isinstance(value, kind) and all(_matches(one, inner[0]) for one in value)
     if kind is Any:
         return True
     if kind is float:
@@ -226,4 +234,8 @@ def _matches(value: Any, hint: Any) -> bool:
 
 
 def _holds(value: NDArray[Any], kind: Any) -> bool:
-    return kind is Any or value.dtype.kind in _NUMBERS
+    """Whether an array holds numbers where it should, and whole ones where these count something."""
+    if kind is Any:
+        return True
+    whole = isinstance(kind, type) and issubclass(kind, np.integer | np.bool_)
+    return value.dtype.kind in ("biu" if whole else _NUMBERS)

@@ -44,7 +44,7 @@ class Linear:
     """All factors that may miss values, values of reference for the data's columns, and why others may not."""
 
     variables: tuple[Variable, ...]
-    reference: dict[str, float]
+    reference: dict[str, Any]  # text where the column holds categories
     reasons: dict[str, str]
 
     @property

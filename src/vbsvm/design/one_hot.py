@@ -1,0 +1,99 @@
+"""Categories as columns of zeros and ones, one for each level; a column of two levels has one, for the second."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.design import values
+from vbsvm.design.levels import UNSEEN, Levels, group_labels
+
+# More would be a table of hundreds of columns for one: a grouping rather than an input.
+MOST_LEVELS = 1000
+
+
+def is_category(dtype: Any, cells: NDArray[Any]) -> bool:
+    """Whether a column of a frame holds categories: by its type, or because there is text in it."""
+    of_categories = hasattr(dtype, "categories") or str(dtype).startswith(("Categorical", "Enum"))
+    return of_categories or values.TEXT in values.kinds_of(cells)
+
+
+def learn(column: Any, cells: NDArray[Any], counted: NDArray[np.bool_]) -> NDArray[Any]:
+    """Sorted levels of a column over the rows that count."""
+    known = np.flatnonzero(counted & ~values.missing(cells))
+    labels = np.unique(group_labels(cells[known], column, known.tolist()))
+    if len(labels) == 0:
+        raise ValueError(f"Column {column!r} has no value in any row of positive weight. Drop it.")
+    if len(labels) > MOST_LEVELS:
+        raise ValueError(
+            f"Column {column!r} has {len(labels)} levels; up to {MOST_LEVELS} are supported. Merge rare ones, drop it, "
+            f"or make it the group of random intercepts: group={column!r}."
+        )
+    return labels
+
+
+def shown_levels(labels: NDArray[Any]) -> NDArray[Any]:
+    """The levels that have a column of their own."""
+    return labels[1:] if len(labels) == 2 else labels
+
+
+def names(columns: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> list[str]:
+    """Names of the encoded columns: those of numbers, and ``column[level]``."""
+    found = []
+    for column in columns:
+        own = [f"{column}[{level}]" for level in shown_levels(levels[column])] if column in levels else [str(column)]
+        found.extend(own)
+    if levels and len(set(found)) < len(found):
+        twice = next(name for name in found if found.count(name) > 1)
+        raise ValueError(f"Two encoded columns would have the name {twice!r}: rename a column or a level of X.")
+    return found
+
+
+def owners(columns: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> NDArray[np.intp]:
+    """Of each encoded column, the number of the column that it comes from."""
+    counts = [len(shown_levels(levels[column])) if column in levels else 1 for column in columns]
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def codes(column: Any, cells: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArray[np.intp], int | None]:
+    """The number of each row's level, ``UNSEEN`` where it is missing or new; and the first row of a new one."""
+    known = np.flatnonzero(~values.missing(cells))
+    given, of = group_labels(cells[known], column, known.tolist()), Levels.of_labels(labels)
+    of.require_kinds([given], [column])
+    found = np.full(len(cells), UNSEEN)
+    found[known] = of.encode([given])
+    new = known[found[known] == UNSEEN]
+    return found, int(new[0]) if len(new) else None
+
+
+def columns_of(codes: NDArray[np.intp], labels: NDArray[Any]) -> Array:
+    """Zeros and ones, rows × shown levels; NaN where the level is not known."""
+    first = len(labels) - len(shown_levels(labels))
+    found = (codes[:, None] == np.arange(first, len(labels))).astype(np.float64)
+    found[codes == UNSEEN] = np.nan
+    return found
+
+
+def codes_of(table: NDArray[np.floating]) -> NDArray[np.intp]:
+    """The way back from zeros and ones to the numbers of levels."""
+    missing = np.isnan(table).any(axis=1)
+    found = (table[:, 0] > 0).astype(np.intp) if table.shape[1] == 1 else np.argmax(np.nan_to_num(table), axis=1)
+    return np.where(missing, UNSEEN, found)
+
+
+def encode(
+    columns: Iterable[tuple[Any, NDArray[Any]]], levels: Mapping[Any, NDArray[Any]]
+) -> tuple[Array, dict[Any, int]]:
+    """Numbers and zeros and ones side by side; and of columns with levels that are new, the first row that has one."""
+    found, new = [], {}
+    for column, cells in columns:
+        if column not in levels:
+            found.append(values.as_floats(cells, f"Column {column!r}", text=True))
+            continue
+        numbered, row = codes(column, cells, levels[column])
+        found.append(columns_of(numbered, levels[column]))
+        if row is not None:
+            new[column] = row
+    return np.column_stack(found), new

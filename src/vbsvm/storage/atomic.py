@@ -1,0 +1,68 @@
+"""Files that are there as a whole or not at all, whatever happens to the process that writes them."""
+
+import hashlib
+import os
+import platform
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+# A file of another machine's process, of which nobody here knows whether it still writes, is left alone for days.
+LEFT_BEHIND = 2 * 86_400.0
+HERE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+    """A file that takes its place when it is whole: whatever fails before leaves what was there as it was.
+
+    It is written beside its place, under a name that tells its process. What killed processes have left there is
+    removed.
+    """
+    place = Path(path).resolve()
+    if not place.parent.is_dir():
+        raise FileNotFoundError(f"There is no directory {place.parent} to write {place.name} in.")
+    _remove_parts(place)
+    beside = place.with_name(f".{place.name}.{HERE}.{os.getpid()}.{secrets.token_hex(4)}.part")
+    try:
+        with beside.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(place)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def remove(path: str | os.PathLike[str]) -> None:
+    """Remove a file, and what killed processes have left of it."""
+    place = Path(path).resolve()
+    place.unlink(missing_ok=True)
+    _remove_parts(place)
+
+
+def _remove_parts(place: Path) -> None:
+    begin, end = f".{place.name}.", ".part"
+    with suppress(OSError):
+        for one in os.scandir(place.parent):
+            if one.name.startswith(begin) and one.name.endswith(end):
+                with suppress(OSError):
+                    left = one.name[len(begin) : -len(end)].split(".")
+                    if _is_gone(left) or time.time() - one.stat().st_mtime > LEFT_BEHIND:
+                        Path(one.path).unlink()
+
+
+def _is_gone(writer: list[str]) -> bool:
+    """Whether a part was written by a process of this machine that is no more."""
+    if os.name == "nt" or len(writer) != 3 or writer[0] != HERE or not writer[1].isdecimal():
+        return False
+    try:
+        os.kill(int(writer[1]), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False
