@@ -287,7 +287,8 @@ class _Problem:
         """
         n = self.n_core
         shift, here = np.zeros(n), _log_det(mode.precision[:n, :n])
-        for direction in cholesky(np.linalg.inv(mode.precision[:n, :n])).T[:MOST_DIRECTIONS]:
+        given = np.asarray(np.linalg.inv(mode.precision[:n, :n]), dtype=np.float64)
+        for direction in cholesky(given).T[:MOST_DIRECTIONS]:
             moved = self._next(mode, np.r_[DIFFERENCE * direction, 0.0])
             shift -= 0.5 * (_log_det(moved.precision[:n, :n]) - here) / DIFFERENCE * direction
         return shift
