@@ -269,7 +269,7 @@ class _Problem:
 
     def _along_scale(self, mode: _Place) -> list[_Place]:
         """The best c for each of several λ, from the mode outwards on both sides."""
-        covariance = np.linalg.inv(mode.precision)
+        covariance = np.asarray(np.linalg.inv(mode.precision), dtype=np.float64)
         along = covariance[:, -1] / math.sqrt(float(covariance[-1, -1]))
         found = [mode]
         for sign, count in ((-1.0, STEPS_BELOW), (1.0, STEPS_ABOVE)):
