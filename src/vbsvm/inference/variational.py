@@ -201,9 +201,9 @@ class Variational(Parameters):
                 return
 
     def _sharpened(self, spec: Spec, source: Source, begin: "_Beginning") -> Outcome:
-        """Begin with the paper's bound and go on with the exact one.
+        """Begin with the augmented bound and go on with the exact one, or with that at once where it is as easy.
 
-        Where classes are separated, the paper's is climbed to its end, and the scales are held there.
+        Where classes are separated, the augmented one is climbed to its end, and the scales are held there.
         """
         sharp, most, passes = replace(spec, likelihood=spec.likelihood.exact), self.most_passes(spec), 0
         if spec.likelihood.normalised and isinstance(self._strategy(spec, source), Profiled):
