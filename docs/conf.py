@@ -29,8 +29,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build", "jupyter_execute", "gallery/*.ipynb"]
-# The reproduction writes its results to stand inside another page; pages named by a pattern may be missing.
-suppress_warnings = ["myst.header", "toc.empty_glob"]
+suppress_warnings = ["myst.header"]  # the reproduction writes its results to stand inside another page
 templates_path = ["_templates"]
 html_math_renderer = "mathml"
 
