@@ -10,6 +10,7 @@ from benchmarks import (
     files,
     groups,
     kernels,
+    logistic,
     missing,
     nine_cells,
     passes,
@@ -41,6 +42,7 @@ BENCHMARKS = {
     "distributed": distributed.main,
     "bounds": bounds.main,
     "uncertainty": uncertainty.main,
+    "logistic": logistic.main,
     "sparse": sparse.main,
     "files": files.main,
 }

@@ -121,21 +121,23 @@ def scaling(n: int) -> None:
     print(f"two workers against one: {times[1] / times[2]:.2f} x\n")
 
 
-def kills(client: Client, n_kills: int) -> None:
-    """Fits during which a worker is killed, against one that nobody disturbs."""
+def kills(n_kills: int) -> None:
+    """Fits during which a worker is killed, each in a cluster of its own, against one that nobody disturbs."""
     X, y = table(200_000, 20, PARTITIONS)
-    whole, different, fold = DaskVBSVC(client=client).fit(X, y), 0, Distributed.fold
+    different, fold = 0, Distributed.fold
+    with cluster_of(2) as client:
+        whole = DaskVBSVC(client=client).fit(X, y)
     for k in range(n_kills):
         passes: list[int] = []
         Distributed.fold = lambda self, row_pass, seen=passes: (seen.append(1), fold(self, row_pass))[1]
-        killing = threading.Thread(target=_kill, args=(client, passes, 1 + k % 9), daemon=True)
-        killing.start()
-        found = DaskVBSVC(client=client).fit(X, y)
-        killing.join()
-        Distributed.fold = fold
-        client.wait_for_workers(2)
+        with cluster_of(2) as client:
+            killing = threading.Thread(target=_kill, args=(client, passes, 1 + k % 9), daemon=True)
+            killing.start()
+            found = DaskVBSVC(client=client).fit(X, y)
+            killing.join()
         different += not (np.array_equal(found.coef_, whole.coef_) and found.elbo_ == whole.elbo_)
         print(f"killed {k + 1} of {n_kills}, {different} with other bits", file=sys.stderr, flush=True)
+    Distributed.fold = fold
     print(f"{n_kills} fits with a worker killed: {n_kills - different} with the same bits, {different} with others\n")
 
 
@@ -158,10 +160,10 @@ def main(arguments: list[str]) -> None:
     chosen = options.only or PARTS
     if "scaling" in chosen:
         scaling(QUICK if options.quick else LARGE)
+    if "kills" in chosen:
+        kills(QUICK_KILLS if options.quick else KILLS)
     with cluster_of(2) as client:
         if "rounds" in chosen:
             rounds(client)
         if "bytes" in chosen:
             bytes_moved(client)
-        if "kills" in chosen:
-            kills(client, QUICK_KILLS if options.quick else KILLS)

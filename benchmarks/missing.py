@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.methods import rivals_may_not_converge
+from benchmarks.missing_curves import curves
 from benchmarks.missing_data import (
     COEFFICIENTS,
     MECHANISMS,
@@ -285,6 +286,7 @@ def large_fit(n: int = 100_000, d: int = 20, share: float = 0.1) -> None:
 PARTS = {
     "designs": (designs, 100, 2),
     "coverage": (coverage, 400, 20),
+    "curves": (curves, 200, 10),
     "splits": (splits, 100, 10),
     "simulation": (simulation, 50, 5),
     "speed": (speed, 30, 5),
@@ -298,11 +300,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--parts", nargs="+", choices=list(PARTS), default=list(PARTS), help="default: all")
     parser.add_argument("--sets", type=int, metavar="N", help="data sets a cell, splits or rounds")
     parser.add_argument("--percents", type=int, nargs="+", choices=DESIGN_PERCENTS, help="of the designs; default: all")
+    parser.add_argument(
+        "--slow-sets", type=int, metavar="N", help="of the designs: data sets of slow rivals; default: all"
+    )
     options = parser.parse_args(arguments)
     for name in options.parts:
         part, full, quick = PARTS[name]
         n = options.sets or (quick if options.quick else full)
         if name == "designs":
-            designs(n, options.percents or DESIGN_PERCENTS)
+            designs(n, options.percents or DESIGN_PERCENTS, n_slow=options.slow_sets)
         else:
             part(n)

@@ -1,6 +1,7 @@
-"""Jobs of the benchmarks of missing inputs: run in two processes, and resumed from what is there."""
+"""Jobs of the benchmarks of missing inputs: run in two processes (or VBSVM_JOBS), and resumed from what is there."""
 
 import csv
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,12 @@ from typing import Any
 import pandas as pd
 from joblib import Parallel, parallel_config
 
-RESULTS = Path(__file__).parent / "results"
-JOBS = 2
+RESULTS = Path(os.environ.get("VBSVM_RESULTS", Path(__file__).parent / "results"))
+JOBS = int(os.environ.get("VBSVM_JOBS", "2"))
 
 
 def run_jobs(jobs: Iterable[Any], path: Path) -> None:
-    """Run jobs in two processes of one thread each, and append the rows of each as they come."""
+    """Run jobs in processes of one thread each, and append the rows of each as they come."""
     path.parent.mkdir(exist_ok=True)
     with parallel_config(backend="loky", inner_max_num_threads=1):
         for rows in Parallel(n_jobs=JOBS, return_as="generator_unordered")(jobs):

@@ -90,7 +90,7 @@ def _binary(rng: np.random.Generator, n: int) -> pd.DataFrame:
     return _frame(X, -1.0 + X @ np.array([1.5, -1.0, 2.0, 0.7, 0.0]) + rng.logistic(size=n) > 0)
 
 
-def _grouped(rng: np.random.Generator, n_groups: int) -> pd.DataFrame:
+def draw_grouped(rng: np.random.Generator, n_groups: int) -> pd.DataFrame:
     """Random intercepts; one input varies within groups, one between them only, and one is without effect."""
     n, group = n_groups * ROWS_A_GROUP, np.repeat(np.arange(n_groups), ROWS_A_GROUP)
     X = np.column_stack([rng.normal(size=n), rng.normal(size=n_groups)[group], rng.normal(size=n)])
@@ -107,10 +107,10 @@ GROUPED = f"y ~ x1 + x2 + {NULL} + (1 | g)"
 DESIGNS = {
     "200 x 5": Design(_plain(5), 200, sampled=True),
     "500 x 20": Design(_plain(20), 500, sampled=True),
-    "30 groups x 10": Design(_grouped, 30, 4000, GROUPED),
+    "30 groups x 10": Design(draw_grouped, 30, 4000, GROUPED),
     "400 x 5, 20 % in a class": Design(_plain(5, -2.25), 400),
     "400 x 5, heteroscedastic": Design(_heteroscedastic, 400),
-    "10 groups x 10": Design(_grouped, 10, 4000, GROUPED),
+    "10 groups x 10": Design(draw_grouped, 10, 4000, GROUPED),
     "400 x 5, binary inputs": Design(_binary, 400),
 }
 

@@ -1,8 +1,8 @@
-"""Tilted simulation-based calibration: the truth must rank uniformly among draws from its own posterior.
+"""Simulation-based calibration: the truth must rank uniformly among draws from its own posterior.
 
-The hinge's pseudo-likelihood is not normalised over labels. So parameters are drawn from their prior *times* the row's
-normalising sums, e^{−2(1−f)₊} + e^{−2(1+f)₊}, by rejection, and labels from the normalised pair. Without the tilt a
-correct sampler fails: that is the negative control.
+The logistic likelihood is normalised over labels, the hinge's pseudo-likelihood is not. With the latter parameters are
+drawn from their prior *times* the row's normalising sums, e^{−2(1−f)₊} + e^{−2(1+f)₊}, by rejection, and labels from
+the normalised pair. Without the tilt a correct sampler fails: that is the negative control.
 """
 
 from dataclasses import dataclass, replace
@@ -13,6 +13,7 @@ from scipy import special, stats
 
 from incomplete_models import PAPER
 from vbsvm import LaplaceZero, Normal, NotAtRandom, Ridge
+from vbsvm.base.polya_gamma import PolyaGamma
 from vbsvm.base.reading import Draw, OverRelaxed
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
@@ -21,6 +22,7 @@ from vbsvm.missing.input_model import InputModel
 from vbsvm.missing.level_model import LevelCounts, LevelModel
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.rows import Inputs
+from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import sweep
 from vbsvm.sources.memory import Memory
@@ -53,8 +55,8 @@ def log_sums(f):
     return both - np.log1p(np.exp(-4.0))
 
 
-def simulate(model, rng, tilted):
-    """Draw from the tilted prior and the rows' normalised labels."""
+def simulate(model, rng, tilted, likelihood=HINGE):
+    """Draw from the prior, tilted where the likelihood is not normalised, and the rows' normalised labels."""
     while True:
         scale = RATE / rng.gamma(SHAPE)
         beta = rng.normal(0, VARIANCE**0.5)
@@ -88,9 +90,9 @@ def simulate(model, rng, tilted):
             ranked = [beta, *theta, scale, chances[0], *((mean,) if model == "both" else ())]
         else:
             f = beta + X @ theta
-        if not tilted or np.log(rng.random()) < log_sums(f).sum():
+        if not tilted or likelihood.normalised or np.log(rng.random()) < log_sums(f).sum():
             break
-    odds = 2 * np.maximum(1 + f, 0) - 2 * np.maximum(1 - f, 0)
+    odds = likelihood.at_point(f) - likelihood.at_point(-f)
     y = np.where(rng.random(N_ROWS) < 1 / (1 + np.exp(-odds)), 1.0, -1.0)
     if model == "missing":
         X = np.where(rng.random(X.shape) < SHARE, np.nan, X)
@@ -169,11 +171,12 @@ def numbers(model, state):
     return [*theta, scale]
 
 
-def rank(model, seed, replicate, tilted=True, plant=None):
+def rank(model, seed, replicate, tilted=True, plant=None, likelihood=HINGE):
     """Ranks of the truth among thinned draws; ties (closed gates) are broken at random."""
     rng = np.random.default_rng([seed, replicate])
-    truth = simulate(model, rng, tilted)
+    truth = simulate(model, rng, tilted, likelihood)
     spec, source = build(model, truth)
+    spec = replace(spec, likelihood=likelihood)
     state, drawn = spec.start(), []
     with np.errstate(all="ignore"):
         for k in range(TUNE + DRAWS * THIN):
@@ -188,9 +191,9 @@ def rank(model, seed, replicate, tilted=True, plant=None):
     return below + rng.integers(0, equal + 1)
 
 
-def p_values(model, replicates, seed=0, tilted=True, plant=None, n_jobs=1):
+def p_values(model, replicates, seed=0, tilted=True, plant=None, n_jobs=1, likelihood=HINGE):
     """χ² tests of uniform ranks, one for each number."""
-    work = (delayed(rank)(model, seed, k, tilted, plant) for k in range(replicates))
+    work = (delayed(rank)(model, seed, k, tilted, plant, likelihood) for k in range(replicates))
     ranks = np.array(Parallel(n_jobs=n_jobs)(work))
     bins = 5 if replicates < 1000 else DRAWS + 1
     found = []
@@ -243,7 +246,11 @@ def _rate(distribution, site):
 
 
 def _latent(distribution, site):
-    return replace(distribution, root=1.3 * distribution.root) if site[0] == "rows" else distribution
+    if site[0] != "rows":
+        return distribution
+    if isinstance(distribution, PolyaGamma):
+        return replace(distribution, s=1.4 * distribution.s)
+    return replace(distribution, root=1.3 * distribution.root)
 
 
 def _odds(distribution, site):
@@ -253,7 +260,7 @@ def _odds(distribution, site):
 
 
 def _dropped_one(distribution, site):
-    """The coefficients' distribution with Cᵀ(wy) in place of Cᵀ((1 + w)y): its mean shrinks."""
+    """The coefficients' distribution with half of the right side: of a hinge Cᵀ(wy) in place of Cᵀ((1 + w)y)."""
     return distribution.at(0.5 * distribution.mean) if site[0] == "coefficients" else distribution
 
 

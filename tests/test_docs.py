@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vbsvm.api import estimator
+from vbsvm.api import logistic, svc
 
 ROOT = Path(__file__).parent.parent
 PAGES = ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
@@ -55,6 +55,7 @@ def test_an_unknown_command_is_refused_in_words():
     assert "No such command 'dance'" in done.stderr
 
 
-def test_docstring_examples():
-    assert doctest.testmod(estimator).attempted > 3
-    assert doctest.testmod(estimator).failed == 0
+@pytest.mark.parametrize("module", [svc, logistic])
+def test_docstring_examples(module):
+    assert doctest.testmod(module).attempted > 3
+    assert doctest.testmod(module).failed == 0

@@ -3,6 +3,9 @@
 from typing import Any
 
 import numpy as np
+import pandas as pd
+
+Numbers = dict[str, float]
 
 
 def make(groups: np.ndarray, threads: int | None = None) -> Any:
@@ -18,3 +21,25 @@ def fit(groups: np.ndarray, X: np.ndarray, y: np.ndarray, threads: int | None = 
     model = make(groups, threads)
     model.fit(y=y, X=X)
     return model
+
+
+def estimates(formula: str, data: pd.DataFrame) -> tuple[Numbers, Numbers, Numbers] | None:
+    """Estimates, standard errors, and standard deviations of effects by our names; None for slopes."""
+    import formulaic
+
+    fixed, *terms = formula.replace(")", "").split(" + (")
+    if any(not term.startswith("1 | ") for term in terms):
+        return None
+    factors = [term.removeprefix("1 | ") for term in terms]
+    X = formulaic.model_matrix(fixed.split("~")[1], data)
+    names = ["(intercept)" if name == "Intercept" else str(name) for name in X.columns]
+    model = make(data[factors].to_numpy())
+    model.fit(y=data["y"].to_numpy(dtype=float), X=np.asarray(X, dtype=float))
+    found = np.asarray(model.get_coef(std_err=True, format_pandas=False))
+    variances = np.asarray(model.get_cov_pars(format_pandas=False)).ravel()
+    scales = {f"(1 | {factor}), (intercept)": float(v) ** 0.5 for factor, v in zip(factors, variances, strict=True)}
+    return _by_name(names, found[0]), _by_name(names, found[1]), scales
+
+
+def _by_name(names: list[str], values: np.ndarray) -> Numbers:
+    return {name: float(value) for name, value in zip(names, values, strict=True)}

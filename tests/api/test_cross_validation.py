@@ -228,7 +228,7 @@ class TestRefused:
             cross_validate(model, 13, groups="patient")
 
     def test_other_models(self):
-        with pytest.raises(TypeError, match=r"got VBSVC\. For VBSVC use cross_validate of sklearn"):
+        with pytest.raises(TypeError, match=r"got VBSVC\. For estimators use cross_validate of sklearn"):
             cross_validate(VBSVC())
 
     def test_a_fold_that_cannot_be_fitted_or_predicted_is_named(self):

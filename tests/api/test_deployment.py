@@ -1,4 +1,4 @@
-"""A fitted model as a LinearSVC: the same scores without vbsvm."""
+"""A fitted model as a linear classifier of scikit-learn: the same scores without vbsvm."""
 
 import pickle
 import subprocess
@@ -7,7 +7,9 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit
 from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
 from saved_models import table
@@ -20,6 +22,7 @@ from vbsvm import (
     LaplaceZero,
     Model,
     NotAtRandom,
+    VBLogistic,
     load,
     to_sklearn,
 )
@@ -47,6 +50,24 @@ def test_scores_and_predictions_are_the_same(clf, cancer):
     np.testing.assert_array_equal(found.feature_names_in_, X.columns)
     assert found.n_features_in_ == 10
     assert found.score(X, y) == clf.score(X, y)
+
+
+def test_a_logistic_model_is_a_logistic_regression(cancer):
+    X, y = cancer[0].iloc[:, :10] / cancer[0].iloc[:, :10].std(), cancer[1]
+    clf = VBLogistic().fit(X, y)
+    found = clf.to_sklearn()
+    assert type(found) is LogisticRegression
+    np.testing.assert_allclose(found.decision_function(X), clf.decision_function(X), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(found.predict(X), clf.predict(X))
+    np.testing.assert_allclose(found.predict_proba(X)[:, 1], expit(clf.decision_function(X)))
+    fit = Model("y ~ x0 + x1", X.iloc[:, :2].set_axis(["x0", "x1"], axis=1).assign(y=y), likelihood="logistic").fit()
+    assert type(to_sklearn(fit)) is LogisticRegression
+
+
+def test_several_classes_of_a_logistic_model_have_the_scores_at_the_means():
+    X, y = load_iris(return_X_y=True)
+    clf = VBLogistic().fit(X, y)
+    np.testing.assert_allclose(clf.to_sklearn().decision_function(X), X @ clf.coef_.T + clf.intercept_, atol=1e-9)
 
 
 def test_several_classes_constant_columns_and_arrays_are_the_same():
@@ -131,6 +152,8 @@ def test_what_is_no_fit_of_a_model_is_refused_in_words():
         to_sklearn(clf)
     with pytest.raises(TypeError, match=r"VBSVC\.to_sklearn"):
         to_sklearn(clf.fit_[0])
+    with pytest.raises(TypeError, match="got int"):
+        to_sklearn(3)
 
 
 @pytest.mark.parametrize("ending", Ending)

@@ -30,7 +30,10 @@ def checks():
     for estimator in (VBSVC(), VBSVC(Normal(1.0)), plain, *gated, VBLogistic()):
         for checked, check in estimator_checks_generator(estimator):
             name = getattr(check, "func", check).__name__
-            if name != "check_array_api_input":  # skipped by scikit-learn itself unless SciPy is told to take any array
+            if name == "check_array_api_input":  # skipped by scikit-learn itself unless SciPy is told to take any array
+                continue
+            # Averaged probabilities depend on the variance of a score, too: they need not have the order of the means.
+            if not (isinstance(estimator, VBLogistic) and name == "check_decision_proba_consistency"):
                 yield pytest.param(checked, check, id=f"{estimator}-{name}")
 
 

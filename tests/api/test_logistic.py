@@ -195,6 +195,16 @@ class TestWidth:
         assert clf.score(X, y) > 0.93
         assert (clf.slopes_ == 1.0).all()
 
+    def test_a_class_that_is_separated_leaves_the_probabilities_of_others_alone(self):
+        X, y = load_iris(return_X_y=True)
+        clf = VBLogistic().fit(X, y)
+        others = y > 0
+        chances = clf.predict_proba(X[others])
+        # The variance of the first class's score, which nothing bounds, would pull the other two to one half.
+        assert chances[np.arange(100), y[others]].mean() > 0.825  # .81 with it
+        values = clf.decision_function(X)
+        np.testing.assert_array_equal(values.argmax(axis=1), clf.predict_proba(X).argmax(axis=1))
+
     def test_partial_fit_and_warm_start(self, rows):
         X, y = simulated(n=3000)
         clf = VBLogistic()

@@ -12,7 +12,7 @@ from scipy.interpolate import BSpline
 
 from vbsvm.design import frames
 from vbsvm.design.columns import INTERCEPT
-from vbsvm.design.formula import reader as formulas
+from vbsvm.design.formula import learning as formulas
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.matrix import Matrix

@@ -43,6 +43,7 @@ from vbsvm.model.coefficients import Moments, PointDistribution
 from vbsvm.model.gates import Gates
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.model.likelihoods.logistic import LOGISTIC
 from vbsvm.model.priors.covariance import HuangWandDistribution
 from vbsvm.model.priors.laplace_zero import LaplaceZeroDistribution
 from vbsvm.model.sweep import sweep
@@ -266,8 +267,12 @@ class TestStretch:
         raise AssertionError("no move was taken")
 
 
+# Of mistakes that other models than the plain one show.
+MODELS_OF_MISTAKES = {"prior odds": "gates", "degrees": "missing", "mean of the inputs": "missing"}
+
+
 class TestCalibration:
-    """Tilted simulation-based calibration, small; ``make verify`` has the long one."""
+    """Simulation-based calibration, tilted with a hinge; ``make verify`` has the long runs."""
 
     def test_ranks_are_uniform(self):
         assert p_values("plain", 150, n_jobs=2).min() > 0.01 / 4
@@ -298,7 +303,7 @@ class TestCalibration:
     @pytest.mark.long
     @pytest.mark.parametrize("mistake", [*SPREADS, *MISTAKES])
     def test_every_planted_mistake_is_seen(self, mistake):
-        model = {"prior odds": "gates", "degrees": "missing", "mean of the inputs": "missing"}.get(mistake, "plain")
+        model = MODELS_OF_MISTAKES.get(mistake, "plain")
         replicates = 20_000 if mistake == "spread by 5 %" else 2000
         found = p_values(model, replicates, seed=8, plant=Plant(mistake), n_jobs=-1)
         assert found.min() < 0.01 / len(found)
@@ -307,6 +312,25 @@ class TestCalibration:
     @pytest.mark.parametrize("model", ["categories", "both"])
     def test_a_wrong_power_of_g_is_seen_where_categories_are_missing(self, model):
         found = p_values(model, 2000, seed=8, plant=Plant("power of g"), n_jobs=-1)
+        assert found.min() < 0.01 / len(found)
+
+    @pytest.mark.long
+    @pytest.mark.parametrize("model", ["plain", "groups", "gates", "missing", "selective", "categories", "both"])
+    def test_ranks_are_uniform_with_a_logistic_likelihood(self, model):
+        found = p_values(model, 2000, seed=7, n_jobs=-1, likelihood=LOGISTIC)
+        assert found.min() > 0.01 / len(found)
+
+    @pytest.mark.long
+    @pytest.mark.parametrize("mistake", ["spread", *MISTAKES])
+    def test_every_planted_mistake_is_seen_with_a_logistic_likelihood(self, mistake):
+        found = p_values(
+            MODELS_OF_MISTAKES.get(mistake, "plain"),
+            2000,
+            seed=8,
+            plant=Plant(mistake),
+            n_jobs=-1,
+            likelihood=LOGISTIC,
+        )
         assert found.min() < 0.01 / len(found)
 
 

@@ -475,7 +475,7 @@ class TestFormula:
     def test_an_interaction_is_what_it_is_at_any_reference(self, frame, monkeypatch):
         formula = "y ~ age * bmi + arm"
         one = Model(formula, frame).fit(TIGHT)
-        from vbsvm.design.formula import reader as formulas
+        from vbsvm.design.formula import learning as formulas
 
         monkeypatch.setattr(formulas, "reference_of", lambda column, name: column.dropna().iloc[3])
         other = Model(formula, frame).fit(TIGHT)
@@ -499,9 +499,9 @@ class TestFormula:
             ("y ~ age + (1 | bmi)", "'bmi' has no value in rows .* groups must be known"),
         ],
     )
-    def test_what_is_not_linear_is_refused_in_words(self, frame, formula, message):
+    def test_what_is_not_linear_is_refused_in_words_where_values_are_not_drawn(self, frame, formula, message):
         with pytest.raises(ValueError, match=message):
-            Model(formula, frame)
+            Model(formula, frame, imputation=GaussianImputation(labels="likelihood"))
 
     def test_predictions_with_missing_values_where_there_were_none(self, frame):
         complete = frame.dropna()

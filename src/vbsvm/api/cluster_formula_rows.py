@@ -151,7 +151,7 @@ class Reading:
             levels = self.reader.categories.known_levels(frame)
             encoded = replace(encoded, candidates=Candidates(np.arange(len(levels)), levels))
         if encoded.candidates is not None:
-            row, shared = encoded.candidates.row, encoded.candidates.shared(weights)
+            row, shared = encoded.candidates.row, encoded.candidates.split(weights)
             signs, weights = signs[row], weights[row]
         if encoded.levels and (encoded.levels[-1][1:] < encoded.levels[-1][:-1]).any():
             order = np.argsort(encoded.levels[-1], kind="stable")

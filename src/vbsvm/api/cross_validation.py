@@ -66,7 +66,7 @@ def cross_validate(
     """
     if not isinstance(model, Model):
         raise TypeError(
-            f"cross_validate takes a Model; got {type(model).__name__}. For VBSVC use cross_validate of "
+            f"cross_validate takes a Model; got {type(model).__name__}. For estimators use cross_validate of "
             "sklearn.model_selection."
         )
     if model.in_files:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Self, overload
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 
 from vbsvm.api import inputs, online, sensitivity, validation
@@ -17,6 +19,7 @@ from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.from_table import Table
 from vbsvm.api.predictions import Predictions
 from vbsvm.api.selection import InputSelection
+from vbsvm.api.sklearn_export import linear_classifier
 from vbsvm.api.task import Task, require_variational
 from vbsvm.api.warm_start import starts
 from vbsvm.base.settings import require_flag
@@ -251,6 +254,26 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         if len(tasks) > 1:
             raise ValueError("sensitivity is only available for two classes: fit one class against the rest.")
         return sensitivity.table(tasks[0], require_variational("sensitivity", self._inference()), deltas, columns)
+
+    def to_sklearn(self) -> LinearSVC | LogisticRegression:
+        """A fitted linear classifier of scikit-learn with the same decision values and predictions.
+
+        It is a ``LinearSVC`` for ``VBSVC`` and a ``LogisticRegression`` for ``VBLogistic``; the probabilities of the
+        latter, and its decision values of several classes, are those at the coefficients' means, with class weights
+        left in. It predicts without vbsvm, and
+        converters such as skl2onnx support it. With several classes its coefficients are those of ``coef_`` times
+        ``slopes_``. It needs complete rows, and it is not available for models with random effects.
+        """
+        if self.group is not None:
+            raise ValueError(
+                "to_sklearn: this model has random effects (group=), which a linear classifier cannot represent: use "
+                "save."
+            )
+        if getattr(self, "levels_", None):
+            raise ValueError(
+                "to_sklearn: a linear classifier takes numbers only, and this model encodes categories: use save."
+            )
+        return linear_classifier(self._fits, self.classes_, getattr(self, "feature_names_in_", None))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the classifier, without its data, to a file for ``vbsvm.load``; an existing file is replaced.

@@ -17,7 +17,7 @@ from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.settings import GaussianImputation
+from vbsvm.missing.settings import NO_TRANSFORM, GaussianImputation
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import Prior, Ridge
 from vbsvm.model.spec import State
@@ -96,7 +96,13 @@ class Estimator(BaseEstimator):
         return read_inference(self.inference)
 
     def _imputation(self) -> GaussianImputation:
-        return read_imputation(self.imputation)
+        settings = read_imputation(self.imputation)
+        if settings.transform != NO_TRANSFORM:
+            raise ValueError(
+                f"GaussianImputation: transform={settings.transform!r} is for a Model, which draws missing values on "
+                "that scale. Write the columns as a formula, or transform them first."
+            )
+        return settings
 
     def _fitted(self, tasks: Callable[[], list[Task]]) -> Self:
         """Fit what is to be fitted, and keep it."""

@@ -1,7 +1,7 @@
 """The problem of a formula: which rows of a frame count, their outcome, and the terms' columns and priors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -10,15 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 from vbsvm.api import validation
 from vbsvm.api.assembly import Problem, TwoClasses
 from vbsvm.api.formula_priors import blocks_of
-from vbsvm.api.missing_values import InputTerms
+from vbsvm.api.missing_values import InputTerms, how_to_draw
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.columns import Encoded
-from vbsvm.design.formula import reader as formulas
-from vbsvm.design.formula import syntax
+from vbsvm.design.formula import learning, syntax
+from vbsvm.design.formula.reader import Reader
 from vbsvm.design.scaling import Range, column_ranges
+from vbsvm.missing.drawn_shares import log_shares
 from vbsvm.missing.level_model import LevelCounts
-from vbsvm.missing.settings import GaussianImputation
+from vbsvm.missing.proper_draws import ProperDraw
+from vbsvm.missing.settings import REGRESSOR, GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.sources.pages import Pages
 
@@ -63,12 +65,15 @@ class KeptRows:
 
         So a pass finds what it looks up side by side.
         """
-        reader, rows = formulas.learn(parts, self.frame, self.weights, standardize)
+        how = how_to_draw(imputation, outcome.signs, self.weights)
+        reader, rows = learning.learn(parts, self.frame, self.weights, standardize, how)
         signs, weights = outcome.signs, self.weights
         given = self.frame.index.to_numpy(dtype=np.intp)
         if rows.candidates is not None:
             which = rows.candidates.row
             signs, weights, given = signs[which], weights[which], given[which]
+            if rows.candidates.draws is not None:
+                rows = _with_shares(reader, rows, signs, weights, imputation)
         if rows.levels and (rows.levels[-1][1:] < rows.levels[-1][:-1]).any():
             order = np.argsort(rows.levels[-1], kind="stable")
             rows, signs, weights, given = rows.take(order), signs[order], weights[order], given[order]
@@ -76,8 +81,22 @@ class KeptRows:
         return stated(reader, rows, found, weights, ranges, priors, imputation, self.n_dropped, given)
 
 
+def _with_shares(
+    reader: Reader, rows: Encoded, signs: Array, weights: Array, imputation: GaussianImputation
+) -> Encoded:
+    """The rows with shares for drawn values: by the label, or equal ones where that has no say."""
+    plan, candidates = reader.plan, rows.candidates
+    assert candidates is not None
+    if imputation.labels != REGRESSOR:
+        return replace(rows, candidates=replace(candidates, shared=-np.log(candidates.runs.sizes)))
+    design = ProperDraw.design_of(plan.recipe, rows.table)[:, : plan.n_fixed]
+    bends = slice(plan.recipe.first + plan.n_shown, plan.n_fixed)
+    shared = log_shares(design, signs, weights, candidates, bends)
+    return replace(rows, candidates=replace(candidates, shared=shared))
+
+
 def stated(
-    reader: formulas.Reader,
+    reader: Reader,
     rows: Encoded,
     outcome: TwoClasses,
     weights: Array,
@@ -89,7 +108,7 @@ def stated(
     pages: Pages | None = None,
 ) -> Problem:
     """The problem of rows that the reader has encoded."""
-    linear = reader.linear
+    linear, drawn = reader.linear, () if reader.drawn is None else reader.drawn.names
     links = [(column, linear.variables[k].place) for column, k in linear.links]
     return Problem(
         reader.plan,
@@ -99,7 +118,7 @@ def stated(
         (outcome,),
         blocks_of(reader, priors),
         imputation,
-        InputTerms(reader.mains, links, reader.uncertain, reader.categories.names),
+        InputTerms(reader.mains, links, reader.uncertain, reader.categories.names, drawn),
         None if rows.candidates is None else LevelCounts(reader.categories.counts),
         reader,
         n_dropped,

@@ -218,7 +218,7 @@ class _Encoding:
         row, weights, candidates = np.arange(len(frame)), some.weights, encoded.candidates
         shared = weights
         if candidates is not None:
-            row, shared = candidates.row, candidates.shared(weights)
+            row, shared = candidates.row, candidates.split(weights)
         multipliers = encoded.multipliers
         values = {
             "X": encoded.table,

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 from vbsvm.api import validation
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
+from vbsvm.design.formula.drawn_columns import HowToDraw, Learned
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.value_chain import drawn_values
 from vbsvm.missing.held_levels import HeldLevels
 from vbsvm.missing.input_model import PAPERS_PSI, InputModel
 from vbsvm.missing.level_sums import CategorySums, LevelSums
@@ -36,13 +38,15 @@ class InputTerms:
 
     ``mains`` are the columns that are inputs themselves; ``links`` (column, input) are products of one of these inputs
     and known things. ``uncertain`` columns depend on categories that are missing in some rows, and tell nothing about
-    the other inputs; ``categories`` are the names of all that may be missing.
+    the other inputs; ``categories`` are the names of all that may be missing, ``drawn`` those of columns whose missing
+    values were drawn.
     """
 
     mains: Sequence[int]
     links: Sequence[tuple[int, int]] = ()
     uncertain: Sequence[int] = ()
     categories: tuple[str, ...] = ()
+    drawn: tuple[str, ...] = ()
 
 
 @final
@@ -102,7 +106,7 @@ class Completion:
             InputModel(settings, distribution, len(inputs), probit_of, beside.shape[1], weak_psi),
             _inputs(inputs, nothing, terms.links, first),
             missing_inputs,
-            looked_at.patterns(incomplete, names, terms.categories),
+            looked_at.patterns(incomplete, names, (*terms.categories, *terms.drawn)),
             units,
         )
 
@@ -143,6 +147,18 @@ def held_levels(
     given = nothing if len(given) > MOST_GIVEN else given
     columns = tuple(given if name in lost else nothing for name in terms.categories)
     return HeldLevels(columns, looked_at.level_sums(plan.recipe, columns, sizes), settings.labels == REGRESSOR)
+
+
+def how_to_draw(settings: GaussianImputation, signs: Array, weights: Array) -> HowToDraw | None:
+    """How missing values are drawn where columns do not enter linearly; not where they adapt to the coefficients."""
+    if not settings.held or settings.mechanism is not None:
+        return None
+    labels = signs if settings.labels == REGRESSOR else None
+
+    def sampler(x: Array, n_drawn: int) -> Learned:
+        return drawn_values(x, n_drawn, labels, weights, settings.psi, settings.draws, len(signs))
+
+    return HowToDraw(sampler, settings.draws, settings.transform)
 
 
 def _inputs(columns: NDArray[np.intp], given: NDArray[np.intp], links: Sequence[tuple[int, int]], first: int) -> Inputs:
@@ -227,6 +243,6 @@ class EncodedRows:
         table, candidates = self.rows.table, self.rows.candidates
         if candidates is not None:
             some = candidates.firsts_in(where)
-            return np.column_stack([np.isnan(table[some][:, columns]), candidates.levels[some] >= 0])
+            return np.column_stack([np.isnan(table[some][:, columns]), candidates.filled_in[some]])
         missing = np.isnan(table[where][self.weights[where] > 0][:, columns])
         return np.column_stack([missing, np.zeros((len(missing), len(names) - len(columns)), dtype=bool)])

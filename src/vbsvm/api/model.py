@@ -21,7 +21,7 @@ from vbsvm.design import frames
 from vbsvm.design.formula import syntax
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.settings import GaussianImputation
+from vbsvm.missing.settings import NO_TRANSFORM, GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.display import Outline
@@ -65,8 +65,8 @@ class Model:
         A column of the data, or one number for each row: a weight of k counts as k identical rows.
     imputation : GaussianImputation, default None
         Distribution of the inputs, from which missing values are inferred together with the coefficients. None means
-        ``GaussianImputation()``. A missing input must enter linearly: as itself, a transform such as ``log(x)``, or in
-        products with known ones.
+        ``GaussianImputation()``. For a missing input that does not enter linearly, as in ``s(x)``,
+        values are drawn.
     missing : {"infer", "drop"}, default "infer"
         How missing values are handled. "infer": missing inputs are inferred, and a missing outcome, weight or group is
         an error. "drop": rows with a missing value in any column of the formula, or a missing weight, are left out of
@@ -107,7 +107,12 @@ class Model:
         require_flag("Model", standardize=standardize)
         settings, priors, standardize = read_imputation(imputation), {} if priors is None else priors, bool(standardize)
         placed, in_memory = None, None
-        if isinstance(data, str | os.PathLike | Files) or _are_names(data):
+        if settings.transform != NO_TRANSFORM and (_in_files(data) or is_collection(data)):
+            raise ValueError(
+                f"GaussianImputation: transform={settings.transform!r} needs rows in memory: give Model a frame of "
+                "some rows, or transform the columns in the files."
+            )
+        if _in_files(data):
             from vbsvm.api.from_formula_files import FormulaFiles
 
             in_files = FormulaFiles.of(data, formula, weights, missing)
@@ -205,6 +210,7 @@ class Model:
         return Outline(self.formula, facts, self.classes, self.spec, task.plan, keys(reader))
 
 
-def _are_names(data: Any) -> bool:
-    """Whether the data are a list of files."""
-    return isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | os.PathLike) for one in data)
+def _in_files(data: Any) -> bool:
+    """Whether the data are files, or names of them."""
+    listed = isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | os.PathLike) for one in data)
+    return isinstance(data, str | os.PathLike | Files) or listed

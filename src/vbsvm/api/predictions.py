@@ -36,10 +36,12 @@ class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
         """Score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).
 
         With several classes it is the score f of each class against the rest times that class's ``slopes_``: scores of
-        different models have different units, and only with these do they agree with the probabilities. A missing
-        input (NaN) is replaced by its expected value given the other inputs of the row.
+        different models have different units, and only with these do they agree with the probabilities. With a
+        logistic likelihood it is the log odds of each class's probability, which is averaged over the posterior. A
+        missing input (NaN) is replaced by its expected value given the other inputs of the row.
         """
-        values = prediction.decision_values(self._scores(X), [fit.calibration for fit in self.fit_])
+        averaged = len(self._fits) > 1 and self._fits[0].spec.likelihood.normalised
+        values = prediction.decision_values(self._scores(X, for_odds=averaged), [fit.calibration for fit in self.fit_])
         return values[:, 0] if values.shape[1] == 1 else values
 
     def _scores(self, X: ArrayLike, *, for_odds: bool = False) -> list[prediction.Scores]:

@@ -35,7 +35,10 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
 
     missing_inputs = task.source.missing_inputs
     if missing_inputs is None:
-        raise ValueError("sensitivity: no numeric input has missing values, so there is nothing to shift.")
+        raise ValueError(
+            "sensitivity: no numeric input has missing values (those of columns that are drawn, as in s(x), are not "
+            "shifted), so there is nothing to shift."
+        )
     of_distribution = {task.plan.name_of(k) for k in missing_inputs.inputs.variables}
     missing = [name for name in task.completion.missing_patterns.names if name in of_distribution]
     wanted, chosen = _read_shifts(deltas), _read_columns(columns, missing)

@@ -3,10 +3,8 @@
 from typing import ClassVar, final
 
 from numpy.typing import ArrayLike
-from sklearn.svm import LinearSVC
 
 from vbsvm.api.estimator import Classifier
-from vbsvm.api.sklearn_export import linear_svc
 from vbsvm.base.arrays import Array
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.hinge import HINGE
@@ -113,18 +111,3 @@ class VBSVC(Classifier):
         These are what the model itself says of a label. They are averaged like those of ``predict_proba``.
         """
         return prediction.probabilities(prediction.pseudo_log_odds(self._scores(X)))
-
-    def to_sklearn(self) -> LinearSVC:
-        """A fitted ``sklearn.svm.LinearSVC`` with the same decision values and predictions.
-
-        It predicts without vbsvm, and converters such as skl2onnx support it. With several classes its coefficients are
-        those of ``coef_`` times ``slopes_``. It needs complete rows, and it is not available for models with random
-        effects.
-        """
-        if self.group is not None:
-            raise ValueError(
-                "to_sklearn: this model has random effects (group=), which a LinearSVC cannot represent: use save."
-            )
-        if getattr(self, "levels_", None):
-            raise ValueError("to_sklearn: a LinearSVC takes numbers only, and this model encodes categories: use save.")
-        return linear_svc(self._fits, self.classes_, getattr(self, "feature_names_in_", None))

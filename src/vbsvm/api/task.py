@@ -200,7 +200,7 @@ class Task:
         """The rows that miss nothing."""
         complete = ~np.isnan(self.rows.X).any(axis=1)
         if self.rows.candidates is not None:
-            complete &= (self.rows.candidates.levels < 0).all(axis=1)
+            complete &= ~self.rows.candidates.filled_in.any(axis=1)
         levels = tuple(grouping.index[complete] for grouping in self.rows.groupings)
         return Encoded(self.rows.X[complete], levels)
 

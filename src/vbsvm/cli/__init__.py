@@ -73,7 +73,7 @@ def _is_there(home: str) -> bool:
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="vbsvm", message="%(prog)s %(version)s")
 def main() -> None:
-    """Linear support vector machines that tune themselves, by variational Bayes.
+    """Linear support vector machines and logistic models that tune themselves, by variational Bayes.
 
     \b
     Examples:

@@ -1,8 +1,8 @@
-"""Candidates: the rows that a row with a missing category is written out as, one for each level that it may have."""
+"""Candidates: the rows that a row with a missing category or a drawn value is written out as, one for each of them."""
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,13 +13,15 @@ from vbsvm.base.arrays import Array, Which
 @final
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The row that each candidate stands for, and the levels that were filled in; a row's candidates are neighbours.
+    """The row that each candidate stands for, and what was filled in; a row's candidates are neighbours.
 
-    A row that misses no category is its own only candidate. ``levels`` (candidates × categorical inputs) are numbers of
-    levels; that of a known one is its complement (~), which is negative. ``held`` is the log probability of each
-    candidate, where that is known beforehand, and ``predicted`` what it would be without the label. Where a row has too
-    many combinations of levels, its candidates are drawn: ``drawn`` is the logarithm of how often each was, over its
-    chance.
+    A row that misses nothing of that kind is its own only candidate. ``levels`` (candidates × categorical inputs) are
+    numbers of levels; that of a known one is its complement (~), which is negative. ``held`` is the log probability of
+    each candidate, where that is known beforehand, and ``predicted`` what it would be without the label. Where a row
+    has too many combinations of levels, its candidates are drawn: ``drawn`` is the logarithm of how often each was,
+    over its chance. ``draws`` (candidates × columns that are drawn) are numbers of draws, negative where the value is
+    known, and ``told`` is the logarithm of how much likelier drawn values would be if the label were not known.
+    ``shared`` are log shares of candidates that differ by drawn values only.
     """
 
     row: NDArray[np.intp]
@@ -27,18 +29,69 @@ class Candidates:
     held: Array | None = None
     drawn: Array | None = None
     predicted: Array | None = None
+    draws: NDArray[np.intp] | None = None
+    told: Array | None = None
+    shared: Array | None = None
 
     def take(self, which: Which) -> "Candidates":
         """Some of the candidates."""
-        rest = (None if one is None else one[which] for one in (self.held, self.drawn, self.predicted))
-        return Candidates(self.row[which], self.levels[which], *rest)
+        rest = ("held", "drawn", "predicted", "draws", "told", "shared")
+        parts: dict[str, Any] = {name: getattr(self, name) for name in rest}
+        taken = {name: None if one is None else one[which] for name, one in parts.items()}
+        return Candidates(self.row[which], self.levels[which], **taken)
+
+    @cached_property
+    def filled_in(self) -> NDArray[np.bool_]:
+        """What was missing, candidates × categorical inputs and columns that are drawn."""
+        missing = self.levels >= 0
+        return missing if self.draws is None else np.column_stack([missing, self.draws >= 0])
+
+    @cached_property
+    def turn(self) -> NDArray[np.intp]:
+        """The number of the draw that each candidate is of, −1 where nothing was drawn."""
+        assert self.draws is not None
+        return self.draws.max(axis=1)
+
+    @cached_property
+    def runs(self) -> "Candidates":
+        """Candidates of a row that differ by drawn values only, as if they were those of a row of their own."""
+        return Candidates(np.cumsum(self.turn <= 0) - 1, np.empty((len(self.row), 0), dtype=np.intp))
+
+    @property
+    def sizes(self) -> NDArray[np.intp]:
+        """The number of candidates of its row, for each of them."""
+        return np.diff(np.r_[self.firsts, len(self.row)])[self._place]
+
+    @property
+    def expected_shares(self) -> Array:
+        """Shares before coefficients have a say: those that are known beforehand, or equal ones."""
+        return self.softmax(np.zeros(len(self.row)) if self.held is None else self.held)
+
+    def of_draw(self, number: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Candidates that belong to a completed table: one of those that differ by drawn values only.
+
+        It is that of the draw with this number, as far as its share allows; else another, by what shares exceed those
+        of all draws being equal.
+        """
+        if self.draws is None:
+            return np.ones(len(self.row), dtype=bool)
+        runs = self.runs
+        share = np.full(len(self.row), 1.0) / runs.sizes if self.shared is None else np.exp(self.shared)
+        own = self.turn == number % runs.sizes
+        kept = runs.largest(np.where(own | (self.turn < 0), share * runs.sizes, 0.0))
+        with np.errstate(divide="ignore"):
+            excess = np.log(np.maximum(share - 1.0 / runs.sizes, 0.0))
+        stays = rng.random(len(runs.firsts))[runs._place] < kept
+        other = np.zeros(len(self.row), dtype=bool)
+        other[runs.one_each(np.where(np.isfinite(excess), excess, -1e300), rng)] = True
+        return (self.turn < 0) | np.where(stays, own, other)
 
     @cached_property
     def firsts(self) -> NDArray[np.intp]:
         """The first candidate of each row."""
         return np.flatnonzero(np.r_[True, self.row[1:] != self.row[:-1]])
 
-    def shared(self, weights: Array) -> Array:
+    def split(self, weights: Array) -> Array:
         """The weight of each candidate, of which a row's have the same, from those of the rows."""
         return (weights / np.bincount(self.row))[self.row]
 

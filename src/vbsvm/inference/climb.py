@@ -23,6 +23,8 @@ from vbsvm.model.spec import Spec, State
 # near the optimum even the paper's update may seem to lower it by as much as the second figure.
 ROUNDING = 8 * float(np.finfo(np.float64).eps)
 AT_REST = 1e-11
+# A climb is at rest where so many candidates lower the bound, and the best of them by less than the tolerance.
+AT_REST_AFTER = 3
 FALLING = 0.2
 
 
@@ -93,7 +95,7 @@ def climb(
     passes, ending = 1 if earlier is None else earlier.passes + 1, Ending.OUT_OF_PASSES
     try:
         while passes < max_passes and ending is Ending.OUT_OF_PASSES:
-            reached, tried = _step(spec, source, at, strategy, max_passes - passes)
+            reached, tried = _step(spec, source, at, strategy, max_passes - passes, tol)
             passes += tried
             gain = reached.bound - at.bound
             noise = max(tol, _rounding(at.bound))
@@ -139,8 +141,13 @@ def climb(
     return outcome
 
 
-def _step(spec: Spec, source: Source, at: Visited, strategy: Strategy, passes_left: int) -> tuple[Visited, int]:
-    """First candidate that does not lower the bound, or else the one that lowers it least; and the passes it took."""
+def _step(
+    spec: Spec, source: Source, at: Visited, strategy: Strategy, passes_left: int, tol: float
+) -> tuple[Visited, int]:
+    """First candidate that does not lower the bound, or else the one that lowers it least; and the passes it took.
+
+    Where several lower it by less than the tolerance, there is nothing left to gain.
+    """
     best, tried, failure = None, 0, None
     with np.errstate(all="ignore"):  # a bold candidate may overflow: its bound is then not finite, and it is refused
         for candidate in islice(strategy.candidates(spec, at), passes_left):
@@ -152,8 +159,9 @@ def _step(spec: Spec, source: Source, at: Visited, strategy: Strategy, passes_le
                 continue
             if best is None or math.isnan(best.bound) or reached.bound > best.bound:
                 best = reached
-            if reached.bound >= at.bound - _rounding(at.bound):
-                return reached, tried
+            slack = tol if tried >= AT_REST_AFTER else 0.0
+            if best.bound >= at.bound - max(slack, _rounding(at.bound)):
+                return best, tried
     if best is None:
         assert failure is not None  # every strategy yields the paper's update at least
         raise failure

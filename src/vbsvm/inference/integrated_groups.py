@@ -2,17 +2,19 @@
 
 The climb takes coefficients, effects of groups and their variance σ² for independent of each other where they are not,
 and effects for normal: where a group has few rows, or all of its labels are alike, σ comes out too small, and the fixed
-effects with it. Here each effect u of the largest factor is integrated out by Gauss and Hermite's rule, adapted to the
-group, for given coefficients c of the core and λ = log σ. What is left is nearly normal in c for every λ: Newton steps
+effects with it. Here each effect u of the largest factor is integrated out by the trapezoidal rule, around where the
+group's own distribution lies, for given coefficients c of the core and λ = log σ. (Gauss and Hermite's rule needs four
+times the nodes where all labels of a group are alike.) What is left is nearly normal in c for every λ: Newton steps
 lead to the mode, a few λ around it have a best c each, with −F″ as precision, and moments are those of that mixture, as
 in integrated nested Laplace approximations (Rue, Martino & Chopin 2009).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast, final
 
 import numpy as np
+from scipy.sparse import csc_array
 from scipy.special import digamma, logsumexp, polygamma
 
 from vbsvm.base.arrays import Array, cholesky
@@ -21,25 +23,24 @@ from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.arrow_rows import ArrowRows
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.layouts.grouping import ByGroup
-from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import Ridge
 from vbsvm.model.row_pass import Part, Source
 from vbsvm.model.spec import Spec, State
 
 MODELS = "logistic models of complete data whose largest factor has random intercepts with a Ridge() prior"
-NODES = 25
+# Nodes of each group, and how far they reach, in standard deviations of its effect.
+NODES, REACH = 17, 5.0
 MOST_STEPS = 30
-ENOUGH = 1e-7
+ENOUGH = 1e-6
 # Scores of rows at nodes, and sums of groups at nodes, are held at once: more of them are not worth it.
 MOST_NUMBERS = 2**26
-# Nodes are spread a little wider than the effect's own distribution.
-WIDER = 1.1
 LONGEST_STEP = 2.0
-# Places on the grid of λ, in standard deviations at the mode: small groups leave a tail to the right.
-STEPS = np.array([-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0])
+# Steps on the grid of λ, of a standard deviation at the mode each: small groups leave a tail to the right.
+STEPS_BELOW, STEPS_ABOVE = 3, 4
 # Steps of differences, in standard deviations; and directions in which they are made.
-DIFFERENCE = 0.1
+DIFFERENCE = 0.05
 MOST_DIRECTIONS = 12
+_NODES = np.linspace(-REACH, REACH, NODES)
 
 
 def suits(spec: Spec, source: Source, state: State) -> bool:
@@ -64,87 +65,103 @@ def integrated(spec: Spec, source: Source, state: State) -> State | None:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sums:
-    """Sums over rows, given each group's weights of its nodes: gradient and gram of the core, sums of scores."""
+    """Sums over the rows of each group at its nodes: log likelihoods, and derivatives by the core."""
 
-    cross: Array
-    gram: Array
+    logs: ByGroup
     scores: ByGroup
 
     def __add__(self, other: "_Sums") -> "_Sums":
         """Add the sums of two blocks."""
-        return _Sums(self.cross + other.cross, self.gram + other.gram, self.scores + other.scores)
+        return _Sums(self.logs + other.logs, self.scores + other.scores)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class _Likelihoods:
-    """Sums the log likelihood of each group at its nodes, wherever rows are."""
+class _AtNodes:
+    """Sums over the rows of each group at its nodes, wherever rows are."""
 
-    likelihood: Likelihood
     theta: Array
     nodes: Array
-
-    def __call__(self, part: Part) -> ByGroup:
-        """Of the rows of one block."""
-        rows = cast(ArrowRows, part.rows)
-        first, tail = rows.tail.window
-        margin = rows.signs[:, None] * (rows.scores(self.theta)[:, None] + rows.tail.z * rows.tail.of_rows(self.nodes))
-        values = rows.weights[:, None] * self.likelihood.at_point(margin)
-        sums = np.empty((tail.n_levels, NODES))
-        for k in range(NODES):
-            sums[:, k] = np.bincount(tail.levels, values[:, k], minlength=tail.n_levels)
-        return ByGroup(((first, sums),), len(self.nodes))
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class _Derivatives:
-    """Sums derivatives by the core's coefficients, with the weights of the nodes held."""
-
-    likelihood: Likelihood
-    theta: Array
-    nodes: Array
-    weights: Array
 
     def __call__(self, part: Part) -> _Sums:
         """Of the rows of one block."""
         rows = cast(ArrowRows, part.rows)
-        y, s, tail = rows.signs[:, None], rows.weights[:, None], rows.tail
-        scores = rows.scores(self.theta)[:, None] + tail.z * tail.of_rows(self.nodes)
-        shares = tail.of_rows(self.weights)
-        derivatives = self.likelihood.derivatives(scores, np.zeros_like(scores), y, s)
-        core = rows.cross(np.einsum("ik,ik->i", shares, derivatives.f)).core
-        gram = rows.gram(np.einsum("ik,ik->i", shares, -derivatives.ff)).core.matrix
-        pieces = [rows.sums_by_group(np.ascontiguousarray(derivatives.f[:, k])) for k in range(NODES)]
-        (first, piece), *_ = pieces[0].pieces
-        together = np.empty((len(piece), NODES, len(core)))
-        for k, one in enumerate(pieces):
-            together[:, k] = one.pieces[0][1]
-        return _Sums(core, gram, ByGroup(((first, together),), len(self.nodes)))
+        m, (first, tail) = len(self.nodes), rows.tail.window
+        margin, small = _margins(rows, self.theta, self.nodes)
+        share = 1.0 / (1.0 + small)
+        values = rows.weights[:, None] * (np.minimum(margin, 0.0) - np.log1p(small))
+        slopes = (rows.weights * rows.signs)[:, None] * np.where(margin > 0, small * share, share)
+        by_level, by_column = _summing(rows)
+        scores = (by_column @ slopes).reshape(tail.n_levels, -1, NODES)
+        return _Sums(ByGroup(((first, by_level @ values),), m), ByGroup(((first, scores),), m))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Curvature:
+    """Sums the curvature of the core's coefficients, with the weights of the nodes held."""
+
+    theta: Array
+    nodes: Array
+    weights: Array
+
+    def __call__(self, part: Part) -> Array:
+        """Of the rows of one block."""
+        rows = cast(ArrowRows, part.rows)
+        _, small = _margins(rows, self.theta, self.nodes)
+        bends = small / np.square(1.0 + small)
+        w = rows.weights * np.einsum("ik,ik->i", rows.tail.of_rows(self.weights), bends)
+        return rows.gram(w).core.matrix
+
+
+def _margins(rows: ArrowRows, theta: Array, nodes: Array) -> tuple[Array, Array]:
+    """The margin m of each row at the nodes of its group, and e^−|m|: log expit and its derivatives follow from it."""
+    margin = rows.signs[:, None] * (rows.scores(theta)[:, None] + rows.tail.z * rows.tail.of_rows(nodes))
+    return margin, np.exp(-np.abs(margin))
+
+
+def _summing(rows: ArrowRows) -> tuple[csc_array, csc_array]:
+    """Sparse matrices that sum rows by level, and by level and column of the core."""
+    (_, tail), dense = rows.tail.window, rows.written
+    n, begin = dense.shape
+    places, values = [np.broadcast_to(np.arange(begin), dense.shape)], [dense]
+    for factor in rows.factors:
+        q = factor.z.shape[1]
+        places.append(begin + q * factor.levels[:, None] + np.arange(q))
+        values.append(factor.z)
+        begin += factor.size
+    at, entries = np.concatenate(places, axis=1), np.concatenate(values, axis=1)
+    at = tail.levels[:, None] * begin + at
+    ends = np.arange(n + 1)
+    by_column = csc_array((entries.ravel(), at.ravel(), at.shape[1] * ends), shape=(tail.n_levels * begin, n))
+    return csc_array((np.ones(n), tail.levels, ends), shape=(tail.n_levels, n)), by_column
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Place:
-    """A value of (c, λ), the nodes of each group, and their weights; gradient and −F″ of the log posterior there."""
+    """A value of (c, λ): the log posterior there, its gradient and −F″; moments of the groups' effects given it."""
 
     at: Array
     value: float
-    nodes: Array
-    weights: Array
     gradient: Array
     precision: Array
+    effects: Array
+    variances: Array
     of_effects: Array  # derivatives of E[u] by (c, λ), groups × numbers
 
-    @property
-    def effects(self) -> Array:
-        """E[u | c, λ]."""
-        return np.einsum("gk,gk->g", self.weights, self.nodes)
-
-    @property
-    def variances(self) -> Array:
-        """Var(u | c, λ)."""
-        return np.einsum("gk,gk->g", self.weights, np.square(self.nodes - self.effects[:, None]))
+    def settled(self) -> "_Place":
+        """With c at its best for this λ, by a Newton step that is not looked at again."""
+        n = len(self.at) - 1
+        step = _solved(self.precision[:n, :n], self.gradient[:n])
+        if step is None:
+            return self
+        return replace(
+            self,
+            at=np.r_[self.at[:n] + step, self.at[n]],
+            value=self.value + 0.5 * float(step @ self.gradient[:n]),
+            effects=self.effects + self.of_effects[:, :n] @ step,
+        )
 
 
 @final
@@ -152,7 +169,6 @@ class _Place:
 class _Problem:
     """log p(c, λ | y) up to a constant, with the effects of m groups integrated out."""
 
-    likelihood: Likelihood
     source: Source
     prior: Ridge
     precision: Any
@@ -169,14 +185,14 @@ class _Problem:
         for left, right, value in precision.couplings:
             if left.start < n_core:
                 dense[places[left], places[right]] = dense[places[right], places[left]] = value
-        return _Problem(spec.likelihood.exact, source, prior, dense, n_core, len(found.effects))
+        return _Problem(source, prior, dense, n_core, len(found.effects))
 
     def maximum(self, state: State) -> _Place | None:
         """Newton steps from the end of a climb."""
         found = cast(ArrowGaussian, state.coefficients)
         centre, sd = found.effects[:, 0], np.sqrt(found.effect_covariances[:, 0, 0])
         start = np.r_[found.core.mean, -0.5 * math.log(state.scales[-1].inverse_mean)]
-        place = self._adapted(start, centre, sd)
+        place = self.look(start, centre, sd)
         for _ in range(MOST_STEPS):
             step = _solved(place.precision, place.gradient)
             if step is None:
@@ -194,51 +210,35 @@ class _Problem:
 
     def _next(self, place: _Place, step: Array) -> _Place:
         """A step further, with nodes that follow the groups' effects."""
-        return self._adapted(place.at + step, place.effects + place.of_effects @ step, np.sqrt(place.variances))
+        return self.look(place.at + step, place.effects + place.of_effects @ step, np.sqrt(place.variances))
 
-    def _adapted(self, at: Array, centre: Array, sd: Array) -> _Place:
-        """Look with nodes around a guess, then with nodes around what that finds."""
-        nodes, weights, _ = self._weights(at, centre, sd)
-        centre = np.einsum("gk,gk->g", weights, nodes)
-        sd = np.sqrt(np.einsum("gk,gk->g", weights, np.square(nodes - centre[:, None])))
-        return self._look(at, centre, sd)
-
-    def _weights(self, at: Array, centre: Array, sd: Array) -> tuple[Array, Array, float]:
-        """Nodes of each group, their posterior weights, and the log of the marginal likelihood."""
-        x, w = np.polynomial.hermite_e.hermegauss(NODES)
-        spread = WIDER * np.maximum(sd, 1e-8)
-        nodes = centre[:, None] + spread[:, None] * x
+    def look(self, at: Array, centre: Array, sd: Array) -> _Place:
+        """The log posterior and its derivatives, with nodes around a guess of each group's effect."""
+        n, rate, spread = self.n_core, math.exp(-2 * at[-1]), np.maximum(sd, 1e-8)
+        nodes = centre[:, None] + spread[:, None] * _NODES
         theta = np.concatenate([at[:-1], np.zeros(self.m)])
-
-        logs = self.source.total(_Likelihoods(self.likelihood, theta, nodes)).total()
-        logs = logs - 0.5 * np.square(nodes) * math.exp(-2 * at[-1]) - at[-1]
-        logs += np.log(w) + 0.5 * np.square(x) + np.log(spread)[:, None]
+        sums = self.source.total(_AtNodes(theta, nodes))
+        logs = sums.logs.total() - 0.5 * np.square(nodes) * rate - at[-1] + np.log(spread)[:, None]
         totals = np.asarray(logsumexp(logs, axis=1))
-        return nodes, np.exp(logs - totals[:, None]), float(totals.sum())
-
-    def _look(self, at: Array, centre: Array, sd: Array) -> _Place:
-        nodes, weights, value = self._weights(at, centre, sd)
-        theta, rate = np.concatenate([at[:-1], np.zeros(self.m)]), math.exp(-2 * at[-1])
-
-        sums = self.source.total(_Derivatives(self.likelihood, theta, nodes, weights))
-        scores, n = sums.scores.total(), self.n_core
-        # What u adds to the derivatives by λ is u²/σ² − 1.
-        extended = np.concatenate([scores, (np.square(nodes) * rate - 1.0)[:, :, None]], axis=2)
-        means = np.einsum("gk,gkp->gp", weights, extended)
-        centred = extended - means[:, None, :]
-        weighed = (weights[:, :, None] * centred).reshape(-1, n + 1)
-        precision = -(weighed.T @ centred.reshape(-1, n + 1))
-        precision[:n, :n] += sums.gram + self.precision
-        of_squares = np.einsum("gk,gk->", weights, np.square(nodes)) * rate
+        weights = np.exp(logs - totals[:, None])
+        gram = self.source.total(_Curvature(theta, nodes, weights))
+        # What u adds to the derivative by λ is u²/σ² − 1.
+        extended = np.concatenate([sums.scores.total(), (np.square(nodes) * rate - 1.0)[:, None, :]], axis=1)
+        means = np.einsum("gpk,gk->gp", extended, weights)
+        centred = extended - means[:, :, None]
+        halves = (centred * np.sqrt(weights)[:, None, :]).transpose(1, 0, 2).reshape(n + 1, -1)
         A, B = self.prior.shape, self.prior.rate
-        precision[n, n] += 2.0 * of_squares + 4.0 * B * rate
+        precision = -(halves @ halves.T)
+        precision[:n, :n] += gram + self.precision
+        precision[n, n] += 2.0 * rate * float(np.einsum("gk,gk->", weights, np.square(nodes))) + 4.0 * B * rate
         gradient = means.sum(axis=0)
-        gradient[:n] = sums.cross - self.precision @ at[:n]
+        gradient[:n] -= self.precision @ at[:n]
         gradient[n] += -2.0 * A + 2.0 * B * rate
-        value += -0.5 * float(at[:n] @ self.precision @ at[:n]) - 2.0 * A * at[-1] - B * rate
+        value = float(totals.sum()) - 0.5 * float(at[:n] @ self.precision @ at[:n]) - 2.0 * A * at[-1] - B * rate
         effects = np.einsum("gk,gk->g", weights, nodes)
-        of_effects = np.einsum("gk,gkp->gp", weights * (nodes - effects[:, None]), centred)
-        return _Place(at, value, nodes, weights, gradient, precision, of_effects)
+        apart = weights * (nodes - effects[:, None])
+        variances = np.einsum("gk,gk->g", apart, nodes)
+        return _Place(at, value, gradient, precision, effects, variances, np.einsum("gk,gpk->gp", apart, centred))
 
     def state(self, state: State, mode: _Place) -> State:
         """The distributions of c, of u given c, and of σ², as moments over a grid of λ."""
@@ -248,7 +248,7 @@ class _Problem:
         w = np.exp(logs - logsumexp(logs))
         lam, c = np.array([one.at[n] for one in places]), np.array([one.at[:n] for one in places])
         given = [np.asarray(np.linalg.inv(one.precision[:n, :n]), dtype=np.float64) for one in places]
-        shift = self._shift(mode, given[int(np.flatnonzero(STEPS == 0)[0])])
+        shift = self._shift(mode)
         mean, u = w @ c, np.array([one.effects for one in places])
         effects = w @ u
         covariance = np.einsum("l,lj,lk->jk", w, c - mean, c - mean) + np.einsum("l,ljk->jk", w, np.array(given))
@@ -268,35 +268,28 @@ class _Problem:
         return State(coefficients, (*state.scales[:-1], scale))
 
     def _along_scale(self, mode: _Place) -> list[_Place]:
-        """The best c for each of several λ around the mode."""
-        n, covariance = self.n_core, np.linalg.inv(mode.precision)
-        sd = math.sqrt(float(covariance[n, n]))
-        along = covariance[:, n] / sd
-        found = []
-        for step in STEPS:
-            place = mode if step == 0 else self._next(mode, step * along)
-            for _ in range(2 if step else 0):
-                ahead = _solved(place.precision[:n, :n], place.gradient[:n])
-                if ahead is None:
-                    break
-                place = self._next(place, np.r_[ahead, 0.0])
-            found.append(place)
+        """The best c for each of several λ, from the mode outwards on both sides."""
+        covariance = np.linalg.inv(mode.precision)
+        along = covariance[:, -1] / math.sqrt(float(covariance[-1, -1]))
+        found = [mode]
+        for sign, count in ((-1.0, STEPS_BELOW), (1.0, STEPS_ABOVE)):
+            place, step = mode, sign * along
+            for _ in range(count):
+                ahead = self._next(place, step).settled()
+                place, step = ahead, ahead.at - place.at
+                found.append(place)
         return found
 
-    def _shift(self, mode: _Place, given: Array) -> Array:
+    def _shift(self, mode: _Place) -> Array:
         """From mode to mean of c given λ: half the covariance times the gradient of −log|−F″|, to the next order.
 
         Any root of the covariance gives the same; the directions that are left out of a large core hardly matter.
         """
         n = self.n_core
-        shift, sd = np.zeros(n), np.sqrt(mode.variances)
-        for direction in cholesky(given).T[:MOST_DIRECTIONS]:
-            dets = []
-            for sign in (DIFFERENCE, -DIFFERENCE):
-                step = np.r_[sign * direction, 0.0]
-                moved = self._look(mode.at + step, mode.effects + mode.of_effects @ step, sd)
-                dets.append(_log_det(moved.precision[:n, :n]))
-            shift -= 0.5 * (dets[0] - dets[1]) / (2 * DIFFERENCE) * direction
+        shift, here = np.zeros(n), _log_det(mode.precision[:n, :n])
+        for direction in cholesky(np.linalg.inv(mode.precision[:n, :n])).T[:MOST_DIRECTIONS]:
+            moved = self._next(mode, np.r_[DIFFERENCE * direction, 0.0])
+            shift -= 0.5 * (_log_det(moved.precision[:n, :n]) - here) / DIFFERENCE * direction
         return shift
 
 

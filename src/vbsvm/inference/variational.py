@@ -206,6 +206,12 @@ class Variational(Parameters):
         Where classes are separated, the paper's is climbed to its end, and the scales are held there.
         """
         sharp, most, passes = replace(spec, likelihood=spec.likelihood.exact), self.most_passes(spec), 0
+        if spec.likelihood.normalised and isinstance(self._strategy(spec, source), Profiled):
+            (start,) = begin.starts(spec)
+            reached = self._climb(sharp, source, start, self.tol, most, Profiled(self.tol), begin.watch)
+            if reached.ending is Ending.INTERRUPTED or not _separates(source, reached.state):
+                return reached
+            passes = reached.passes
         early = EARLY if source.looks_are_cheap else SETTLED
         for tol, held in ((max(self.tol, early), False), (self.tol, True)):
             begun = replace(self, tol=tol)._run(spec, source, begin)
@@ -234,8 +240,8 @@ class Variational(Parameters):
 
     def _exact_strategy(self, spec: Spec, source: Source, *, held: bool) -> Strategy:
         """How to climb the exact bound, with the scales held or free."""
-        if spec.missing is not None:
-            return NaturalGradient(hold_scales=held)
+        if isinstance(spec.missing, MissingModel):
+            return NaturalGradient(hold_scales=held) if held or not spec.missing.held else Accelerated(shorter_steps)
         if source.looks_are_cheap and (held or source.n_core >= min(FEW_COLUMNS, spec.n_columns)):
             return Profiled(self.tol, hold_scales=held)
         return NaturalGradient(hold_scales=True) if held else Accelerated(shorter_steps)

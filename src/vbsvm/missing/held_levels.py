@@ -47,6 +47,8 @@ class HeldLevels:
         """Candidates of the fit with their log probabilities, in rows of the design that have these labels."""
         predicted = self.log_chances(self.predicted, candidates, design)
         held = self.log_chances(self.laws, candidates, design, signs) if self.labelled else predicted
+        if candidates.shared is not None and candidates.told is not None:
+            held, predicted = held + candidates.shared, predicted + candidates.told
         return replace(candidates, held=held, predicted=predicted)
 
     def log_chances(self, laws: LevelLaws, candidates: Candidates, design: Array, signs: Array | None = None) -> Array:

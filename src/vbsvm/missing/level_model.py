@@ -31,6 +31,8 @@ class LevelDistributions:
 
     def unpack(self, numbers: Array) -> "LevelDistributions":
         """Make the distributions that have these numbers."""
+        if not self.concentrations:  # values of columns are drawn, and no category may be missing
+            return self
         ends = np.cumsum([len(one) for one in self.concentrations])[:-1]
         return LevelDistributions.of(tuple(np.exp(np.clip(part, -300.0, 300.0)) for part in np.split(numbers, ends)))
 

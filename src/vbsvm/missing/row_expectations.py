@@ -78,8 +78,11 @@ class RowExpectations:
 
 def expectations(pairs: ScorePairs, averages: Averages, *, labels: bool) -> RowExpectations:
     """Average over both scores; without ``labels`` E ℓ, where the label does not move missing values."""
-    of_p, with_p, _ = pairs.roots
-    width = np.maximum(of_p, np.abs(with_p)) / np.sqrt(np.square(pairs.p) + pairs.pp + pairs.across + TINY)
+    of_p, with_p, beside = pairs.roots
+    given = np.square(pairs.p) + pairs.pp + pairs.across
+    if not labels:  # what is averaged over p has f integrated out already, and is the smoother for it
+        given = given + np.square(beside)
+    width = np.maximum(of_p, np.abs(with_p)) / np.sqrt(given + TINY)
     sums = np.empty((12, len(width)))
     for n_nodes, which in _by_width(width):
         sums[:, which] = _averaged(pairs.of_rows(which), averages, n_nodes, labels=labels)

@@ -165,12 +165,6 @@ class CandidatePart:
         """Where they stand in their block."""
         return self.part.places
 
-    @property
-    def expected_shares(self) -> Array:
-        """Shares before coefficients have a say: those that are known beforehand, or equal ones."""
-        values = np.zeros(len(self.candidates.row)) if self.candidates.held is None else self.candidates.held
-        return self.candidates.softmax(values)
-
     def stats(self, row_pass: RowPass) -> Stats:
         """Sums in which each candidate counts by its share."""
         assert isinstance(row_pass.missing, MissingState)

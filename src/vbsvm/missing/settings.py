@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import Parameters, lies_within, require_flag, require_positive
+from vbsvm.base.settings import Parameters, lies_within, require_flag, require_positive, require_whole
+from vbsvm.design.normal_scale import NONE as NO_TRANSFORM
+from vbsvm.design.normal_scale import TRANSFORMS
 
 
 @final
@@ -79,6 +81,8 @@ class NotAtRandom(Parameters):
         return np.array([list(names).index(name) for name in self.columns], dtype=np.intp)
 
 
+# A row becomes so many at most.
+MOST_DRAWS = 1000
 # What labels have to do with missing values.
 REGRESSOR, LIKELIHOOD, NONE = LABELS = "regressor", "likelihood", "none"
 
@@ -113,6 +117,12 @@ class GaussianImputation(Parameters):
     mechanism : NotAtRandom or Shift, default None
         Why values are missing. None means at random. With ``NotAtRandom`` the chance of being observed depends on the
         value; ``Shift`` moves missing values away from the values that the other inputs predict.
+    transform : "none", "power" or "rank", default "none"
+        The scale on which inputs with missing values are normal, in a ``Model``: their own, a power of them (Yeo and
+        Johnson's, for skewed inputs), or their ranks (for any distribution). With the last two, missing values are
+        drawn within the range of the known ones.
+    draws : int, default 20
+        How many values are drawn for a missing input that does not enter a formula linearly, as in ``s(age)``.
     """
 
     psi: float | None = None
@@ -121,6 +131,8 @@ class GaussianImputation(Parameters):
     joint: bool = False
     labels: str = REGRESSOR
     mechanism: NotAtRandom | Shift | None = None
+    transform: str = NO_TRANSFORM
+    draws: int = 20
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -129,6 +141,15 @@ class GaussianImputation(Parameters):
             require_positive("GaussianImputation", psi=self.psi)
         require_flag("GaussianImputation", joint=self.joint)
         self._read_labels()
+        require_whole("GaussianImputation", 2, MOST_DRAWS, draws=self.draws)
+        if not isinstance(self.transform, str) or self.transform not in TRANSFORMS:
+            known = ", ".join(f'"{one}"' for one in TRANSFORMS)
+            raise ValueError(f"GaussianImputation: transform must be one of {known}; got {self.transform!r}.")
+        if self.transform != NO_TRANSFORM and (not self.held or self.mechanism is not None):
+            raise ValueError(
+                f"GaussianImputation: with transform={self.transform!r} missing values are drawn before the fit, which "
+                'labels="likelihood" and a mechanism do not allow.'
+            )
         if self.nu is not None:
             require_positive("GaussianImputation", nu=self.nu)
         if self.mechanism is not None and not isinstance(self.mechanism, NotAtRandom | Shift):

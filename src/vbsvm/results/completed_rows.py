@@ -15,15 +15,19 @@ def completed(source: Memory, draw: ProperDraw | None, which: Which, rng: np.ran
     return chosen if chosen.missing_inputs is None or draw is None else _with_inputs(chosen, draw, rng)
 
 
-def chosen_rows(source: Memory, rng: np.random.Generator) -> Which:
-    """One of the candidates of each row, drawn by drawn shares; all rows where no category is missing."""
+def chosen_rows(source: Memory, number: int, rng: np.random.Generator) -> Which:
+    """One of the candidates of each row: of those with the number of the table, drawn by drawn shares.
+
+    All rows where these are no candidates.
+    """
     candidates = source.candidates
     if candidates is None:
         return slice(None)
     held = source.held_levels
     assert held is not None
     laws = held.drawn(rng, labelled=True)
-    return candidates.one_each(held.of_table(laws, candidates, source.recipe, source.X, source.signs), rng)
+    chances = held.of_table(laws, candidates, source.recipe, source.X, source.signs)
+    return candidates.one_each(np.where(candidates.of_draw(number, rng), chances, -np.inf), rng)
 
 
 def _taken(source: Memory, which: Which) -> Memory:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.design.columns import Encoded, FactorPlan, Plan
+from vbsvm.design.formula.drawn_columns import DrawnColumns
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.levels import UNSEEN, group_labels
 from vbsvm.inference.spreads import KINDS
@@ -18,6 +19,7 @@ from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.missing.rows import Inputs
+from vbsvm.missing.settings import MOST_DRAWS
 from vbsvm.model.spec import Spec
 from vbsvm.results.course import Claims
 from vbsvm.results.fit import Fit
@@ -118,6 +120,17 @@ def _spec(spec: Spec, plan: Plan, n_coefficients: int) -> Claims:
         yield "the distribution of the levels", _levels_agree(spec.missing.levels, plan)
 
 
+def _drawn(drawn: DrawnColumns, reader: Reader, plan: Plan) -> Claims:
+    n = len(drawn.given) + len(drawn.names)
+    yield "the columns that are drawn", set(drawn.names) <= reader.numeric and len(drawn.scales) == len(drawn.names)
+    yield "what they depend on", drawn.given.ndim == 1 and all(0 <= k < len(plan.names) for k in drawn.given)
+    shapes = drawn.centre.shape, drawn.spread.shape, drawn.distribution.mean.shape
+    yield "their distribution", set(shapes) == {(n,)} and drawn.distribution.covariance.shape == (n, n)
+    points = [one.points for one in drawn.scales]
+    yield "their scales", all(one.ndim == 2 and len(one) == 2 and one.shape[1] > 0 for one in points)
+    yield "their number", 2 <= drawn.n <= MOST_DRAWS
+
+
 def _reader(reader: Reader, plan: Plan) -> Claims:
     names = reader.fixed.names[plan.recipe.first :]
     yield "the formula", reader.fixed.has_intercept == plan.recipe.intercept and list(plan.names[: len(names)]) == names
@@ -127,6 +140,8 @@ def _reader(reader: Reader, plan: Plan) -> Claims:
         yield str(curve.term), knots.ndim == 1 and rotation.ndim == 2 and len(rotation) == len(knots) - 4
     bends = sum(curve.spline.n_columns for curve in reader.curves)
     yield "the splines", plan.recipe.first + plan.n_shown + bends == plan.n_fixed
+    if reader.drawn is not None:
+        yield from _drawn(reader.drawn, reader, plan)
     found = reader.categories
     yield "the categories", len(found.names) == len(found.levels) == len(found.counts)
     for levels, counts in zip(found.levels, found.counts, strict=True):

@@ -64,6 +64,10 @@ class FitImputation(ABC):
         """Log probability of each candidate."""
         raise NotImplementedError
 
+    def _log_label_chances(self, encoded: Encoded, signs: Array) -> Array:
+        """Log probability of these labels, for each candidate."""
+        raise NotImplementedError
+
     @property
     def _held_levels(self) -> HeldLevels | None:
         """What missing categories depend on."""
@@ -92,7 +96,11 @@ class FitImputation(ABC):
         """
         if n is None:
             encoded = self._read(data, "population")
-            expected, spread = patterns.indexed(patterns.impute(self.plan, self._population(), encoded), data)
+            tables = patterns.impute(self.plan, self._population(), encoded)
+            if self.reader is not None and self.reader.drawn is not None and not isinstance(data, Encoded):
+                drawn = imputation.expected_drawn(self.reader, data)
+                tables = tables[0].assign(**drawn[0]), tables[1].assign(**drawn[1])
+            expected, spread = patterns.indexed(tables, data)
             return same_frame.like(data, expected), same_frame.like(data, spread)
         if self.reader is None:
             raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
@@ -100,13 +108,23 @@ class FitImputation(ABC):
         labels = None if y is None else imputation.label_columns(y, self.classes, len(frame))
         encoded, columns = self._read(data, "population"), np.array(list(places.values()), np.intp)
         draws, told, rng = self._proper_draws(n, labels, random_state)
-        tables, candidates = [], encoded.candidates
+        reader, tables = self.reader.with_draws(imputation.LEAST_PROPOSALS), []
         for draw in draws:
-            table, completed = encoded.table, frame
+            proposed = None
+            if encoded.candidates is not None and encoded.candidates.draws is not None:
+                rows = reader.taken(data)
+                proposed = reader.proposed_draws(rows, rng)
+                encoded = reader.encode(rows, proposed)
+            table, completed, candidates = encoded.table, frame, encoded.candidates
             if candidates is not None:
                 signs = None if labels is None else labels[candidates.row, 0]
-                which = candidates.one_each(self._log_chances(candidates, table, signs, rng), rng)
-                completed = imputation.with_levels(frame, self.reader.categories, candidates.levels[which])
+                chances = self._log_chances(candidates, table, signs, rng)
+                if proposed is not None and signs is not None:
+                    chances = chances + self._log_label_chances(encoded, signs)
+                which = candidates.one_each(chances, rng)
+                completed = imputation.with_levels(frame, reader.categories, candidates.levels[which])
+                if proposed is not None and reader.drawn is not None:
+                    completed = imputation.with_drawn(completed, reader.drawn.names, candidates.take(which), proposed)
                 table = table[which]
             values = imputation.drawn_inputs(self.plan, table, draw, told, columns, rng)
             tables.append(same_frame.like(data, imputation.with_values(completed, list(places), values)))

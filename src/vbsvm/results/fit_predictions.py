@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_expit
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
@@ -232,6 +233,12 @@ class FitPredictions(ABC):
         if rng is not None:
             return candidates.log_chances(distributions.draw(rng).logs)
         return candidates.log_chances(tuple(np.log(one / one.sum()) for one in distributions.concentrations))
+
+    def _log_label_chances(self, encoded: Encoded, signs: Array) -> Array:
+        """Log probability of these labels, for each candidate as if its values were known."""
+        state = self.posterior.state
+        scores = prediction.mean_scores(self.plan, self.spec, state, encoded, lambda: self.input_population)
+        return log_expit(signs * prediction.log_odds([scores], [self.score_calibration])[:, 0])
 
     @property
     def _held_levels(self) -> HeldLevels | None:

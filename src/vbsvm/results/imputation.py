@@ -8,16 +8,20 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_whole
 from vbsvm.design import frames
+from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Plan
 from vbsvm.missing.proper_draws import ProperDraw
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from vbsvm.design.formula.drawn_columns import Draws
     from vbsvm.design.formula.missing_categories import Categories
     from vbsvm.design.formula.reader import Reader
 
 MOST_TABLES = 10_000
+# Values of which one is chosen, by how well it goes with the label of its row, where columns are drawn.
+LEAST_PROPOSALS = 50
 
 
 def drawn_inputs(
@@ -76,7 +80,8 @@ def fillable(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, dict[str, int]
     frame = data if isinstance(data, pd.DataFrame) else frames.take(data, names, may_miss=names)
     places = {one.expression: one.place for one in reader.linear.variables if (one.expression,) == one.columns}
     needed = {name for one in reader.linear.variables for name in one.columns} - set(reader.categories.names)
-    for name in sorted(needed - set(places)):
+    drawn = () if reader.drawn is None else reader.drawn.names
+    for name in sorted(needed.difference(places, drawn)):
         if frame[name].isna().to_numpy().any():
             raise ValueError(
                 f"impute: column {name!r} enters the formula in a transform, which a drawn value can't undo: leave out "
@@ -104,6 +109,36 @@ def with_values(frame: "pd.DataFrame", names: list[Any], values: Array) -> "pd.D
         if frame[name].isna().to_numpy().any()
     }
     return frame.assign(**filled)
+
+
+def with_drawn(frame: "pd.DataFrame", names: tuple[str, ...], candidates: Candidates, draws: "Draws") -> "pd.DataFrame":
+    """A copy of the frame with drawn values, by the candidate of each row; ``draws`` are of the rows that miss some."""
+    assert candidates.draws is not None
+    lost, filled = np.flatnonzero(candidates.draws.max(axis=1) >= 0), {}
+    for j, name in enumerate(names):
+        column = frame[name].astype(np.float64).to_numpy(na_value=np.nan).copy()
+        turn = candidates.draws[lost, j]
+        here = np.flatnonzero(turn >= 0)
+        column[lost[here]] = draws.values[turn[here], here, j]
+        filled[name] = column
+    return frame.assign(**filled)
+
+
+def expected_drawn(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
+    """Means and standard deviations of the columns that are drawn, given the other inputs."""
+    import pandas as pd
+
+    assert reader.drawn is not None
+    frame, names = reader.taken(data), list(reader.drawn.names)
+    missing = reader.drawn.missing(frame)
+    lost = missing.any(axis=1)
+    means = frame[names].astype(np.float64).to_numpy(na_value=np.nan).copy()
+    spreads = np.zeros_like(means)
+    if lost.any():
+        values = reader.expected_draws(frame).values
+        means[lost] = np.where(missing[lost], values.mean(axis=0), means[lost])
+        spreads[lost] = np.where(missing[lost], values.std(axis=0), 0.0)
+    return pd.DataFrame(means, columns=pd.Index(names)), pd.DataFrame(spreads, columns=pd.Index(names))
 
 
 def with_levels(frame: "pd.DataFrame", categories: "Categories", levels: NDArray[np.intp]) -> "pd.DataFrame":

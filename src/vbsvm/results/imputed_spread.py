@@ -12,6 +12,7 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.design.candidates import Candidates
 from vbsvm.inference.climb import Outcome
 from vbsvm.inference.curvature_spread import curvature_stats
 from vbsvm.inference.sandwich import Units
@@ -26,6 +27,13 @@ from vbsvm.sources.memory import Memory
 
 # Completed tables.
 TABLES = 20
+
+
+def n_tables(candidates: Candidates | None) -> int:
+    """How many completed tables are looked at: not more than there are draws where columns are drawn."""
+    if candidates is None or candidates.draws is None:
+        return TABLES
+    return min(TABLES, 1 + int(candidates.draws.max()))
 
 
 def suits(spec: Spec) -> bool:
@@ -62,8 +70,8 @@ def imputed_spread(
     told = Spreads(spec, outcome.state, source, n).reliability
     rng, answers = np.random.default_rng(len(draws)), []
     with single_threaded_blas():
-        for draw in draws:
-            which = chosen_rows(source, rng)
+        for number, draw in enumerate(draws):
+            which = chosen_rows(source, number, rng)
             rows = completed(source, draw, which, rng)
             squared = None if squares is None else replace(rows, weights=squares[which])
             answers.append(_answer(Spreads(whole, state, rows, n, squared=squared, units=units), by))

@@ -27,14 +27,17 @@ class PosteriorMean:
 def log_odds(links: Sequence[PosteriorMean], scores: Array, variances: Array) -> Array:
     """Log odds of the mean probability, rows × models, where scores are normal with these variances.
 
-    All models have the same variance in a row, so that the largest of several belongs to the largest score. Of several
-    classes the log probability against the rest is given instead: their probabilities are in proportion to these.
+    Of several classes the log probability against the rest is given instead: their probabilities are in proportion to
+    these.
     """
-    t = np.minimum(variances.mean(axis=1, keepdims=True), LARGEST_VARIANCE)
-    t = np.broadcast_to(t, scores.shape)
+    odds = averaged(scores, variances) + np.array([one.offset for one in links])
+    return odds if len(links) == 1 else odds - np.logaddexp(0.0, odds)
+
+
+def averaged(scores: Array, variances: Array) -> Array:
+    """Log odds of the mean of expit under normal scores; they have the sign of the mean score."""
+    t = np.minimum(variances, LARGEST_VARIANCE)
     with np.errstate(over="ignore"):
         positive = AVERAGED_LOGISTIC.log_mean_likelihood(-scores, t).value
         odds = positive - AVERAGED_LOGISTIC.log_mean_likelihood(scores, t).value
-    odds = np.sign(scores) * np.maximum(np.abs(odds), SMALLEST_SLOPE * np.abs(scores))
-    odds += np.array([one.offset for one in links])
-    return odds if len(links) == 1 else odds - np.logaddexp(0.0, odds)
+    return np.sign(scores) * np.maximum(np.abs(odds), SMALLEST_SLOPE * np.abs(scores))

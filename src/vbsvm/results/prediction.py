@@ -144,11 +144,16 @@ def averaged(scores: Scores, rows: NDArray[np.intp], chances: Array) -> Scores:
 
 
 def decision_values(found: Sequence[Scores], calibrations: Sequence[Link | None]) -> Array:
-    """Scores, rows × models; of several classes times their slopes, by which they can be compared with each other."""
+    """Scores, rows × models; of several classes in a form by which they can be compared with each other.
+
+    That is times their slopes, or with probabilities of their own the log odds of these.
+    """
     scores = np.stack([one.mean for one in found], axis=1)
     known = [one for one in calibrations if one is not None]
     if len(found) == 1 or len(known) < len(found):
         return scores
+    if isinstance(known[0], PosteriorMean):
+        return posterior_mean.averaged(scores, np.stack([one.variance for one in found], axis=1))
     with np.errstate(over="ignore"):
         return scores * np.array([one.slope for one in known])
 

@@ -205,9 +205,10 @@ class TrainingRows:
         source, squared = self._unchanged, self._squared
         assert isinstance(source, Memory)
         squares = squared.weights if isinstance(squared, Memory) else None
-        draws: Sequence[ProperDraw | None] = [None] * imputed_spread.TABLES
+        n_tables = imputed_spread.n_tables(source.candidates)
+        draws: Sequence[ProperDraw | None] = [None] * n_tables
         if input_model(self.spec.missing) is not None:
-            draws = self.proper_draws(imputed_spread.TABLES, source.n_rows)
+            draws = self.proper_draws(n_tables, source.n_rows)
         rest = self.n, squares, self.units, by
         return imputed_spread.imputed_spread(self.spec, outcome, source, draws, *rest)
 

@@ -351,7 +351,7 @@ class _Block:
 
     def second_moments(self) -> Array:
         """Σ s [1; c][1; c]ᵀ, the design's own intercept left out."""
-        shares = 1.0 if self.candidates is None else self.candidates.softmax(np.zeros(len(self.rows.weights)))
+        shares = 1.0 if self.candidates is None else self.candidates.expected_shares
         return second_moments(self.rows.design, shares * self.rows.weights, self.source.recipe.intercept)
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
@@ -360,7 +360,7 @@ class _Block:
             if isinstance(part.rows, IncompleteRows):
                 weights = part.rows.weights
                 if isinstance(part, CandidatePart):
-                    weights = weights * part.expected_shares
+                    weights = weights * part.candidates.expected_shares
                 return expected_sums(part.rows, weights, distribution)
         shape = distribution.coefficients.shape
         return InputSums(np.zeros(shape), np.zeros((shape[1], shape[1])))
@@ -371,8 +371,8 @@ class _Block:
         assert self.rows.missing_inputs is not None
         inputs, design, weights = self.source.missing_inputs.inputs, self.rows.design, self.rows.weights
         x, complete = inputs.regressors(design, self.rows.missing_inputs.beside), ~self._patterns.incomplete
-        if self.candidates is not None:  # candidates of a row have these columns in common
-            weights = weights * self.candidates.softmax(np.zeros(len(weights)))
+        if self.candidates is not None:
+            weights = weights * self.candidates.expected_shares
         d, s = design[complete][:, inputs.variables], weights[complete, None]
         gram = x.T @ (weights[:, None] * x)
         return InputSums(x[complete].T @ (s * d), d.T @ (s * d), float(weights.sum()), Regressors(gram))

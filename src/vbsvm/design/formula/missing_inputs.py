@@ -8,6 +8,7 @@ reference value: the product there, divided by the factor there.
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -82,13 +83,23 @@ class Linear:
                 lost = np.unique(rows[missing])
                 others = _and_others(len(lost), len(np.unique(rows)))
                 raise ValueError(
-                    f"Column {name!r} has no value in row {lost[0]}{others}, and {self.reasons[name]} Fill in the "
-                    "values, or leave such rows out, as Model(…, missing='drop') does."
+                    f"Column {name!r} has no value in row {lost[0]}{others}, and {self.reasons[name]} Values are drawn "
+                    "for it in a fit of rows in memory that misses some, unless GaussianImputation has a mechanism or "
+                    "labels='likelihood'. Else fill them in, or leave such rows out, as Model(…, missing='drop') does."
                 )
         of_all = dict(masks)
         for variable, missing in zip(self.variables, self._missing(masks), strict=True):
             of_all |= {} if missing is None else dict.fromkeys(variable.columns, missing)
         return fill(frame, of_all, self.reference)
+
+    def both_missing(self, masks: dict[str, NDArray[np.bool_]]) -> set[str]:
+        """Columns of factors of a product that a row misses both of: it is not linear in what is missing."""
+        found = set[str]()
+        pairs = combinations(zip(self.variables, self._missing(masks), strict=True), 2)
+        for (one, lost), (two, gone) in pairs:
+            if lost is not None and gone is not None and (lost & gone).any() and set(one.links) & set(two.links):
+                found |= {*one.columns, *two.columns}
+        return found
 
     def _missing(self, masks: dict[str, NDArray[np.bool_]]) -> list[NDArray[np.bool_] | None]:
         return [_any([masks.get(name) for name in variable.columns]) for variable in self.variables]
@@ -137,6 +148,17 @@ def fill(frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], reference: 
     filled = {name: frame[name].where(~missing, reference[name]) for name, missing in masks.items()}
     numeric = {name: column.astype(np.float64) for name, column in filled.items() if type(reference[name]) is float}
     return frame.assign(**{**filled, **numeric})
+
+
+def filled_by_others(frame: "pd.DataFrame", names: Sequence[str]) -> "pd.DataFrame":
+    """The frame with values of other rows, in turn, for what is missing in these columns."""
+    filled = {}
+    for name in names:
+        values = frame[name].to_numpy(dtype=np.float64, na_value=np.nan).copy()
+        missing = np.isnan(values)
+        values[missing] = np.resize(values[~missing], int(missing.sum()))
+        filled[name] = values
+    return frame.assign(**filled)
 
 
 def reference_of(column: Any, name: str) -> Any:

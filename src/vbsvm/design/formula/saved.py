@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _TYPES = {"b": np.bool_, "i": np.int64, "u": np.uint64, "f": np.float64}
 # What a reader holds beside what formulaic learned.
-_PLAIN = ("parts", "carried", "linear", "categories", "mains", "uncertain", "plan", "kinds")
+_PLAIN = ("parts", "carried", "linear", "categories", "mains", "uncertain", "plan", "kinds", "drawn")
 
 
 def take(reader: Reader) -> dict[str, Any]:
@@ -35,7 +35,8 @@ def take(reader: Reader) -> dict[str, Any]:
 
 
 def make(saved: Mapping[str, Any]) -> Reader:
-    """The reader of these fields."""
+    """The reader of these fields; older versions drew no columns."""
+    saved = {"drawn": None, **saved}
     if set(saved) != {field.name for field in fields(Reader)}:
         raise ValueError(f"a reader does not have the fields {sorted(saved)}")
     plain = {name: saved[name] for name in _PLAIN}

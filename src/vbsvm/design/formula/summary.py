@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
-from vbsvm.design.formula import reader as formulas
+from vbsvm.design.formula import learning
 from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.known import Known
 from vbsvm.design.formula.matrix import MOST_COLUMNS, Matrix
@@ -148,11 +148,11 @@ class FormulaSummary:
             _, values = Matrix.learn(f"0 + {term.expression}", whole.loc[:, columns_in(term.expression, names)])
             finite = values[np.isfinite(values).all(axis=1), :1].ravel()  # others are named when rows are encoded
             if values.shape[1] == 1:
-                with formulas.explained(term):
+                with learning.explained(term):
                     splines[term] = Spline.learn(finite, term.size)
         levels = {columns: one.levels() for columns, one in zip(self.needs.factors, self.groups, strict=True)}
         totals = {name: one.totals for name, one in self.categories.items()}
-        return formulas.learn_from(parts, self.frame(), standardize, Known(transforms, splines, levels, totals))
+        return learning.learn_from(parts, self.frame(), standardize, Known(transforms, splines, levels, totals))
 
 
 def _labels(frame: "pd.DataFrame", name: str) -> NDArray[Any]:

@@ -1,0 +1,353 @@
+"""How a formula's columns are learned from a frame: contrasts, knots, levels, and which inputs may be missing."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
+from vbsvm.design.formula.drawn_columns import DrawnColumns, HowToDraw
+from vbsvm.design.formula.guard import FormulaError
+from vbsvm.design.formula.known import NOTHING, Known
+from vbsvm.design.formula.matrix import Matrix
+from vbsvm.design.formula.missing_categories import Categories
+from vbsvm.design.formula.missing_inputs import (
+    Linear,
+    columns_in,
+    fill,
+    filled_by_others,
+    learn_linear,
+    missing_masks,
+    reference_of,
+)
+from vbsvm.design.formula.reader import (
+    ColumnKey,
+    Curve,
+    Effects,
+    Reader,
+    bends,
+    column_keys,
+    group_labels_of,
+    joined,
+    lines,
+    require_finite,
+)
+from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
+from vbsvm.design.levels import Levels
+from vbsvm.design.normal_scale import NONE
+from vbsvm.design.scaling import Recipe, column_ranges, learn_recipe
+from vbsvm.design.splines import Spline
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Columns that are drawn depend on at most so many others; with more, on the label alone.
+MOST_GIVEN = 300
+
+
+def learn(
+    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, how: HowToDraw | None = None
+) -> tuple[Reader, Encoded]:
+    """Learn how the formula's columns are encoded, and encode the data; the frame's index numbers rows in errors.
+
+    ``how`` says how missing values are drawn where a column does not enter linearly. Without it they are refused.
+    """
+    reader, centred, table, levels = _learn(parts, frame, weights, standardize, NOTHING)
+    masks = missing_masks(frame)
+    if masks and how is not None and (names := _to_draw(reader, frame, masks, how)):
+        del table
+        whole = filled_by_others(frame, names)
+        reader, centred, _, _ = _learn(parts, whole, weights, standardize, NOTHING)
+        reader, encoded = _with_draws(reader, frame, whole, names, how)
+    elif masks:
+        del table
+        encoded = reader.encode(frame)
+    else:
+        require_finite(table, reader.plan.names, frame.index)
+        encoded = Encoded(table, levels)
+    if encoded.candidates is not None:  # the candidates of a row share its weight
+        weights = encoded.candidates.split(weights)
+    ranges = column_ranges(encoded.table, weights)
+    intercept = reader.plan.recipe.intercept
+    return reader.scaled(learn_recipe(encoded.table, weights, ranges, intercept, standardize, centred)), encoded
+
+
+def _to_draw(
+    reader: Reader, frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], how: HowToDraw
+) -> tuple[str, ...]:
+    """Columns whose missing values are drawn: those that do not enter linearly, or are not normal on their own scale.
+
+    Text, and columns that are categories somewhere, are none of them.
+    """
+    linear, columns = reader.linear, list(frame.columns)
+    chosen = {*linear.reasons, *linear.both_missing(masks)}
+    if how.transform != NONE:
+        chosen |= {name for variable in linear.variables for name in variable.columns}
+    matrices = (reader.fixed, *(of_term.matrix for of_term in reader.effects))
+    categorical = {name for matrix in matrices for one in matrix.categorical for name in columns_in(one, columns)}
+    numeric = {name for name in masks if frame[name].dtype.kind in "iuf"}
+    return tuple(name for name in columns if name in chosen & numeric - categorical)
+
+
+def _with_draws(
+    reader: Reader, frame: "pd.DataFrame", whole: "pd.DataFrame", names: tuple[str, ...], how: HowToDraw
+) -> tuple[Reader, Encoded]:
+    """The reader with the distribution of columns that are drawn, and the frame encoded; ``whole`` misses none of them.
+
+    It is that given all columns of the table which do not depend on them, nor on categories that are missing.
+    """
+    encoded = reader.encode(whole)
+    table = encoded.table if encoded.candidates is None else encoded.table[encoded.candidates.firsts]
+    places = {variable.place for variable in reader.linear.variables}
+    keys = column_keys(reader.fixed)[int(reader.fixed.has_intercept) :]
+    of_columns = [factors for _, factors in keys]
+    of_columns += [(one.term.expression,) for one in reader.curves if one.with_line]
+    of_columns += [(one.term.expression,) for one in reader.curves for _ in range(one.spline.n_columns)]
+    incomplete = np.asarray(np.isnan(table).any(axis=0))
+    given = [
+        k
+        for k, factors in enumerate(of_columns)
+        if not any(set(names) & set(columns_in(one, list(frame.columns))) for one in factors)
+        and k not in reader.uncertain
+        and (k in places or not incomplete[k])
+    ]
+    if len(given) > MOST_GIVEN:
+        given = []
+    drawn, draws = DrawnColumns.learn(names, frame, table, np.array(given, dtype=np.intp), how)
+    reader = replace(reader, drawn=drawn)
+    return reader, reader.encode(frame, draws)
+
+
+def learn_from(
+    parts: FormulaParts, frame: "pd.DataFrame", standardize: bool, known: Known
+) -> tuple[Reader, NDArray[np.bool_]]:
+    """Learn from some rows, and what is known of all; give a reader without scales, and which columns are centred."""
+    reader, centred, _, _ = _learn(parts, frame, np.ones(len(frame)), standardize, known)
+    counts = tuple(known.totals[name] for name in reader.categories.names)
+    return replace(reader, categories=replace(reader.categories, counts=counts)), centred
+
+
+def _learn(
+    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, known: Known
+) -> tuple[Reader, NDArray[np.bool_], Array, tuple[NDArray[np.intp], ...]]:
+    """The reader without scales, which columns are centred, and the table and levels of the frame's rows."""
+    given, masks = frame, missing_masks(frame)
+    frame = fill(frame, masks, {name: reference_of(frame[name], name) for name in masks})
+    fixed = _learn_fixed(parts, frame, known)
+    groups = _learn_groups(parts.groups, frame, known)
+    plans, carried = _plan_factors(fixed, groups, standardize)
+
+    n_fixed, n_splines = len(fixed.names), len(fixed.names) - len(fixed.keys)
+    carried_factors = [groups.effects[i].matrix.factors[j] for i, j in carried.values()]
+    factors_of = [*(factors for _, factors in fixed.keys), *[()] * n_splines, *carried_factors]
+    matrices = (fixed.matrix, *(of_term.matrix for of_term in groups.effects))
+    categorical = {one for matrix in matrices for one in matrix.categorical}
+    linear, alone = learn_linear(parts, frame, factors_of, categorical, masks)
+    categories, uncertain = _learn_categories(given, categorical, factors_of, linear, weights)
+    hidden = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame) for expression in alone]
+    mains = [k for k, factors in enumerate(factors_of[:n_fixed]) if len(factors) == 1 and k not in uncertain]
+    mains += [variable.place for variable in linear.variables if variable.place >= n_fixed]
+
+    names = (*fixed.names, *(name for (name, _), _ in carried), *alone)
+    unscaled = Recipe(np.zeros(len(names)), np.ones(len(names)), fixed.intercept)
+    table = joined(
+        [*fixed.pieces, *(groups.values[i][:, [j]] for i, j in carried.values()), *(own for _, own in hidden)]
+    )
+    reader = Reader(
+        parts=parts,
+        fixed=fixed.matrix,
+        curves=fixed.curves,
+        effects=tuple(groups.effects),
+        carried=tuple(carried.values()),
+        hidden=tuple(matrix for matrix, _ in hidden),
+        linear=linear.referring(frame, [table[:, variable.place] for variable in linear.variables]),
+        categories=categories,
+        mains=tuple(mains),
+        uncertain=uncertain,
+        plan=Plan(unscaled, names, fixed.n_shown, plans, len(carried) + len(alone)),
+        kinds={str(name): str(frame[name].dtype.kind) for name in frame.columns},
+    )
+    centred = [fixed.intercept] * n_fixed + [of_column for _, of_column in carried] + [True] * len(alone)
+    return reader, np.array(centred, dtype=bool), table, groups.levels
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Fixed:
+    """What is learned of fixed effects and splines: names and pieces of the table's columns, without the intercept.
+
+    The first ``n_shown`` are the fixed effects that users see; then come the splines' columns.
+    """
+
+    matrix: Matrix
+    curves: tuple[Curve, ...]
+    names: list[str]
+    n_shown: int
+    pieces: list[Array]
+
+    @property
+    def intercept(self) -> bool:
+        """Whether the formula has an intercept."""
+        return self.matrix.has_intercept
+
+    @property
+    def keys(self) -> list[ColumnKey]:
+        """What each column of the matrix is."""
+        return column_keys(self.matrix)[int(self.intercept) :]
+
+
+def _learn_fixed(parts: FormulaParts, frame: "pd.DataFrame", known: Known) -> _Fixed:
+    matrix, F = Matrix.learn(parts.fixed, frame, known.transforms)
+    if not matrix.names and not parts.splines and not parts.groups:
+        raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")
+    first = int(matrix.has_intercept)
+    pairs = [_learn_curve(term, frame, column_keys(matrix)[first:], known) for term in parts.splines]
+    curves, values = tuple(curve for curve, _ in pairs), [of_curve for _, of_curve in pairs]
+    _require_different(curves)
+    shown = [*matrix.names[first:], *(f"{curve.term} line" for curve in curves if curve.with_line)]
+    names = shown + [f"{curve.term} bend {j + 1}" for curve in curves for j in range(curve.spline.n_columns)]
+    for name in names:
+        if names.count(name) > 1:
+            raise FormulaError(f"Two fixed effects are called {name}: rename the column of that name.")
+    return _Fixed(matrix, curves, names, len(shown), [F[:, first:], *lines(curves, values), *bends(curves, values)])
+
+
+# A column that only groups' effects multiply: what it is, and whether it is centred.
+_Carried = tuple[ColumnKey, bool]
+
+
+def _plan_factors(
+    fixed: _Fixed, groups: "_Groups", standardize: bool
+) -> tuple[tuple[FactorPlan, ...], dict[_Carried, tuple[int, int]]]:
+    """Which design columns multiply the effects of each factor; and those that no fixed effect has.
+
+    Of each of the latter the place: whose effects, and which column of their matrix.
+    """
+    first = int(fixed.intercept)
+    shared = {key: j + first for j, key in enumerate(fixed.keys)}
+    carried: dict[_Carried, tuple[int, int]] = {}
+    planned = []
+    for k, (columns, labels, effect_names) in enumerate(groups.factors):
+        centred = standardize and INTERCEPT in effect_names
+        slopes = []
+        for place, name in enumerate(effect_names):
+            of_effect, column = _where(groups.effects, k, place)
+            key = column_keys(groups.effects[of_effect].matrix)[column]
+            if name == INTERCEPT and fixed.intercept:
+                slopes.append(0)
+            elif key in shared and centred == (standardize and fixed.intercept):
+                slopes.append(shared[key])
+            else:
+                key = (key, centred and name != INTERCEPT)
+                carried.setdefault(key, (of_effect, column))
+                slopes.append(len(fixed.names) + first + list(carried).index(key))
+        planned.append(FactorPlan(columns, labels, tuple(effect_names), tuple(slopes)))
+    return tuple(planned), carried
+
+
+def _learn_categories(
+    frame: "pd.DataFrame",
+    categorical: set[str],
+    factors_of: list[tuple[str, ...]],
+    linear: Linear,
+    weights: Array,
+) -> tuple[Categories, tuple[int, ...]]:
+    """Columns that are categories and may be missing; and columns of the table that depend on one that is."""
+    names = list(frame.columns)
+    columns = {one: columns_in(one, names) for one in categorical}
+    chosen = sorted({name for of_factor in columns.values() for name in of_factor} - linear.reasons.keys())
+    missing = {name for name in chosen if bool(frame[name].isna().any())}
+    uncertain = tuple(
+        k for k, factors in enumerate(factors_of) if any(missing & set(columns.get(one, ())) for one in factors)
+    )
+    return Categories.learn(frame, chosen, weights), uncertain
+
+
+def _quoted(expression: str, frame: "pd.DataFrame") -> str:
+    """A factor as a formula has it: names that are no words stand in backticks."""
+    return f"`{expression}`" if expression in frame.columns and not expression.isidentifier() else expression
+
+
+def _require_different(curves: tuple[Curve, ...]) -> None:
+    for i, curve in enumerate(curves):
+        for other in curves[:i]:
+            if column_keys(curve.values) == column_keys(other.values):
+                raise FormulaError(f"{other.term} and {curve.term} are curves of the same values: keep one.")
+
+
+def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", lines: list[ColumnKey], known: Known) -> tuple[Curve, Array]:
+    matrix, values = Matrix.learn(f"0 + {term.expression}", frame)
+    if values.shape[1] != 1 or any("categories" in state for _, state in matrix.spec.encoder_state.values()):
+        raise FormulaError(f"{term} needs one column of numbers.")
+    require_finite(values, tuple(matrix.names), frame.index)
+    spline = known.splines.get(term)
+    if spline is None:
+        with explained(term):
+            spline = Spline.learn(values[:, 0], term.size)
+    return Curve(term, matrix, spline, column_keys(matrix)[0] not in lines), values
+
+
+@contextmanager
+def explained(term: SplineTerm) -> Iterator[None]:
+    """Say which spline can't be learned, and what to do."""
+    try:
+        yield
+    except ValueError as error:
+        raise FormulaError(f"{term}: {error} Take the column itself, or C(…) of it.") from error
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Groups:
+    """What is learned of the group terms: columns, levels and effects' names of each factor, and each row's level.
+
+    ``effects`` are those of each term, ``values`` the columns that multiply them.
+    """
+
+    factors: list[tuple[tuple[str, ...], Levels, list[str]]]
+    levels: tuple[NDArray[np.intp], ...]
+    effects: list[Effects]
+    values: list[Array]
+
+
+def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame", known: Known) -> _Groups:
+    """Terms of the same groups make one factor; the factor with the most effects comes last."""
+    by_columns: dict[frozenset[str], list[GroupTerm]] = {}
+    for term in groups:
+        by_columns.setdefault(frozenset(term.columns), []).append(term)
+    found = []
+    for terms in by_columns.values():
+        names: list[str] = []
+        members = []
+        for term in terms:
+            matrix, values = Matrix.learn(term.effects, frame, known.transforms)
+            if not matrix.names:
+                raise FormulaError(f"{term} has no effects.")
+            for name in matrix.names:
+                if name in names:
+                    raise FormulaError(f"The effect {name} of {':'.join(term.columns)} occurs in two terms; keep one.")
+            members.append((term, matrix, values, tuple(range(len(names), len(names) + len(matrix.names)))))
+            names += matrix.names
+        columns = terms[0].columns
+        levels, numbers = Levels.learn(group_labels_of(frame, columns))
+        levels = known.levels.get(columns, levels)
+        found.append((columns, levels, names, numbers, members))
+    found.sort(key=lambda factor: len(factor[1]) * len(factor[2]))
+    effects, learned = [], []
+    for k, (*_, members) in enumerate(found):
+        for term, matrix, values, places in members:
+            effects.append(Effects(term, matrix, k, places))
+            learned.append(values)
+    return _Groups([factor[:3] for factor in found], tuple(factor[3] for factor in found), effects, learned)
+
+
+def _where(effects: list[Effects], factor: int, place: int) -> tuple[int, int]:
+    """Which column of which effects' matrix is this effect of the factor."""
+    for i, of_term in enumerate(effects):
+        if of_term.factor == factor and place in of_term.places:
+            return i, of_term.places.index(place)
+    raise AssertionError("every effect of a factor belongs to a term")
