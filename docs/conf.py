@@ -95,11 +95,11 @@ html_sidebars = {"index": [], "install": [], "start": [], "changelog": []}
 copybutton_exclude = ".linenos, .gp, .go"
 
 
-def skip_routing(app: Sphinx, what: str, name: str, member: object, skip: bool, options: object) -> bool | None:
-    """Leave out the methods that scikit-learn adds to every estimator for the routing of metadata."""
-    return True if name == "get_metadata_routing" or name.endswith("_request") else None
+def skip_foreign(app: Sphinx, what: str, name: str, member: object, skip: bool, options: object) -> bool | None:
+    """Leave out methods that scikit-learn adds to its estimators: their docstrings lead to pages of its own."""
+    return True if name in ("get_metadata_routing", "set_output") or name.endswith("_request") else None
 
 
 def setup(app: Sphinx) -> None:
     """Connect what is above."""
-    app.connect("autodoc-skip-member", skip_routing)
+    app.connect("autodoc-skip-member", skip_foreign)
