@@ -48,7 +48,7 @@ C = TypeVar("C", bound=Classifier)
 def _classifier(kind: type[C], content: Mapping[str, Any]) -> C:
     clf = kind(**content["parameters"])
     clf.require_settings()
-    fits = tuple(_fit(one) for one in content["fits"])
+    fits = [_fit(one) for one in content["fits"]]
     learned = content["learned"]
     classes = learned["classes_"]
     if set(learned) | {"feature_names_in_", "levels_"} != set(LEARNED) or not isinstance(classes, np.ndarray):
@@ -65,5 +65,5 @@ def _classifier(kind: type[C], content: Mapping[str, Any]) -> C:
         raise ValueError(f"it has {n_columns!r} columns, and names of {len(learned['feature_names_in_'])}")
     if validation.column_names(clf) != fits[0].plan.names:
         raise ValueError(f"the columns of its models, {fits[0].plan.names}, are not its own")
-    clf.fit_ = fits
+    clf.fit_ = tuple(fits)
     return clf

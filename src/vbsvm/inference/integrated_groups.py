@@ -247,7 +247,7 @@ class _Problem:
         logs = np.array([one.value - 0.5 * _log_det(one.precision[:n, :n]) for one in places])
         w = np.exp(logs - logsumexp(logs))
         lam, c = np.array([one.at[n] for one in places]), np.array([one.at[:n] for one in places])
-        given = [np.asarray(np.linalg.inv(one.precision[:n, :n]), dtype=np.float64) for one in places]
+        given = [_inverse(one.precision[:n, :n]) for one in places]
         shift = self._shift(mode)
         mean, u = w @ c, np.array([one.effects for one in places])
         effects = w @ u
@@ -269,7 +269,7 @@ class _Problem:
 
     def _along_scale(self, mode: _Place) -> list[_Place]:
         """The best c for each of several λ, from the mode outwards on both sides."""
-        covariance = np.linalg.inv(mode.precision)
+        covariance = _inverse(mode.precision)
         along = covariance[:, -1] / math.sqrt(float(covariance[-1, -1]))
         found = [mode]
         for sign, count in ((-1.0, STEPS_BELOW), (1.0, STEPS_ABOVE)):
@@ -287,10 +287,14 @@ class _Problem:
         """
         n = self.n_core
         shift, here = np.zeros(n), _log_det(mode.precision[:n, :n])
-        for direction in cholesky(np.linalg.inv(mode.precision[:n, :n])).T[:MOST_DIRECTIONS]:
+        for direction in cholesky(_inverse(mode.precision[:n, :n])).T[:MOST_DIRECTIONS]:
             moved = self._next(mode, np.r_[DIFFERENCE * direction, 0.0])
             shift -= 0.5 * (_log_det(moved.precision[:n, :n]) - here) / DIFFERENCE * direction
         return shift
+
+
+def _inverse(matrix: Array) -> Array:
+    return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
 
 
 def _log_det(matrix: Array) -> float:

@@ -208,7 +208,7 @@ class Variational(Parameters):
         sharp, most, passes = replace(spec, likelihood=spec.likelihood.exact), self.most_passes(spec), 0
         if spec.likelihood.normalised and isinstance(self._strategy(spec, source), Profiled):
             (start,) = begin.starts(spec)
-            reached = self._climb(sharp, source, start, self.tol, most, Profiled(self.tol), begin.watch)
+            reached = climb(sharp, source, start, Profiled(self.tol), self.tol, most, begin.watch)
             if reached.ending is Ending.INTERRUPTED or not _separates(source, reached.state):
                 return reached
             passes = reached.passes
