@@ -29,8 +29,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build", "jupyter_execute", "gallery/*.ipynb"]
-# The reproduction writes its results to stand inside another page; pages named by a pattern may be missing.
-suppress_warnings = ["myst.header", "toc.empty_glob"]
+suppress_warnings = ["myst.header"]  # the reproduction writes its results to stand inside another page
 templates_path = ["_templates"]
 html_math_renderer = "mathml"
 
@@ -96,11 +95,11 @@ html_sidebars = {"index": [], "install": [], "start": [], "changelog": []}
 copybutton_exclude = ".linenos, .gp, .go"
 
 
-def skip_routing(app: Sphinx, what: str, name: str, member: object, skip: bool, options: object) -> bool | None:
-    """Leave out the methods that scikit-learn adds to every estimator for the routing of metadata."""
-    return True if name == "get_metadata_routing" or name.endswith("_request") else None
+def skip_foreign(app: Sphinx, what: str, name: str, member: object, skip: bool, options: object) -> bool | None:
+    """Leave out methods that scikit-learn adds to its estimators: their docstrings lead to pages of its own."""
+    return True if name in ("get_metadata_routing", "set_output") or name.endswith("_request") else None
 
 
 def setup(app: Sphinx) -> None:
     """Connect what is above."""
-    app.connect("autodoc-skip-member", skip_routing)
+    app.connect("autodoc-skip-member", skip_foreign)

@@ -6,10 +6,12 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
 from sklearn.datasets import load_breast_cancer
 
-from vbsvm import VBSVC, LaplaceZero, Model, plots
-from vbsvm.datasets import load_spam, load_toenail
+from vbsvm import VBSVC, Joint, LaplaceZero, Model, plots
+from vbsvm.datasets import load_toenail
 
 IMAGES = Path(__file__).parent / "images"
 
@@ -27,9 +29,11 @@ def effects() -> None:
 
 
 def inclusion() -> None:
-    """Which inputs are in."""
-    data = load_spam()
-    plots.inclusion(VBSVC(LaplaceZero(rho=0.01)).fit(data.drop(columns="class"), data["class"]), top=15)
+    """Which inputs are in: simulated, six of 200 matter."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(250, 200)), columns=[f"gene {k}" for k in range(1, 201)])
+    y = X.iloc[:, :6] @ [2, -2, 1.5, -1.5, 1, -1] + rng.logistic(size=250) > 0
+    plots.inclusion(VBSVC(LaplaceZero(expected_size=6, gates=Joint())).fit(X, y), top=12)
 
 
 def main() -> None:
