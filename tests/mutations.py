@@ -102,7 +102,7 @@ def judged(path, parts, data, seed, times):
                     repr(model)
                     loaded += 1
                 except ValueError as error:  # numbers out of range are said in words; shapes that do not agree are not
-                    if any(word in str(error) for word in RAW):
+                    if isinstance(error, np.linalg.LinAlgError) or any(word in str(error) for word in RAW):
                         raw.append((k, repr(error)))
                     loaded += 1
         except ModelFileError:

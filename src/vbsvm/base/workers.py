@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import IO, Any, Self, final
 
@@ -25,6 +26,8 @@ import numpy as np
 CACHE_LINE = 64
 SECONDS_BETWEEN_LOOKS = 1.0
 BEGIN = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from vbsvm.base.workers import serve; serve()"
+# What a pipe says of a process that is no more.
+_ENDED = (BrokenPipeError, ConnectionResetError, EOFError, pickle.UnpicklingError)
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -47,9 +50,11 @@ class Workers:
                     _send(process, sys.path)
                     parcel.send(process, file.number)
                 for process in self._processes:
-                    _receive(process)
+                    _answer_of(_reply(process))
         except BaseException as error:
             self.close()
+            if isinstance(error, _ENDED):
+                raise WorkerError("a worker process has ended before it could begin") from error
             if isinstance(error, Exception):
                 raise WorkerError(str(error) or type(error).__name__) from error
             raise
@@ -60,9 +65,10 @@ class Workers:
         try:
             for k, question in enumerate(questions):
                 _send(self._processes[k % n], (number, question))
-            return [_receive(self._processes[k % n]) for k in range(len(questions))]
-        except (BrokenPipeError, EOFError) as error:
+            replies = [_reply(self._processes[k % n]) for k in range(len(questions))]
+        except _ENDED as error:
             raise WorkerError("a worker process has ended") from error
+        return [_answer_of(reply) for reply in replies]
 
     def close(self) -> None:
         """End all of them."""
@@ -122,12 +128,16 @@ class _Pickler(pickle.Pickler):
 
 
 def _file_of(array: Any) -> "np.memmap[Any, Any] | None":
-    """The mapped file that an array is a view of, if it has the same numbers."""
+    """The mapped file that an array is a view of, if it has the same numbers.
+
+    It is the last one: a slice of it calls itself mapped as well, with the whole one's offset.
+    """
+    found = None
     while array is not None:
-        if isinstance(array, np.memmap) and array.filename is not None and array.mode != "c":
-            return array
+        if isinstance(array, np.memmap):
+            found = array
         array = getattr(array, "base", None)
-    return None
+    return None if found is None or found.filename is None or found.mode == "c" else found
 
 
 def _mapped(path: str, offset: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
@@ -191,8 +201,12 @@ def _send(process: "subprocess.Popen[bytes]", message: object) -> None:
     pipe.flush()
 
 
-def _receive(process: "subprocess.Popen[bytes]") -> Any:
-    done, answer = pickle.load(_open(process.stdout))
+def _reply(process: "subprocess.Popen[bytes]") -> tuple[bool, Any]:
+    return pickle.load(_open(process.stdout))
+
+
+def _answer_of(reply: tuple[bool, Any]) -> Any:
+    done, answer = reply
     if not done:
         raise answer
     return answer
@@ -249,12 +263,23 @@ def _answer(pipe: IO[bytes], call: Callable[[], Any]) -> None:
     except MemoryError:
         os._exit(1)
     except Exception as error:
-        answer = pickle.dumps((False, error), 5)
+        answer = _error(error)
     try:
         pipe.write(answer)
         pipe.flush()
     except OSError:
         os._exit(0)
+
+
+def _error(error: Exception) -> bytes:
+    """An error with where it arose; one that can't be sent ends the worker, and arises again without it."""
+    error.add_note(f"In a worker process:\n{traceback.format_exc()}")
+    try:
+        answer = pickle.dumps((False, error), 5)
+        pickle.loads(answer)
+    except Exception:
+        os._exit(1)
+    return answer
 
 
 def _read(pipe: IO[bytes], waiting: "queue.SimpleQueue[tuple[int, Any]]") -> None:

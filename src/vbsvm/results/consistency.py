@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, FactorPlan, Plan
 from vbsvm.design.formula.drawn_columns import DrawnColumns
 from vbsvm.design.formula.reader import Reader
@@ -24,6 +25,9 @@ from vbsvm.model.spec import Spec
 from vbsvm.results.course import Claims
 from vbsvm.results.fit import Fit
 from vbsvm.results.intervals import LearnedSpreads
+
+# How far the correlations of a covariance that was saved may be from those of one in exact arithmetic.
+ROUNDING = 1e-8
 
 
 def require_agreement(fit: Fit) -> None:
@@ -46,8 +50,8 @@ def require_agreement(fit: Fit) -> None:
 
 
 def _rehearse(call: Callable[[], object]) -> None:
-    """Make a call that fails where shapes do not agree; that numbers are out of range is another matter."""
-    with np.errstate(all="ignore"), suppress(np.linalg.LinAlgError):
+    """Make a call that fails where shapes do not agree, or a matrix is none of a distribution."""
+    with np.errstate(all="ignore"):
         call()
 
 
@@ -138,6 +142,7 @@ def _reader(reader: Reader, plan: Plan) -> Claims:
     for curve in reader.curves:
         knots, rotation = curve.spline.knots, curve.spline.rotation
         yield str(curve.term), knots.ndim == 1 and rotation.ndim == 2 and len(rotation) == len(knots) - 4
+        yield str(curve.term), bool(np.isfinite(knots).all() and (np.diff(knots) >= 0.0).all() and knots[0] < knots[-1])
     bends = sum(curve.spline.n_columns for curve in reader.curves)
     yield "the splines", plan.recipe.first + plan.n_shown + bends == plan.n_fixed
     if reader.drawn is not None:
@@ -191,6 +196,21 @@ def _population(population: Population, plan: Plan) -> Claims:
     size = len(population.inputs.variables)
     yield "the inputs", _inputs_agree(population.inputs, plan)
     yield "the mean of the inputs", population.mean.shape == (size,) and population.covariance.shape == (size, size)
+    yield "the covariance of the inputs", _is_covariance(population.covariance)
+
+
+def _is_covariance(matrix: Array) -> bool:
+    """Whether a matrix is symmetric and positive, up to rounding."""
+    with np.errstate(all="ignore"):
+        deviations = np.sqrt(matrix.diagonal())
+        correlations = matrix / np.outer(deviations, deviations)
+    if not np.isfinite(correlations).all() or np.abs(correlations - correlations.T).max(initial=0.0) > ROUNDING:
+        return False
+    try:
+        np.linalg.cholesky(correlations + ROUNDING * np.eye(len(matrix)))
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def _missing_patterns(missing_patterns: MissingPatterns) -> Claims:
