@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, final
 
 import numpy as np
-from scipy.special import expit, log_expit, ndtr
+from scipy.special import ndtr
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
@@ -63,7 +63,7 @@ class ExactLogistic:
 
     def at_point(self, margin: Array) -> Array:
         """Log expit(margin)."""
-        return log_expit(margin)
+        return _curve(margin)[0]
 
 
 EXACT_LOGISTIC = ExactLogistic()
@@ -75,17 +75,25 @@ def _by_width(narrow: _Of, wide: _Of, margin: Array, v: Array | float) -> tuple[
     small = v <= NARROW
     if small.all():
         return narrow(margin, v)
-    found = wide(margin, v)
-    if small.any():
-        for of_all, some in zip(found, narrow(margin[small], v[small]), strict=True):
-            of_all[small] = some
-    return found
+    if not small.any():
+        return wide(margin, v)
+    found = narrow(margin[small], v[small])
+    of_all = tuple(np.empty_like(margin) for _ in found)
+    for rows, values in ((small, found), (~small, wide(margin[~small], v[~small]))):
+        for whole, one in zip(of_all, values, strict=True):
+            whole[rows] = one
+    return of_all
+
+
+def _curve(margin: Array) -> tuple[Array, Array]:
+    """Log expit(m) and expit(−m), by one exponential."""
+    small = np.exp(-np.abs(margin))
+    return np.minimum(margin, 0.0) - np.log1p(small), np.where(margin > 0.0, small, 1.0) / (1.0 + small)
 
 
 def _narrow_slopes(margin: Array, v: Array) -> tuple[Array, Array]:
     """ℓ and its slope by the series, with q = expit(−m), r = q(1 − q) and t = 1 − 2q."""
-    value = log_expit(margin)
-    q = -np.expm1(value)
+    value, q = _curve(margin)
     r, t = q * (1.0 - q), 1.0 - 2.0 * q
     sixth = r * (30.0 * r - 120.0 * r * r - 1.0)
     value += v * (-0.5 * r + v * (0.125 * r * (6.0 * r - 1.0) + v * (sixth / 48.0)))
@@ -95,15 +103,16 @@ def _narrow_slopes(margin: Array, v: Array) -> tuple[Array, Array]:
 
 
 def _narrow_terms(margin: Array, v: Array) -> tuple[Array, Array, Array]:
-    q = expit(-margin)
+    _, q = _curve(margin)
     r = q * (1.0 - q)
-    w = r * (1.0 + v * (0.5 * (1.0 - 6.0 * r) + v * (0.125 * (1.0 - 30.0 * r + 120.0 * r * r))))
+    sixth = 1.0 - 126.0 * r + 1680.0 * r * r - 5040.0 * r * r * r
+    w = r * (1.0 + v * (0.5 * (1.0 - 6.0 * r) + v * (0.125 * (1.0 - 30.0 * r + 120.0 * r * r) + v * (sixth / 48.0))))
     return (*_narrow_slopes(margin, v), w)
 
 
 def _narrow_derivatives(margin: Array, v: Array) -> tuple[Array, Array, Array, Array]:
     _, slope, w = _narrow_terms(margin, v)
-    q = expit(-margin)
+    _, q = _curve(margin)
     r, t = q * (1.0 - q), 1.0 - 2.0 * q
     third = r * t * (1.0 + v * (0.5 * (1.0 - 12.0 * r) + v * (0.125 * (1.0 - 60.0 * r + 360.0 * r * r))))
     fourth = r * (6.0 * r - 1.0 + 0.5 * v * (30.0 * r - 120.0 * r * r - 1.0))
