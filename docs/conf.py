@@ -44,6 +44,7 @@ nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_show_tb = True
 nb_merge_streams = True
+nb_ipywidgets_js = {}  # bars of progress are widgets, whose scripts would come from the network
 
 autosummary_generate = True
 autodoc_typehints = "none"
