@@ -254,12 +254,44 @@ def test_row_variances_are_those_of_the_whole_distribution(mixed):
     assert plan.factors[-1].name == "g"
 
 
-@pytest.mark.parametrize("convert", [pl.from_pandas, pa.Table.from_pandas, lambda frame: frame.to_dict("list")])
+def chunked(frame):
+    """An Arrow table in two pieces."""
+    batch = pa.RecordBatch.from_pandas(frame)
+    return pa.Table.from_batches([batch.slice(0, 17), batch.slice(17)])
+
+
+FRAMES = [
+    pl.from_pandas,
+    pa.Table.from_pandas,
+    chunked,
+    pa.RecordBatch.from_pandas,
+    lambda frame: frame.to_dict("list"),
+]
+
+
+@pytest.mark.parametrize("convert", FRAMES)
 def test_any_kind_of_frame_gives_the_same_fit(mixed, convert):
     formula = "y ~ x + h + s(z) + (x | g)"
     expected, other = Model(formula, mixed).fit(), Model(formula, convert(mixed)).fit()
     assert other.elbo == pytest.approx(expected.elbo, rel=1e-12)
     np.testing.assert_allclose(other.decision_function(convert(mixed)), expected.decision_function(mixed), rtol=1e-9)
+
+
+NUMBERS = pa.array([1.0, 2.0])
+ODD_COLUMNS = {
+    "dense_union": pa.UnionArray.from_dense(pa.array([0, 0], pa.int8()), pa.array([0, 1], pa.int32()), [NUMBERS]),
+    "string": pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xff")]
+    ),
+}
+
+
+@pytest.mark.parametrize("column", ODD_COLUMNS)
+@pytest.mark.parametrize("kind", [pa.Table, pa.RecordBatch])
+def test_arrow_columns_that_can_not_be_read_are_refused_in_words(kind, column):
+    data = {"y": pa.array(["a", "b"]), "x": NUMBERS, "z": ODD_COLUMNS[column]}
+    with pytest.raises(TypeError, match=rf"'z' is an Arrow array of type {column}.*make its values numbers or text"):
+        Model("y ~ x + z", kind.from_pydict(data)).fit()
 
 
 def test_categories_in_the_groups_and_odd_indices_do_no_harm(mixed):

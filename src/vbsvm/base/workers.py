@@ -183,7 +183,8 @@ class _SharedFile:
 def _started(file: int | None) -> "subprocess.Popen[bytes]":
     """A worker in a process group of its own, so that Ctrl-C is left to this process."""
     command = [multiprocessing.spawn.get_executable(), "-P", "-c", BEGIN]
-    files, own = () if file is None else (file,), {"process_group": 0}
+    files = () if file is None else (file,)
+    own: dict[str, Any] = {"process_group": 0}
     if os.name == "nt":
         own = {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
     environment, pipe = os.environ | ONE_THREAD, subprocess.PIPE

@@ -199,6 +199,7 @@ def _is_label(value: object) -> bool:
 
 def _of_arrow(found: Any, name: str) -> Any:
     try:
+        found.validate(full=True)  # text that is none would be found out later
         return found.to_pandas()
     except Exception as error:  # arrow has kinds of errors of its own
         raise TypeError(
