@@ -209,7 +209,9 @@ class Variational(Parameters):
         if spec.likelihood.normalised and isinstance(self._strategy(spec, source), Profiled):
             (start,) = begin.starts(spec)
             reached = climb(sharp, source, start, Profiled(self.tol), self.tol, most, begin.watch)
-            if reached.ending is Ending.INTERRUPTED or not _separates(source, reached.state):
+            if reached.ending is Ending.INTERRUPTED or reached.passes >= most:
+                return reached
+            if reached.ending is Ending.CONVERGED and not _separates(source, reached.state):
                 return reached
             passes = reached.passes
         early = EARLY if source.looks_are_cheap else SETTLED
