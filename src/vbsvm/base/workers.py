@@ -184,11 +184,16 @@ def _started(file: int | None) -> "subprocess.Popen[bytes]":
     """A worker in a process group of its own, so that Ctrl-C is left to this process."""
     command = [multiprocessing.spawn.get_executable(), "-P", "-c", BEGIN]
     files = () if file is None else (file,)
-    own: dict[str, Any] = {"process_group": 0}
-    if os.name == "nt":
-        own = {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)}
-    environment, pipe = os.environ | ONE_THREAD, subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment, pass_fds=files, text=False, **own)
+    on_windows, pipe = os.name == "nt", subprocess.PIPE
+    return subprocess.Popen(
+        command,
+        stdin=pipe,
+        stdout=pipe,
+        env=os.environ | ONE_THREAD,
+        pass_fds=files,
+        process_group=None if on_windows else 0,
+        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+    )
 
 
 def _open(pipe: IO[bytes] | None) -> IO[bytes]:
