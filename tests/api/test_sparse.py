@@ -52,7 +52,7 @@ def test_the_fit_is_that_of_the_table_written_out(settings, n_classes):
     weights = np.arange(len(y)) % 4 / 2
     settings = {"inference": TIGHT} | settings
     dense, sparse = VBSVC(**settings).fit(X, y, weights), VBSVC(**settings).fit(sp.csr_array(X), y, weights)
-    assert_same_fit(sparse, dense)
+    assert_same_fit(sparse, dense, rtol=1e-7 if dense.fit_[0].spec.gate_map is not None else 0.0)
     for ask in ("decision_function", "predict_proba", "predict", "predict_log_proba", "pseudo_probability"):
         found = getattr(sparse, ask)(sp.csr_array(X))
         np.testing.assert_allclose(found, getattr(dense, ask)(X), rtol=1e-6, atol=1e-7)

@@ -316,7 +316,7 @@ def test_an_interrupted_climb_goes_on(formula, tmp_path, monkeypatch):
     assert not any(name.endswith(".climb") for name in cache_of(tmp_path))
     assert len(found.bounds) >= 20
     assert (np.diff(found.bounds) > -1e-9).all()
-    assert means(found) == pytest.approx(means(whole), abs=1e-8)  # plain sweeps stop where they creep
+    assert means(found) == pytest.approx(means(whole), abs=1e-6)  # plain sweeps stop where they creep
 
 
 def test_ctrl_c_stores_what_has_been_reached_and_the_next_fit_goes_on(tmp_path, monkeypatch):
