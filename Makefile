@@ -21,10 +21,10 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 tests: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest --numprocesses auto --dist loadgroup $(PYTESTFLAGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTESTFLAGS)
 
 # The oldest versions are the lower bounds of pyproject.toml; the pages show what newer ones have too. make clean first,
 # to get the newest versions anew.

@@ -26,7 +26,6 @@ pytest.importorskip("sphinx", reason="the docs extra is not installed")
 ROOT = Path(__file__).parent.parent
 SOURCES = ("docs", "examples", "CHANGELOG.md", "CONTRIBUTING.md")
 MADE = ("_build", "gallery", "generated", "jupyter_execute")
-pytestmark = pytest.mark.xdist_group("site")  # it is built once, by one worker
 
 
 @pytest.fixture(scope="module")
