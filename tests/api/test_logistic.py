@@ -268,8 +268,10 @@ class TestAround:
     def test_figures(self, rows):
         X, y = rows
         clf = VBLogistic().fit(X, y)
-        plots.coefficients(clf)
-        plots.calibration(clf, X, y)
+        shown = [text.get_text() for text in plots.coefficients(clf).get_yticklabels()]
+        assert len(shown) == X.shape[1]
+        assert "robust" not in plots.coefficients(clf).get_xlabel()  # the posterior's intervals, unless asked otherwise
+        assert plots.calibration(clf, X, y).lines
 
     def test_likelihoods_are_compared_by_predictions(self, rows):
         X, y = rows
