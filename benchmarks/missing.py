@@ -30,6 +30,7 @@ from benchmarks.missing_data import (
 from benchmarks.missing_designs import PERCENTS as DESIGN_PERCENTS
 from benchmarks.missing_designs import coverage, designs
 from benchmarks.missing_jobs import RESULTS, known_results, run_jobs
+from benchmarks.missing_tables import real_tables
 from benchmarks.rivals import (
     complete_cases,
     grid_search,
@@ -287,6 +288,7 @@ PARTS = {
     "designs": (designs, 100, 2),
     "coverage": (coverage, 400, 20),
     "curves": (curves, 200, 10),
+    "tables": (real_tables, 100, 10),
     "splits": (splits, 100, 10),
     "simulation": (simulation, 50, 5),
     "speed": (speed, 30, 5),

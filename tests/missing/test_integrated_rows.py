@@ -11,12 +11,14 @@ from incomplete_models import PAPER, correlated, incomplete_model
 from shown import by_mean_field
 from vbsvm import VBSVC, GaussianImputation, Gibbs, Model, Normal, NotAtRandom, Shift, Variational, load
 from vbsvm.base.reading import expect
-from vbsvm.missing import integrated_rows
+from vbsvm.missing import held_rows, integrated_rows
+from vbsvm.missing.held_rows import held_stats
 from vbsvm.missing.input_distributions import KnownInputs
 from vbsvm.model import bound
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.averaged_hinge import log_mean_likelihood
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
+from vbsvm.model.likelihoods.exact_logistic import EXACT_LOGISTIC
 from vbsvm.model.row_pass import CompleteRows, RowPass
 from vbsvm.model.sweep import pass_rows
 
@@ -142,7 +144,8 @@ class TestRowTerm:
                 found.append(-0.5 * np.vdot(stats.gram.matrix, spread) - change(0 * axis, spread))
         return np.abs(found).max()
 
-    def test_rows_whose_missing_values_are_all_but_known_are_complete_ones(self):
+    @pytest.mark.parametrize("stats_of", [integrated_rows.integrated_stats, held_stats])
+    def test_rows_whose_missing_values_are_all_but_known_are_complete_ones(self, stats_of):
         _, source, state = fitted_state()
         inputs = state.missing.inputs
         n_variables = len(inputs.precision)
@@ -151,13 +154,59 @@ class TestRowTerm:
         )
         row_pass = RowPass(EXACT_HINGE, state.coefficients, expect, True, state.missing)
         (rows,) = incomplete_parts(source)
-        found = integrated_rows.integrated_stats(rows, state.coefficients, EXACT_HINGE.averages, state.missing.inputs)
+        found = stats_of(rows, state.coefficients, EXACT_HINGE, state.missing.inputs)
         filled = rows.filled(np.where(rows.missing, rows.regressors @ inputs.coefficients, 0.0))
         complete = CompleteRows(filled).stats(replace(row_pass, missing=None))
         np.testing.assert_allclose(found.gram.matrix, complete.gram.matrix, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(found.cross, complete.cross, rtol=1e-5, atol=1e-5)
         entropy = 0.5 * rows.missing.sum() * (1 + np.log(2 * np.pi) - np.log(1e14))
         assert found.row_bound - entropy == pytest.approx(complete.row_bound, abs=1e-5)
+
+
+class TestHeldRows:
+    """Missing values that nothing moves: the score is taken for normal, with all of its variance."""
+
+    @pytest.mark.parametrize("likelihood", [EXACT_HINGE, EXACT_LOGISTIC])
+    def test_the_row_term_is_that_of_drawn_coefficients_and_values(self, likelihood):
+        assert self.off_brute_force(likelihood) < 0.15
+
+    def test_a_variance_that_leaves_the_spread_of_coefficients_out_is_seen(self, monkeypatch):
+        right = held_rows.Cells.of
+
+        def wrong(*arguments):
+            cells = right(*arguments)
+            return replace(cells, covariance=0 * cells.covariance)
+
+        monkeypatch.setattr(held_rows.Cells, "of", wrong)
+        assert self.off_brute_force(EXACT_HINGE) > 0.25
+
+    @staticmethod
+    def off_brute_force(likelihood):
+        """Largest relative error of the change of the row term as the distribution of the coefficients widens."""
+        _, source, state = fitted_state(n=80)
+        (rows,) = incomplete_parts(source)
+        inputs, rng, found, brute = state.missing.inputs, np.random.default_rng(0), [], []
+        z, noise = (np.concatenate([one, -one]) for one in rng.standard_normal((2, 20_000, 4)))
+        rng.shuffle(noise)
+        for widen in (0.5, 2.0, 4.0):
+            mean, covariance = state.coefficients.mean, widen**2 * state.coefficients.covariance
+            moved = at(state, mean, covariance)
+            found.append(held_stats(rows, moved.coefficients, likelihood, inputs).row_bound)
+            theta, total = mean + z @ np.linalg.cholesky(covariance).T, 0.0
+            for group in rows.groups:
+                for row, variables in zip(group.rows, group.patterns[group.pattern_of], strict=True):
+                    expected = rows.regressors[row] @ inputs.coefficients
+                    T = inputs.precision
+                    C = np.linalg.inv(T[np.ix_(variables, variables)])
+                    rest = (T @ (np.where(rows.missing[row], 0.0, rows.known[row] - expected)))[variables]
+                    values = expected[variables] - C @ rest + noise[:, : len(C)] @ np.linalg.cholesky(C).T
+                    known = rows.design[row].copy()
+                    known[rows.inputs.variables[variables]] = 0.0
+                    b = theta[:, rows.inputs.variables[variables]]
+                    scores = theta @ known + np.einsum("nk,nk->n", b, values)
+                    total += likelihood.at_point(rows.signs[row] * scores).mean()
+            brute.append(total)
+        return np.abs(np.diff(found) / np.diff(brute) - 1.0).max()
 
 
 def drawn_inputs(rows, state, rng, n_draws=20_000):
@@ -191,13 +240,10 @@ def test_moments_of_the_missing_values_are_those_of_weighed_draws():
     state = Variational().run(spec, source).state
     state = state.moved(state.coefficients.at(np.array([0.2, 1.0, -0.8, 0.5])))
     (rows,) = incomplete_parts(source)
-    sums = integrated_rows.integrated_stats(
-        rows, state.coefficients, EXACT_HINGE.averages, state.missing.inputs
-    ).missing.inputs
+    at_state = state.coefficients, EXACT_HINGE, state.missing.inputs
+    sums = integrated_rows.integrated_stats(rows, *at_state).missing.inputs
     linear, squares = drawn_inputs(rows, state, np.random.default_rng(0))
-    untilted = integrated_rows.integrated_stats(
-        replace(rows, adapt=False), state.coefficients, EXACT_HINGE.averages, state.missing.inputs
-    ).missing.inputs
+    untilted = held_stats(rows, *at_state).missing.inputs
     np.testing.assert_allclose(sums.linear[0], linear, atol=0.2)
     np.testing.assert_allclose(sums.squares, squares, atol=0.3)
     assert np.abs(untilted.linear[0] - linear).max() > 1.0

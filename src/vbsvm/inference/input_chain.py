@@ -33,6 +33,6 @@ def proper_draws(spec: Spec, missing: MissingState, source: Source, n: int, seed
             draw = Draw(seed, 0, HELD_SWEEPS * k)
             sums = pass_rows(spec, replace(spec.start(), missing=at), source, draw).missing
             if k >= FIRST - 1 and (k - FIRST + 1) % BETWEEN == 0:
-                found.append(ProperDraw.of(sums.inputs, model.inputs.inputs, model.inputs.psi, rng))
+                found.append(ProperDraw.of(model.inputs, sums.inputs, rng))
             at = model.update(at, sums, draw)
     return found

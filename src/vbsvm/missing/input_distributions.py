@@ -20,6 +20,13 @@ class Regressors:
 
     matrix: Array
     _roots: dict[float, Array] = field(default_factory=dict)
+    _leading: dict[int, "Regressors"] = field(default_factory=dict)
+
+    def leading(self, n: int) -> "Regressors":
+        """The first n of them."""
+        if n not in self._leading:
+            self._leading[n] = Regressors(self.matrix[:n, :n])
+        return self._leading[n]
 
     def precision(self, psi: float) -> Array:
         """K = diag(0, Ψ) + Σ s x̃x̃ᵀ."""
@@ -127,7 +134,7 @@ class Selective:
         return Selective(self.inputs.unpack(numbers[:at]), self.probit.unpack(numbers[at:]))
 
 
-class _AtRandom:
+class AtRandom:
     """A distribution of inputs that are missing at random."""
 
     @property
@@ -173,7 +180,7 @@ class Learned(_Still):
 
 @final
 @dataclass(frozen=True, eq=False)
-class KnownInputs(_Still, _AtRandom):
+class KnownInputs(_Still, AtRandom):
     """A distribution of the inputs without uncertainty: a start, a draw, or what predictions go by."""
 
     coefficients: Array
@@ -182,7 +189,7 @@ class KnownInputs(_Still, _AtRandom):
 
 @final
 @dataclass(frozen=True, eq=False)
-class Regression(_AtRandom):
+class Regression(AtRandom):
     """q(A, Σ) of the variables given the other inputs: A | Σ ~ MN(coefficients, K⁻¹, Σ), Σ ~ IW."""
 
     coefficients: Array
@@ -202,18 +209,18 @@ class Regression(_AtRandom):
 
     def pack(self) -> list[float]:
         """Give the coefficients, and the covariance in units of its degrees."""
-        return [*self.coefficients.ravel(), *_per_degree(self.covariance).pack()]
+        return [*self.coefficients.ravel(), *per_degree(self.covariance).pack()]
 
     def unpack(self, numbers: Array) -> "Regression":
         """Make the distribution that has these numbers."""
         size = self.coefficients.size
         coefficients = numbers[:size].reshape(self.coefficients.shape)
-        return Regression(coefficients, _of_degrees(self.covariance, numbers[size:]), self.root)
+        return Regression(coefficients, of_degrees(self.covariance, numbers[size:]), self.root)
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class JointInputs(_AtRandom):
+class JointInputs(AtRandom):
     """q(μ) q(Σ) of all inputs: the paper's distribution. The mean's own covariance is ``spread``."""
 
     mean: Array
@@ -236,7 +243,7 @@ class JointInputs(_AtRandom):
         return [
             *self.mean,
             *distributions.InverseWishart(self.spread, 1.0).pack(),
-            *_per_degree(self.covariance).pack(),
+            *per_degree(self.covariance).pack(),
         ]
 
     def unpack(self, numbers: Array) -> "JointInputs":
@@ -245,15 +252,16 @@ class JointInputs(_AtRandom):
         d = len(self.mean)
         mean, spread, scale = np.split(numbers, [d, d + d * (d + 1) // 2])
         spread = distributions.InverseWishart(self.spread, 1.0).unpack(spread).scale
-        return JointInputs(mean, spread, _of_degrees(self.covariance, scale))
+        return JointInputs(mean, spread, of_degrees(self.covariance, scale))
 
 
-def _per_degree(distribution: distributions.InverseWishart) -> distributions.InverseWishart:
-    """A distribution from a part of the rows and one from all of them then pack to nearly the same numbers."""
+def per_degree(distribution: distributions.InverseWishart) -> distributions.InverseWishart:
+    """In units of its degrees: one from a part of the rows and one from all of them pack to nearly the same numbers."""
     return distributions.InverseWishart(distribution.scale / distribution.degrees, distribution.degrees)
 
 
-def _of_degrees(distribution: distributions.InverseWishart, numbers: Array) -> distributions.InverseWishart:
+def of_degrees(distribution: distributions.InverseWishart, numbers: Array) -> distributions.InverseWishart:
+    """Make one of the same degrees from such numbers."""
     return distributions.InverseWishart(distribution.degrees * distribution.unpack(numbers).scale, distribution.degrees)
 
 

@@ -20,9 +20,9 @@ from vbsvm.missing.input_distributions import (
     Learned,
     MeanDistribution,
     Regression,
-    Regressors,
     Selective,
 )
+from vbsvm.missing.labelled_inputs import LabelledInputs
 from vbsvm.missing.missingness import ProbitDistribution
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
@@ -81,8 +81,12 @@ class InputModel:
         """
         if isinstance(distribution, Learned) or (self.settings.held and not renews(resolve, HELD_SWEEPS)):
             return distribution
-        joint = self.settings.joint and not self.n_beside
-        inputs = self._update_joint(distribution, sums, resolve) if joint else self._update_regression(sums, resolve)
+        if self.n_beside:
+            inputs = resolve(self.labelled(sums), "inputs")
+        elif self.settings.joint:
+            inputs = self._update_joint(distribution, sums, resolve)
+        else:
+            inputs = self._update_regression(sums, resolve)
         if distribution.probit is None:
             return inputs
         assert sums.probit is not None
@@ -111,11 +115,15 @@ class InputModel:
         covariance = resolve(distributions.InverseWishart(scale, self.nu + n), "inputs", "covariance")
         return cast(InputDistribution, JointInputs(mean.mean, mean.spread, covariance))
 
+    def labelled(self, sums: InputSums) -> LabelledInputs:
+        """The distribution where labels tell about missing values."""
+        return LabelledInputs.of(sums, 1 + len(self.inputs.given), self.psi, self.nu)
+
     def without_labels(self, sums: InputSums) -> KnownInputs:
         """The distribution given the other inputs alone, as predictions have it: labels are integrated out."""
         assert sums.regressors is not None
-        kept = slice(None, 1 + len(self.inputs.given))
-        known = Regressors(sums.regressors.matrix[kept, kept])
+        n_known = 1 + len(self.inputs.given)
+        kept, known = slice(n_known), sums.regressors.leading(n_known)
         found = self._update_regression(replace(sums, linear=sums.linear[kept], regressors=known), expect)
         no_say = np.zeros((self.n_beside, len(self.inputs.variables)))
         return KnownInputs(np.vstack([found.coefficients, no_say]), found.precision)
@@ -133,6 +141,8 @@ class InputModel:
                 return self.bound(inputs, sums) + probit.bound(sums.probit, self._probit_variance)
             case Regression():
                 return self._bound_regression(distribution, sums)
+            case LabelledInputs():
+                return _held_bound(distribution, sums)
             case JointInputs(covariance=distributions.InverseWishart() as covariance):
                 return self._bound_joint(distribution, covariance, sums)
             case _:  # a start or a draw, which has no spread
@@ -169,6 +179,16 @@ class InputModel:
             log_det = log_scale - e * math.log(2) - float(digamma(0.5 * (N - np.arange(e))).sum())
             value -= 0.5 * (fresh - N) * (log_det + e * math.log(2))
         return float(value)
+
+
+def _held_bound(distribution: LabelledInputs, sums: InputSums) -> float:
+    """E log p(inputs) under a distribution that is held: its parameters are known, and have no terms of their own."""
+    assert sums.regressors is not None
+    A, P = distribution.coefficients, distribution.precision
+    met = A.T @ sums.linear
+    about = sums.squares - met - met.T + A.T @ sums.regressors.matrix @ A
+    log_det = float(np.linalg.slogdet(P)[1]) - len(P) * math.log(2 * math.pi)
+    return 0.5 * (sums.total * log_det - float(np.vdot(P, about)))
 
 
 def _log_gamma(a: float, d: int) -> float:

@@ -1,4 +1,4 @@
-"""Rows with missing inputs under the exact hinge: the inputs are integrated out, given the coefficients.
+"""Rows with missing inputs under an exact bound, where labels move the inputs: integrated out given the coefficients.
 
 Given the coefficients θ, the missing inputs d of a row have the distribution N(m, C) that the known ones imply, tilted
 by the likelihood of the label. The row's likelihood is the constant that normalises it, exp g = E exp(−2h₊), and the
@@ -20,7 +20,7 @@ from vbsvm.missing.row_updates import Cells, Coordinates, Spread, conditional_me
 from vbsvm.missing.rows import IncompleteRows, PatternGroup
 from vbsvm.model.interfaces import Effects, Gram, Message, Rows
 from vbsvm.model.layouts.dense import LOG_2PI
-from vbsvm.model.likelihoods.base import Averages
+from vbsvm.model.likelihoods.base import Averages, Likelihood
 from vbsvm.model.stats import Stats
 
 
@@ -45,9 +45,10 @@ class _Integrated:
 
 
 def integrated_stats(
-    rows: IncompleteRows, message: Message, averages: Averages, distribution: InputDistribution
+    rows: IncompleteRows, message: Message, likelihood: Likelihood, distribution: InputDistribution
 ) -> Stats:
     """Sums of a pass: G = −Σ E∇²g, r = Σ E∇g + Gμ, and the moments of the inputs."""
+    assert likelihood.averages is not None
     s, means = rows.weights, conditional_means(rows, distribution)
     at_means = rows.filled(means)
     f, v = message.row_moments(at_means)
@@ -59,7 +60,7 @@ def integrated_stats(
     for group in rows.groups:
         at, cells = group.rows, group.cells
         moments = f[at], np.broadcast_to(v, f.shape)[at]
-        found = _integrate(rows, group, effects, *moments, averages, distribution.precision)
+        found = _integrate(rows, group, effects, *moments, likelihood.averages, distribution.precision)
         weights[at], u[at] = found.weights, found.u
         directions[cells], lift[cells], change[cells] = found.directions, found.lift, found.change
         row_bound, constant = row_bound + found.row_bound, constant + found.constant
@@ -97,14 +98,12 @@ def _integrate(
     directions, with_p = direction[of_row], with_p[of_row]
     fp = np.einsum("rk,rk->r", with_f, directions)
     pairs = ScorePairs(rows.signs[group.rows], f, length[of_row], v, fp, pp[of_row], across[of_row])
-    g = expectations(pairs, averages, labels=rows.adapt)
+    g = expectations(pairs, averages)
     made = _made_of(pairs, cells.mean[of_row], with_f, with_p)
-    change, about, k = np.zeros_like(with_f), np.zeros_like(C), C.shape[1]
-    if rows.adapt:
-        moved = made[:, :, 0] * g.f[:, None] + with_f * g.ff[:, None] + with_p * g.fp[:, None]
-        change = np.einsum("rkl,rl->rk", C, moved)
-        left = cells.covariance[of_row] - made[:, :, 1:] @ made[:, :, 1:].transpose(0, 2, 1)
-        about = C @ (2.0 * g.t[:, None, None] * left + made @ g.tilt @ made.transpose(0, 2, 1))
+    moved = made[:, :, 0] * g.f[:, None] + with_f * g.ff[:, None] + with_p * g.fp[:, None]
+    change, k = np.einsum("rkl,rl->rk", C, moved), C.shape[1]
+    left = cells.covariance[of_row] - made[:, :, 1:] @ made[:, :, 1:].transpose(0, 2, 1)
+    about = C @ (2.0 * g.t[:, None, None] * left + made @ g.tilt @ made.transpose(0, 2, 1))
     bound = g.value + 0.5 * (k * (1 + LOG_2PI) - found.log_det[of_row] + np.einsum("rkk->r", about))
     W = -s[:, None, None] * np.stack([g.ff, g.fp, g.fp, g.pp], axis=1).reshape(-1, 2, 2)
     of_spread = -2.0 * s * g.t

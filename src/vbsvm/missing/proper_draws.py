@@ -5,13 +5,15 @@ from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 
 from vbsvm.base.arrays import Array, inverse
 from vbsvm.base.distributions import InverseWishart
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing import conditional
 from vbsvm.missing.input_distributions import InputSums
-from vbsvm.missing.rows import Inputs, pattern_groups
+from vbsvm.missing.input_model import InputModel
+from vbsvm.missing.rows import pattern_groups
 
 
 @final
@@ -28,20 +30,33 @@ class ProperDraw:
     covariance: Array
 
     @staticmethod
-    def of(sums: InputSums, inputs: Inputs, psi: float, rng: np.random.Generator) -> "ProperDraw":
-        """Draw both from their posterior given the sums of a completed table, under the prior of ``psi``."""
+    def of(model: InputModel, sums: InputSums, rng: np.random.Generator) -> "ProperDraw":
+        """Draw both from their posterior given the sums of a completed table."""
         assert sums.regressors is not None
-        joined = np.block([[sums.regressors.matrix, sums.linear], [sums.linear.T, sums.squares]])
-        n_given, n_regressors = len(inputs.given), len(sums.regressors.matrix)
-        labels = np.arange(1 + n_given, n_regressors)
-        rest = np.r_[1 + np.arange(n_given), n_regressors + np.arange(len(inputs.variables))]
-        order = np.concatenate([labels, rest])
-        n, mean = sums.total, joined[0, order] / sums.total
-        scatter = joined[np.ix_(order, order)] - n * np.outer(mean, mean) + psi * np.eye(len(order))
-        covariance = InverseWishart(0.5 * (scatter + scatter.T), len(order) + n).draw(rng).value
-        moved = np.linalg.cholesky(covariance / n) @ rng.standard_normal(len(order))
-        columns = np.concatenate([inputs.given, inputs.variables])
-        return ProperDraw(len(labels), columns, mean + moved, covariance)
+        columns = np.concatenate([model.inputs.given, model.inputs.variables])
+        if not model.n_beside:
+            joined = np.block([[sums.regressors.matrix, sums.linear], [sums.linear.T, sums.squares]])
+            return ProperDraw.of_moments(joined, columns, model.psi, rng)
+        n_known, drawn = 1 + len(model.inputs.given), model.labelled(sums).drawn(rng)
+        mean, covariance = _moments(sums.regressors.leading(n_known).matrix, model.psi, rng)
+        # Labels, known inputs and variables are made of three things that are independent: x, r, and what is left of e.
+        known, r, left = np.eye(n_known - 1), np.eye(len(drawn.Sigma)), np.eye(len(drawn.S))
+        none = np.zeros
+        made: Array = np.block(
+            [
+                [drawn.Gamma[1:].T, drawn.B.T, left],
+                [known, none((len(known), len(r) + len(left)))],
+                [drawn.A[1:].T, r, none((len(r), len(left)))],
+            ]
+        )
+        centre = np.concatenate([drawn.Gamma[0], np.zeros(len(known)), drawn.A[0]]) + made[:, : len(known)] @ mean
+        own = np.asarray(block_diag(covariance, drawn.Sigma, drawn.S), dtype=np.float64)
+        return ProperDraw(len(left), columns, centre, made @ own @ made.T)
+
+    @staticmethod
+    def of_moments(moments: Array, columns: NDArray[np.intp], psi: float, rng: np.random.Generator) -> "ProperDraw":
+        """The same without labels, given Σ s [1; x][1; x]ᵀ of these columns."""
+        return ProperDraw(0, columns, *_moments(moments, psi, rng))
 
     @staticmethod
     def design_of(recipe: Recipe, raw: NDArray[np.floating]) -> Array:
@@ -65,3 +80,11 @@ class ProperDraw:
         precision = inverse(self.covariance[begin:, begin:])
         filled = known + conditional.draws(known, self.mean[begin:], precision, groups, rng)
         return filled[:, self.n_labels - begin :]
+
+
+def _moments(sums: Array, psi: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Draw mean and covariance given Σ s [1; x][1; x]ᵀ, with ``psi`` rows of independent variables as a prior."""
+    n, mean = float(sums[0, 0]), sums[0, 1:] / sums[0, 0]
+    scatter = sums[1:, 1:] - n * np.outer(mean, mean) + psi * np.eye(len(mean))
+    covariance = InverseWishart(0.5 * (scatter + scatter.T), len(mean) + n).draw(rng).value
+    return mean + np.linalg.cholesky(covariance / n) @ rng.standard_normal(len(mean)), covariance

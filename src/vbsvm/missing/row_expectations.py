@@ -76,22 +76,20 @@ class RowExpectations:
     tilt: Array
 
 
-def expectations(pairs: ScorePairs, averages: Averages, *, labels: bool) -> RowExpectations:
-    """Average over both scores; without ``labels`` E ℓ, where the label does not move missing values."""
-    of_p, with_p, beside = pairs.roots
+def expectations(pairs: ScorePairs, averages: Averages) -> RowExpectations:
+    """Average over both scores."""
+    of_p, with_p, _ = pairs.roots
     given = np.square(pairs.p) + pairs.pp + pairs.across
-    if not labels:  # what is averaged over p has f integrated out already, and is the smoother for it
-        given = given + np.square(beside)
     width = np.maximum(of_p, np.abs(with_p)) / np.sqrt(given + TINY)
     sums = np.empty((12, len(width)))
     for n_nodes, which in _by_width(width):
-        sums[:, which] = _averaged(pairs.of_rows(which), averages, n_nodes, labels=labels)
+        sums[:, which] = _averaged(pairs.of_rows(which), averages, n_nodes)
     value, e, p, t, ee, ep, pp, x, xx, z, xz, zz = sums
     tilt = 2.0 * np.stack([t, x, z, x, xx, xz, z, xz, zz], axis=1).reshape(-1, 3, 3)
     return RowExpectations(value, -pairs.y * e, p, t, ee, -pairs.y * ep, pp, tilt)
 
 
-def _averaged(pairs: ScorePairs, averages: Averages, n_nodes: int, *, labels: bool) -> Array:
+def _averaged(pairs: ScorePairs, averages: Averages, n_nodes: int) -> Array:
     """Twelve averages of each row, over p by so many nodes."""
     of_p, with_p, beside = pairs.roots
     e, sign = averages.kink - pairs.y * pairs.f, -pairs.y
@@ -102,8 +100,6 @@ def _averaged(pairs: ScorePairs, averages: Averages, n_nodes: int, *, labels: bo
         loss = averages.mean_log_likelihood(at, t + np.square(beside))
         # E[∂g/∂t z] and E[∂g/∂t z²] by Stein's lemma and the heat equation.
         sums += weight * _twelve(loss, p, x, step * loss.et, loss.t + 2.0 * np.square(beside) * loss.tt)
-        if not labels:
-            continue
         for n_given, some in _by_width(beside / np.sqrt(t)):
             nodes, shares = _rule(n_given)
             z = nodes[:, None]

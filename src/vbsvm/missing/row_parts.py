@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading, renews
 from vbsvm.design.candidates import Candidates
+from vbsvm.missing.held_rows import held_stats
 from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.input_model import HELD_SWEEPS
 from vbsvm.missing.integrated_rows import integrated_stats
@@ -19,7 +20,7 @@ from vbsvm.missing.shares import WeighedCandidates
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions
 from vbsvm.model.left_out import RowInfluence
-from vbsvm.model.likelihoods.base import Averages
+from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.scale_mixture import ScaleMixture
 from vbsvm.model.row_pass import CompleteRows, RowPass
 from vbsvm.model.stats import Stats
@@ -37,24 +38,25 @@ class IncompletePart:
     places: NDArray[np.intp] | None = None
 
     def stats(self, row_pass: RowPass, candidates: WeighedCandidates | None = None) -> Stats:
-        """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs; under an exact bound, these integrated out."""
+        """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs; under an exact bound, without latent scales."""
         state = row_pass.missing
         assert isinstance(state, MissingState)
         assert state.inputs is not None
         with np.errstate(all="ignore"):
-            if (averages := row_pass.likelihood.averages) is not None:
-                return self._integrated(row_pass.message, averages, state.inputs, candidates)
+            if row_pass.likelihood.averages is not None:
+                return self._exact(row_pass.message, row_pass.likelihood, state.inputs, candidates)
             return self._stats(row_pass, state, candidates)
 
-    def _integrated(
-        self, message: Message, averages: Averages, inputs: InputDistribution, candidates: WeighedCandidates | None
+    def _exact(
+        self, message: Message, likelihood: Likelihood, inputs: InputDistribution, candidates: WeighedCandidates | None
     ) -> Stats:
-        """The same with missing inputs integrated out; candidates have shares that no coefficient changes."""
+        """The same without latent scales; candidates have shares that no coefficient changes."""
+        stats_of = integrated_stats if self.rows.adapt else held_stats
         if candidates is None:
-            return integrated_stats(self.rows, message, averages, inputs)
+            return stats_of(self.rows, message, likelihood, inputs)
         s = self.rows.weights
         shares = candidates.shares(np.zeros(len(s)))
-        stats = integrated_stats(self.rows.weighted(shares * s), message, averages, inputs)
+        stats = stats_of(self.rows.weighted(shares * s), message, likelihood, inputs)
         entropy = candidates.entropy(shares, s)
         return replace(
             stats,

@@ -19,12 +19,10 @@ from vbsvm.inference.leave_one_out import row_influence
 from vbsvm.inference.reliability import Reliability
 from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import Spread, Spreads, robust_of_draws
-from vbsvm.missing.input_distributions import InputSums, Regressors
 from vbsvm.missing.input_model import PAPERS_PSI
 from vbsvm.missing.model import MissingState, input_model
 from vbsvm.missing.population import Population
 from vbsvm.missing.proper_draws import ProperDraw
-from vbsvm.missing.rows import Inputs
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
@@ -168,10 +166,8 @@ class TrainingRows:
             assert isinstance(missing, MissingState)
             return proper_draws(self.spec, missing, source, n, seed)
         moments, rng = source.second_moments(), np.random.default_rng(seed)
-        total = Regressors(moments[:1, :1])
-        sums = InputSums(moments[:1, 1:], moments[1:, 1:], float(moments[0, 0]), total)
-        inputs = Inputs.of(source.recipe.first + np.arange(len(moments) - 1), [])
-        return [ProperDraw.of(sums, inputs, PAPERS_PSI, rng) for _ in range(n)]
+        columns = source.recipe.first + np.arange(len(moments) - 1)
+        return [ProperDraw.of_moments(moments, columns, PAPERS_PSI, rng) for _ in range(n)]
 
     def spread(self, kind: str) -> Spread:
         """Robust, or the posterior's by linear response; in large tables the robust one goes by the curvature."""

@@ -64,6 +64,7 @@ MODELS = CHAINS | {
     "Learned": "vbsvm.missing.input_distributions:Learned",
     "MeanLaw": "vbsvm.missing.input_distributions:MeanDistribution",
     "Regression": "vbsvm.missing.input_distributions:Regression",
+    "LabelledInputs": "vbsvm.missing.labelled_inputs:LabelledInputs",
     "Spec": "vbsvm.model.spec:Spec",
     "Block": "vbsvm.model.spec:Block",
     "Hinge": "vbsvm.model.likelihoods.hinge:Hinge",
