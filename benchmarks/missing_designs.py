@@ -1,9 +1,9 @@
 """Missing inputs in designs of 2, 5 and 20 columns: how far coefficients and errors are from those without gaps.
 
 Coefficients of each method are compared with those that it has itself on the same data without gaps, relative to their
-length. The length of a tuned SVM's own depends on the penalty that tuning happens to choose, so that these are first
-scaled to that of the reference. All columns have a signal. Values are missing completely at random (MCAR), with a
-chance that rises with the first column (MAR) or with the value itself (MNAR).
+length: as they are, and in their direction alone, after both have been scaled to the same length. (The length of a
+tuned SVM's depends on the penalty that tuning happens to choose.) All columns have a signal. Values are missing
+completely at random (MCAR), with a chance that rises with the first column (MAR) or with the value itself (MNAR).
 """
 
 from collections.abc import Callable, Sequence
@@ -26,26 +26,28 @@ from benchmarks.rivals import (
 )
 from benchmarks.simulation import balanced_error
 from benchmarks.tables import print_table
-from vbsvm import VBSVC, GaussianImputation, Normal, pool
+from vbsvm import VBSVC, GaussianImputation, Normal, VBLogistic, pool
 
 DESIGNS, COVERAGE = RESULTS / "missing_designs.csv", RESULTS / "missing_coverage.csv"
 CELL = ["mechanism", "columns", "correlation", "percent"]
-DESIGN_COLUMNS = [*CELL, "data_set", "method", "off", "ber"]
+DESIGN_COLUMNS = [*CELL, "data_set", "method", "off", "direction", "ber"]
 COVERAGE_COLUMNS = ["mechanism", "data_set", "term", "covered", "sd", "error"]
 MECHANISMS, WIDTHS, CORRELATIONS, PERCENTS = ("MCAR", "MAR", "MNAR"), (2, 5, 20), (0.0, 0.3, 0.7), (10, 30, 50)
 TRAIN, TEST = 400, 2000
 SIGNAL = 1.5
 OURS, PAPERS, NONE, POOLED = "VBSVC", 'VBSVC, labels="likelihood"', 'VBSVC, labels="none"', "VBSVC, 20 imputations"
+LOGISTIC = "VBLogistic"
 ITERATIVE, MEANS, CASES = "tuned SVM, IterativeImputer", "tuned SVM, means", "tuned SVM, complete cases"
 MISAEM, BOOSTED = "misaem", "HistGradientBoosting"
-METHODS = (OURS, PAPERS, NONE, POOLED, ITERATIVE, MEANS, CASES, MISAEM, BOOSTED)
+METHODS = (OURS, LOGISTIC, PAPERS, NONE, POOLED, ITERATIVE, MEANS, CASES, MISAEM, BOOSTED)
 TUNED = (ITERATIVE, MEANS, CASES)
 LINEAR_RIVALS = (*TUNED, MISAEM)
 # These take most of the time, and may run in fewer data sets.
-SLOW = (POOLED, MISAEM, BOOSTED)
+SLOW = (PAPERS, POOLED, MISAEM, BOOSTED)
 FAST = tuple(name for name in METHODS if name not in SLOW)
-# Methods that fit once, of which coefficients are compared.
+# Methods that fit once, of which coefficients are compared; those of the logistic model stand beside.
 SINGLE = (OURS, PAPERS, NONE, *LINEAR_RIVALS)
+REFERENCES = {MISAEM: MISAEM, LOGISTIC: LOGISTIC} | dict.fromkeys(TUNED, MEANS)
 FEWEST_CASES = 30
 
 
@@ -93,6 +95,8 @@ def fitted(name: str, X: np.ndarray, y: np.ndarray) -> Any:
     settings = {OURS: "regressor", PAPERS: "likelihood", NONE: "none"}
     if name in settings:
         return VBSVC(imputation=GaussianImputation(labels=settings[name])).fit(X, y)
+    if name == LOGISTIC:
+        return VBLogistic().fit(X, y)
     if name == MISAEM:
         return misaem_logistic.fit(X, y)
     if name == BOOSTED:
@@ -108,41 +112,42 @@ def run_data_set(
     rng = np.random.default_rng([seed, width, percent, int(10 * correlation)])
     X, gaps, y = simulate(TRAIN, width, correlation, mechanism, percent, rng)
     _, test, y_test = simulate(TEST, width, correlation, mechanism, percent, rng)
-    same = {name: MISAEM if name == MISAEM else MEANS if name in LINEAR_RIVALS else OURS for name in methods}
+    same = {name: REFERENCES.get(name, OURS) for name in methods}
     found: list[tuple] = []
     with rivals_may_not_converge():
         references = {name: linear(scores_of(fitted(name, X, y)), width) for name in set(same.values())}
         for name in methods:
-            off, ber = _measured(name, gaps, y, test, y_test, references[same[name]])
-            found.append((mechanism, width, correlation, percent, seed, name, off, ber))
+            measured = _measured(name, gaps, y, test, y_test, references[same[name]])
+            found.append((mechanism, width, correlation, percent, seed, name, *measured))
     return found
 
 
 def _measured(
     name: str, X: np.ndarray, y: np.ndarray, test: np.ndarray, y_test: np.ndarray, reference: np.ndarray
-) -> tuple[float, float]:
+) -> tuple[float, float, float]:
     complete = ~np.isnan(X).any(axis=1)
     if name == CASES and (complete.sum() < FEWEST_CASES or min(np.bincount(y[complete], minlength=2)) < 10):
-        return np.nan, np.nan
+        return np.nan, np.nan, np.nan
     if name == POOLED:
         first = fitted(OURS, X, y)
         fits = [VBSVC().fit(one.to_numpy(), y) for one in first.impute(X, 20, y=y, random_state=0)]
         coefficients = pool(fits, covariance="mean-field").coefficients[1:]
-        return _relative(coefficients, reference), np.nan
+        return *_distances(coefficients, reference), np.nan
     model = fitted(name, X, y)
-    off = np.nan
+    off = np.nan, np.nan
     if name != BOOSTED:
-        found = linear(scores_of(model), X.shape[1])
-        scale = np.linalg.norm(reference) / np.linalg.norm(found) if name in TUNED else 1.0
-        off = _relative(scale * found, reference)
+        off = _distances(linear(scores_of(model), X.shape[1]), reference)
     some = ~np.isnan(test).all(axis=1)  # misaem leaves out rows without any value: these get the commoner class
     predicted = np.full(len(test), int(y.mean() > 0.5))
     predicted[some] = model.predict(test[some])
-    return off, balanced_error(y_test, predicted if name == MISAEM else model.predict(test))
+    return *off, balanced_error(y_test, predicted if name == MISAEM else model.predict(test))
 
 
-def _relative(found: np.ndarray, reference: np.ndarray) -> float:
-    return float(np.linalg.norm(found - reference) / np.linalg.norm(reference))
+def _distances(found: np.ndarray, reference: np.ndarray) -> tuple[float, float]:
+    """How far coefficients are from the reference, relative to its length: as they are, and scaled to that."""
+    length = np.linalg.norm(reference)
+    scaled = length / np.linalg.norm(found) * found
+    return float(np.linalg.norm(found - reference) / length), float(np.linalg.norm(scaled - reference) / length)
 
 
 def turns(n_sets: int, n_slow: int) -> list[tuple[int, Sequence[str]]]:
@@ -179,6 +184,7 @@ def print_designs(n_sets: int, percents: Sequence[int] = PERCENTS, widths: Seque
     print("\nData sets a cell: " + "; ".join(f"{name} {low}–{high}" for name, low, high in counts.itertuples()))
     for measure, title in (
         ("off", "Coefficients: distance from those without gaps, relative to their length"),
+        ("direction", "The same, scaled to the same length"),
         ("ber", "Balanced error on test rows with gaps"),
     ):
         print(f"\n{title}: means over correlations")
@@ -195,21 +201,29 @@ def judge(table: pd.DataFrame) -> None:
 
     Each rival is compared in the data sets that it has run in; the best is the one that ours is furthest behind.
     """
-    print("\nVBSVC in cells of MCAR and MAR (MNAR is shown, and not judged)")
+    print("\nCells of MCAR and MAR (MNAR is shown, and not judged)")
     judged = table[table["mechanism"] != "MNAR"]
-    for measure, rivals in (("off", [one for one in SINGLE if one != OURS]), ("ber", LINEAR_RIVALS)):
+    rivals = [one for one in SINGLE if one != OURS]
+    for measure, ours, others in (
+        ("off", OURS, rivals),
+        ("direction", OURS, rivals),
+        ("ber", OURS, LINEAR_RIVALS),
+        ("ber", LOGISTIC, LINEAR_RIVALS),
+    ):
         wide = judged.pivot(index=[*CELL, "data_set"], columns="method", values=measure)
-        n, good, worst = 0, 0, []
+        n, good, worst, gaps = 0, 0, [], []
         for cell, rows in wide.groupby(level=CELL):
-            differences = {rival: (rows[OURS] - rows[rival]).dropna() for rival in rivals if rival in rows}
+            differences = {rival: (rows[ours] - rows[rival]).dropna() for rival in others if rival in rows}
             best = max(
                 (one for one in differences if len(differences[one]) > 1), key=lambda one: differences[one].mean()
             )
             difference = differences[best]
             behind = difference.mean() / max(difference.std() / np.sqrt(len(difference)), 1e-12)
             n, good = n + 1, good + int(behind <= 2)
+            gaps.append(difference.mean())
             worst.append((behind, f"{' '.join(map(str, cell))} behind {best} by {difference.mean():.4f}"))
-        print(f"{measure}: not behind the best rival by more than two standard errors in {good} of {n} cells")
+        told = f"not behind the best rival by more than two standard errors in {good} of {n} cells"
+        print(f"{measure}, {ours}: {told}; behind by {np.mean(gaps):.4f} on average")
         for behind, where in sorted(worst, reverse=True):
             if behind > 2:
                 print(f"  behind by {behind:.1f} standard errors: {where}")
