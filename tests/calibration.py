@@ -171,7 +171,7 @@ def numbers(model, state):
     return [*theta, scale]
 
 
-def rank(model, seed, replicate, tilted=True, plant=None, likelihood=HINGE):
+def rank(model, seed, replicate, tilted=True, plant=None, likelihood=HINGE, thin=THIN):
     """Ranks of the truth among thinned draws; ties (closed gates) are broken at random."""
     rng = np.random.default_rng([seed, replicate])
     truth = simulate(model, rng, tilted, likelihood)
@@ -179,21 +179,21 @@ def rank(model, seed, replicate, tilted=True, plant=None, likelihood=HINGE):
     spec = replace(spec, likelihood=likelihood)
     state, drawn = spec.start(), []
     with np.errstate(all="ignore"):
-        for k in range(TUNE + DRAWS * THIN):
+        for k in range(TUNE + DRAWS * thin):
             resolve = OverRelaxed(Draw(seed, replicate, k), state.coefficients.mean)
             if plant is not None:
                 resolve = plant(resolve)
             state, _ = sweep(spec, state, source, resolve)
             state, _ = stretch(spec, state, source, 0.5, resolve)
-            if k >= TUNE and (k - TUNE) % THIN == THIN - 1:
+            if k >= TUNE and (k - TUNE) % thin == thin - 1:
                 drawn.append(numbers(model, state))
     below, equal = (np.array(drawn) < truth.ranked).sum(axis=0), (np.array(drawn) == truth.ranked).sum(axis=0)
     return below + rng.integers(0, equal + 1)
 
 
-def p_values(model, replicates, seed=0, tilted=True, plant=None, n_jobs=1, likelihood=HINGE):
+def p_values(model, replicates, seed=0, tilted=True, plant=None, n_jobs=1, likelihood=HINGE, thin=THIN):
     """χ² tests of uniform ranks, one for each number."""
-    work = (delayed(rank)(model, seed, k, tilted, plant, likelihood) for k in range(replicates))
+    work = (delayed(rank)(model, seed, k, tilted, plant, likelihood, thin) for k in range(replicates))
     ranks = np.array(Parallel(n_jobs=n_jobs)(work))
     bins = 5 if replicates < 1000 else DRAWS + 1
     found = []
