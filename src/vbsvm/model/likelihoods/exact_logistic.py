@@ -17,9 +17,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
 from vbsvm.model.likelihoods.averaged_logistic import AVERAGED_LOGISTIC, COMPONENTS
 from vbsvm.model.likelihoods.base import Averages, RowDerivatives, RowTerms
-
-# Up to this variance three terms of the series are right to 1e−9.
-NARROW = 0.02
+from vbsvm.model.likelihoods.logistic_series import NARROW, curve, series
 
 # From margins and variances to a few numbers of each row.
 _Of = Callable[[Array, Array], tuple[Array, ...]]
@@ -63,7 +61,7 @@ class ExactLogistic:
 
     def at_point(self, margin: Array) -> Array:
         """Log expit(margin)."""
-        return _curve(margin)[0]
+        return curve(margin)[0]
 
 
 EXACT_LOGISTIC = ExactLogistic()
@@ -85,38 +83,19 @@ def _by_width(narrow: _Of, wide: _Of, margin: Array, v: Array | float) -> tuple[
     return of_all
 
 
-def _curve(margin: Array) -> tuple[Array, Array]:
-    """Log expit(m) and expit(−m), by one exponential."""
-    small = np.exp(-np.abs(margin))
-    return np.minimum(margin, 0.0) - np.log1p(small), np.where(margin > 0.0, small, 1.0) / (1.0 + small)
+def _narrow_slopes(margin: Array, v: Array) -> tuple[Array, ...]:
+    value, slope = series(margin, v, 2)
+    return value, slope
 
 
-def _narrow_slopes(margin: Array, v: Array) -> tuple[Array, Array]:
-    """ℓ and its slope by the series, with q = expit(−m), r = q(1 − q) and t = 1 − 2q."""
-    value, q = _curve(margin)
-    r, t = q * (1.0 - q), 1.0 - 2.0 * q
-    sixth = r * (30.0 * r - 120.0 * r * r - 1.0)
-    value += v * (-0.5 * r + v * (0.125 * r * (6.0 * r - 1.0) + v * (sixth / 48.0)))
-    seventh = r * t * (1.0 - 60.0 * r + 360.0 * r * r)
-    q += v * (0.5 * r * t + v * (0.125 * r * t * (1.0 - 12.0 * r) + v * (seventh / 48.0)))
-    return value, q
+def _narrow_terms(margin: Array, v: Array) -> tuple[Array, ...]:
+    value, slope, second = series(margin, v, 3)
+    return value, slope, -second
 
 
-def _narrow_terms(margin: Array, v: Array) -> tuple[Array, Array, Array]:
-    _, q = _curve(margin)
-    r = q * (1.0 - q)
-    sixth = 1.0 - 126.0 * r + 1680.0 * r * r - 5040.0 * r * r * r
-    w = r * (1.0 + v * (0.5 * (1.0 - 6.0 * r) + v * (0.125 * (1.0 - 30.0 * r + 120.0 * r * r) + v * (sixth / 48.0))))
-    return (*_narrow_slopes(margin, v), w)
-
-
-def _narrow_derivatives(margin: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    _, slope, w = _narrow_terms(margin, v)
-    _, q = _curve(margin)
-    r, t = q * (1.0 - q), 1.0 - 2.0 * q
-    third = r * t * (1.0 + v * (0.5 * (1.0 - 12.0 * r) + v * (0.125 * (1.0 - 60.0 * r + 360.0 * r * r))))
-    fourth = r * (6.0 * r - 1.0 + 0.5 * v * (30.0 * r - 120.0 * r * r - 1.0))
-    return slope, -w, third, fourth
+def _narrow_derivatives(margin: Array, v: Array) -> tuple[Array, ...]:
+    _, *found = series(margin, v, 5)
+    return tuple(found)
 
 
 def _wide_slopes(margin: Array, v: Array) -> tuple[Array, Array]:
