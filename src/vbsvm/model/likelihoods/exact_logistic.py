@@ -6,7 +6,6 @@ expectation is a series in v of derivatives of log expit, which are polynomials 
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -19,8 +18,10 @@ from vbsvm.model.likelihoods.averaged_logistic import AVERAGED_LOGISTIC, COMPONE
 from vbsvm.model.likelihoods.base import Averages, RowDerivatives, RowTerms
 from vbsvm.model.likelihoods.logistic_series import NARROW, curve, series
 
-# From margins and variances to a few numbers of each row.
-_Of = Callable[[Array, Array], tuple[Array, ...]]
+SHARES, SQUARES = np.array([p for p, _ in COMPONENTS]), np.array([[square] for _, square in COMPONENTS])
+HEIGHTS = SHARES / math.sqrt(2 * math.pi)
+# Rows whose components are computed together: so many numbers stay in a core's cache.
+AT_ONCE = 2048
 
 
 @final
@@ -39,20 +40,20 @@ class ExactLogistic:
 
     def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
         """w = −∂²ℓ/∂f² and u = ∂ℓ/∂f + w f; the curvature is w."""
-        value, slope, w = _by_width(_narrow_terms, _wide_terms, y * f, v)
-        w *= s
+        value, slope, second = _expected(y * f, v, 3)
+        w = -s * second
         return RowTerms(value, s * y * slope + w * f, w, w)
 
     def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
         """ℓ, and ∂ℓ/∂f = s y E expit(−y f)."""
-        value, slope = _by_width(_narrow_slopes, _wide_slopes, y * f, v)
+        value, slope = _expected(y * f, v, 2)
         slope *= y
         slope *= s
         return value, slope
 
     def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
         """By the heat equation ℓ_fv is half the third derivative in f, and ℓ_vv a quarter of the fourth."""
-        slope, second, third, fourth = _by_width(_narrow_derivatives, _wide_derivatives, y * f, v)
+        _, slope, second, third, fourth = _expected(y * f, v, 5)
         return RowDerivatives(s * y * slope, s * second, 0.5 * s * y * third, 0.25 * s * fourth)
 
     def width(self, v: Array) -> float:
@@ -67,75 +68,35 @@ class ExactLogistic:
 EXACT_LOGISTIC = ExactLogistic()
 
 
-def _by_width(narrow: _Of, wide: _Of, margin: Array, v: Array | float) -> tuple[Array, ...]:
-    """What one function gives of rows with small variances, and another of all others; whole tables are mostly one."""
+def _expected(margin: Array, v: Array | float, n: int) -> Array:
+    """E log expit(m + √v z) and its first n − 1 derivatives by m; whole tables have mostly small variances, or none."""
     v = np.broadcast_to(v, margin.shape)
     small = v <= NARROW
     if small.all():
-        return narrow(margin, v)
+        return series(margin, v, n)
     if not small.any():
-        return wide(margin, v)
-    found = narrow(margin[small], v[small])
-    of_all = tuple(np.empty_like(margin) for _ in found)
-    for rows, values in ((small, found), (~small, wide(margin[~small], v[~small]))):
-        for whole, one in zip(of_all, values, strict=True):
-            whole[rows] = one
-    return of_all
+        return mixture(margin, v, n)
+    found = np.empty((n, len(margin)))
+    for rows, way in ((small, series), (~small, mixture)):
+        found[:, rows] = way(margin[rows], v[rows], n)
+    return found
 
 
-def _narrow_slopes(margin: Array, v: Array) -> tuple[Array, ...]:
-    value, slope = series(margin, v, 2)
-    return value, slope
-
-
-def _narrow_terms(margin: Array, v: Array) -> tuple[Array, ...]:
-    value, slope, second = series(margin, v, 3)
-    return value, slope, -second
-
-
-def _narrow_derivatives(margin: Array, v: Array) -> tuple[Array, ...]:
-    _, *found = series(margin, v, 5)
-    return tuple(found)
-
-
-def _wide_slopes(margin: Array, v: Array) -> tuple[Array, Array]:
-    """Sums over the components: m Φ(−a) − c φ(a) with c² = v + 1/r² and a = m/c."""
-    value, slope = np.zeros_like(margin), np.zeros_like(margin)
-    for p, square in COMPONENTS:
-        c = np.sqrt(v + square)
-        a = margin / c
-        below = p * ndtr(-a)
-        slope += below
-        value += margin * below
-        value -= c * _density(p, a)
-    return value, slope
-
-
-def _wide_terms(margin: Array, v: Array) -> tuple[Array, Array, Array]:
-    value, slope, w = np.zeros_like(margin), np.zeros_like(margin), np.zeros_like(margin)
-    for p, square in COMPONENTS:
-        c = np.sqrt(v + square)
-        a = margin / c
-        below, density = p * ndtr(-a), _density(p, a)
-        slope += below
-        value += margin * below
-        value -= c * density
-        w += density / c
-    return value, slope, w
-
-
-def _wide_derivatives(margin: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    slope, second, third, fourth = (np.zeros_like(margin) for _ in range(4))
-    for p, square in COMPONENTS:
-        c = np.sqrt(v + square)
-        a = margin / c
-        density = _density(p, a) / c
-        slope += p * ndtr(-a)
-        second -= density
-        third += density * (a / c)
-        fourth += density * (1.0 - a * a) / (c * c)
-    return slope, second, third, fourth
-
-
-def _density(p: float, a: Array) -> Array:
-    return (p / math.sqrt(2 * math.pi)) * np.exp(-0.5 * a * a)
+def mixture(margin: Array, v: Array, n: int) -> Array:
+    """The same as sums over the components: m Φ(−a) − c φ(a) with c² = v + 1/r² and a = m/c."""
+    found = np.empty((n, len(margin)))
+    for begin in range(0, len(margin), AT_ONCE):
+        run = slice(begin, begin + AT_ONCE)
+        c = np.sqrt(v[run] + SQUARES)
+        a = margin[run] / c
+        density = np.exp(-0.5 * a * a)
+        found[1, run] = SHARES @ ndtr(-a)
+        found[0, run] = margin[run] * found[1, run] - HEIGHTS @ (c * density)
+        if n > 2:
+            density /= c
+            found[2, run] = -(HEIGHTS @ density)
+        if n > 3:
+            density /= c
+            found[3, run] = HEIGHTS @ (density * a)
+            found[4, run] = HEIGHTS @ (density / c * (1.0 - a * a))
+    return found
