@@ -20,8 +20,8 @@ from vbsvm.model.likelihoods.logistic_series import NARROW, curve, series
 
 SHARES, SQUARES = np.array([p for p, _ in COMPONENTS]), np.array([[square] for _, square in COMPONENTS])
 HEIGHTS = SHARES / math.sqrt(2 * math.pi)
-# Rows whose components are computed together: so many numbers stay in a core's cache.
-AT_ONCE = 2048
+# Rows that are computed together: what they need stays in a core's cache, and memory is not asked for anew.
+AT_ONCE, WIDE_AT_ONCE = 8192, 1024
 
 
 @final
@@ -40,20 +40,27 @@ class ExactLogistic:
 
     def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
         """w = −∂²ℓ/∂f² and u = ∂ℓ/∂f + w f; the curvature is w."""
-        value, slope, second = _expected(y * f, v, 3)
+        value, slope, second = _expected(y * f, v, 0, 3)
         w = -s * second
         return RowTerms(value, s * y * slope + w * f, w, w)
 
     def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
         """ℓ, and ∂ℓ/∂f = s y E expit(−y f)."""
-        value, slope = _expected(y * f, v, 2)
+        value, slope = _expected(y * f, v, 0, 2)
         slope *= y
         slope *= s
         return value, slope
 
+    def slope(self, f: Array, v: Array, y: Array, s: Array) -> Array:
+        """∂ℓ/∂f alone."""
+        (slope,) = _expected(y * f, v, 1, 2)
+        slope *= y
+        slope *= s
+        return slope
+
     def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
         """By the heat equation ℓ_fv is half the third derivative in f, and ℓ_vv a quarter of the fourth."""
-        _, slope, second, third, fourth = _expected(y * f, v, 5)
+        slope, second, third, fourth = _expected(y * f, v, 1, 5)
         return RowDerivatives(s * y * slope, s * second, 0.5 * s * y * third, 0.25 * s * fourth)
 
     def width(self, v: Array) -> float:
@@ -68,34 +75,38 @@ class ExactLogistic:
 EXACT_LOGISTIC = ExactLogistic()
 
 
-def _expected(margin: Array, v: Array | float, n: int) -> Array:
-    """E log expit(m + √v z) and its first n − 1 derivatives by m; whole tables have mostly small variances, or none."""
-    v = np.broadcast_to(v, margin.shape)
-    small = v <= NARROW
-    if small.all():
-        return series(margin, v, n)
-    if not small.any():
-        return mixture(margin, v, n)
-    found = np.empty((n, len(margin)))
-    for rows, way in ((small, series), (~small, mixture)):
-        found[:, rows] = way(margin[rows], v[rows], n)
+def _expected(margin: Array, v: Array | float, first: int, end: int) -> Array:
+    """E log expit(m + √v z) and its derivatives by m, from ``first`` (0 or 1) to before ``end``."""
+    variances = v if isinstance(v, np.ndarray) and v.shape == margin.shape else np.broadcast_to(v, margin.shape)
+    found = np.empty((end - first, len(margin)))
+    for begin in range(0, len(margin), AT_ONCE):
+        run = slice(begin, begin + AT_ONCE)
+        m, v = margin[run], variances[run]
+        small = v <= NARROW
+        if small.all():
+            found[:, run] = series(m, v, first, end)
+        elif not small.any():
+            found[:, run] = mixture(m, v, end)[first:]
+        else:
+            found[:, run][:, small] = series(m[small], v[small], first, end)
+            found[:, run][:, ~small] = mixture(m[~small], v[~small], end)[first:]
     return found
 
 
-def mixture(margin: Array, v: Array, n: int) -> Array:
-    """The same as sums over the components: m Φ(−a) − c φ(a) with c² = v + 1/r² and a = m/c."""
-    found = np.empty((n, len(margin)))
-    for begin in range(0, len(margin), AT_ONCE):
-        run = slice(begin, begin + AT_ONCE)
+def mixture(margin: Array, v: Array, end: int) -> Array:
+    """The same from the 0th on, as sums over the components: m Φ(−a) − c φ(a) with c² = v + 1/r² and a = m/c."""
+    found = np.empty((end, len(margin)))
+    for begin in range(0, len(margin), WIDE_AT_ONCE):
+        run = slice(begin, begin + WIDE_AT_ONCE)
         c = np.sqrt(v[run] + SQUARES)
         a = margin[run] / c
         density = np.exp(-0.5 * a * a)
         found[1, run] = SHARES @ ndtr(-a)
         found[0, run] = margin[run] * found[1, run] - HEIGHTS @ (c * density)
-        if n > 2:
+        if end > 2:
             density /= c
             found[2, run] = -(HEIGHTS @ density)
-        if n > 3:
+        if end > 3:
             density /= c
             found[3, run] = HEIGHTS @ (density * a)
             found[4, run] = HEIGHTS @ (density / c * (1.0 - a * a))
