@@ -4,6 +4,9 @@ The rows of the sample have larger weights, so that they weigh as much as all. T
 for Newton steps over all rows, and the size of the variances of scores.
 """
 
+import numpy as np
+
+from vbsvm.base.log import log
 from vbsvm.inference.climb import Ending, climb
 from vbsvm.inference.smooth import Smooth
 from vbsvm.model.row_pass import Source
@@ -14,7 +17,7 @@ ROWS_EACH = 128
 FEWEST = 4096
 MANY = 4
 # The sample is off by half a nat for each coefficient and each row that one stands for: a share of that is enough.
-SHARE = 0.01
+SHARE = 0.1
 MOST_PASSES = 20
 
 
@@ -24,9 +27,16 @@ def head_start(spec: Spec, source: Source, start: State, strategy: Smooth) -> St
     sample = source.sample(n_rows) if source.n_rows >= MANY * n_rows else None
     if sample is None:
         return start
+    log.info("head start: a climb over %d of %d rows", n_rows, source.n_rows)
     tol = SHARE * spec.n_columns * source.n_rows / n_rows
     few = Smooth(tol)
-    reached = climb(spec, sample, start, few, tol, MOST_PASSES)
-    if reached.ending is not Ending.CONVERGED or few.rows.separated:  # nothing holds separated classes but the prior
+    try:
+        reached = climb(spec, sample, start, few, tol, MOST_PASSES)
+        if reached.ending is Ending.INTERRUPTED:
+            raise KeyboardInterrupt  # nothing has been reached that could be kept
+        if reached.ending is not Ending.CONVERGED or few.rows.separated:  # what holds separated classes is the prior
+            return start
+        with np.errstate(all="ignore"):
+            return strategy.near(spec, source, reached.state, few.rows)
+    except (FloatingPointError, np.linalg.LinAlgError):  # all rows together may do better
         return start
-    return strategy.near(spec, source, reached.state, few.rows)

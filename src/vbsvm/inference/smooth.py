@@ -73,7 +73,7 @@ class Smooth:
 
         def promise() -> float:
             if weights is not None:
-                left = SAFE * (_left_by_priors(spec, state, reached) + rows.left(weights))
+                left = SAFE * (left_by_priors(spec, state, reached) + rows.left(weights))
                 if left < self._tol:
                     return left
             return SAFE * _left(spec, at)
@@ -132,7 +132,7 @@ def _left(spec: Spec, at: Visited) -> float:
     return 0.5 * (spread - len(now.mean)) + image.entropy - now.entropy
 
 
-def _left_by_priors(spec: Spec, made: State, reached: State) -> float:
+def left_by_priors(spec: Spec, made: State, reached: State) -> float:
     """What a covariance may gain where the precision of the priors is no longer that of which it was made."""
     before, now = spec.precision(made), spec.precision(reached)
     if before.couplings:

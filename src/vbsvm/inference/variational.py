@@ -211,9 +211,10 @@ class Variational(Parameters):
         if spec.likelihood.normalised and isinstance(self._strategy(spec, source), Profiled):
             (start,) = begin.starts(spec)
             smooth = Smooth(self.tol)
-            if begin.start is None:
-                start = head_start(sharp, source, start, smooth)
-            reached = climb(sharp, source, start, smooth, self.tol, most, begin.watch)
+            ahead = head_start(sharp, source, start, smooth) if begin.start is None else start
+            passes = int(ahead is not start)
+            reached = climb(sharp, source, ahead, smooth, self.tol, most - passes, begin.watch)
+            reached = replace(reached, passes=reached.passes + passes)
             if reached.ending is Ending.INTERRUPTED or reached.passes >= most:
                 return reached
             separates = smooth.separates(reached.state)
