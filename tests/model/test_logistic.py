@@ -6,10 +6,10 @@ from scipy import integrate, stats
 from scipy.special import expit, log_expit
 
 from vbsvm.base.reading import expect
-from vbsvm.model.likelihoods import exact_logistic
 from vbsvm.model.likelihoods.averaged_logistic import AVERAGED_LOGISTIC
-from vbsvm.model.likelihoods.exact_logistic import EXACT_LOGISTIC, NARROW
+from vbsvm.model.likelihoods.exact_logistic import EXACT_LOGISTIC, mixture
 from vbsvm.model.likelihoods.logistic import LOGISTIC
+from vbsvm.model.likelihoods.logistic_series import NARROW, series
 
 PLACES = [(0.0, 0.3), (0.3, 0.005), (-4.0, 0.02), (2.0, 1.0), (-3.0, 9.0), (1.0, 100.0), (8.0, 0.5)]
 
@@ -47,16 +47,32 @@ def test_the_augmented_bound_lies_below_and_touches_where_scores_are_known(f, v)
 
 def test_both_ways_to_the_expectation_join():
     margin, v = np.linspace(-12, 12, 97), np.full(97, NARROW)
-    pairs = (
-        (exact_logistic._narrow_slopes, exact_logistic._wide_slopes, 2e-8),
-        (exact_logistic._narrow_terms, exact_logistic._wide_terms, 5e-7),
-        (exact_logistic._narrow_derivatives, exact_logistic._wide_derivatives, 1e-4),
-    )
-    for narrow, wide, tolerance in pairs:
-        for one, other in zip(narrow(margin, v), wide(margin, v), strict=True):
-            np.testing.assert_allclose(one, other, atol=tolerance)
-    mixed = exact_logistic._by_width(*pairs[0][:2], margin, np.where(np.arange(97) % 2, 0.01, 0.5))
-    assert np.isfinite(mixed[0]).all()
+    pairs = zip(series(margin, v, 0, 5), mixture(margin, v, 5), strict=True)
+    for (one, other), tolerance in zip(pairs, (2e-8, 2e-8, 5e-7, 5e-6, 1e-4), strict=True):
+        np.testing.assert_allclose(one, other, atol=tolerance)
+
+
+def test_rows_of_small_and_of_large_variances_lie_side_by_side():
+    f, v = np.linspace(-6, 6, 5001), np.where(np.arange(5001) % 2, 0.01, 0.5)
+    found = EXACT_LOGISTIC.terms(f, v, np.ones(5001), np.ones(5001), expect)
+    narrow, wide = v < NARROW, v > NARROW
+    for which, way in ((narrow, series(f[narrow], v[narrow], 0, 3)), (wide, mixture(f[wide], v[wide], 3))):
+        value, _, second = way
+        np.testing.assert_allclose(found.value[which], value, rtol=1e-13)
+        np.testing.assert_allclose(found.w[which], -second, rtol=1e-12)
+
+
+@pytest.mark.parametrize("v", [1e-4, 0.02, 0.05, NARROW])
+def test_the_series_is_the_expectation_as_far_as_it_reaches(v):
+    nodes, weights = np.polynomial.hermite_e.hermegauss(150)
+    margin = np.linspace(-12, 12, 97)
+    q = expit(-margin[:, None] - np.sqrt(v) * nodes)
+    r, t = q * (1 - q), 1 - 2 * q
+    known = (np.log1p(-q), q, -r, r * t, r * (6 * r - 1))
+    found = series(margin, np.full(97, v), 0, 5).copy()
+    for one, values, tolerance in zip(found, known, (1e-9, 2e-9, 1e-8, 1e-7, 1e-6), strict=True):
+        np.testing.assert_allclose(one, values @ (weights / weights.sum()), atol=tolerance)
+    np.testing.assert_allclose(series(margin, np.full(97, v), 1, 3), found[1:3], rtol=1e-12)
 
 
 def test_far_scores_do_not_overflow():

@@ -93,6 +93,8 @@ def climb(
     bounds += [at.bound] if math.isfinite(at.bound) else []
     gains: list[float] = []
     passes, ending = 1 if earlier is None else earlier.passes + 1, Ending.OUT_OF_PASSES
+    if at.left < max(tol, _rounding(at.bound)):
+        ending = Ending.CONVERGED
     try:
         while passes < max_passes and ending is Ending.OUT_OF_PASSES:
             reached, tried = _step(spec, source, at, strategy, max_passes - passes, tol)
@@ -105,7 +107,8 @@ def climb(
                 gains.append(gain)
                 log.debug("pass %d: bound %.6f", passes, at.bound)
                 watch.reached(Outcome(at.state, np.array(bounds), passes, Ending.INTERRUPTED), noise)
-                if _stands_still(gains, noise) or (strategy.superlinear and _predicted(gains) < noise):
+                ends = _stands_still(gains, noise) or (strategy.superlinear and _predicted(gains) < noise)
+                if ends or at.left < noise:
                     ending = Ending.CONVERGED
             elif passes < max_passes:
                 at_rest = gain >= -max(tol, AT_REST * abs(at.bound))

@@ -48,8 +48,8 @@ def drawn_steps(spec: Spec, source: Source) -> Iterator[Step]:
     state = _first(spec, source)
     before: Array | None = None
     while True:
-        rows = HeldRows(spec.likelihood, source, state)
-        reached, _ = climb.climb_mean(spec, state, rows)
+        rows = HeldRows(spec.likelihood, source, state.coefficients.message(None))
+        reached = climb.climb_mean(spec, state, rows)
         gram = rows.stats().gram
         assert isinstance(gram, DrawnGram)
         asked = leap(spec, reached) or reached

@@ -27,7 +27,7 @@ from vbsvm.inference.proposals import (
 )
 from vbsvm.model import bound
 from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import Effects, Gram, Precision, Rows
+from vbsvm.model.interfaces import Effects, Gram, Message, Precision, Rows
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import Part, RowPass, Source
@@ -64,20 +64,20 @@ class Profiled:
 
     superlinear = True
 
-    def __init__(self, tol: float, *, hold_scales: bool = False) -> None:
-        self._enough = SHARE * tol
+    def __init__(self, tol: float, *, hold_scales: bool = False, loose: float = LOOSE) -> None:
+        self._enough, self._loose = SHARE * tol, loose
         self._hold_scales = hold_scales
         self._anderson = Anderson()
-        self._curvature: Gram | None = None
+        self.curvature: Gram | None = None  # of the last step that formed one, or what others know of it
         self._damping = 0.0
 
     def visit(self, spec: Spec, source: Source, state: State) -> Visited:
         """Find the best mean and scales for the state's covariance."""
         if isinstance(state.coefficients, PointDistribution):
             return full_visit(spec, source, state)
-        rows = HeldRows(spec.likelihood, source, state)
-        state, row_term = self.climb_mean(spec, state, rows)
-        return Visited(state, bound.total(spec, state, row_term), rows.stats)
+        rows = HeldRows(spec.likelihood, source, state.coefficients.message(None))
+        state = self.climb_mean(spec, state, rows)
+        return Visited(state, bound.total(spec, state, rows.row_term), rows.stats)
 
     @property
     def polishing(self) -> Polishing:
@@ -89,9 +89,9 @@ class Profiled:
         if isinstance(at.state.coefficients, PointDistribution):
             yield paper_step(spec, at)
             return
-        safe = self._asked_for(spec, at, at.state)
+        safe = asked_for(spec, at, at.state)
         ahead = None if self._hold_scales else leap(spec, safe)
-        image = safe if ahead is None else self._asked_for(spec, at, ahead)
+        image = safe if ahead is None else asked_for(spec, at, ahead)
         extrapolated = self._anderson.propose(at.state.packed, image.packed)
         if extrapolated is not None:
             yield image.unpack(extrapolated)
@@ -101,36 +101,30 @@ class Profiled:
             yield safe
         yield from shorter_steps(spec, at)
 
-    @staticmethod
-    def _asked_for(spec: Spec, at: Visited, scales: State) -> State:
-        """Σ = (G + Λ)⁻¹ around the same mean, with Λ of this state: the visit's, or where it seems to be going."""
-        covariance = at.stats.gram.conditional(at.stats.cross, spec.precision(scales))
-        return scales.moved(covariance.at(at.state.coefficients.mean))
-
-    def climb_mean(self, spec: Spec, state: State, rows: "HeldRows") -> tuple[State, float]:
-        """Newton steps for the mean, until the next would gain too little; and the row term there."""
+    def climb_mean(self, spec: Spec, state: State, rows: "HeldRows") -> State:
+        """Newton steps for the mean, until the next would gain too little."""
         if self._damping:  # a damped curvature promises less than there is to gain
-            self._curvature = None
+            self.curvature = None
         state, left, gained = self._with_scales(spec, state), np.inf, 0.0
         for _ in range(MOST_STEPS):
             precision = spec.precision(state)
             gradient = rows.gradient - precision.times(state.coefficients.mean)
             gain, direction = self._step(gradient, state, precision, rows)
-            if self._curvature is not None and left < np.inf and not gain < REUSED * left:
-                self._curvature = None
+            if self.curvature is not None and left < np.inf and not gain < rows.reused * left:
+                self.curvature = None
                 gain, direction = self._step(gradient, state, precision, rows)
-            if not gain > max(self._enough, LOOSE * gained):
+            if not gain > max(self._enough, self._loose * gained):
                 break
             reached = self._search(spec, state, rows, direction, 2 * gain)
             if reached is not None:
                 state, left, gained = reached, gain, gained + gain
                 self._damping /= 4  # a trace stays: where a step has failed, rows far from the kink count as well
             elif self._damping < 1.0:
-                left, self._curvature = np.inf, None
+                left, self.curvature = np.inf, None
                 self._damping = min(1.0, max(FIRST_DAMPING, 4 * self._damping))
             else:
                 break
-        return state, rows.row_term
+        return state
 
     def _step(self, gradient: Array, state: State, precision: Precision, rows: "HeldRows") -> tuple[float, Array]:
         """A Newton step and what it promises, with the curvature of an earlier step while that serves."""
@@ -138,9 +132,9 @@ class Profiled:
         if isinstance(state.coefficients, DenseGaussian) and len(gradient) > MOST_DIRECT:
             direction = _conjugate_gradients(gradient, state.coefficients, precision, rows.products(self._damping))
         else:
-            if self._curvature is None:
-                self._curvature = rows.curvature(self._damping)
-            direction = self._curvature.solve(gradient, precision)
+            if self.curvature is None:
+                self.curvature = rows.curvature(self._damping)
+            direction = self.curvature.solve(gradient, precision)
         return (0.0, gradient) if direction is None else (0.5 * float(gradient @ direction), direction)
 
     def _search(self, spec: Spec, state: State, rows: "HeldRows", direction: Array, first: float) -> State | None:
@@ -165,6 +159,12 @@ class Profiled:
 
     def _with_scales(self, spec: Spec, state: State) -> State:
         return state if self._hold_scales else update_priors(spec, state, expect)
+
+
+def asked_for(spec: Spec, at: Visited, scales: State) -> State:
+    """Σ = (G + Λ)⁻¹ around the same mean, with Λ of this state: the visit's, or where it seems to be going."""
+    covariance = at.stats.gram.conditional(at.stats.cross, spec.precision(scales))
+    return scales.moved(covariance.at(at.state.coefficients.mean))
 
 
 def _between(low: tuple[float, float], high: tuple[float, float], trial: int) -> float:
@@ -230,13 +230,11 @@ class Look:
         return Look(self.row_term + other.row_term, self.slope + other.slope, cross)
 
 
-@final
 class HeldRows:
     """All rows with the variances of their scores held; the mean may move, look by look."""
 
-    def __init__(self, likelihood: Likelihood, source: Source, state: State) -> None:
-        self._likelihood, self._source = likelihood, source
-        self._message = state.coefficients.message(None)
+    def __init__(self, likelihood: Likelihood, source: Source, message: Message) -> None:
+        self._likelihood, self._source, self._message = likelihood, source, message
         self._blocks: dict[int, _Block] = {}
         self._here: Look = source.total(self._take)
         self._blocks = dict(sorted(self._blocks.items()))  # threads finish in any order, and sums follow this one
@@ -245,9 +243,19 @@ class HeldRows:
         rows = cast(Rows, part.rows)
         with np.errstate(all="ignore"):  # a thread does not inherit the climb's own
             f, v = self._message.row_moments(rows)
-            values, slope = self._likelihood.slopes(f, np.asarray(v), rows.signs, rows.weights)
+            row_term, slope = self._slopes(f, np.asarray(v), rows.signs, rows.weights)
             self._blocks[rows.index] = _Block(rows.signs, rows.weights, f, np.asarray(v), f, slope)
-            return Look(float(rows.weights @ values), 0.0, rows.cross(slope))
+            return Look(row_term, 0.0, rows.cross(slope))
+
+    def _slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[float, Array]:
+        """Row term of a block, and ∂ℓ/∂f of its rows."""
+        values, slope = self._likelihood.slopes(f, v, y, s)
+        return float(s @ values), slope
+
+    @property
+    def reused(self) -> float:
+        """How much a step with an earlier curvature must reduce what is left to gain."""
+        return REUSED
 
     @property
     def row_term(self) -> float:
@@ -283,8 +291,8 @@ class HeldRows:
         return sum(others, first)
 
     def _at(self, block: _Block, t: float) -> Look:
-        values, block.slope = self._likelihood.slopes(block.f + t * block.change, block.v, block.y, block.s)
-        return Look(float(block.s @ values), float(block.slope @ block.change))
+        row_term, block.slope = self._slopes(block.f + t * block.change, block.v, block.y, block.s)
+        return Look(row_term, float(block.slope @ block.change))
 
     def move(self, t: float, look: Look) -> None:
         """Go to the mean that is t steps ahead, where the rows were looked at last."""

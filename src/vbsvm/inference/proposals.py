@@ -4,6 +4,7 @@
 paper's update never lowers it, so the climb goes on whatever the bolder ones do.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol, final
@@ -23,16 +24,25 @@ from vbsvm.model.sweep import pass_rows, update, update_gates, update_missing, u
 @final
 @dataclass(frozen=True, eq=False)
 class Visited:
-    """A state, its exact bound, and the sums of a pass that starts from it, formed when they are asked for."""
+    """A state, its exact bound, and the sums of a pass that starts from it, formed when they are asked for.
+
+    ``promise`` tells what is left to gain, where that is known without a next step.
+    """
 
     state: State
     bound: float
     sums: Callable[[], Stats]
+    promise: Callable[[], float] | None = None
 
     @cached_property
     def stats(self) -> Stats:
         """Sums over the rows at this state."""
         return self.sums()
+
+    @cached_property
+    def left(self) -> float:
+        """What is left to gain; infinite where it is not known."""
+        return math.inf if self.promise is None else self.promise()
 
 
 class Strategy(Protocol):

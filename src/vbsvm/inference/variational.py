@@ -13,9 +13,11 @@ from vbsvm.inference import integrated_groups
 from vbsvm.inference.climb import Ending, Outcome, climb
 from vbsvm.inference.climb_watch import UNWATCHED, Watch
 from vbsvm.inference.drawn_climb import drawn_steps
+from vbsvm.inference.head_start import head_start
 from vbsvm.inference.learned_inputs import LearnedInputs, learn_inputs
 from vbsvm.inference.profiled import Profiled
 from vbsvm.inference.proposals import Accelerated, NaturalGradient, Plain, Strategy, shorter_steps
+from vbsvm.inference.smooth import Smooth
 from vbsvm.missing.model import MissingModel, MissingState, input_model
 from vbsvm.missing.settings import NotAtRandom
 from vbsvm.model.row_pass import Source
@@ -208,10 +210,17 @@ class Variational(Parameters):
         sharp, most, passes = replace(spec, likelihood=spec.likelihood.exact), self.most_passes(spec), 0
         if spec.likelihood.normalised and isinstance(self._strategy(spec, source), Profiled):
             (start,) = begin.starts(spec)
-            reached = climb(sharp, source, start, Profiled(self.tol), self.tol, most, begin.watch)
+            smooth = Smooth(self.tol)
+            ahead = head_start(sharp, source, start, smooth) if begin.start is None else start
+            passes = int(ahead is not start)
+            reached = climb(sharp, source, ahead, smooth, self.tol, most - passes, begin.watch)
+            reached = replace(reached, passes=reached.passes + passes)
             if reached.ending is Ending.INTERRUPTED or reached.passes >= most:
                 return reached
-            if reached.ending is Ending.CONVERGED and not _separates(source, reached.state):
+            separates = smooth.separates(reached.state)
+            if separates is None:
+                separates = _separates(source, reached.state)
+            if reached.ending is Ending.CONVERGED and not separates:
                 return reached
             passes = reached.passes
         early = EARLY if source.looks_are_cheap else SETTLED

@@ -97,6 +97,10 @@ class Source(Protocol):
         """Whether rows and columns are so many that the covariance of the coefficients is known by draws only."""
         ...
 
+    def sample(self, n_rows: int) -> "Source | None":
+        """So many of the rows, which weigh as much as all; None where they are not at hand."""
+        ...
+
     def fold(self, row_pass: RowPass) -> Stats:
         """Sum ``part.stats(row_pass)`` over the parts of all row blocks: the only pass over the data in a sweep."""
         ...

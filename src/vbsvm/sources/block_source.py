@@ -72,6 +72,10 @@ class BlockSource(ABC):
         """Whether rows may be looked at often, and a few numbers of each be kept."""
         return True
 
+    def sample(self, n_rows: int) -> "BlockSource | None":
+        """So many of the rows, which weigh as much as all; None where they are not at hand."""
+        return None
+
     @abstractmethod
     def encoder(self) -> Callable[[int], Block]:
         """Give a function that encodes the block of a number, for one thread."""

@@ -101,6 +101,9 @@ class Distributed:
         """The covariance of the coefficients is known."""
         return False
 
+    def sample(self, n_rows: int) -> None:
+        """Rows stay where they are."""
+
     @property
     def n_core(self) -> int:
         """Number of coefficients whose covariances are all kept."""

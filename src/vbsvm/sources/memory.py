@@ -225,6 +225,18 @@ class Memory(BlockSource):
         in_block = 0 if tail.is_sorted else tail.size
         return max(block_rows(n_columns), n_core * (n_core + in_block) // n_columns)
 
+    def sample(self, n_rows: int) -> "Memory | None":
+        """So many rows, one drawn from each run of the same length, that weigh as much as all; None of other tables."""
+        if self.pages is not None or self.in_parts or not self.plain:
+            return None
+        places = np.arange(n_rows) + np.random.default_rng(0).random(n_rows)  # drawn, as rows may come in turns
+        which = (places * (len(self.X) / n_rows)).astype(np.intp)
+        weights = self.weights[which]
+        if not weights.any():
+            return None
+        weights = weights * (self.weights.sum() / weights.sum())
+        return replace(self, X=self.X[which], signs=self.signs[which], weights=weights)
+
     def repeated(self) -> "Memory":
         """Every row as often as its weight says; whole numbers are needed, and not too many."""
         whole = self.weights == np.floor(self.weights)

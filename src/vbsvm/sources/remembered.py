@@ -129,6 +129,9 @@ class Remembered:
         """The covariance of the coefficients is known."""
         return False
 
+    def sample(self, n_rows: int) -> None:
+        """Past rows can't be looked at."""
+
     def fold(self, row_pass: RowPass) -> Stats:
         """Sums over the new rows, and those of the past."""
         assert isinstance(row_pass.message, DenseGaussian)

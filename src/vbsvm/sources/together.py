@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, TypeVar, final
 
 from vbsvm.base.arrays import Array
@@ -154,6 +154,10 @@ class _Climbs(Generic[T]):
         """The rows, with the labels of the first climb."""
         return self._source
 
+    def labelled(self, k: int) -> Memory:
+        """The rows, with the labels of a climb."""
+        return replace(self._source, signs=self._labels[k])
+
     def _pass(self) -> None:
         """Answer all requests."""
         requests = dict(sorted(self._requests.items()))
@@ -212,6 +216,10 @@ class _SharedRows:
     def looks_are_cheap(self) -> bool:
         """Whether rows may be looked at often, and a few numbers of each be kept."""
         return self.climbs.source.looks_are_cheap
+
+    def sample(self, n_rows: int) -> Memory | None:
+        """Some of the rows with the labels of this climb, which has them for itself."""
+        return self.climbs.labelled(self.k).sample(n_rows)
 
     def fold(self, row_pass: RowPass) -> Stats:
         """The only pass over the data in a sweep; what no pass changes is added."""

@@ -118,3 +118,11 @@ class Likelihood(Protocol):
     def at_point(self, margin: Array) -> Array:
         """Log likelihood of rows of weight 1 at known scores; ``margin`` is y times the score."""
         ...
+
+
+class CurvedLikelihood(Likelihood, Protocol):
+    """One that is curved everywhere; its curvature is its weight in the gram."""
+
+    def slope(self, f: Array, v: Array, y: Array, s: Array) -> Array:
+        """∂ℓ/∂f of each row."""
+        ...

@@ -6,7 +6,6 @@ expectation is a series in v of derivatives of log expit, which are polynomials 
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -17,12 +16,12 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
 from vbsvm.model.likelihoods.averaged_logistic import AVERAGED_LOGISTIC, COMPONENTS
 from vbsvm.model.likelihoods.base import Averages, RowDerivatives, RowTerms
+from vbsvm.model.likelihoods.logistic_series import NARROW, curve, series
 
-# Up to this variance three terms of the series are right to 1e−9.
-NARROW = 0.02
-
-# From margins and variances to a few numbers of each row.
-_Of = Callable[[Array, Array], tuple[Array, ...]]
+SHARES, SQUARES = np.array([p for p, _ in COMPONENTS]), np.array([[square] for _, square in COMPONENTS])
+HEIGHTS = SHARES / math.sqrt(2 * math.pi)
+# Rows that are computed together: what they need stays in a core's cache, and memory is not asked for anew.
+AT_ONCE, WIDE_AT_ONCE = 8192, 1024
 
 
 @final
@@ -41,20 +40,27 @@ class ExactLogistic:
 
     def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
         """w = −∂²ℓ/∂f² and u = ∂ℓ/∂f + w f; the curvature is w."""
-        value, slope, w = _by_width(_narrow_terms, _wide_terms, y * f, v)
-        w *= s
+        value, slope, second = _expected(y * f, v, 0, 3)
+        w = -s * second
         return RowTerms(value, s * y * slope + w * f, w, w)
 
     def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
         """ℓ, and ∂ℓ/∂f = s y E expit(−y f)."""
-        value, slope = _by_width(_narrow_slopes, _wide_slopes, y * f, v)
+        value, slope = _expected(y * f, v, 0, 2)
         slope *= y
         slope *= s
         return value, slope
 
+    def slope(self, f: Array, v: Array, y: Array, s: Array) -> Array:
+        """∂ℓ/∂f alone."""
+        (slope,) = _expected(y * f, v, 1, 2)
+        slope *= y
+        slope *= s
+        return slope
+
     def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
         """By the heat equation ℓ_fv is half the third derivative in f, and ℓ_vv a quarter of the fourth."""
-        slope, second, third, fourth = _by_width(_narrow_derivatives, _wide_derivatives, y * f, v)
+        slope, second, third, fourth = _expected(y * f, v, 1, 5)
         return RowDerivatives(s * y * slope, s * second, 0.5 * s * y * third, 0.25 * s * fourth)
 
     def width(self, v: Array) -> float:
@@ -63,100 +69,45 @@ class ExactLogistic:
 
     def at_point(self, margin: Array) -> Array:
         """Log expit(margin)."""
-        return _curve(margin)[0]
+        return curve(margin)[0]
 
 
 EXACT_LOGISTIC = ExactLogistic()
 
 
-def _by_width(narrow: _Of, wide: _Of, margin: Array, v: Array | float) -> tuple[Array, ...]:
-    """What one function gives of rows with small variances, and another of all others; whole tables are mostly one."""
-    v = np.broadcast_to(v, margin.shape)
-    small = v <= NARROW
-    if small.all():
-        return narrow(margin, v)
-    if not small.any():
-        return wide(margin, v)
-    found = narrow(margin[small], v[small])
-    of_all = tuple(np.empty_like(margin) for _ in found)
-    for rows, values in ((small, found), (~small, wide(margin[~small], v[~small]))):
-        for whole, one in zip(of_all, values, strict=True):
-            whole[rows] = one
-    return of_all
+def _expected(margin: Array, v: Array | float, first: int, end: int) -> Array:
+    """E log expit(m + √v z) and its derivatives by m, from ``first`` (0 or 1) to before ``end``."""
+    variances = v if isinstance(v, np.ndarray) and v.shape == margin.shape else np.broadcast_to(v, margin.shape)
+    found = np.empty((end - first, len(margin)))
+    for begin in range(0, len(margin), AT_ONCE):
+        run = slice(begin, begin + AT_ONCE)
+        m, v = margin[run], variances[run]
+        small = v <= NARROW
+        if small.all():
+            found[:, run] = series(m, v, first, end)
+        elif not small.any():
+            found[:, run] = mixture(m, v, end)[first:]
+        else:
+            found[:, run][:, small] = series(m[small], v[small], first, end)
+            found[:, run][:, ~small] = mixture(m[~small], v[~small], end)[first:]
+    return found
 
 
-def _curve(margin: Array) -> tuple[Array, Array]:
-    """Log expit(m) and expit(−m), by one exponential."""
-    small = np.exp(-np.abs(margin))
-    return np.minimum(margin, 0.0) - np.log1p(small), np.where(margin > 0.0, small, 1.0) / (1.0 + small)
-
-
-def _narrow_slopes(margin: Array, v: Array) -> tuple[Array, Array]:
-    """ℓ and its slope by the series, with q = expit(−m), r = q(1 − q) and t = 1 − 2q."""
-    value, q = _curve(margin)
-    r, t = q * (1.0 - q), 1.0 - 2.0 * q
-    sixth = r * (30.0 * r - 120.0 * r * r - 1.0)
-    value += v * (-0.5 * r + v * (0.125 * r * (6.0 * r - 1.0) + v * (sixth / 48.0)))
-    seventh = r * t * (1.0 - 60.0 * r + 360.0 * r * r)
-    q += v * (0.5 * r * t + v * (0.125 * r * t * (1.0 - 12.0 * r) + v * (seventh / 48.0)))
-    return value, q
-
-
-def _narrow_terms(margin: Array, v: Array) -> tuple[Array, Array, Array]:
-    _, q = _curve(margin)
-    r = q * (1.0 - q)
-    sixth = 1.0 - 126.0 * r + 1680.0 * r * r - 5040.0 * r * r * r
-    w = r * (1.0 + v * (0.5 * (1.0 - 6.0 * r) + v * (0.125 * (1.0 - 30.0 * r + 120.0 * r * r) + v * (sixth / 48.0))))
-    return (*_narrow_slopes(margin, v), w)
-
-
-def _narrow_derivatives(margin: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    _, slope, w = _narrow_terms(margin, v)
-    _, q = _curve(margin)
-    r, t = q * (1.0 - q), 1.0 - 2.0 * q
-    third = r * t * (1.0 + v * (0.5 * (1.0 - 12.0 * r) + v * (0.125 * (1.0 - 60.0 * r + 360.0 * r * r))))
-    fourth = r * (6.0 * r - 1.0 + 0.5 * v * (30.0 * r - 120.0 * r * r - 1.0))
-    return slope, -w, third, fourth
-
-
-def _wide_slopes(margin: Array, v: Array) -> tuple[Array, Array]:
-    """Sums over the components: m Φ(−a) − c φ(a) with c² = v + 1/r² and a = m/c."""
-    value, slope = np.zeros_like(margin), np.zeros_like(margin)
-    for p, square in COMPONENTS:
-        c = np.sqrt(v + square)
-        a = margin / c
-        below = p * ndtr(-a)
-        slope += below
-        value += margin * below
-        value -= c * _density(p, a)
-    return value, slope
-
-
-def _wide_terms(margin: Array, v: Array) -> tuple[Array, Array, Array]:
-    value, slope, w = np.zeros_like(margin), np.zeros_like(margin), np.zeros_like(margin)
-    for p, square in COMPONENTS:
-        c = np.sqrt(v + square)
-        a = margin / c
-        below, density = p * ndtr(-a), _density(p, a)
-        slope += below
-        value += margin * below
-        value -= c * density
-        w += density / c
-    return value, slope, w
-
-
-def _wide_derivatives(margin: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    slope, second, third, fourth = (np.zeros_like(margin) for _ in range(4))
-    for p, square in COMPONENTS:
-        c = np.sqrt(v + square)
-        a = margin / c
-        density = _density(p, a) / c
-        slope += p * ndtr(-a)
-        second -= density
-        third += density * (a / c)
-        fourth += density * (1.0 - a * a) / (c * c)
-    return slope, second, third, fourth
-
-
-def _density(p: float, a: Array) -> Array:
-    return (p / math.sqrt(2 * math.pi)) * np.exp(-0.5 * a * a)
+def mixture(margin: Array, v: Array, end: int) -> Array:
+    """The same from the 0th on, as sums over the components: m Φ(−a) − c φ(a) with c² = v + 1/r² and a = m/c."""
+    found = np.empty((end, len(margin)))
+    for begin in range(0, len(margin), WIDE_AT_ONCE):
+        run = slice(begin, begin + WIDE_AT_ONCE)
+        c = np.sqrt(v[run] + SQUARES)
+        a = margin[run] / c
+        density = np.exp(-0.5 * a * a)
+        found[1, run] = SHARES @ ndtr(-a)
+        found[0, run] = margin[run] * found[1, run] - HEIGHTS @ (c * density)
+        if end > 2:
+            density /= c
+            found[2, run] = -(HEIGHTS @ density)
+        if end > 3:
+            density /= c
+            found[3, run] = HEIGHTS @ (density * a)
+            found[4, run] = HEIGHTS @ (density / c * (1.0 - a * a))
+    return found
