@@ -7,6 +7,7 @@ from typing import final
 
 import numpy as np
 
+from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
 from vbsvm.inference import integrated_groups
@@ -20,6 +21,7 @@ from vbsvm.inference.proposals import Accelerated, NaturalGradient, Plain, Strat
 from vbsvm.inference.smooth import Smooth
 from vbsvm.missing.model import MissingModel, MissingState, input_model
 from vbsvm.missing.settings import NotAtRandom
+from vbsvm.model.priors import Ridge
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 
@@ -35,6 +37,9 @@ SETTLED = 0.01
 MOST_PASSES = 2000
 MOST_PASSES_WITH_MISSING = 200
 MOST_DRAWN_PASSES = 100
+# Separated classes bound the scale of logistic coefficients from below only. Where the augmented bound finds a smaller
+# variance, this one is held, for standardised inputs: probabilities are sharper, and coefficients still finite.
+SEPARATED_VARIANCE = 100.0
 
 
 @final
@@ -205,7 +210,7 @@ class Variational(Parameters):
     def _sharpened(self, spec: Spec, source: Source, begin: "_Beginning") -> Outcome:
         """Begin with the augmented bound and go on with the exact one, or with that at once where it is as easy.
 
-        Where classes are separated, the augmented one is climbed to its end, and the scales are held there.
+        Where classes are separated, the augmented one is climbed to its end, and the scales are held there, or wider.
         """
         sharp, most, passes = replace(spec, likelihood=spec.likelihood.exact), self.most_passes(spec), 0
         if spec.likelihood.normalised and isinstance(self._strategy(spec, source), Profiled):
@@ -232,7 +237,8 @@ class Variational(Parameters):
             if not held and _separates(source, begun.state):
                 continue
             strategy = self._exact_strategy(spec, source, held=held)
-            reached = climb(sharp, source, begun.state, strategy, self.tol, max(2, most - passes), begin.watch)
+            first = _widened(spec, source, begun.state) if held else begun.state
+            reached = climb(sharp, source, first, strategy, self.tol, max(2, most - passes), begin.watch)
             passes += reached.passes
             if held or reached.ending is Ending.INTERRUPTED or not _separates(source, reached.state):
                 break
@@ -300,6 +306,19 @@ def _suits_exact(spec: Spec, source: Source) -> bool:
 def _separates(source: Source, state: State) -> bool:
     """Whether the mean scores put every row on its side: then no loss grows with the coefficients."""
     return not source.total(lambda part: part.n_held(state.coefficients.mean, state.missing))
+
+
+def _widened(spec: Spec, source: Source, state: State) -> State:
+    """The state with scales that are wide enough for separated classes, in logistic models without groups."""
+    if not spec.likelihood.normalised or source.n_core < spec.n_columns:
+        return state
+    scales = (
+        replace(scale, rate=max(scale.rate, SEPARATED_VARIANCE * scale.shape))
+        if isinstance(block.prior, Ridge) and isinstance(scale, InverseGamma)
+        else scale
+        for block, scale in zip(spec.blocks, state.scales, strict=True)
+    )
+    return replace(state, scales=tuple(scales))
 
 
 def _highest(outcomes: Iterator[Outcome]) -> Outcome:
