@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import final
 
 import numpy as np
 
+from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.log import log
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
 from vbsvm.inference import integrated_groups
 from vbsvm.inference.climb import Ending, Outcome, climb
@@ -142,6 +145,8 @@ class Variational(Parameters):
             exact = exact or (self.bound == AUTO and self.accelerate and _suits_exact(spec, source))
             if start is None and learned is None:
                 learned = self.learned(spec, source)
+            if exact and self.bound != EXACT and (at_once := self._integrated_at_once(spec, source, start)) is not None:
+                return at_once
             run = self._sharpened if exact else self._run
             outcome = run(spec, source, _Beginning(start, learned, watch))
             if exact and self.bound != EXACT:
@@ -150,9 +155,31 @@ class Variational(Parameters):
             return outcome
         return replace(outcome, ending=Ending.INPUTS_OUT_OF_PASSES)
 
+    def _integrated_at_once(self, spec: Spec, source: Source, start: State | None) -> Outcome | None:
+        """Integrate effects of groups out where no climb is needed before it; None where that can't be done.
+
+        The bound is climbed when somebody asks for it.
+        """
+        if not self.accelerate or not integrated_groups.suits_at_once(spec, source):
+            return None
+        found = integrated_groups.integrated(spec, source, start, self.tol, self.most_passes(spec))
+        if found is None:
+            return None
+        state, passes = found
+        log.info("groups integrated out: %d passes", passes)
+        later, sharp = partial(replace(self, bound=EXACT)._bounds, spec), spec.likelihood.exact
+        return Outcome(state, np.empty(0), passes, Ending.CONVERGED, likelihood=sharp, integrated=True, _later=later)
+
+    def _bounds(self, spec: Spec, source: Source) -> Array:
+        """Climb; an interrupted climb has no bound to speak of."""
+        outcome = self.run(spec, source)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        return outcome.bounds
+
     def _integrated(self, spec: Spec, source: Source, outcome: Outcome) -> Outcome:
         """Integrate effects of groups out, where that can be done; what else was asked for is refused."""
-        if not integrated_groups.suits(spec, source, outcome.state):
+        if not integrated_groups.suits(spec, source):
             if self.bound == INTEGRATED:
                 raise ValueError(
                     f"Variational(bound='integrated') is for {integrated_groups.MODELS}: use bound='auto'."
@@ -160,8 +187,8 @@ class Variational(Parameters):
             return outcome
         if outcome.ending is not Ending.CONVERGED:
             return outcome
-        state = integrated_groups.integrated(spec, source, outcome.state)
-        return outcome if state is None else replace(outcome, state=state, integrated=True)
+        found = integrated_groups.integrated(spec, source, outcome.state, self.tol, MOST_PASSES)
+        return outcome if found is None else replace(outcome, state=found[0], integrated=True)
 
     def _drawn(self, spec: Spec, source: Source) -> Outcome:
         """Fit with the covariance by draws, without a bound; ``tol`` has no say."""
