@@ -55,7 +55,7 @@ class AtNodes:
         logs, q, bends = self._rows_at_nodes(rows)
         if self.kept is not None:
             self.kept[rows.index] = q, bends
-        scores = (by_column @ q).reshape(tail.n_levels, len(self.core), -1)
+        scores = (by_column @ q).reshape(tail.n_levels, len(self.core), q.shape[1])
         return NodeSums(ByGroup(((first, by_level @ logs),), m), ByGroup(((first, scores),), m))
 
     def _rows_at_nodes(self, rows: ArrowRows) -> tuple[Array, Array, Array]:

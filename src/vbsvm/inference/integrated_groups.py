@@ -45,13 +45,17 @@ LONGEST_STEP = 1.0
 # What rounding and moving nodes may do to values.
 NOISE = 0.01
 _NODES = np.linspace(-1.0, 1.0, NODES)
+_ONES = np.ones(NODES)  # a product with them is a quicker sum over the nodes
 # Where λ is looked at, in standard deviations around its mode, and what each place counts beside the density there:
-# Gauss and Hermite's rule. It serves where the density at its ends is that of a distribution nearly normal.
+# Gauss and Hermite's rule. It serves where λ is known well enough, and the density at the ends is about normal.
 SCALES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
 LOG_WEIGHTS = np.log(_WEIGHTS) + 0.5 * np.square(SCALES)
-LEAST_DROP, MOST_DROP = 2.3, 7.0
-# Elsewhere λ is walked along in such steps, as far as the density falls by this much.
-STEP, MOST_PLACES, FAR = 0.7, 15, 8.0
+LARGEST_SD, LEAST_DROP, MOST_DROP = 0.45, 2.3, 7.0
+# Elsewhere λ is walked along, in steps of a share of its standard deviation that are no longer than nodes can follow,
+# as far as the logarithm of the density falls by so much.
+SHARE, LONGEST, MOST_PLACES, FAR = 0.7, 0.4, 15, 8.0
+# Where it rises by more than this away from the mode, σ and c are hardly bounded, as in groups of one row each.
+MOST_RISE = 0.5
 
 
 def suits(spec: Spec, source: Source) -> bool:
@@ -71,15 +75,22 @@ def suits_at_once(spec: Spec, source: Source) -> bool:
 def integrated(
     spec: Spec, source: Source, start: State | None, tol: float, most: int
 ) -> "tuple[State, int] | None":
-    """The state with the effects of the last factor integrated out, and passes made; None where no maximum is found.
+    """The state with the effects of the last factor integrated out, and passes made; None where that fails.
 
     A start of None is where a sweep from the model's own leads.
     """
     swept = start is None or isinstance(start.coefficients, PointDistribution)
     state = sweep(spec, spec.start(), source, expect)[0] if start is None or swept else start
     problem = _Problem.of(spec, source, state)
-    mode = problem.maximum(state, tol, min(most, MOST_LOOKS))
-    return None if mode is None else (problem.state(state, mode), problem.looks + int(swept))
+    try:
+        with np.errstate(all="ignore"):  # far from the maximum groups may have all of their weight at one node
+            mode = problem.maximum(state, tol, min(most, MOST_LOOKS))
+            found = None if mode is None else problem.state(state, mode)
+    except (FloatingPointError, np.linalg.LinAlgError):
+        return None
+    if found is None or not np.isfinite(found.packed).all():
+        return None
+    return found, problem.looks + int(swept)
 
 
 @final
@@ -122,7 +133,7 @@ class _Place:
             return self
         return replace(
             self,
-            at=np.r_[self.at[:n] + step, self.at[n]],
+            at=np.append(self.at[:n] + step, self.at[n]),
             value=self.value + 0.5 * float(step @ self.gradient[:n]),
             effects=self.effects + self.of_effects[:, :n] @ step,
             groups=None,
@@ -157,7 +168,7 @@ class _Problem:
         """Newton steps from a state, until the next promises next to nothing."""
         found = cast(ArrowGaussian, state.coefficients)
         centre, sd = found.effects[:, 0], np.sqrt(found.effect_covariances[:, 0, 0])
-        start = np.r_[found.core.mean, -0.5 * math.log(state.scales[-1].inverse_mean)]
+        start = np.append(found.core.mean, -0.5 * math.log(state.scales[-1].inverse_mean))
         place = self.look(start, centre, sd, np.zeros(self.m))
         while self.looks < most:
             step = self._newton(place)
@@ -181,7 +192,7 @@ class _Problem:
             return None
         slope, curvature = gradient[n] - across @ solved[:, 0], place.precision[n, n] - across @ solved[:, 1]
         step = slope / max(curvature, abs(slope) / LONGEST_STEP, 1e-300)
-        return np.r_[solved[:, 0] - step * solved[:, 1], step]
+        return np.append(solved[:, 0] - step * solved[:, 1], step)
 
     def _next(self, place: _Place, step: Array) -> _Place:
         """A step further, with nodes that follow the groups' effects."""
@@ -199,13 +210,13 @@ class _Problem:
         logs = sums.logs.total() - 0.5 * squares + log_steps
         highest = logs.max(axis=1, keepdims=True)
         weights = np.exp(logs - highest)
-        totals = weights.sum(axis=1, keepdims=True)
-        weights /= totals
+        totals = weights @ _ONES
+        weights /= totals[:, None]
         scores = np.empty((n + 1, *nodes.shape))
         scores[:n] = sums.scores.total().transpose(1, 0, 2)
         np.subtract(squares, 1.0, out=scores[n])  # what u adds to the derivative by λ is u²/σ² − 1
         weighed = scores * weights
-        means = weighed.sum(axis=2)
+        means = weighed @ _ONES
         A, B = self.prior.shape, self.prior.rate
         precision = means @ means.T - weighed.reshape(n + 1, -1) @ scores.reshape(n + 1, -1).T
         precision[:n, :n] += self.source.total(Curvature(rows, weights)) + self.precision
@@ -213,24 +224,26 @@ class _Problem:
         gradient = means.sum(axis=1)
         gradient[:n] -= self.precision @ at[:n]
         gradient[n] += -2.0 * A + 2.0 * B * rate
-        value = float((highest + np.log(totals)).sum()) - self.m * at[-1]
+        value = float(highest.sum() + np.log(totals).sum()) - self.m * at[-1]
         value -= 0.5 * float(at[:n] @ self.precision @ at[:n]) + 2.0 * A * at[-1] + B * rate
         effects = np.einsum("gk,gk->g", weights, nodes)
         off = nodes - effects[:, None]
         apart = weights * off
         squared = apart * off
-        variances = squared.sum(axis=1)
+        variances = np.maximum(squared @ _ONES, 1e-3 * np.square(sd))
         skewness = np.einsum("gk,gk->g", squared, off) / variances**1.5
         of_effects = np.einsum("gk,pgk->gp", apart, scores)
         groups = _Groups(rows, weights, scores, means)
         return _Place(at, value, gradient, precision, effects, variances, skewness, of_effects, groups)
 
-    def state(self, state: State, mode: _Place) -> State:
-        """The distributions of c, of u given c, and of σ², as moments over a few λ."""
+    def state(self, state: State, mode: _Place) -> State | None:
+        """The distributions of c, of u given c, and of σ², as moments over a few λ; None where they are unbounded."""
         before, n = cast(ArrowGaussian, state.coefficients), self.n_core
-        places, logs = self._along_scale(mode)
-        logs = logs + np.array([one.log_density for one in places])
-        w = np.exp(logs - logs.max())
+        places, log_steps = self._along_scale(mode)
+        densities = np.array([one.log_density for one in places])
+        if not densities.max() < mode.settled().log_density + MOST_RISE:
+            return None
+        w = np.exp(densities + log_steps - densities.max())
         w /= w.sum()
         lam, c = np.array([one.at[n] for one in places]), np.array([one.at[:n] for one in places])
         given = [_inverse(one.precision[:n, :n]) for one in places]
@@ -256,24 +269,25 @@ class _Problem:
     def _along_scale(self, mode: _Place) -> tuple[list[_Place], Array]:
         """The best c for each of several λ; and logarithms of what each counts beside the density there."""
         covariance = _inverse(mode.precision)
-        along, centre = covariance[:, -1] / math.sqrt(float(covariance[-1, -1])), mode.settled()
-        outwards = SCALES[SCALES > 0]
-        below, above = (self._walk(centre, sign * along, outwards, math.inf) for sign in (-1.0, 1.0))
-        drops = [centre.log_density - one[-1].log_density for one in (below, above)]
-        if all(LEAST_DROP < drop < MOST_DROP for drop in drops):
-            return [*below[::-1], centre, *above], LOG_WEIGHTS
-        outwards = STEP * np.arange(1, MOST_PLACES + 1)
+        sd, centre = math.sqrt(float(covariance[-1, -1])), mode.settled()
+        along = covariance[:, -1] / sd
+        if sd < LARGEST_SD:
+            below, above = (self._walk(centre, sign * along, SCALES[SCALES > 0], math.inf) for sign in (-1.0, 1.0))
+            drops = [centre.log_density - one[-1].log_density for one in (below, above)]
+            if all(LEAST_DROP < drop < MOST_DROP for drop in drops):
+                return [*below[::-1], centre, *above], LOG_WEIGHTS
+        outwards = min(SHARE, LONGEST / sd) * np.arange(1, MOST_PLACES + 1)
         below, above = (self._walk(centre, sign * along, outwards, FAR) for sign in (-1.0, 1.0))
         return [*below[::-1], centre, *above], np.zeros(len(below) + 1 + len(above))
 
     def _walk(self, centre: _Place, along: Array, distances: Array, far: float) -> list[_Place]:
         """From the centre to these distances in units of ``along``, up to the first where the density is much less."""
-        found, before = [centre], 0.0
+        found, before, highest = [centre], 0.0, centre.log_density
         for distance in distances:
             ahead = self._next(found[-1], (distance - before) * along).settled()
             along = (ahead.at - found[-1].at) / (distance - before)
-            found, before = [*found, ahead], distance
-            if centre.log_density - ahead.log_density > far:
+            found, before, highest = [*found, ahead], distance, max(highest, ahead.log_density)
+            if highest - ahead.log_density > far:
                 break
         return found[1:]
 
@@ -291,7 +305,7 @@ class _Problem:
         spread = ArrowGaussian(
             DenseGaussian(mode.at[:n], _upper_root(S)), nothing, nothing[:, :, None], np.zeros((self.m, 1, n)), shapes
         )
-        kernel = ThirdDerivatives(groups.rows, groups.weights, spread.message(None), along.reshape(self.m * n, -1))
+        kernel = ThirdDerivatives(groups.rows, groups.weights, spread.message(None), along.reshape(self.m * n, NODES))
         self.looks += 1
         sums = self.source.total(kernel)
         total = np.einsum("gjk,jgk->gk", along, centred) + sums.bends.total()
