@@ -79,7 +79,6 @@ class TestLook:
             np.testing.assert_allclose(place.precision[k], (down.gradient - up.gradient) / (2 * step), atol=1e-3)
             np.testing.assert_allclose(place.of_effects[:, k], (up.effects - down.effects) / (2 * step), atol=1e-4)
 
-
     def test_groups_whose_labels_are_alike_have_nodes_along_their_tail(self):
         frame = grouped(n_groups=8).assign(y=np.where(np.arange(32) % 8 < 4, "yes", "no"))
         problem, fit = problem_of(frame)
@@ -110,7 +109,7 @@ def test_from_mode_to_mean_it_is_the_change_of_the_determinant(formula, weighed)
         ends = (problem._next(mode, np.append(sign * step * direction, 0.0)) for sign in (1, -1))
         up, down = (np.linalg.slogdet(end.precision[:n, :n])[1] for end in ends)
         known -= 0.5 * (up - down) / (2 * step) * direction
-    found = problem._shift(mode, state.coefficients.shapes)
+    found = problem._shift(mode, covariance, state.coefficients.shapes)
     np.testing.assert_allclose((found - known) / np.sqrt(np.diag(covariance)), 0.0, atol=1e-3)
     assert np.abs(found / np.sqrt(np.diag(covariance))).max() > 0.03
 

@@ -1,25 +1,26 @@
-"""Effects of groups integrated out: the last step of a logistic fit with random intercepts.
+"""Effects of groups integrated out: logistic models with random intercepts.
 
-The climb takes coefficients, effects of groups and their variance σ² for independent of each other where they are not,
+A climb takes coefficients, effects of groups and their variance σ² for independent of each other where they are not,
 and effects for normal: where a group has few rows, or all of its labels are alike, σ comes out too small, and the fixed
 effects with it. Here each effect u of the largest factor is integrated out by the trapezoidal rule, around where the
 group's own distribution lies, for given coefficients c of the core and λ = log σ. (Gauss and Hermite's rule needs four
 times the nodes where all labels of a group are alike.) What is left is nearly normal in c for every λ: Newton steps
 lead to the mode, a few λ around it have a best c each, with −F″ as precision, and moments are those of that mixture, as
-in integrated nested Laplace approximations (Rue, Martino & Chopin 2009).
+in integrated nested Laplace approximations (Rue, Martino & Chopin 2009). Where other scales are to be inferred, a climb
+comes before and tells them; else it begins at once, from a sweep.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast, final
 
 import numpy as np
 from scipy.special import digamma, polygamma
 
-from vbsvm.base.arrays import Array, cholesky
+from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.reading import expect
-from vbsvm.inference.group_nodes import AtNodes, Curvature, ThirdDerivatives
+from vbsvm.inference.group_nodes import AtNodes, Curvature, Kept, ThirdDerivatives
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.dense import DenseGaussian
@@ -48,7 +49,7 @@ _NODES = np.linspace(-1.0, 1.0, NODES)
 _ONES = np.ones(NODES)  # a product with them is a quicker sum over the nodes
 # Where λ is looked at, in standard deviations around its mode, and what each place counts beside the density there:
 # Gauss and Hermite's rule. It serves where λ is known well enough, and the density at the ends is about normal.
-SCALES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(5)
+SCALES, _WEIGHTS = (np.asarray(one, dtype=np.float64) for one in np.polynomial.hermite_e.hermegauss(5))
 LOG_WEIGHTS = np.log(_WEIGHTS) + 0.5 * np.square(SCALES)
 LARGEST_SD, LEAST_DROP, MOST_DROP = 0.45, 2.3, 7.0
 # Elsewhere λ is walked along, in steps of a share of its standard deviation that are no longer than nodes can follow,
@@ -72,9 +73,7 @@ def suits_at_once(spec: Spec, source: Source) -> bool:
     return suits(spec, source) and all(isinstance(block.prior, Normal) for block in spec.blocks[:-1])
 
 
-def integrated(
-    spec: Spec, source: Source, start: State | None, tol: float, most: int
-) -> "tuple[State, int] | None":
+def integrated(spec: Spec, source: Source, start: State | None, tol: float, most: int) -> "tuple[State, int] | None":
     """The state with the effects of the last factor integrated out, and passes made; None where that fails.
 
     A start of None is where a sweep from the model's own leads.
@@ -117,27 +116,35 @@ class _Place:
     variances: Array
     skewness: Array
     of_effects: Array  # derivatives of E[u] by (c, λ), groups × numbers
-    groups: _Groups | None
+    groups: _Groups
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Settled:
+    """Given λ: the best c and its covariance, log p(λ | y) with c integrated out as if it were normal, and effects."""
+
+    place: _Place
+    c: Array
+    covariance: Array
+    log_density: float
+    effects: Array
+
+    @staticmethod
+    def of(place: _Place) -> "_Settled":
+        """By a Newton step for c that is not looked at again."""
+        n = len(place.at) - 1
+        precision, gradient = place.precision[:n, :n], place.gradient[:n]
+        covariance = inverse(precision)
+        step = covariance @ gradient
+        log_density = place.value + 0.5 * float(step @ gradient) - 0.5 * float(np.linalg.slogdet(precision)[1])
+        effects = place.effects + place.of_effects[:, :n] @ step
+        return _Settled(place, place.at[:n] + step, covariance, log_density, effects)
 
     @property
-    def log_density(self) -> float:
-        """Of λ, with c integrated out as if it were normal around this place."""
-        n = len(self.at) - 1
-        return self.value - 0.5 * _log_det(self.precision[:n, :n])
-
-    def settled(self) -> "_Place":
-        """With c at its best for this λ, by a Newton step that is not looked at again."""
-        n = len(self.at) - 1
-        step = _solved(self.precision[:n, :n], self.gradient[:n])
-        if step is None:
-            return self
-        return replace(
-            self,
-            at=np.append(self.at[:n] + step, self.at[n]),
-            value=self.value + 0.5 * float(step @ self.gradient[:n]),
-            effects=self.effects + self.of_effects[:, :n] @ step,
-            groups=None,
-        )
+    def at(self) -> Array:
+        """Where it is: c and λ."""
+        return np.append(self.c, self.place.at[-1])
 
 
 @final
@@ -150,6 +157,7 @@ class _Problem:
     precision: Any
     n_core: int
     m: int
+    kept: Kept | None
     looks: int = 0
 
     @staticmethod
@@ -162,7 +170,8 @@ class _Problem:
         for left, right, value in precision.couplings:
             if left.start < n_core:
                 dense[places[left], places[right]] = dense[places[right], places[left]] = value
-        return _Problem(source, prior, dense, n_core, len(found.effects))
+        kept: Kept | None = {} if source.looks_are_cheap else None
+        return _Problem(source, prior, dense, n_core, len(found.effects), kept)
 
     def maximum(self, state: State, tol: float, most: int) -> _Place | None:
         """Newton steps from a state, until the next promises next to nothing."""
@@ -204,11 +213,11 @@ class _Problem:
         self.looks += 1
         n, rate = self.n_core, math.exp(-2 * at[-1])
         nodes, log_steps = _nodes(effects, np.maximum(sd, 1e-8), skewness)
-        rows = AtNodes(at[:-1], nodes, {} if self.source.looks_are_cheap else None)
+        rows = AtNodes(at[:-1], nodes, self.kept)
         sums = self.source.total(rows)
         squares = np.square(nodes) * rate
         logs = sums.logs.total() - 0.5 * squares + log_steps
-        highest = logs.max(axis=1, keepdims=True)
+        highest = np.ascontiguousarray(logs.T).max(axis=0)[:, None]  # quicker than along the nodes
         weights = np.exp(logs - highest)
         totals = weights @ _ONES
         weights /= totals[:, None]
@@ -232,73 +241,73 @@ class _Problem:
         squared = apart * off
         variances = np.maximum(squared @ _ONES, 1e-3 * np.square(sd))
         skewness = np.einsum("gk,gk->g", squared, off) / variances**1.5
-        of_effects = np.einsum("gk,pgk->gp", apart, scores)
+        of_effects = ((scores * apart) @ _ONES).T
         groups = _Groups(rows, weights, scores, means)
         return _Place(at, value, gradient, precision, effects, variances, skewness, of_effects, groups)
 
     def state(self, state: State, mode: _Place) -> State | None:
         """The distributions of c, of u given c, and of σ², as moments over a few λ; None where they are unbounded."""
-        before, n = cast(ArrowGaussian, state.coefficients), self.n_core
-        places, log_steps = self._along_scale(mode)
-        densities = np.array([one.log_density for one in places])
-        if not densities.max() < mode.settled().log_density + MOST_RISE:
+        before, n, centre = cast(ArrowGaussian, state.coefficients), self.n_core, _Settled.of(mode)
+        shift = self._shift(mode, centre.covariance, before.shapes)  # first, while what the mode's look found is kept
+        found, log_steps = self._along_scale(centre)
+        densities = np.array([one.log_density for one in found])
+        if not densities.max() < centre.log_density + MOST_RISE:
             return None
         w = np.exp(densities + log_steps - densities.max())
         w /= w.sum()
-        lam, c = np.array([one.at[n] for one in places]), np.array([one.at[:n] for one in places])
-        given = [_inverse(one.precision[:n, :n]) for one in places]
-        shift = self._shift(mode, before.shapes)
-        mean, u = w @ c, np.array([one.effects for one in places])
+        lam, c = np.array([one.place.at[n] for one in found]), np.array([one.c for one in found])
+        mean, u = w @ c, np.array([one.effects for one in found])
         effects = w @ u
-        covariance = np.einsum("l,lj,lk->jk", w, c - mean, c - mean) + np.einsum("l,ljk->jk", w, np.array(given))
-        with_c = np.einsum("l,lg,lk->gk", w, u - effects, c - mean)
-        variances = w @ np.array([one.variances for one in places]) + w @ np.square(u - effects)
-        for share, one, S in zip(w, places, given, strict=True):
-            meets = one.of_effects[:, :n] @ S
+        weighed = w[:, None] * (c - mean)
+        covariance, with_c = weighed.T @ (c - mean), (u - effects).T @ weighed
+        variances = w @ np.square(u - effects)
+        for share, one in zip(w, found, strict=True):
+            meets = one.place.of_effects[:, :n] @ one.covariance
+            covariance += share * one.covariance
             with_c += share * meets
-            variances += share * np.einsum("gk,gk->g", meets, one.of_effects[:, :n])
+            variances += share * (one.place.variances + np.einsum("gk,gk->g", meets, one.place.of_effects[:, :n]))
         link = np.linalg.solve(covariance, with_c.T).T
         root = np.sqrt(np.maximum(variances - np.einsum("gk,gk->g", link, with_c), 1e-12 * variances))
         core = DenseGaussian(mean + shift, _upper_root(covariance))
         effects = effects + mode.of_effects[:, :n] @ shift
         coefficients = ArrowGaussian(core, effects[:, None], root[:, None, None], -link[:, None, :], before.shapes)
-        centre = float(w @ lam)
-        scale = _matched(2.0 * centre, 4.0 * float(w @ np.square(lam - centre)))
+        expected = float(w @ lam)
+        scale = _matched(2.0 * expected, 4.0 * float(w @ np.square(lam - expected)))
         return State(coefficients, (*state.scales[:-1], scale))
 
-    def _along_scale(self, mode: _Place) -> tuple[list[_Place], Array]:
+    def _along_scale(self, centre: _Settled) -> tuple[list[_Settled], Array]:
         """The best c for each of several λ; and logarithms of what each counts beside the density there."""
-        covariance = _inverse(mode.precision)
-        sd, centre = math.sqrt(float(covariance[-1, -1])), mode.settled()
+        covariance = inverse(centre.place.precision)
+        sd = math.sqrt(float(covariance[-1, -1]))
         along = covariance[:, -1] / sd
         if sd < LARGEST_SD:
             below, above = (self._walk(centre, sign * along, SCALES[SCALES > 0], math.inf) for sign in (-1.0, 1.0))
             drops = [centre.log_density - one[-1].log_density for one in (below, above)]
             if all(LEAST_DROP < drop < MOST_DROP for drop in drops):
                 return [*below[::-1], centre, *above], LOG_WEIGHTS
-        outwards = min(SHARE, LONGEST / sd) * np.arange(1, MOST_PLACES + 1)
+        outwards = min(SHARE, LONGEST / sd) * np.arange(1.0, MOST_PLACES + 1)
         below, above = (self._walk(centre, sign * along, outwards, FAR) for sign in (-1.0, 1.0))
         return [*below[::-1], centre, *above], np.zeros(len(below) + 1 + len(above))
 
-    def _walk(self, centre: _Place, along: Array, distances: Array, far: float) -> list[_Place]:
+    def _walk(self, centre: _Settled, along: Array, distances: Array, far: float) -> list[_Settled]:
         """From the centre to these distances in units of ``along``, up to the first where the density is much less."""
         found, before, highest = [centre], 0.0, centre.log_density
         for distance in distances:
-            ahead = self._next(found[-1], (distance - before) * along).settled()
-            along = (ahead.at - found[-1].at) / (distance - before)
-            found, before, highest = [*found, ahead], distance, max(highest, ahead.log_density)
-            if highest - ahead.log_density > far:
+            here = found[-1]
+            ahead = here.at + (distance - before) * along
+            one = _Settled.of(self._next(here.place, ahead - here.place.at))
+            along = (one.at - here.at) / (distance - before)
+            found, before, highest = [*found, one], distance, max(highest, one.log_density)
+            if highest - one.log_density > far:
                 break
         return found[1:]
 
-    def _shift(self, mode: _Place, shapes: tuple[tuple[int, int], ...]) -> Array:
-        """From mode to mean of c given λ: ½ S Σ S_lm F′″_klm to the next order, with S = (−F″)⁻¹.
+    def _shift(self, mode: _Place, S: Array, shapes: tuple[tuple[int, int], ...]) -> Array:
+        """From mode to mean of c given λ: ½ S Σ S_lm F′″_klm to the next order, with the covariance S = (−F″)⁻¹.
 
         F is a sum of logarithms of integrals: its third derivatives are cumulants of those of the groups.
         """
         groups, n = mode.groups, self.n_core
-        assert groups is not None
-        S = _inverse(mode.precision[:n, :n])
         centred = groups.scores[:n] - groups.means[:n, :, None]
         along = np.einsum("jk,kgi->gji", S, centred)
         nothing = np.zeros((self.m, 1))
@@ -321,20 +330,13 @@ def _nodes(mean: Array, sd: Array, skewness: Array) -> tuple[Array, Array]:
     bend = np.where(np.abs(bend) < 1e-3, 1e-3, bend)
     along = bend[:, None] * _NODES
     unit = sd * right / np.expm1(bend)
-    return (mean + CENTRE * skewness * sd)[:, None] + unit[:, None] * np.expm1(along), along + np.log(unit * bend)[:, None]
-
-
-def _inverse(matrix: Array) -> Array:
-    return np.asarray(np.linalg.inv(matrix), dtype=np.float64)
+    nodes = (mean + CENTRE * skewness * sd)[:, None] + unit[:, None] * np.expm1(along)
+    return nodes, along + np.log(unit * bend)[:, None]
 
 
 def _upper_root(covariance: Array) -> Array:
     """The upper triangular root, which distributions are held by."""
     return cholesky(covariance[::-1, ::-1])[::-1, ::-1]
-
-
-def _log_det(matrix: Array) -> float:
-    return float(np.linalg.slogdet(matrix)[1])
 
 
 def _solved(matrix: Array, right: Array) -> Array | None:

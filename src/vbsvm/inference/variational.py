@@ -9,8 +9,8 @@ from typing import final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.log import log
+from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
 from vbsvm.inference import integrated_groups
 from vbsvm.inference.climb import Ending, Outcome, climb
@@ -83,9 +83,9 @@ class Variational(Parameters):
         closer to the posterior's, for models without gates. Missing inputs are integrated out given the coefficients;
         ``NotAtRandom`` and missing categories that adapt to the coefficients are not supported. If the classes of the
         complete rows are separable, it keeps the scales of the priors at the values of the paper's bound, because the
-        posterior hardly determines them. "integrated" is for logistic models with random intercepts: it goes on from
-        there, with the effects of the largest factor integrated out by quadrature, so that means and spreads are those
-        of the posterior. "auto" is "integrated" in these models, and "exact" in all other logistic ones; with a hinge
+        posterior hardly determines them. "integrated" is for logistic models with random intercepts: effects of the
+        largest factor are integrated out by quadrature, so that means and spreads are those of the posterior; the
+        bound of such a fit is the exact one's, climbed when it is asked for. "auto" is "integrated" in these models, and "exact" in all other logistic ones; with a hinge
         it is "exact" in models with groups, where the paper's bound can be far off, and where values are missing that
         do not adapt to the coefficients (the default), which the paper's bound would shrink; and else "augmented".
     accelerate : bool, default True
