@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from scipy.special import expit
 from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 import vbsvm
@@ -23,6 +24,7 @@ from vbsvm import (
     plots,
 )
 from vbsvm.datasets import load_toenail
+from vbsvm.model.likelihoods.logistic import Logistic
 
 SHORT = Gibbs(draws=600, tune=200, chains=2)
 
@@ -119,6 +121,21 @@ class TestProbabilities:
         assert balanced.predict(X).mean() > plain.predict(X).mean() + 0.1
         assert balanced.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), abs=0.02)
         assert expit(balanced.decision_function(X)).mean() > y.mean() + 0.1  # what it would be without the offset
+
+    @pytest.mark.parametrize("bound", ["augmented", "exact"])
+    def test_class_weights_may_be_extreme(self, rows, bound, monkeypatch):
+        """All rows are then far from the border, where each has little curvature; it is all that there is."""
+        settings = {"class_weight": {0: 1000.0, 1: 1e-4}, "inference": Variational(bound=bound)}
+        clf = VBLogistic(**settings).fit(*rows)
+        assert clf.converged_
+        again = VBLogistic(**settings, warm_start=True).fit(*rows).fit(*rows)
+        assert again.elbo_ == pytest.approx(clf.elbo_, abs=1e-4)
+        assert not clf.predict(rows[0]).any()
+        if bound == "augmented":
+            monkeypatch.setattr(Logistic, "width", lambda self, v: 4.0)  # rows with less than a 50th of it are left out
+            with pytest.warns(ConvergenceWarning):
+                stuck = VBLogistic(**settings).fit(*rows)
+            assert stuck.elbo_ < clf.elbo_ - 100
 
     def test_new_groups_are_averaged_over(self, grouped):
         fit = Model("y ~ x + (1 | g)", grouped, likelihood="logistic").fit()

@@ -28,6 +28,15 @@ def problem_of(frame, formula="y ~ x + (1 | g)", weights=None):
     return _Problem.of(fit.spec, model._task.source, fit.outcome.state), fit
 
 
+def looked_at(problem, at):
+    """A place, with nodes that have found the groups' effects."""
+    around = np.zeros(problem.m), np.full(problem.m, 2.0), np.zeros(problem.m)
+    for _ in range(5):
+        place = problem.look(at, *around)
+        around = place.effects, np.sqrt(place.variances), place.skewness
+    return place
+
+
 def log_posterior(frame, at, weights):
     """log p(c, λ | y) up to a constant, each group's effect integrated out on a fine grid; x is standardised."""
     x = frame["x"]
@@ -53,25 +62,56 @@ class TestLook:
         x = (frame["x"] - fit.plan.recipe.centre[0]) / fit.plan.recipe.scale[0]
         found, known = [], []
         for at in self.PLACES:
-            start = problem.look(at, np.zeros(8), np.full(8, 2.0))
-            found.append(problem.look(at, start.effects, np.sqrt(start.variances)).value)
+            found.append(looked_at(problem, at).value)
             known.append(log_posterior(frame.assign(x=x), at, weights))
         assert found[0] - found[1] == pytest.approx(known[0] - known[1], abs=1e-4)
 
     def test_gradient_and_curvature_are_those_of_the_value(self):
         problem, _ = problem_of(grouped(n_groups=8))
         at = np.array([0.3, 0.8, 0.6])
-        centre, sd = np.zeros(8), np.full(8, 2.0)
-        for _ in range(3):
-            place = problem.look(at, centre, sd)
-            centre, sd = place.effects, np.sqrt(place.variances)
+        place = looked_at(problem, at)
+        around = place.effects, np.sqrt(place.variances), place.skewness
         step = 1e-4
         for k in range(3):
             e = step * np.eye(3)[k]
-            up, down = (problem.look(at + sign * e, centre, sd) for sign in (1, -1))
+            up, down = (problem.look(at + sign * e, *around) for sign in (1, -1))
             assert place.gradient[k] == pytest.approx((up.value - down.value) / (2 * step), abs=1e-4)
             np.testing.assert_allclose(place.precision[k], (down.gradient - up.gradient) / (2 * step), atol=1e-3)
             np.testing.assert_allclose(place.of_effects[:, k], (up.effects - down.effects) / (2 * step), atol=1e-4)
+
+    def test_groups_whose_labels_are_alike_have_nodes_along_their_tail(self):
+        frame = grouped(n_groups=8).assign(y=np.where(np.arange(32) % 8 < 4, "yes", "no"))
+        problem, fit = problem_of(frame)
+        x = (frame["x"] - fit.plan.recipe.centre[0]) / fit.plan.recipe.scale[0]
+        places = np.array([0.3, 0.8, 1.8]), np.array([0.1, 0.2, 0.2])
+        found = [looked_at(problem, at).value for at in places]
+        known = [log_posterior(frame.assign(x=x), at, None) for at in places]
+        assert found[0] - found[1] == pytest.approx(known[0] - known[1], abs=2e-3)
+        evenly = [look_evenly(problem, at) for at in places]
+        assert abs(evenly[0] - evenly[1] - known[0] + known[1]) > 1e-2
+
+
+def look_evenly(problem, at):
+    place = looked_at(problem, at)
+    return problem.look(at, place.effects, np.sqrt(place.variances), np.zeros(problem.m)).value
+
+
+@pytest.mark.parametrize("formula", ["y ~ x + (1 | g)", "y ~ x + (1 | g) + (1 | h)"])
+@pytest.mark.parametrize("weighed", [False, True])
+def test_from_mode_to_mean_it_is_the_change_of_the_determinant(formula, weighed):
+    frame = grouped(crossed=True)
+    problem, fit = problem_of(frame, formula, np.where(np.arange(len(frame)) % 3 == 0, 2.0, 1.0) if weighed else None)
+    state = fit.outcome.state
+    mode = looked_at(problem, problem.maximum(state, 1e-10, 50).at)
+    n, step = problem.n_core, 0.01
+    covariance, known = np.linalg.inv(mode.precision[:n, :n]), np.zeros(n)
+    for direction in np.linalg.cholesky(covariance).T:
+        ends = (problem._next(mode, np.append(sign * step * direction, 0.0)) for sign in (1, -1))
+        up, down = (np.linalg.slogdet(end.precision[:n, :n])[1] for end in ends)
+        known -= 0.5 * (up - down) / (2 * step) * direction
+    found = problem._shift(mode, covariance, state.coefficients.shapes)
+    np.testing.assert_allclose((found - known) / np.sqrt(np.diag(covariance)), 0.0, atol=1e-3)
+    assert np.abs(found / np.sqrt(np.diag(covariance))).max() > 0.03
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +188,7 @@ def test_a_climb_that_has_not_converged_is_left_as_it_is():
 
 
 def test_where_no_maximum_is_found_the_exact_bound_stays(monkeypatch):
-    monkeypatch.setattr(integrated_groups, "MOST_STEPS", 0)
+    monkeypatch.setattr(integrated_groups, "MOST_LOOKS", 1)
     fit = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic").fit()
     assert not fit.outcome.integrated
     assert fit.outcome.exact
@@ -161,3 +201,81 @@ def test_scales_are_matched_in_logs(mean, variance):
     assert draws.mean() == pytest.approx(mean, abs=0.02)
     assert draws.var() == pytest.approx(variance, rel=0.02)
     assert found.log_sd**2 == pytest.approx(variance, rel=1e-9)
+
+
+class TestAtOnce:
+    """No climb comes before it, and the bound is climbed when it is asked for."""
+
+    @pytest.fixture
+    def fit(self):
+        fit = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic").fit()
+        assert fit.outcome.waits
+        return fit
+
+    def test_the_bound_is_that_of_the_exact_climb(self, fit):
+        exact = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic").fit(Variational(bound="exact"))
+        assert fit.elbo == exact.elbo
+        np.testing.assert_array_equal(fit.bounds, exact.bounds)
+        assert fit.starts() == exact.starts()
+        assert fit.glance()["elbo"].iloc[0] == exact.elbo
+
+    def test_nobody_climbs_for_tables_and_texts(self, fit, monkeypatch):
+        monkeypatch.setattr(Variational, "_bounds", None)
+        assert "effects of groups integrated out" in repr(fit)
+        assert str(fit)
+        assert fit._repr_html_()
+        fit.predict(grouped())
+        with pytest.raises(TypeError):
+            _ = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic").fit().elbo
+
+    def test_a_fit_without_rows_has_it(self, fit, tmp_path):
+        import pickle
+
+        import vbsvm
+
+        fit.save(tmp_path / "fit.vbsvm")
+        for back in (vbsvm.load(tmp_path / "fit.vbsvm"), pickle.loads(pickle.dumps(fit)), fit.without_rows()):
+            assert back.elbo == fit.elbo
+            assert not back.outcome.waits
+
+    def test_it_ends_where_it_ends_after_a_climb(self, fit):
+        spec, source = fit.spec, fit._rows.source
+        climbed = Variational(bound="exact").run(spec, source)
+        found, _ = integrated_groups.integrated(spec, source, climbed.state, 1e-10, 50)
+        again, _ = integrated_groups.integrated(spec, source, None, 1e-10, 50)
+        np.testing.assert_allclose(found.coefficients.mean, again.coefficients.mean, atol=1e-5)
+        assert found.scales[-1].inverse_mean == pytest.approx(again.scales[-1].inverse_mean, rel=1e-5)
+
+    def test_other_scales_are_inferred_by_a_climb_before(self):
+        model = Model("y ~ x + (1 | g)", grouped(), {"fixed": Ridge()}, likelihood="logistic")
+        outcome = model.fit().outcome
+        assert outcome.integrated
+        assert not outcome.waits
+
+    def test_without_fixed_effects(self):
+        fit = Model("y ~ 0 + (1 | g)", grouped(), likelihood="logistic").fit()
+        assert fit.outcome.integrated
+        assert fit.variance_components()["sd"].iloc[0] > 1
+
+
+def test_the_distribution_is_held_by_an_upper_root():
+    core = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic").fit().outcome.state.coefficients.core
+    np.testing.assert_allclose(core.covariance, core.root @ core.root.T)
+    np.testing.assert_allclose(core.precision.matrix @ core.covariance, np.eye(2), atol=1e-9)
+
+
+@pytest.mark.parametrize("n_groups", [6, 10])
+def test_few_groups_leave_a_long_tail_of_sigma(n_groups, monkeypatch):
+    model = Model("y ~ x + (1 | g)", grouped(n_groups, 20, 1.0, seed=7), likelihood="logistic")
+    found = model.fit().variance_components().iloc[0]
+    for name, value in {"LARGEST_SD": 0.0, "SHARE": 0.2, "LONGEST": 0.1, "MOST_PLACES": 60}.items():
+        monkeypatch.setattr(integrated_groups, name, value)
+    known = model.fit().variance_components().iloc[0]
+    for name in ("sd", "lower", "upper"):
+        assert found[name] == pytest.approx(known[name], rel=0.02)
+
+
+def test_groups_of_one_row_leave_sigma_unbounded_and_the_exact_bound_stays():
+    fit = Model("y ~ x + (1 | g)", grouped(100, 1), likelihood="logistic").fit()
+    assert not fit.outcome.integrated
+    assert fit.outcome.exact

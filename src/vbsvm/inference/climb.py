@@ -1,7 +1,8 @@
 """The climb itself: steps that a strategy proposes are taken while they raise the bound, and why it ends is told."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 from typing import final
@@ -51,8 +52,9 @@ class Outcome:
     There are no bounds where the covariance of the coefficients is known by draws.
 
     ``others`` are the climbs from other starts, which ended no higher. ``inputs`` are the last pass's sums of the
-    inputs, where some are missing. ``likelihood`` says which bound was climbed. After the climb, effects of groups may
-    have been ``integrated`` out: then the state is not quite where the climb ended, and its spread is the posterior's.
+    inputs, where some are missing. ``likelihood`` says which bound was climbed. Effects of groups may have been
+    ``integrated`` out: then the state is not that of the bounds, and its spread is the posterior's. Where no climb was
+    needed for that, there are no bounds yet, and ``_later`` climbs over the rows when somebody asks for them.
     """
 
     state: State
@@ -63,6 +65,7 @@ class Outcome:
     inputs: InputSums | None = None
     likelihood: Likelihood = HINGE
     integrated: bool = False
+    _later: Callable[[Source], Array] | None = None
 
     @property
     def interrupted(self) -> bool:
@@ -73,6 +76,15 @@ class Outcome:
     def exact(self) -> bool:
         """Whether the bound is the exact one."""
         return self.likelihood == self.likelihood.exact
+
+    @property
+    def waits(self) -> bool:
+        """Whether its bounds are yet to be climbed."""
+        return self._later is not None
+
+    def bounded(self, source: Source) -> "Outcome":
+        """The same with its bounds."""
+        return self if self._later is None else replace(self, bounds=self._later(source), _later=None)
 
 
 def climb(

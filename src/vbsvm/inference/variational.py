@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import final
 
 import numpy as np
 
+from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
+from vbsvm.base.log import log
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
 from vbsvm.inference import integrated_groups
@@ -87,11 +90,12 @@ class Variational(Parameters):
         closer to the posterior's, for models without gates. Missing inputs are integrated out given the coefficients;
         ``NotAtRandom`` and missing categories that adapt to the coefficients are not supported. If the classes of the
         complete rows are separable, it keeps the scales of the priors at the values of the paper's bound, because the
-        posterior hardly determines them. "integrated" is for logistic models with random intercepts: it goes on from
-        there, with the effects of the largest factor integrated out by quadrature, so that means and spreads are those
-        of the posterior. "auto" is "integrated" in these models, and "exact" in all other logistic ones; with a hinge
-        it is "exact" in models with groups, where the paper's bound can be far off, and where values are missing that
-        do not adapt to the coefficients (the default), which the paper's bound would shrink; and else "augmented".
+        posterior hardly determines them. "integrated" is for logistic models with random intercepts: effects of the
+        largest factor are integrated out by quadrature, so that means and spreads are those of the posterior; the
+        bound of such a fit is the exact one's, climbed when it is asked for. "auto" is "integrated" in these models,
+        and "exact" in all other logistic ones; with a hinge it is "exact" in models with groups, where the paper's
+        bound can be far off, and where values are missing that do not adapt to the coefficients (the default), which
+        the paper's bound would shrink; and else "augmented".
     accelerate : bool, default True
         Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes,
         often a tenth. False gives the paper's sweeps exactly; they converge slowly, and need a smaller ``tol``.
@@ -149,6 +153,8 @@ class Variational(Parameters):
             exact = exact or (self.bound == AUTO and self.accelerate and _suits_exact(spec, source))
             if start is None and learned is None:
                 learned = self.learned(spec, source)
+            if exact and self.bound != EXACT and (at_once := self._integrated_at_once(spec, source, start)) is not None:
+                return at_once
             run = self._sharpened if exact else self._run
             outcome = run(spec, source, _Beginning(start, learned, watch))
             if exact and self.bound != EXACT:
@@ -157,9 +163,31 @@ class Variational(Parameters):
             return outcome
         return replace(outcome, ending=Ending.INPUTS_OUT_OF_PASSES)
 
+    def _integrated_at_once(self, spec: Spec, source: Source, start: State | None) -> Outcome | None:
+        """Integrate effects of groups out where no climb is needed before it; None where that can't be done.
+
+        The bound is climbed when somebody asks for it.
+        """
+        if not self.accelerate or not integrated_groups.suits_at_once(spec, source):
+            return None
+        found = integrated_groups.integrated(spec, source, start, self.tol, self.most_passes(spec))
+        if found is None:
+            return None
+        state, passes = found
+        log.info("groups integrated out: %d passes", passes)
+        later, sharp = partial(replace(self, bound=EXACT)._bounds, spec), spec.likelihood.exact
+        return Outcome(state, np.empty(0), passes, Ending.CONVERGED, likelihood=sharp, integrated=True, _later=later)
+
+    def _bounds(self, spec: Spec, source: Source) -> Array:
+        """Climb; an interrupted climb has no bound to speak of."""
+        outcome = self.run(spec, source)
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        return outcome.bounds
+
     def _integrated(self, spec: Spec, source: Source, outcome: Outcome) -> Outcome:
         """Integrate effects of groups out, where that can be done; what else was asked for is refused."""
-        if not integrated_groups.suits(spec, source, outcome.state):
+        if not integrated_groups.suits(spec, source):
             if self.bound == INTEGRATED:
                 raise ValueError(
                     f"Variational(bound='integrated') is for {integrated_groups.MODELS}: use bound='auto'."
@@ -167,8 +195,8 @@ class Variational(Parameters):
             return outcome
         if outcome.ending is not Ending.CONVERGED:
             return outcome
-        state = integrated_groups.integrated(spec, source, outcome.state)
-        return outcome if state is None else replace(outcome, state=state, integrated=True)
+        found = integrated_groups.integrated(spec, source, outcome.state, self.tol, MOST_PASSES)
+        return outcome if found is None else replace(outcome, state=found[0], integrated=True)
 
     def _drawn(self, spec: Spec, source: Source) -> Outcome:
         """Fit with the covariance by draws, without a bound; ``tol`` has no say."""

@@ -1,6 +1,6 @@
 """How a fit was reached: a climb of the bound, or the chains of a sampler. Both answer the same questions."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, final
@@ -19,6 +19,8 @@ from vbsvm.results.traces import Traces
 
 # What is said of a climb that has no bound.
 DRAWN = "the covariance by draws"
+# What is said of a fit whose bound, if it is ever climbed, is not that of its state.
+INTEGRATED = "effects of groups integrated out"
 # A part of a fit, and whether it belongs to the rest.
 Claims = Iterator[tuple[str, bool]]
 
@@ -101,10 +103,14 @@ def starts_agree(starts: list[tuple[float, int]]) -> bool:
 @final
 @dataclass(frozen=True, eq=False)
 class Climb:
-    """Variational Bayes: a climb of the bound, from one start or several."""
+    """Variational Bayes: a climb of the bound, from one start or several.
+
+    ``later`` gives the bounds where nobody has asked for them yet.
+    """
 
     spec: Spec
     outcome: Outcome
+    later: Callable[[], Array] | None = None
 
     @property
     def ending(self) -> Ending:
@@ -119,16 +125,17 @@ class Climb:
     @property
     def bounds(self) -> Array:
         """The accepted bounds."""
-        return self.outcome.bounds
+        return self.outcome.bounds if self.later is None else self.later()
 
     @property
     def starts(self) -> list[tuple[float, int]]:
         """Bound and number of open gates for each start."""
         if not len(self.bounds):
             return []
+        ends = [(self.bounds, self.outcome.state), *((end.bounds, end.state) for end in self.outcome.others)]
         counted = [
-            (float(end.bounds[-1]), 0 if end.state.gates is None else int((end.state.gates.inclusion > 0.5).sum()))
-            for end in (self.outcome, *self.outcome.others)
+            (float(bounds[-1]), 0 if state.gates is None else int((state.gates.inclusion > 0.5).sum()))
+            for bounds, state in ends
         ]
         return sorted(counted, reverse=True)
 
@@ -145,6 +152,8 @@ class Climb:
     @property
     def ended(self) -> str:
         """Passes, bound and ending."""
+        if self.outcome.integrated:
+            return f"{self.passes} passes, {INTEGRATED}, {self.ending.value}"
         if not len(self.bounds):
             return f"{self.passes} passes, {DRAWN}, {self.ending.value}"
         bound = "exact bound" if self.outcome.exact else "bound"
@@ -154,13 +163,17 @@ class Climb:
     def in_short(self) -> str:
         """Which bound, and passes."""
         which = " with the exact bound" if self.outcome.exact else "" if len(self.bounds) else f", {DRAWN}"
+        which = f", {INTEGRATED}" if self.outcome.integrated else which
         return f"variational Bayes{which}, {self.passes} passes over the data"
 
     @property
     def description(self) -> str:
         """Which bound was climbed."""
         which = "variational Bayes with the exact bound" if self.outcome.exact else "mean-field variational Bayes"
-        which += "" if len(self.bounds) else f", {DRAWN}"
+        if self.outcome.integrated:
+            which = f"variational Bayes, {INTEGRATED}"
+        elif not len(self.bounds):
+            which += f", {DRAWN}"
         return f"The fit is by {which}; penalties and variances were inferred with the coefficients."
 
     def checks(self) -> Iterator[Check]:
@@ -188,8 +201,8 @@ class Climb:
                 "Rounding errors outweighed every further step: the coefficients are not at the optimum. Columns are "
                 "large relative to their spread, or linearly dependent.",
             )
-        starts = self.starts
-        if len(starts) > 1:
+        if self.outcome.others:
+            starts = self.starts
             agree = starts_agree(starts)
             ends = "; ".join(f"bound {printing.told(bound, 7)}, {count} inputs included" for bound, count in starts)
             said = "agree" if agree else "disagree, and the highest bound was kept"

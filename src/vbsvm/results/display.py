@@ -56,7 +56,7 @@ def _what(fit: "Fit") -> str:
 def _remarks(fit: "Fit") -> list[str]:
     """What the sign of a score means, and whether several starts agree."""
     found = [f"Positive scores mean {fit.classes[1]!s}."]
-    ends = fit.course.starts
+    ends = fit.course.starts if fit.selects else []
     if len(ends) > 1:
         told = "; ".join(f"bound {printing.fixed(bound, 3)}, {count} inputs included" for bound, count in ends)
         found.append(f"{len(ends)} starts {'agree' if starts_agree(ends) else 'disagree'}: {told}.")

@@ -82,7 +82,13 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
     @cached_property
     def posterior(self) -> Posterior:
         """What is believed of the model's parameters: all answers below are its."""
-        return posterior_of(self.plan, self.spec, self.outcome)
+        rows = self._waiting
+        return posterior_of(self.plan, self.spec, self.outcome, None if rows is None else lambda: rows.bounded.bounds)
+
+    @property
+    def _waiting(self) -> TrainingRows | None:
+        """The rows over which the bound is yet to be climbed, when it is asked for."""
+        return self._rows if isinstance(self.outcome, Outcome) and self.outcome.waits else None
 
     @cached_property
     def _shelf(self) -> SpreadShelf:
@@ -247,7 +253,7 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         intervals = self.intervals(covariance)
         own = {"gates": self.selects, "odds": self.spec.likelihood.normalised}
         table = coefficients.table(self.plan, self.posterior, intervals, level, **own)
-        frame, starts = noted(table, intervals.words, "sd", level), self.course.starts
+        frame, starts = noted(table, intervals.words, "sd", level), self.course.starts if self.selects else []
         if len(starts) > 1:
             frame.attrs["starts"] = starts
         return frame
@@ -365,13 +371,15 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
 
     def contents(self) -> dict[str, Any]:
         """What a file holds of the fit: all but its rows and a sampler's last draws of their missing values."""
-        return public_fields(self.without_rows()) | {"outcome": self.course.stored()}
+        held = self.without_rows()
+        return public_fields(held) | {"outcome": held.course.stored()}
 
     def without_rows(self) -> "Fit":
         """The same fit with everything learned that its training rows are needed for, and without these."""
         self.variance_components()
         return replace(
             self,
+            outcome=self.outcome if self._waiting is None else self._waiting.bounded,
             population=self.input_population,
             calibration=self.score_calibration,
             spreads=self._shelf.settled(),

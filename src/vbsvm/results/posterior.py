@@ -4,7 +4,7 @@
 (standardised) columns; ``Plan`` turns them into the user's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, final
@@ -112,9 +112,13 @@ class Posterior(Protocol):
         ...
 
 
-def posterior_of(plan: Plan, spec: Spec, outcome: Outcome | Sample) -> Posterior:
-    """The posterior that a fit ended with."""
-    return Sampled(plan, spec, outcome) if isinstance(outcome, Sample) else MeanField(plan, spec, outcome)
+def posterior_of(
+    plan: Plan, spec: Spec, outcome: Outcome | Sample, later: Callable[[], Array] | None = None
+) -> Posterior:
+    """The posterior that a fit ended with; ``later`` gives bounds that nobody has asked for yet."""
+    if isinstance(outcome, Sample):
+        return Sampled(plan, spec, outcome)
+    return MeanField(plan, spec, outcome, later=later)
 
 
 @final
@@ -129,11 +133,12 @@ class MeanField:
     spec: Spec
     outcome: Outcome
     own_words: Words | None = None  # where its spread is not that of the climb
+    later: Callable[[], Array] | None = None  # gives bounds that nobody has asked for yet
 
     @property
     def course(self) -> Climb:
         """The climb."""
-        return Climb(self.spec, self.outcome)
+        return Climb(self.spec, self.outcome, self.later)
 
     @property
     def by_draws(self) -> bool:
@@ -144,7 +149,7 @@ class MeanField:
         """The same with another distribution of the coefficients, around the same mean."""
         state = self.outcome.state.moved(distribution)
         own = estimated(words, len(distribution.draws)) if isinstance(distribution, DrawnGaussian) else words
-        return MeanField(self.plan, self.spec, replace(self.outcome, state=state), own)
+        return MeanField(self.plan, self.spec, replace(self.outcome, state=state), own, self.later)
 
     @property
     def words(self) -> Words:

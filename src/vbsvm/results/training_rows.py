@@ -103,6 +103,12 @@ class TrainingRows:
         return self.learn_population()
 
     @cached_property
+    def bounded(self) -> Outcome:
+        """The outcome with its bounds, which are climbed now where the fit had no need of them."""
+        assert isinstance(self.outcome, Outcome)
+        return self.outcome.bounded(self._unchanged) if self.outcome.waits else self.outcome
+
+    @cached_property
     def calibration(self) -> Link:
         """How scores become probabilities."""
         with single_threaded_blas():

@@ -5,15 +5,17 @@ from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csc_array
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.model.layouts.arrow import ArrowGram, places_in_core
 from vbsvm.model.layouts.dense import DenseGram, DenseRows
 from vbsvm.model.layouts.grouping import ByGroup, Factor
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class ArrowRows:
     """A block of rows: dense columns, the core's other factors, and the factor that is the arrow's tail.
 
@@ -46,12 +48,40 @@ class ArrowRows:
 
     def scores(self, theta: Array) -> Array:
         """Cx + zᵀu_g."""
+        n_core = len(theta) - self.tail.size
+        total = self.core_scores(theta[:n_core])
+        total += self.tail.scores(theta[n_core:].reshape(self.tail.shape))
+        return total
+
+    def core_scores(self, x: Array) -> Array:
+        """Cx."""
         begin = self.dense.matrix.shape[1]
-        total = self.dense.scores(theta[:begin])
-        for factor in (*self.factors, self.tail):
-            total += factor.scores(theta[begin : begin + factor.size].reshape(factor.shape))
+        total = self.dense.scores(x[:begin])
+        for factor in self.factors:
+            total += factor.scores(x[begin : begin + factor.size].reshape(factor.shape))
             begin += factor.size
         return total
+
+    @cached_property
+    def summing(self) -> tuple[csc_array, csc_array]:
+        """Sparse matrices whose products are sums over the rows of each of the window's groups.
+
+        The first sums values, −s of each; the second s y c of each, by group and column of the core. They are kept with
+        the rows: integrating effects out asks for a dozen such sums of the same rows.
+        """
+        (_, tail), dense, s = self.tail.window, self.written, self.weights
+        n, begin = dense.shape
+        places, values = [np.broadcast_to(np.arange(begin), dense.shape)], [dense]
+        for factor in self.factors:
+            q = factor.z.shape[1]
+            places.append(begin + q * factor.levels[:, None] + np.arange(q))
+            values.append(factor.z)
+            begin += factor.size
+        at, entries = np.concatenate(places, axis=1), np.concatenate(values, axis=1)
+        at, entries = tail.levels[:, None] * begin + at, (s * self.signs)[:, None] * entries
+        ends = np.arange(n + 1)
+        by_column = csc_array((entries.ravel(), at.ravel(), at.shape[1] * ends), shape=(tail.n_levels * begin, n))
+        return csc_array((-s, tail.levels, ends), shape=(tail.n_levels, n)), by_column
 
     def columns(self, which: NDArray[np.intp]) -> Array:
         """These columns of the design."""
@@ -71,9 +101,12 @@ class ArrowRows:
 
     def cross(self, u: Array) -> "ArrowCross":
         """Cᵀu and Z_gᵀu_g."""
-        core = np.concatenate([self.dense.cross(u), *(factor.cross(u).ravel() for factor in self.factors)])
         first, tail = self.tail.window
-        return ArrowCross(core, ByGroup(((first, tail.cross(u)),), self.tail.n_levels))
+        return ArrowCross(self.core_cross(u), ByGroup(((first, tail.cross(u)),), self.tail.n_levels))
+
+    def core_cross(self, u: Array) -> Array:
+        """Cᵀu of the core."""
+        return np.concatenate([self.dense.cross(u), *(factor.cross(u).ravel() for factor in self.factors)])
 
     def sums_by_group(self, u: Array) -> ByGroup:
         """Cᵀu of the core over the rows of each group, groups × coefficients of the core."""
@@ -91,25 +124,33 @@ class ArrowRows:
         border = tail.with_columns(w, C)
         own = tail.within(C.shape[1])  # then Z is a part of C, and its sums are there already
         corner = tail.with_columns(w, tail.z) if own is None else border[:, :, own]
-        if not shapes:
-            return ArrowGram(
-                self.dense.gram(w), ByGroup(((first, border),), n_groups), ByGroup(((first, corner),), n_groups), shapes
-            )
-        dense, *places = places_in_core(C.shape[1], shapes)
+        if shapes:
+            places = places_in_core(C.shape[1], shapes)
+            with_dense, border = border, np.empty((*tail.shape, places[-1].stop))
+            border[:, :, places[0]] = with_dense
+            for factor, here in zip(self.factors, places[1:], strict=True):
+                border[:, :, here] = tail.with_factor(w, factor).reshape(*tail.shape, factor.size)
+        return ArrowGram(
+            self.core_gram(w), ByGroup(((first, border),), n_groups), ByGroup(((first, corner),), n_groups), shapes
+        )
+
+    def core_gram(self, w: Array) -> DenseGram:
+        """CᵀWC of the core."""
+        dense_gram = self.dense.gram(w)
+        if not self.factors:
+            return dense_gram
+        C = self.written
+        dense, *places = places_in_core(C.shape[1], tuple(factor.shape for factor in self.factors))
         n_core = places[-1].stop
-        A, with_dense, border = np.empty((n_core, n_core)), border, np.empty((*tail.shape, n_core))
-        A[dense, dense] = self.dense.gram(w).matrix
-        border[:, :, dense] = with_dense
+        A = np.empty((n_core, n_core))
+        A[dense, dense] = dense_gram.matrix
         for k, (factor, here) in enumerate(zip(self.factors, places, strict=True)):
             A[here, dense] = factor.with_columns(w, C).reshape(factor.size, -1)
             A[dense, here] = A[here, dense].T
-            border[:, :, here] = tail.with_factor(w, factor).reshape(*tail.shape, factor.size)
             for other, there in zip(self.factors[: k + 1], places, strict=False):
                 A[here, there] = factor.with_factor(w, other).reshape(factor.size, other.size)
                 A[there, here] = A[here, there].T
-        return ArrowGram(
-            DenseGram(A), ByGroup(((first, border),), n_groups), ByGroup(((first, corner),), n_groups), shapes
-        )
+        return DenseGram(A)
 
 
 @final

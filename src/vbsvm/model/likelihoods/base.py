@@ -112,7 +112,10 @@ class Likelihood(Protocol):
         ...
 
     def width(self, v: Array) -> Array | float:
-        """The range of scores over which a row of weight 1 bends: its curvature is at most one over that."""
+        """The range of scores over which a row of weight 1 bends: its curvature is at most one over that.
+
+        Newton steps leave out rows with little of it. It is infinite where all rows are to count.
+        """
         ...
 
     def at_point(self, margin: Array) -> Array:

@@ -64,8 +64,8 @@ class ExactLogistic:
         return RowDerivatives(s * y * slope, s * second, 0.5 * s * y * third, 0.25 * s * fourth)
 
     def width(self, v: Array) -> float:
-        """4: the curvature is at most a quarter, wherever a row lies."""
-        return 4.0
+        """Infinite: every row has a curvature, and where all rows are far from the border it is all that there is."""
+        return np.inf
 
     def at_point(self, margin: Array) -> Array:
         """Log expit(margin)."""
