@@ -61,7 +61,7 @@ def learned(D, given, labels, n_inputs):
         scatter = every.T @ every - linear.T @ found + np.diag([PSI] * d + [LABEL_ROWS])
         scatter[:d, :d] += spreads.sum(axis=0)
         A, Sigma = found[:, :d], scatter[:d, :d] / (n_inputs + n)
-        B, S = averaged(scatter, d, n_inputs + n)
+        B, S = averaged(scatter, d, n + 1)
         joint = np.block([[Sigma, Sigma @ B], [B.T @ Sigma, B.T @ Sigma @ B + S]])
         if max(np.abs(joint - before[1]).max(), np.abs(A - before[0]).max()) < 1e-12:
             return means, spreads
@@ -235,7 +235,7 @@ class TestStrength:
         r = rng.normal(size=n)
         e = 0.6 * r + rng.normal(size=n)
         rr, re, ee = r @ r, r @ e, LABEL_ROWS + e @ e
-        found = _Labels.of(np.array([[rr, re], [re, ee]]), 1, n).shares
+        found = _Labels.of(np.array([[rr, re], [re, ee]]), 1, n - 1).shares
 
         def given_log_variance(log_s, strength):
             """Of B alone: normal with precision rr (1 + strength)/s, whose integral is known."""
@@ -347,8 +347,8 @@ class TestSampler:
         for k in range(1200):  # one draw of parameters and values after the other; every tenth is used
             A = np.linalg.solve(K, x.T @ filled)
             rr = PSI + filled @ filled - (x.T @ filled) @ A
-            re, ee, n = (filled - x @ A) @ e, LABEL_ROWS + e @ y, 3 + 80 - 1
-            variance = rr / rng.chisquare(n)
+            re, ee, n = (filled - x @ A) @ e, LABEL_ROWS + e @ y, 80 + 1
+            variance = rr / rng.chisquare(3 + 80 - 1)
             left = ee - re**2 / (rr * (1 + STRENGTHS))
             evidence = 0.5 * np.log(STRENGTHS / (1 + STRENGTHS)) - 0.5 * n * np.log(left)
             one = rng.choice(len(STRENGTHS), p=np.exp(evidence - logsumexp(evidence)))

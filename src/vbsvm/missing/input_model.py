@@ -54,7 +54,7 @@ class InputModel:
     @property
     def psi(self) -> float:
         """The scale of the inverse-Wishart prior, Ψ: what so many rows of independent standardised inputs would add."""
-        return self.weak_psi if self.settings.psi is None else self.settings.psi
+        return self.weak_psi if self.settings.psi is None else float(self.settings.psi)
 
     @property
     def nu(self) -> float:

@@ -50,12 +50,16 @@ class Parameters:
 @final
 @dataclass(frozen=True, eq=False)
 class LabelledInputs(AtRandom):
-    """q of A, Σ, Γ, B and S. ``residuals`` has the scatter of (r, e) as its scale, and ``root`` is that of x̃."""
+    """q of A, Σ, Γ, B and S, from rows of this total weight.
+
+    ``residuals`` has the scatter of (r, e) as its scale, and the degrees of Σ; ``root`` is that of x̃.
+    """
 
     A: Array
     Gamma: Array
     residuals: InverseWishart
     root: Array
+    total: float
 
     @staticmethod
     def of(sums: InputSums, n_known: int, psi: float, nu: float) -> "LabelledInputs":
@@ -69,14 +73,13 @@ class LabelledInputs(AtRandom):
         scatter = own - met.T @ found
         scatter += np.diag(np.repeat([psi, LABEL_ROWS], [n_variables, len(own) - n_variables]))
         residuals = InverseWishart(0.5 * (scatter + scatter.T), nu + sums.total - 1)
-        return LabelledInputs(found[:, :n_variables], found[:, n_variables:], residuals, root)
+        return LabelledInputs(found[:, :n_variables], found[:, n_variables:], residuals, root, sums.total)
 
     @cached_property
     def _expected(self) -> KnownInputs:
-        n, m = self.residuals.degrees, self.A.shape[1]
-        told = self._labels
-        Sigma = self.residuals.scale[:m, :m] / n
-        S = np.einsum("g,gkl->kl", told.shares, told.left) / n
+        m, told = self.A.shape[1], self._labels
+        Sigma = self.residuals.scale[:m, :m] / self.residuals.degrees
+        S = np.einsum("g,gkl->kl", told.shares, told.left) / told.degrees
         return Parameters(self.A, Sigma, self.Gamma, told.slopes(told.expected), S).given_labels
 
     @property
@@ -91,16 +94,14 @@ class LabelledInputs(AtRandom):
 
     @property
     def _labels(self) -> "_Labels":
-        m = self.A.shape[1]
-        return _Labels.of(self.residuals.scale, m, self.residuals.degrees)
+        return _Labels.of(self.residuals.scale, self.A.shape[1], self.total)
 
     def drawn(self, rng: np.random.Generator) -> Parameters:
         """Draw all parameters."""
-        n, m = self.residuals.degrees, self.A.shape[1]
-        Sigma = InverseWishart(self.residuals.scale[:m, :m], n).draw(rng).value
-        told = self._labels
+        m, told = self.A.shape[1], self._labels
+        Sigma = InverseWishart(self.residuals.scale[:m, :m], self.residuals.degrees).draw(rng).value
         k = rng.choice(len(STRENGTHS), p=told.shares)
-        S = InverseWishart(told.left[k], n).draw(rng).value
+        S = InverseWishart(told.left[k], told.degrees).draw(rng).value
         weights = 1.0 / (told.values + STRENGTHS[k])
         noise = rng.standard_normal(told.met.shape) @ cholesky(S).T
         B = told.slopes(weights) + told.turned(np.sqrt(weights)[:, None] * noise)
@@ -123,7 +124,7 @@ class LabelledInputs(AtRandom):
         """Make the distribution that has these numbers."""
         size = self.A.size
         residuals = of_degrees(self.residuals, numbers[size:])
-        return LabelledInputs(numbers[:size].reshape(self.A.shape), self.Gamma, residuals, self.root)
+        return LabelledInputs(numbers[:size].reshape(self.A.shape), self.Gamma, residuals, self.root, self.total)
 
 
 @final
@@ -140,10 +141,11 @@ class _Labels:
     met: Array
     left: Array
     shares: Array
+    degrees: float
 
     @staticmethod
-    def of(scatter: Array, m: int, n: float) -> "_Labels":
-        """From the scatter of (r, e), the first m of which are r."""
+    def of(scatter: Array, m: int, total: float) -> "_Labels":
+        """From the scatter of (r, e), the first m of which are r, over rows of this total weight."""
         units = np.sqrt(scatter.diagonal()[:m])
         values, directions = np.linalg.eigh(scatter[:m, :m] / np.outer(units, units))
         values = np.maximum(values, 0.0)
@@ -151,8 +153,9 @@ class _Labels:
         weights = 1.0 / (values + STRENGTHS[:, None])
         left = scatter[m:, m:] - np.einsum("ik,gi,il->gkl", met, weights, met)
         freedom = np.log(STRENGTHS[:, None] * weights).sum(axis=1)
-        evidence = 0.5 * met.shape[1] * freedom - 0.5 * n * np.linalg.slogdet(left)[1]
-        return _Labels(units, directions, values, met, left, softmax(evidence))
+        degrees = total + met.shape[1]
+        evidence = 0.5 * met.shape[1] * freedom - 0.5 * degrees * np.linalg.slogdet(left)[1]
+        return _Labels(units, directions, values, met, left, softmax(evidence), degrees)
 
     @property
     def expected(self) -> Array:
