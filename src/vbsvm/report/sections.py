@@ -156,7 +156,7 @@ def _caterpillar(key: str, fit: Fit, factor: FactorPlan, effect: str) -> Picture
 
 
 def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
-    table = fit.random_effects(factor.name)
+    table = fit._random_effects_table(factor.name)
     mean = table["mean"].to_numpy(dtype=float)
     chosen = largest(np.abs(mean), MOST_IN_TABLE)
     shown = table.iloc[chosen]
