@@ -103,7 +103,7 @@ def curves(fit: Fit, reader: "Reader", key: str) -> Section:
     ]
     for k, curve in enumerate(reader.curves):
         term = str(curve.term)
-        caption = f"{term}: {fit.intervals().words.interval(LEVEL, 'band')}, pointwise."
+        caption = f"{term}: {fit.intervals().words.band(LEVEL)}."
         blocks.append(_curve(f"{key}-curve{k}", fit, term, caption))
     if not fit.plan.factors:
         blocks.append(_components(fit))

@@ -46,9 +46,13 @@ class Words:
     exact: bool = False  # whether the climb was one of the exact bound
     normalised: bool = False  # whether the likelihood is one, and not a pseudo-likelihood
 
-    def interval(self, level: float, what: str = "interval") -> str:
+    def interval(self, level: float) -> str:
         """Which interval a figure shows."""
-        return f"{self.mean} and {100 * level:g} % {what}{self.aside}"
+        return f"{self.mean} and {100 * level:g} % interval{self.aside}"
+
+    def band(self, level: float) -> str:
+        """Which band the figure of a curve shows."""
+        return f"curve and pointwise {100 * level:g} % band{self.aside}"
 
 
 def of_mean_field(*, groups: bool, joint_gates: bool, normalised: bool = False) -> Words:
