@@ -76,7 +76,8 @@ def subject_of(
         return own.encoded({}), own.weights
 
     n_rows = float(rows.weights.sum()) if fit.facts is None else fit.facts.n_rows
-    return Subject(Models.of(fits, [one.intervals(covariance) for one in fits], basis, n_rows), classes, rows, given.data)
+    models = Models.of(fits, [one.intervals(covariance) for one in fits], basis, n_rows)
+    return Subject(models, classes, rows, given.data)
 
 
 class AverageEffects:
