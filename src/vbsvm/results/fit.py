@@ -331,7 +331,9 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
     @property
     def component_words(self) -> Words:
         """What tables and reports say of the variance components."""
-        return of_components(self.posterior.words) if self._log_variances else self.posterior.words
+        if not self._log_variances:
+            return self.posterior.words
+        return of_components(self.posterior.words, groups=bool(self.plan.factors))
 
     def to_arviz(self, *, log_likelihood: bool = False) -> Any:
         """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns; labels and weights.
