@@ -53,6 +53,8 @@ def test_an_unknown_command_is_refused_in_words():
     done = subprocess.run([sys.executable, "-m", "vbsvm", "dance"], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "No such command 'dance'" in done.stderr
+    done = subprocess.run([sys.executable, "-m", "vbsvm", "fti"], capture_output=True, text=True, check=False)
+    assert "No such command 'fti'. Did you mean 'fit'?" in done.stderr
 
 
 @pytest.mark.parametrize("module", [svc, logistic])

@@ -463,3 +463,26 @@ def test_odd_input_leaves_an_earlier_fit_alone(data):
     assert clf.n_features_in_ == 4
     assert not hasattr(clf, "feature_names_in_")
     np.testing.assert_array_equal(clf.coef_, before)
+
+
+def test_a_class_in_place_of_its_object_is_told_from_other_mistakes():
+    X = np.arange(8.0).reshape(4, 2)
+    with pytest.raises(TypeError, match=r"prior must be an object such as LaplaceZero.*add the brackets"):
+        VBSVC(LaplaceZero).fit(X, [0, 1, 0, 1])
+
+
+def test_a_model_says_what_its_fit_has_and_what_comes_first():
+    data = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "y": list("abab")})
+    model = Model("y ~ x", data)
+    with pytest.raises(AttributeError, match=r"A Model has no 'report', its fit has: fit = model\.fit\(\)"):
+        model.report("page.html")
+    with pytest.raises(AttributeError, match="'Model' object has no attribute 'dance'"):
+        model.dance()
+    with pytest.raises(TypeError, match="the formula comes first"):
+        Model(data, "y ~ x")
+
+
+def test_a_report_needs_the_name_of_a_file():
+    fit = Model("y ~ x", pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "y": list("abab")})).fit()
+    with pytest.raises(TypeError, match=r"report: path must be the name of a file, such as 'report.html'; got 5"):
+        fit.report(5)

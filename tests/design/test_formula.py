@@ -362,7 +362,7 @@ def test_names_of_the_callers_scope_are_not_seen(frame):
         ("y ~ s(x, df=5)", "takes one setting"),
         ("y ~ s(x/2)", r"write I\(x/2\)"),
         ("y ~ s(x) + s(x)", "occurs twice"),
-        ("y ~ y + x", "also stands on the right"),
+        ("y ~ y + x", "is also on the right of ~"),
         ("y ~ my col", "'my col' can't be read"),
         ("y ~ C(x + 1)", "takes a column"),
         ("y ~ (x | g | h)", "has two bars"),

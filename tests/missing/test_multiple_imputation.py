@@ -210,7 +210,7 @@ class TestSpreads:
         np.testing.assert_allclose(found["sd"], pooled.standard_errors, rtol=0.3)
         np.testing.assert_allclose(found["missing_information"], pooled.missing_information, atol=0.25)
         np.testing.assert_array_equal(fitted.missing_information(), found["missing_information"])
-        assert "what missing values leave open" in found.attrs["spreads"]
+        assert "the uncertainty about missing values" in found.attrs["spreads"]
         again = VBSVC().fit(X, y).summary()
         pd.testing.assert_frame_equal(found, again)
 

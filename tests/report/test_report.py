@@ -77,7 +77,7 @@ def test_a_full_report_says_what_was_fitted_and_how_far_to_trust_it(full, with_m
         "this model, in sample",
         "this model, new groups",
         "the other rows of the same g",
-        "with what missing values leave open",
+        "with the uncertainty about missing values",
         "by the exact bound are somewhat too small",
         "are not comparable with those of a logistic model",
         "column missing share information lost",

@@ -181,7 +181,8 @@ def test_words_differ_by_the_bound(data):
     for one, other in combinations(found, 2):
         assert one.explanation != other.explanation
         assert one.interval(0.9) != other.interval(0.9)
-    assert found[2].interval(0.9, "band") == "mean and 90 % band (exact bound: narrow)"
+    assert found[2].interval(0.9) == "mean and 90 % interval (exact bound: narrow)"
+    assert found[2].band(0.9) == "curve and pointwise 90 % band (exact bound: narrow)"
 
 
 @pytest.mark.parametrize("intercept", [True, False])

@@ -7,7 +7,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from saved_models import table
-from vbsvm import VBSVC, Model, VBLogistic, load
+from vbsvm import VBSVC, Model, VBLogistic, load, plots
 
 COLUMNS = ["term", "estimate", "std_error", "conf_low", "conf_high"]
 
@@ -81,3 +81,39 @@ def test_a_formula_gives_polars_tables_too():
     (drawn,) = Model("y ~ a + b", holes).fit().impute(holes, 1, random_state=0)
     assert drawn.columns == holes.columns
     assert drawn["a"].null_count() == 0
+
+
+def test_effects_of_polars_rows_are_polars_frames(tmp_path):
+    frame = table().assign(h=table()["h"].astype(str), g=table()["g"].astype(str))
+    data = pl.from_pandas(frame)
+    formula = "y ~ a + h + (1 | g)"
+    polars, pandas = Model(formula, data).fit(), Model(formula, frame).fit()
+    for found, whole in (
+        (polars.effects("h", by="g"), pandas.effects("h", by="g")),
+        (polars.contrasts("h"), pandas.contrasts("h")),
+        (polars.slopes("a"), pandas.slopes("a")),
+        (polars.random_effects(), pandas.random_effects()),
+    ):
+        assert isinstance(found, pl.DataFrame)
+        assert found.columns == [*whole.index.names, *whole.columns]
+        assert found[whole.index.names[0]].to_list() == whole.index.get_level_values(0).tolist()
+        np.testing.assert_allclose(found[whole.columns[0]], whole.iloc[:, 0], rtol=1e-4, atol=1e-6)
+    # The rows that are averaged over decide, not those of the fit.
+    assert isinstance(polars.effects("a", data=frame), pd.DataFrame)
+    assert isinstance(pandas.effects("a", data=data), pl.DataFrame)
+    # Tables that are read carry notes, which frames of polars can't hold.
+    assert isinstance(polars.summary(), pd.DataFrame)
+    assert isinstance(polars.variance_components(), pd.DataFrame)
+    # Figures and reports draw from the same numbers.
+    axes = pytest.importorskip("matplotlib.figure").Figure()
+    plots.effects(polars, "a", by="h", ax=axes)
+    plots.random_effects(polars, axes.add_subplot())
+    pytest.importorskip("jinja2")
+    polars.report(tmp_path / "report.html")
+
+
+def test_effects_of_an_estimator_with_groups_are_polars_frames_too(iris):
+    X = pl.from_pandas(iris[0]).with_columns(pl.Series("site", ["a", "b", "c"] * 50))
+    clf = VBLogistic(group="site").fit(X, iris[1])
+    assert clf.effects("petal width (cm)", at=[1.0, 2.0]).columns[:2] == ["petal width (cm)", "class"]
+    assert clf.random_effects_.columns[:2] == ["class", "site"]

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -202,6 +203,33 @@ def test_float32_stays_float32(tmp_path):
     found = VBSVC(inference=TIGHT).fit_files(written(frame, tmp_path / "d"), "y")
     assert found.fit_[0]._rows.source.X.dtype == np.float32
     assert found.coef_ == pytest.approx(whole.coef_, rel=1e-6)
+
+
+def test_looks_at_wide_text_hold_few_rows(tmp_path, monkeypatch):
+    """What a column holds was once found from 50 000 rows together, which took 500 MB with 400 columns."""
+    monkeypatch.setattr(files_text, "LOOK", 50_000)
+    monkeypatch.setattr(files_text, "LOOK_BYTES", 40_000)
+    monkeypatch.setattr(files_text, "FIRST_LOOK", 10)
+    sizes, look = [], files_text._Seen.of
+    monkeypatch.setattr(files_text._Seen, "of", staticmethod(lambda column: sizes.append(len(column)) or look(column)))
+    wide = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 100)).round(3)).add_prefix("x")
+    wide.loc[299, "x7"] = np.nan
+    wide.assign(name="a long name " * 10).to_csv(tmp_path / "wide.csv", index=False)
+    table = Files(tmp_path / "wide.csv").opened()
+    assert table.files[0].n_rows == 300
+    assert (table.types["x0"], table.types["x7"], table.types["name"]) == ("numbers", "numbers", "text")
+    assert max(sizes) * (100 * 8 + 120) < 50_000
+    assert min(sizes) >= 1
+
+
+def test_rows_with_text_make_smaller_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(file_sources, "PIECE", 1 / 16)
+    monkeypatch.setattr(file_sources, "FEWEST_ROWS", 1)
+    table().loc[:, ["x", "g"]].to_csv(tmp_path / "rows.csv", index=False)
+    opened = Files(tmp_path / "rows.csv").opened({"g"})
+    small = replace(opened, limit=200_000)
+    numbers, both = (max(len(one.frame) for one in small.pieces(names)) for names in (["x"], ["x", "g"]))
+    assert both < numbers < 240
 
 
 @pytest.mark.filterwarnings("ignore:.*have not mixed")

@@ -15,7 +15,10 @@ FORMULA_PRIORS: Mapping[str, type[Any]] = PRIORS | {"covariance": Covariance, "i
 
 
 def resolve(what: str, given: Any, known: Mapping[str, type[Any]]) -> Any:
-    """The settings of a short name; anything but text stays as it is."""
+    """The settings of a short name; any other object stays as it is, and a class without its brackets is refused."""
+    if isinstance(given, type):
+        name = given.__name__
+        raise TypeError(f"{what} must be an object such as {name}(…); got the class {name} itself: add the brackets.")
     if not isinstance(given, str):
         return given
     if given not in known:

@@ -117,12 +117,12 @@ class FittedAttributes(ABC):
         return self.inclusion_probability_ > prior.threshold
 
     @property
-    def random_effects_(self) -> "pd.DataFrame":
+    def random_effects_(self) -> Any:
         """Mean and standard deviation of each group's effect; with several classes, the class is the first level."""
         if self.group is None:
             raise AttributeError("random_effects_ is only available after a fit with group= set to a column of X.")
-        frames = [fit.random_effects() for fit in self._fits]
-        return frames[0] if len(frames) == 1 else self._by_class(frames)
+        frames = [fit._random_effects_table() for fit in self._fits]
+        return self._fits[0]._in_kind(frames[0] if len(frames) == 1 else self._by_class(frames))
 
     def _by_class(self, frames: "list[pd.DataFrame]") -> "pd.DataFrame":
         """Tables of the models one below the other."""

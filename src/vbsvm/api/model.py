@@ -105,6 +105,8 @@ class Model:
         likelihood: str = "hinge",
     ) -> None:
         require_flag("Model", standardize=standardize)
+        if not isinstance(formula, str) and isinstance(data, str):
+            raise TypeError("Model: the formula comes first, and the data second: Model('y ~ x', data).")
         settings, priors, standardize = read_imputation(imputation), {} if priors is None else priors, bool(standardize)
         placed, in_memory = None, None
         if settings.transform != NO_TRANSFORM and (_in_files(data) or is_collection(data)):
@@ -187,6 +189,12 @@ class Model:
         if self.in_files:
             raise ValueError("sensitivity is only available for data in memory: give Model a frame of some rows.")
         return sensitivity.table(self._task, variational, deltas, columns)
+
+    def __getattr__(self, name: str) -> Any:
+        """Say where it is what only a fit has."""
+        if not name.startswith("_") and hasattr(Fit, name):
+            raise AttributeError(f"A Model has no {name!r}, its fit has: fit = model.fit(), and then fit.{name}.")
+        raise AttributeError(f"'Model' object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         """The formula and the number of rows."""

@@ -26,6 +26,7 @@ OPTIONS = [
     (r"\bpositive=(\S+?)(?=[.,;:]?(?:\s|$))", r"--positive \1"),
     (r"^keep: ", "--keep: "),
     (r"\bFiles\(…, memory_limit=…\)", "--memory-limit"),
+    (r"^Files: memory_limit\b", "--memory-limit"),
     (r"\bas in Files\(…, cache='folder'\)", "with --cache"),
     (r"; VBSVC fits all of them at once", "; --target fits all of them at once"),
     (r"^(?:Model\.fit|VBSVC(?:\.fit)?|VBLogistic(?:\.fit)?): (\w)", lambda found: found[1].upper()),

@@ -55,7 +55,7 @@ def effects(
     subject = fit._effects_subject(data, weights, covariance)
     values = grid("effects", subject.rows, variable, at, fine=True)
     chosen: dict[str, Any] = {"data": data, "weights": weights, "groups": groups, "covariance": covariance}
-    table = fit.effects(variable, by, at=values, level=level, **chosen)
+    _, table = fit._effects_table(variable, by, at=values, level=level, **chosen)
     positive = subject.classes[1] if len(subject.models.fits) == 1 else class_
     lines = _lines(table, class_, several=len(subject.models.fits) > 1, parted=by is not None)
     number = subject.rows.levels(variable) is None

@@ -133,7 +133,7 @@ def spline(
     knots = curve.spline.low + curve.spline.width * np.unique(curve.spline.knots)
     ax.plot(knots, np.zeros(len(knots)), "|", color=style.INK, markersize=6, transform=ax.get_xaxis_transform())
     ax.set_xlim(x[0], x[-1])
-    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{spreads.words.interval(level, 'band')}")
+    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{spreads.words.band(level)}")
     ax.set_ylabel(style.plain(f"{term}: change of the score"))
     style.described(ax, f"The curve {term} with its {100 * level:g} % band; ticks at the bottom are the knots.")
     return style.dress(ax)

@@ -108,5 +108,5 @@ def _effect_of_groups(one: Fit, factor: str | None, effect: str | None) -> "tupl
     effect = effects[0] if effect is None else effect
     if effect not in effects:
         raise ValueError(f"random_effects: {factor} has no effect {effect!r}; it has {list(effects)}.")
-    table = one.random_effects(factor)
+    table = one._random_effects_table(factor)
     return factor, effect, table.xs(effect, level=table.index.nlevels - 1) if len(effects) > 1 else table

@@ -53,10 +53,11 @@ class Owner:
             return {}
         fits: Any = subject.models.fits
         tried = self._candidates(fits[0], subject.rows)
-        found = {name: self.of.effects(name, data=self.data, covariance=self.covariance) for name in tried}
+        chosen: dict[str, Any] = {"data": self.data, "covariance": self.covariance}
+        found = {name: self.of._effects_table(name, None, **chosen)[1] for name in tried}
         spans = {name: float(np.ptp(table["estimate"].to_numpy(dtype=float))) for name, table in found.items()}
-        chosen = sorted(found, key=lambda name: -spans[name])[:MOST_SHOWN]
-        return {name: found[name] for name in tried if name in chosen}
+        shown = sorted(found, key=lambda name: -spans[name])[:MOST_SHOWN]
+        return {name: found[name] for name in tried if name in shown}
 
     def _candidates(self, fit: "Fit", rows: EffectRows) -> list[str]:
         """Inputs that are worth a look: of many, the first in a formula, or those with the largest coefficients."""

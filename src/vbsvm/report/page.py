@@ -26,6 +26,8 @@ def write(
 
     The same fit and rows give the same bytes. A file that is there already is replaced at once, or not at all.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"report: path must be the name of a file, such as 'report.html'; got {path!r}.")
     place = Path(path)
     if place.is_dir():
         raise ValueError(f"report: {place} is a directory; name a file in it, such as {place / 'report.html'}.")

@@ -103,7 +103,7 @@ def curves(fit: Fit, reader: "Reader", key: str) -> Section:
     ]
     for k, curve in enumerate(reader.curves):
         term = str(curve.term)
-        caption = f"{term}: {fit.intervals().words.interval(LEVEL, 'band')}, pointwise."
+        caption = f"{term}: {fit.intervals().words.band(LEVEL)}."
         blocks.append(_curve(f"{key}-curve{k}", fit, term, caption))
     if not fit.plan.factors:
         blocks.append(_components(fit))
@@ -156,7 +156,7 @@ def _caterpillar(key: str, fit: Fit, factor: FactorPlan, effect: str) -> Picture
 
 
 def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
-    table = fit.random_effects(factor.name)
+    table = fit._random_effects_table(factor.name)
     mean = table["mean"].to_numpy(dtype=float)
     chosen = largest(np.abs(mean), MOST_IN_TABLE)
     shown = table.iloc[chosen]

@@ -17,6 +17,7 @@ from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_level
 from vbsvm.design.columns import Encoded
 from vbsvm.design.levels import UNSEEN
+from vbsvm.results import same_frame
 from vbsvm.results.averages import LOGITS, LOGS, PLAIN, Averaged, Models, Scale, shares
 from vbsvm.results.effect_rows import EffectRows, GivenRows, grid, groups_of, known_numbers, names_of, require_input
 from vbsvm.results.words import noted
@@ -38,11 +39,12 @@ SEVERAL = "The models of several classes are taken to err together, so that inte
 @final
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """The models and classes that effects are about, and the rows that they are averages over."""
+    """The models and classes that effects are about, and the rows that they are averages over, as users have them."""
 
     models: Models
     classes: NDArray[Any]
     rows: EffectRows
+    data: Any
 
     def encoded(self, changes: Mapping[str, Any], groups: str) -> Encoded:
         """The rows with inputs set; with ``groups="new"`` all groups are new ones."""
@@ -65,7 +67,8 @@ def subject_of(
     The link is learned from the rows of the fit as long as it holds them, else from those that are given.
     """
     fit = fits[0]
-    rows = read(GivenRows.of("effects", data, weights, fit._rows))
+    given = GivenRows.of("effects", data, weights, fit._rows)
+    rows = read(given)
 
     def basis() -> tuple[Encoded, Array]:
         held = data is not None and fit._rows is not None and fit._rows.data is not None
@@ -73,7 +76,8 @@ def subject_of(
         return own.encoded({}), own.weights
 
     n_rows = float(rows.weights.sum()) if fit.facts is None else fit.facts.n_rows
-    return Subject(Models.of(fits, [one.intervals(covariance) for one in fits], basis, n_rows), classes, rows)
+    models = Models.of(fits, [one.intervals(covariance) for one in fits], basis, n_rows)
+    return Subject(models, classes, rows, given.data)
 
 
 class AverageEffects:
@@ -94,7 +98,7 @@ class AverageEffects:
         groups: str = "observed",
         level: float = 0.95,
         covariance: str | None = None,
-    ) -> "pd.DataFrame":
+    ) -> Any:
         """Average predicted probabilities where an input is set to each of its values in all rows.
 
         Parameters
@@ -124,8 +128,26 @@ class AverageEffects:
         The estimate is the average of ``predict_proba``: of the positive class, or of each of several. Spreads are
         those of the coefficients, by the delta method or a sampler's draws; by the delta method and for two classes,
         with that of the slope by which scores become probabilities. Variance components, effects of groups and the
-        distribution of missing inputs are held.
+        distribution of missing inputs are held. The table is a polars frame where the rows are one, with values, groups
+        and classes as columns; this and ``contrasts`` and ``slopes`` alike.
         """
+        chosen: dict[str, Any] = {"at": at, "data": data, "weights": weights, "groups": groups}
+        subject, table = self._effects_table(variable, by, level=level, covariance=covariance, **chosen)
+        return same_frame.like(subject.data, table)
+
+    def _effects_table(
+        self,
+        variable: str | Sequence[str],
+        by: str | Sequence[str] | None,
+        *,
+        at: Any = None,
+        data: Any = None,
+        weights: str | ArrayLike | None = None,
+        groups: str = "observed",
+        level: float = 0.95,
+        covariance: str | None = None,
+    ) -> "tuple[Subject, pd.DataFrame]":
+        """What effects are about, and their table in pandas, with its notes."""
         names, of = names_of("effects", variable, "variable"), _values_of("effects", variable, at)
         subject, frame = self._begun("effects", data, weights, covariance, groups, level)
         rows = subject.rows
@@ -134,7 +156,7 @@ class AverageEffects:
         grids = [grid("effects", rows, name, of.get(name)) for name in names]
         parted = _Parted.of("effects", rows, by, names)
         found = _averages(subject, names, list(product(*grids)), parted, groups)
-        return frame.table(names, parted, ((values, one.logits()) for values, one in found), LOGITS)
+        return subject, frame.table(names, parted, ((values, one.logits()) for values, one in found), LOGITS)
 
     def contrasts(
         self,
@@ -149,7 +171,7 @@ class AverageEffects:
         groups: str = "observed",
         level: float = 0.95,
         covariance: str | None = None,
-    ) -> "pd.DataFrame":
+    ) -> Any:
         """Contrasts of average probabilities: each level of an input against the first, or a number plus a step.
 
         Parameters
@@ -177,7 +199,8 @@ class AverageEffects:
             found = _averages(subject, [variable], [(value,) for value in values], parted, groups)
             pairs = _against_first(found, kind)
         cells = ((key, _compared(one, other, kind)) for key, one, other in pairs)
-        return frame.table([variable], parted, cells, PLAIN if kind == "difference" else LOGS)
+        scale = PLAIN if kind == "difference" else LOGS
+        return same_frame.like(subject.data, frame.table([variable], parted, cells, scale))
 
     def slopes(
         self,
@@ -189,7 +212,7 @@ class AverageEffects:
         groups: str = "observed",
         level: float = 0.95,
         covariance: str | None = None,
-    ) -> "pd.DataFrame":
+    ) -> Any:
         """Average slope of the probability by a numeric input: its change for one unit, where rows are.
 
         Parameters are those of ``effects``. Rows that miss the input are left out.
@@ -208,7 +231,7 @@ class AverageEffects:
             subject.models.average(subject.encoded({variable: x + way * step}, groups), parted.shares / (2 * step))
             for way in (1.0, -1.0)
         )
-        return frame.table([variable], parted, [(("slope",), up.minus(down))], PLAIN)
+        return same_frame.like(subject.data, frame.table([variable], parted, [(("slope",), up.minus(down))], PLAIN))
 
     def _begun(
         self, what: str, data: Any, weights: Any, covariance: str | None, groups: str, level: float

@@ -282,12 +282,17 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         reader = self.reader
         return subject_of([self], self.classes, data, weights, covariance, lambda given: FormulaRows.of(reader, given))
 
-    def random_effects(self, factor: str | None = None) -> "pd.DataFrame":
+    def random_effects(self, factor: str | None = None) -> Any:
         """Mean and standard deviation of each group's effects on the score.
 
         Slopes are given for the user's column. In a standardised model random intercepts are deviations at the mean of
         the slopes' columns. With several factors name one, or get all of them with the factor as the first index level.
+        Where the fit still holds its rows, and these are a polars frame, so is the table, with the groups as a column.
         """
+        return self._in_kind(self._random_effects_table(factor))
+
+    def _random_effects_table(self, factor: str | None = None) -> "pd.DataFrame":
+        """The same in pandas, with its note."""
         return noted(random_effects.table(self.plan, self.posterior, factor), self.posterior.words, "sd")
 
     def adapt(self, data: Any, weights: str | ArrayLike | None = None) -> "Fit":
@@ -332,7 +337,9 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
     @property
     def component_words(self) -> Words:
         """What tables and reports say of the variance components."""
-        return of_components(self.posterior.words) if self._log_variances else self.posterior.words
+        if not self._log_variances:
+            return self.posterior.words
+        return of_components(self.posterior.words, groups=bool(self.plan.factors))
 
     def to_arviz(self, *, log_likelihood: bool = False) -> Any:
         """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns; labels and weights.

@@ -46,9 +46,13 @@ class Words:
     exact: bool = False  # whether the climb was one of the exact bound
     normalised: bool = False  # whether the likelihood is one, and not a pseudo-likelihood
 
-    def interval(self, level: float, what: str = "interval") -> str:
+    def interval(self, level: float) -> str:
         """Which interval a figure shows."""
-        return f"{self.mean} and {100 * level:g} % {what}{self.aside}"
+        return f"{self.mean} and {100 * level:g} % interval{self.aside}"
+
+    def band(self, level: float) -> str:
+        """Which band the figure of a curve shows."""
+        return f"curve and pointwise {100 * level:g} % band{self.aside}"
 
 
 def of_mean_field(*, groups: bool, joint_gates: bool, normalised: bool = False) -> Words:
@@ -242,11 +246,11 @@ def estimated(base: Words, n_draws: int) -> Words:
     )
 
 
-def of_components(base: Words) -> Words:
+def of_components(base: Words, *, groups: bool) -> Words:
     """Of variance components whose intervals are those of the posterior, around the value of the fit."""
     if base is INTEGRATED:
         return base
-    where = "" if base.exact else " With groups, mean field's own value can be far off."
+    where = " With groups, mean field's own value can be far off." if groups and not base.exact else ""
     return replace(
         base,
         explanation=f"Intervals of standard deviations are the posterior's, by linear response.{where}",
@@ -257,7 +261,7 @@ def of_components(base: Words) -> Words:
 
 def _robust(base: Words, clusters: str | None, by: str, missing: bool) -> Words:
     grouped = "" if clusters is None else f", with the groups of {clusters} as independent units"
-    grouped += ", with what missing values leave open" if missing else ""
+    grouped += ", with the uncertainty about missing values" if missing else ""
     how = {
         "response": "by the response of the exact bound",
         "curvature": "by the curvature at the mean",

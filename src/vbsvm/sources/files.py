@@ -13,6 +13,7 @@ from vbsvm.base.settings import Parameters, require_flag
 from vbsvm.design.spelling import listed, renumbered
 from vbsvm.sources.files_parquet import FLOAT32, Parquet
 from vbsvm.sources.files_text import NOTHING, NUMBERS, WHOLE_NUMBERS, Text
+from vbsvm.sources.files_text import TEXT as HOLDS_TEXT
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +26,8 @@ SMALLEST_LIMIT = 10**8
 # Share of the limit that the rows of one piece may take while they are read and encoded, several copies of them.
 PIECE = 1 / 16
 FEWEST_ROWS = 1000
+# Bytes of a number, of text, and of a row beside its cells.
+NUMBER_BYTES, TEXT_BYTES, ROW_BYTES = 8, 64, 64
 
 
 @final
@@ -176,7 +179,8 @@ class FileTable:
 
     def pieces(self, columns: Sequence[str], doing: str = "Reading") -> Iterator[Piece]:
         """These columns of all files, some rows at a time; files that have changed in between are refused."""
-        n_rows = max(FEWEST_ROWS, int(self.limit * PIECE) // (8 * max(1, len(columns)) + 64))
+        cells = sum(TEXT_BYTES if self.types[name] == HOLDS_TEXT else NUMBER_BYTES for name in columns)
+        n_rows = max(FEWEST_ROWS, int(self.limit * PIECE) // (cells + ROW_BYTES))
         done = 0
         with bar(doing, sum(file.n_rows for file in self.files), shown=self.progress) as tell:
             for file, stamp in zip(self.files, self.stamps, strict=True):

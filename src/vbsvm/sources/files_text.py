@@ -33,8 +33,9 @@ MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
     *("NULL", "NaN", "None", "n/a", "nan", "null"),
 )
-# Rows that are looked at together to see what columns hold.
-LOOK = 50_000
+# Rows that are looked at together to see what columns hold: no more than so many, and than take so many bytes.
+LOOK, LOOK_BYTES = 50_000, 2**23
+FIRST_LOOK = 1000
 # Text is words, or numbers with commas in them.
 WORDS, COMMAS = "words", "numbers with commas"
 NOTHING, WHOLE_NUMBERS, NUMBERS, TRUTH, TEXT = "nothing", "whole numbers", "numbers", "true or false", "text"
@@ -166,15 +167,17 @@ def _by_commas(seen: dict[str, _Seen], sep: str, text: Collection[str]) -> bool:
 def _seen(path: Path, sep: str, decimal: str) -> dict[str, _Seen]:
     """What all columns hold."""
     found: dict[str, _Seen] = {}
-    for frame in _frames(path, sep, decimal, LOOK):
+    for frame in _frames(path, sep, decimal, LOOK, room=LOOK_BYTES):
         for name in frame.columns:
             here = _Seen.of(frame.loc[:, name])
             found[str(name)] = found[str(name)] + here if str(name) in found else here
     return found
 
 
-def _frames(path: Path, sep: str, decimal: str, n_rows: int, **options: Any) -> "Iterator[pd.DataFrame]":
-    """Some rows at a time, as pandas reads them."""
+def _frames(
+    path: Path, sep: str, decimal: str, n_rows: int, room: int | None = None, **options: Any
+) -> "Iterator[pd.DataFrame]":
+    """Some rows at a time, as pandas reads them; with ``room``, no more than take so many bytes."""
     import pandas as pd
     from pandas.errors import ParserError, ParserWarning
 
@@ -185,7 +188,7 @@ def _frames(path: Path, sep: str, decimal: str, n_rows: int, **options: Any) -> 
             settings: dict[str, Any] = {"sep": sep, "decimal": decimal, "index_col": False, "low_memory": False}
             reader: Any = pd.read_csv(file, chunksize=n_rows, **settings, **options)
             with reader as frames:
-                yield from frames
+                yield from frames if room is None else _within(frames, n_rows, room)
     except (ParserError, ParserWarning) as error:
         found = _UNEVEN.search(str(error))
         if found:
@@ -194,6 +197,19 @@ def _frames(path: Path, sep: str, decimal: str, n_rows: int, **options: Any) -> 
                 "hold the separator in quotation marks."
             ) from error
         raise ValueError(f"{path} can't be read as text: {error}") from error
+
+
+def _within(reader: Any, n_rows: int, room: int) -> "Iterator[pd.DataFrame]":
+    """Few rows first, and then as many as take the room by what these took: wide rows and long text take more."""
+    take = min(n_rows, FIRST_LOOK)
+    while True:
+        try:
+            frame = reader.get_chunk(take)
+        except StopIteration:
+            return
+        yield frame
+        each = int(frame.memory_usage(deep=True).sum()) // max(1, len(frame))
+        take = max(1, min(n_rows, room // max(1, each)))
 
 
 def _require_even(path: Path, sep: str, n_names: int) -> None:

@@ -157,7 +157,7 @@ def _used(
         used += _require_allowed(spline.expression, data_columns)
     _require_once([str(spline) for spline in splines])
     if outcome in used[1:]:
-        raise FormulaError(f"The outcome {outcome!r} also stands on the right of ~.")
+        raise FormulaError(f"The outcome {outcome!r} is also on the right of ~: take it out there.")
     return tuple(dict.fromkeys(used))
 
 
