@@ -15,6 +15,9 @@ from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.input_model import InputModel
 from vbsvm.missing.rows import pattern_groups
 
+# Variances are larger by this share, so that covariances which hardly vary in some direction can be inverted.
+ROUNDING = 1e-10
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -50,8 +53,9 @@ class ProperDraw:
             ]
         )
         centre = np.concatenate([drawn.Gamma[0], np.zeros(len(known)), drawn.A[0]]) + made[:, : len(known)] @ mean
-        own = np.asarray(block_diag(covariance, drawn.Sigma, drawn.S), dtype=np.float64)
-        return ProperDraw(len(left), columns, centre, made @ own @ made.T)
+        joint = made @ np.asarray(block_diag(covariance, drawn.Sigma, drawn.S), dtype=np.float64) @ made.T
+        joint[np.diag_indices(len(joint))] *= 1.0 + ROUNDING  # a prior may leave the variables next to no variance
+        return ProperDraw(len(left), columns, centre, joint)
 
     @staticmethod
     def of_moments(moments: Array, columns: NDArray[np.intp], psi: float, rng: np.random.Generator) -> "ProperDraw":
