@@ -7,6 +7,7 @@ from scipy.special import expit
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
 
 import vbsvm
 from vbsvm import (
@@ -258,6 +259,20 @@ class TestWidth:
         clf = VBLogistic().fit(X, np.repeat([0, 1], 30))
         assert np.isfinite(clf.coef_).all()
         assert np.isfinite(clf.predict_proba(X)).all()
+
+    def test_separated_classes_are_held_by_a_wide_prior(self):
+        """Sharper probabilities of rows left out than with the scale of the augmented bound, and moderate sizes."""
+        X, y = load_iris(return_X_y=True)
+        X, y = X[:100], y[:100]
+        clf = VBLogistic().fit(X, y)
+        assert 1 / (4 * clf.penalty_[0]) == pytest.approx(100.0)
+        assert 1.0 < np.abs(clf.coef_[0] * X.std(axis=0)).max() < 50.0
+        augmented = VBLogistic(inference=Variational(bound="augmented")).fit(X, y)
+        narrow = VBLogistic(Normal(1 / (4 * augmented.penalty_[0])))
+        wide, narrow = (cross_val_score(one, X, y, scoring="neg_log_loss").mean() for one in (clf, narrow))
+        assert -wide < 0.75 * -narrow
+        mixed = VBLogistic().fit(X, np.where(np.arange(100) % 10 == 0, 1 - y, y))
+        assert 1 / (4 * mixed.penalty_[0]) < 50.0
 
 
 class TestAround:

@@ -90,12 +90,12 @@ class Variational(Parameters):
         closer to the posterior's, for models without gates. Missing inputs are integrated out given the coefficients;
         ``NotAtRandom`` and missing categories that adapt to the coefficients are not supported. If the classes of the
         complete rows are separable, it keeps the scales of the priors at the values of the paper's bound, because the
-        posterior hardly determines them. "integrated" is for logistic models with random intercepts: effects of the
-        largest factor are integrated out by quadrature, so that means and spreads are those of the posterior; the
-        bound of such a fit is the exact one's, climbed when it is asked for. "auto" is "integrated" in these models,
-        and "exact" in all other logistic ones; with a hinge it is "exact" in models with groups, where the paper's
-        bound can be far off, and where values are missing that do not adapt to the coefficients (the default), which
-        the paper's bound would shrink; and else "augmented".
+        posterior hardly determines them; in logistic models without groups at a variance of 100 at least. "integrated"
+        is for logistic models with random intercepts: effects of the largest factor are integrated out by quadrature,
+        so that means and spreads are those of the posterior; the bound of such a fit is the exact one's, climbed when
+        it is asked for. "auto" is "integrated" in these models, and "exact" in all other logistic ones; with a hinge it
+        is "exact" in models with groups, where the paper's bound can be far off, and where values are missing that do
+        not adapt to the coefficients (the default), which the paper's bound would shrink; and else "augmented".
     accelerate : bool, default True
         Newton steps for the mean and Anderson extrapolation, guarded by the bound: the same optimum in fewer passes,
         often a tenth. False gives the paper's sweeps exactly; they converge slowly, and need a smaller ``tol``.
