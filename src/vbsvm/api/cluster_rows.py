@@ -6,7 +6,7 @@ from typing import Any, Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.api import inputs, validation
+from vbsvm.api import inputs, label_checks, validation
 from vbsvm.api.missing_values import EncodedRows
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
@@ -51,7 +51,7 @@ def read_part(group: str | int | None, number: int, X: Any, y: Any, sample_weigh
         if len(labels) != len(table):
             raise ValueError(f"X has {len(table)} rows, and y has {len(labels)} labels.")
         given = None if sample_weight is None else np.asarray(sample_weight).reshape(-1)
-        weights = validation.read_weights(given, len(table), may_all_be_zero=True)
+        weights = label_checks.read_weights(given, len(table), may_all_be_zero=True)
         _require_finite(table, weights, _names(X, group))
         return ReadPart(table, labels, weights, members)
     except (TypeError, ValueError) as error:
@@ -62,7 +62,7 @@ def _labels(y: Any) -> NDArray[Any]:
     """Labels of some rows; there may be none."""
     if hasattr(y, "columns") and y.shape[1] == 1:
         y = y.iloc[:, 0]
-    return validation.column_of_labels(y) if len(y) else np.empty(0)
+    return label_checks.column_of_labels(y) if len(y) else np.empty(0)
 
 
 def _names(X: Any, group: str | int | None) -> tuple[str, ...]:
@@ -117,10 +117,10 @@ class Encoding:
 
     def __call__(self, part: ReadPart) -> Memory:
         """The rows of a partition."""
-        codes = validation.class_codes(self.classes, part.labels) if len(part.labels) else np.empty(0, dtype=np.intp)
+        codes = label_checks.class_codes(self.classes, part.labels) if len(part.labels) else np.empty(0, dtype=np.intp)
         weights, groupings, incomplete = part.weights, (), self.like.missing_inputs
         if self.factors is not None:
-            weights = validation.require_counts(weights * self.factors[codes])
+            weights = label_checks.require_counts(weights * self.factors[codes])
         if self.levels is not None:
             assert part.members is not None
             index = self.levels.encode([part.members]) if len(part.members) else np.empty(0, dtype=np.intp)

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 
-from vbsvm.api import inputs, online, sensitivity, validation
+from vbsvm.api import inputs, label_checks, online, sensitivity, validation
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.from_table import Table
 from vbsvm.api.predictions import Predictions
@@ -172,12 +172,12 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         """Check everything, and give one model for two classes, else one for each class against the rest."""
         prior, inference, settings = self.require_settings()
         vars(self).pop("levels_", None)
-        y = validation.plain_labels(y)
+        y = label_checks.plain_labels(y)
         if self.group is not None and not self.fit_intercept:
             raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         table, labels, members = inputs.read_data(self, X, y, sample_weight)
-        weights = validation.read_weights(sample_weight, table.shape[0])
-        self.classes_, codes = validation.read_labels(labels, weights)
+        weights = label_checks.read_weights(sample_weight, table.shape[0])
+        self.classes_, codes = label_checks.read_labels(labels, weights)
         data = Table(table, validation.column_names(self), self.classes_, codes, weights, members, str(self.group))
         if isinstance(inference, Gibbs):  # draws are the same to the bit as without rows that do not count
             data = data.counted()

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.api import validation
+from vbsvm.api import label_checks, validation
 from vbsvm.api.cluster_rows import Encoding, PatternsOf, TableSummary, read_part
 from vbsvm.api.from_table import outcomes, plan_of, positives, stated
 from vbsvm.api.task import Task
@@ -53,7 +53,7 @@ class ClusterTable:
         if summary.columns is None:
             raise ValueError("X has no row of positive weight: nothing is left to fit.")
         summary.labels.require_few("y")
-        validation.require_classes(summary.labels.labels)
+        label_checks.require_classes(summary.labels.labels)
         return ClusterTable(cluster, parts, names, group, summary)
 
     def tasks(
@@ -77,7 +77,7 @@ class ClusterTable:
         problem = stated(plan, rows, nothing, columns.ranges, models, prior, imputation, None)
         factors = None
         if class_weight is not None:
-            factors = validation.class_factors(class_weight, labels.labels, labels.totals)
+            factors = label_checks.class_factors(class_weight, labels.labels, labels.totals)
         tasks = replace(problem, looked_at=self, likelihood=likelihood).tasks()
         numbers = positives(labels.labels)
         return [self._task(task, positive, factors) for task, positive in zip(tasks, numbers, strict=True)]

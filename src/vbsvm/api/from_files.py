@@ -7,7 +7,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.api import inputs, validation
+from vbsvm.api import inputs, label_checks, validation
 from vbsvm.api.file_rows import encoded_once
 from vbsvm.api.from_table import outcomes, plan_of, positives, stated
 from vbsvm.api.task import Task
@@ -117,23 +117,25 @@ class TableFiles:
                 found.labels.require_few(f"The target {self.target!r}")
         if found is None or not found.labels.n_rows:
             raise ValueError("The files hold no rows of positive weight.")
-        validation.require_classes(found.labels.labels)
+        label_checks.require_classes(found.labels.labels)
         return found
 
     def _labels(self, piece: Piece) -> NDArray[Any]:
-        return validation.column_of_labels(piece.frame[self.target])
+        return label_checks.column_of_labels(piece.frame[self.target])
 
     def _weights(self, piece: Piece) -> Array:
         if self.weights is None:
             return np.broadcast_to(1.0, len(piece.frame))
-        return validation.read_weights(piece.frame[self.weights], len(piece.frame), self.weights, may_all_be_zero=True)
+        return label_checks.read_weights(
+            piece.frame[self.weights], len(piece.frame), self.weights, may_all_be_zero=True
+        )
 
     def _write(self, estimator: Any, learned: "_Learned", writer: Writer) -> None:
         """Encode the rows that count, piece by piece."""
         classes, group = learned.labels.labels, estimator.group
         factors = np.ones(len(classes))
         if estimator.class_weight is not None:
-            factors = validation.class_factors(estimator.class_weight, classes, learned.labels.totals)
+            factors = label_checks.class_factors(estimator.class_weight, classes, learned.labels.totals)
         n_rows, names = learned.labels.n_rows, validation.column_names(estimator)
         types = self.table.types
         dtype = np.float32 if all(types[name] == FLOAT32 for name in self.features) else np.float64
@@ -166,7 +168,7 @@ class TableFiles:
                 if own is not None:
                     own[where] = weights[kept]
                 if total is not None:
-                    total[where] = validation.require_counts(weights[kept] * factors[codes])
+                    total[where] = label_checks.require_counts(weights[kept] * factors[codes])
                 if groups is not None:
                     groups[where] = member
                 writer.wrote(len(codes) * (X.itemsize * X.shape[1] + 8 * (2 + len(signs))))

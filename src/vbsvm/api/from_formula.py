@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vbsvm.api import validation
+from vbsvm.api import label_checks
 from vbsvm.api.assembly import Problem, TwoClasses
 from vbsvm.api.formula_priors import blocks_of
 from vbsvm.api.missing_values import InputTerms, how_to_draw
@@ -48,8 +48,8 @@ class KeptRows:
 
     def outcome(self, parts: syntax.FormulaParts, positive: Any) -> TwoClasses:
         """The two classes, ``positive`` against the rest."""
-        labels, signs = validation.read_outcome(parts.outcome, self.frame[parts.outcome], positive)
-        validation.require_both_signs(signs, parts.outcome)
+        labels, signs = label_checks.read_outcome(parts.outcome, self.frame[parts.outcome], positive)
+        label_checks.require_both_signs(signs, parts.outcome)
         return TwoClasses(labels, signs)
 
     def problem(
@@ -153,7 +153,7 @@ def _complete_counts(
     if np.shape(given) == unknown.shape:
         unknown = frames.missing_rows({"weights": given}, ["weights"])["weights"]
         given = np.where(unknown, 0.0, given)
-    counts = validation.read_weights(given, len(unknown), "weights", may_all_be_zero=some)
+    counts = label_checks.read_weights(given, len(unknown), "weights", may_all_be_zero=some)
     complete = ~np.logical_or.reduce([*masks.values()])
     if not some and not (counts[complete] > 0).any():
         worst = max(masks, key=lambda name: int(masks[name].sum()))
@@ -170,4 +170,4 @@ def _read_weights(weights: str | ArrayLike | None, data: Any, outcome: str, some
     if isinstance(weights, str):
         weights = frames.take(data, [weights])[weights].to_numpy()
     n_rows = len(frames.column(data, outcome))
-    return validation.read_weights(weights, n_rows, "weights", may_all_be_zero=some)
+    return label_checks.read_weights(weights, n_rows, "weights", may_all_be_zero=some)

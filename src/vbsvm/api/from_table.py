@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from vbsvm.api import validation
+from vbsvm.api import label_checks, validation
 from vbsvm.api.assembly import Problem, TwoClasses
 from vbsvm.api.missing_values import InputTerms
 from vbsvm.base.arrays import Array
@@ -59,7 +59,7 @@ class Table:
         recipe = learn(self.X, self.weights, ranges, intercept, standardize)
         if sparse and validation.needs_draws(self.X):
             recipe = with_common_scale(recipe)
-        weights = validation.with_class_weights(self.weights, class_weight, self.classes, self.codes)
+        weights = label_checks.with_class_weights(self.weights, class_weight, self.classes, self.codes)
         levels, rows = None, Encoded(self.X)
         if self.members is not None:
             levels, _ = Levels.learn([self.members[weights > 0]])

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from vbsvm.api import inputs, validation
+from vbsvm.api import inputs, label_checks, validation
 from vbsvm.api.from_table import outcomes, plan_of, positives, stated
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
@@ -170,10 +170,10 @@ def absorb(
     """Read a batch as ``fit`` would, and learn from it; without a stream, beginning with the rows of the last fit."""
     fits = getattr(estimator, "fit_", None)
     prior, inference, _ = estimator.require_settings()
-    table, labels = _read(estimator, X, validation.plain_labels(y))
+    table, labels = _read(estimator, X, label_checks.plain_labels(y))
     names = validation.column_names(estimator)
     _require_complete(names, table)
-    weights = validation.read_weights(sample_weight, len(table))
+    weights = label_checks.read_weights(sample_weight, len(table))
     intercept, standardize = bool(estimator.fit_intercept), bool(estimator.standardize)
     assert isinstance(inference, Variational)
     learner = Learner(names, estimator.likelihood, prior, inference, intercept, standardize)
@@ -226,7 +226,7 @@ def _read(estimator: "Classifier", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
 def _known_classes(stream: Stream | None, labels: NDArray[Any], weights: Array, classes: Any) -> NDArray[Any]:
     """The classes of the first call, which names them or has them all."""
     if stream is None:
-        return validation.read_labels(labels, weights)[0] if classes is None else _announced(classes)
+        return label_checks.read_labels(labels, weights)[0] if classes is None else _announced(classes)
     if classes is not None and not np.array_equal(_announced(classes), stream.classes):
         raise ValueError(
             f"classes are not those of the first call, {', '.join(map(str, stream.classes))}: leave them out now."
@@ -235,8 +235,8 @@ def _known_classes(stream: Stream | None, labels: NDArray[Any], weights: Array, 
 
 
 def _announced(classes: Any) -> NDArray[Any]:
-    found = np.unique(validation.plain_labels(classes))
-    validation.require_two(found)
+    found = np.unique(label_checks.plain_labels(classes))
+    label_checks.require_two(found)
     return found
 
 

@@ -1,0 +1,193 @@
+"""Labels and weights as users give them: read, checked, and refused with their place where they are wrong."""
+
+import numbers
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import column_or_1d
+
+from vbsvm.base.arrays import Array
+from vbsvm.design import values
+from vbsvm.design.spelling import listed
+
+# Beyond it a count leaves the range of floating point.
+LARGEST_WEIGHT = 1e50
+
+
+def plain_labels(y: Any) -> Any:
+    """Labels of one kind as an array; refuse missing and infinite ones, and what is no label, naming the row."""
+    labels = values.array_of(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = y = column_or_1d(labels, warn=True)
+    if y is None or labels.ndim > 1:
+        return y
+    if labels.ndim == 0:
+        raise TypeError(f"y must hold one label for each row, as a list or an array; got {values.named(type(y))}.")
+    gone = values.missing(labels)
+    if gone.any():
+        row = int(np.argmax(gone))
+        raise ValueError(f"y contains NaN or None: the label of row {row} is missing. Drop such rows.")
+    kinds = values.kinds_of(labels)
+    if values.COMPLEX in kinds:
+        row = values.first_row(labels, values.COMPLEX)
+        raise ValueError(f"Complex data not supported: y holds a complex number in row {row}.")
+    if set(kinds) == {values.TEXT}:
+        return np.asarray(y)
+    if labels.dtype.kind == "O":
+        labels = _labels_of_objects(labels)
+    if values.OTHER in kinds:
+        raise TypeError(f"y holds {values.named(kinds[values.OTHER])}: make its labels text or numbers.")
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise ValueError(f"y contains infinity: the label of row {int(np.argmax(np.isinf(labels)))} is not a class.")
+    return labels
+
+
+def _labels_of_objects(labels: NDArray[Any]) -> NDArray[Any]:
+    """Numbers or dates in an array of their own type."""
+    types = (str, bool, int, float, np.bool_, np.integer, np.floating, np.datetime64)
+    for row, label in enumerate(labels):
+        if not isinstance(label, types) or isinstance(label, np.timedelta64) or values.beyond_64_bits(label):
+            what = f"{values.shown(label)} ({type(label).__name__})"
+            raise TypeError(f"y holds {what} in row {row}: make its labels text, or numbers of up to 64 bits.")
+    kinds = [values.kind_of(type(label)).replace(values.TRUTH, values.NUMBER) for label in labels]
+    row = next((row for row, kind in enumerate(kinds) if kind != kinds[0]), None)
+    if row is not None:
+        raise ValueError(f"y mixes {kinds[0]} and {kinds[row]} (rows 0 and {row}): make its labels one kind.")
+    return np.array(labels.tolist())
+
+
+def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Give the sorted classes and each row's class index; rows of weight 0 do not bring a class with them."""
+    counted = slice(None) if weights.all() else weights > 0
+    classes = np.unique(y[counted])
+    if y.dtype.kind not in "biuSU" or 2 * len(classes) > len(y):  # of a few whole numbers or words nothing is wrong
+        check_classification_targets(y)
+    require_two(classes)
+    return classes, class_codes(classes, y)
+
+
+def class_codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.intp]:
+    """Number of each row's class; any for the label of rows that do not count."""
+    return np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+
+
+def column_of_labels(column: Any) -> NDArray[Any]:
+    """Labels in a column of a frame, as an array."""
+    return column_or_1d(plain_labels(column), warn=True)
+
+
+def require_classes(labels: NDArray[Any]) -> None:
+    """Refuse labels, each given once, that are no classes, or of one class only."""
+    check_classification_targets(labels)
+    require_two(labels)
+
+
+def require_two(classes: NDArray[Any]) -> None:
+    """Refuse labels of one class only."""
+    if len(classes) < 2:
+        raise ValueError(
+            f"y has only one class, {classes[0]!s}, in the rows of positive weight; two or more classes are needed."
+        )
+
+
+def read_weights(
+    sample_weight: ArrayLike | None, n_rows: int, name: str = "sample_weight", *, may_all_be_zero: bool = False
+) -> Array:
+    """Give one weight a row; equal weights take no memory. Some of the rows alone may all have a weight of 0."""
+    if sample_weight is None:
+        return np.broadcast_to(np.float64(1.0), n_rows)
+    given = _weights(sample_weight, name)
+    weights = np.full(n_rows, given) if given.ndim == 0 else given
+    if weights.shape != (n_rows,):
+        raise ValueError(f"{name} has the shape {weights.shape}; there are {n_rows} rows, so ({n_rows},) is needed.")
+    bad = np.flatnonzero(~np.isfinite(weights))
+    if len(bad):
+        what = "NaN" if np.isnan(weights[bad[0]]) else "infinity"
+        raise ValueError(f"{name} contains {what} in row {bad[0]}; leave the row out, or give it a weight of 0.")
+    if weights.min(initial=0.0) < 0:
+        row = int(np.argmin(weights))
+        raise ValueError(f"{name} is negative in row {row} ({weights[row]:g}); weights are counts of rows.")
+    if weights.max(initial=0.0) == 0 and not may_all_be_zero:
+        raise ValueError(f"{name} is zero in every row: nothing is left to fit.")
+    return require_counts(weights)
+
+
+def _weights(given: Any, name: str) -> Array:
+    """Weights as floats, or one number for all; NaN where they are masked or missing."""
+    weights = values.array_of(given)
+    if weights.ndim == 0 and weights.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold one number for each row; got {values.named(type(given))}.")
+    return weights.astype(np.float64) if weights.ndim != 1 else values.as_floats(weights, name)
+
+
+def with_class_weights(
+    weights: Array, class_weight: dict[Any, float] | str | None, classes: NDArray[Any], codes: NDArray[np.intp]
+) -> Array:
+    """Multiply each row's weight by that of its class."""
+    if class_weight is None:
+        return weights
+    factors = class_factors(class_weight, classes, np.bincount(codes, weights).astype(np.float64))
+    return require_counts(weights * factors[codes])
+
+
+def class_factors(class_weight: dict[Any, float] | str, classes: NDArray[Any], totals: Array) -> Array:
+    """What the weights of each class are multiplied by; ``totals`` are the classes' own."""
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        factors = totals.sum() / (len(classes) * totals)
+    else:
+        factors = compute_class_weight(class_weight, classes=classes, y=classes)
+    for label, factor in zip(classes, factors, strict=True):
+        if not 0 < factor < LARGEST_WEIGHT:
+            raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")
+    return factors
+
+
+def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], Array]:
+    """Give the labels of the two classes, the positive one last, and ±1 for each row."""
+    if column.dtype.kind == "f" and np.isinf(column).any():
+        row = column.index[int(np.argmax(np.isinf(column)))]
+        raise ValueError(f"The outcome {name!r} is infinite in row {row}: make it a class, or leave the row out.")
+    levels = np.array(sorted(column.unique().tolist(), key=lambda level: (isinstance(level, str), level)), dtype=object)
+    if column.dtype.kind == "f" and len(levels) > 2 and not all(float(level).is_integer() for level in levels):
+        raise ValueError(
+            f"The outcome {name!r} holds continuous numbers; a class is needed: add a column such as {name} > 0."
+        )
+    if positive is None:
+        if len(levels) > 2:
+            raise ValueError(
+                f"The outcome {name!r} has {len(levels)} levels ({listed(levels.tolist(), 6)}). Choose the one to set "
+                f"against the rest, as in positive={levels[0]!r}; VBSVC fits all of them at once."
+            )
+        positive = levels[-1]
+    elif not isinstance(positive, str | numbers.Real | np.bool_):
+        raise TypeError(f"positive must be one level of the outcome {name!r}; got {values.named(type(positive))}.")
+    elif positive not in levels.tolist():
+        raise ValueError(f"positive={positive!r} is not a level of the outcome {name!r}: {levels.tolist()[:12]}.")
+    positive = next(level for level in levels if level == positive)
+    is_positive = (column == positive).to_numpy(dtype=bool)
+    others = [level for level in levels if level != positive]
+    return _labels(others[0] if len(others) == 1 else f"not {positive}", positive), np.where(is_positive, 1.0, -1.0)
+
+
+def _labels(negative: Any, positive: Any) -> NDArray[Any]:
+    """Both labels in an array of their own kind, or of objects where they are of two kinds."""
+    if type(negative) is type(positive) and not isinstance(negative, str):
+        return np.array([negative, positive])
+    return np.array([negative, positive], dtype=object)
+
+
+def require_both_signs(signs: Array, outcome: str) -> None:
+    """Refuse an outcome of one class only."""
+    if len(signs) == 0 or signs.min() == signs.max():
+        raise ValueError(f"The outcome {outcome!r} has only one class in the rows of positive weight; two are needed.")
+
+
+def require_counts(weights: Array) -> Array:
+    """Refuse weights that are no counts."""
+    if weights.max(initial=0.0) >= LARGEST_WEIGHT:
+        row = int(np.argmax(weights))
+        raise ValueError(f"The weight of row {row} is {weights[row]:g}; weights are counts of rows, below 1e50.")
+    return weights
