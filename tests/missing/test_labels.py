@@ -11,12 +11,13 @@ from scipy.special import logsumexp
 
 from incomplete_models import PAPER, correlated
 from reference import simulate
-from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, Normal, NotAtRandom, Variational
+from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, Normal, NotAtRandom, Variational, VBLogistic
 from vbsvm.api import missing_values, task
 from vbsvm.inference import variational
 from vbsvm.inference.leave_one_out import row_influence
 from vbsvm.missing import labelled_inputs
-from vbsvm.missing.labelled_inputs import LABEL_ROWS, STRENGTHS, _Labels
+from vbsvm.missing.input_distributions import InputSums, Regressors
+from vbsvm.missing.labelled_inputs import EXPLAINED, LABEL_ROWS, LabelledInputs, _Labels
 
 TIGHT = Variational(tol=1e-12)
 PAPERS = Variational(tol=1e-12, bound="paper")
@@ -25,46 +26,77 @@ PSI = 0.01
 WEAK = GaussianImputation(psi=PSI)
 
 
-def averaged(scatter, m, n):
-    """Slopes B of e on r and the covariance S of what is left, from the scatter of (r, e), averaged over strengths."""
-    units, k = np.sqrt(np.diag(scatter)[:m]), len(scatter) - m
+def strengths_of(scatter, units, total):
+    """Strengths of the prior of slopes of e on r, and how likely they are, from the scatter of (r, e)."""
+    m, k = len(units), len(scatter) - len(units)
     R, met = scatter[:m, :m] / np.outer(units, units), scatter[:m, m:] / units[:, None]
-    slopes, left, evidence = [], [], []
-    for strength in STRENGTHS:
+    strengths, evidence = m / (total * EXPLAINED), []
+    for strength, explained in zip(strengths, EXPLAINED, strict=True):
         K = R + strength * np.eye(m)
-        slopes.append(np.linalg.solve(K, met))
-        left.append(scatter[m:, m:] - met.T @ slopes[-1])
-        log_odds = k * (m * np.log(strength) - np.linalg.slogdet(K)[1]) - n * np.linalg.slogdet(left[-1])[1]
-        evidence.append(0.5 * log_odds)
-    shares = np.exp(evidence - logsumexp(evidence))
-    return np.tensordot(shares, slopes, 1) / units[:, None], np.tensordot(shares, left, 1) / n
+        left = scatter[m:, m:] - met.T @ np.linalg.solve(K, met)
+        log_odds = k * (m * np.log(strength) - np.linalg.slogdet(K)[1]) - (total + k) * np.linalg.slogdet(left)[1]
+        evidence.append(0.5 * log_odds + np.log(explained))
+    return strengths, np.exp(evidence - logsumexp(evidence))
+
+
+def prior_precision(scatter, units, total):
+    """K, which shrinks slopes in each direction of r as strengths do on average."""
+    strengths, shares = strengths_of(scatter, units, total)
+    m = len(units)
+    values, U = np.linalg.eigh(scatter[:m, :m] / np.outer(units, units))
+    values = np.maximum(values, 0.0)
+    kept = [shares @ (value / (value + strengths)) for value in values]
+    own = [value * (1 - one) / one for value, one in zip(values, kept, strict=True)]
+    return np.outer(units, units) * (U @ np.diag(own) @ U.T)
+
+
+def conditional(D, missing, expected, joint, i, o):
+    """Mean and covariance of what row i misses, given its values o of (d, z)."""
+    m = np.flatnonzero(missing[i])
+    gain = joint[np.ix_(m, o)] @ inv(joint[np.ix_(o, o)]) if len(o) else np.zeros((len(m), 0))
+    return m, expected[m] + gain @ (D[i] - expected)[o], joint[np.ix_(m, m)] - gain @ joint[np.ix_(o, m)]
 
 
 def learned(D, given, labels, n_inputs):
     """EM of the columns D, with NaN, given others and labels: means and covariances of each row's missing values."""
     (n, d), z = D.shape, labels[:, None]
-    x = np.column_stack([np.ones(n), *given])
-    K = x.T @ x + np.diag([0.0] + [PSI] * (x.shape[1] - 1))
-    of_labels = np.linalg.solve(K, x.T @ z)
-    A, joint, missing = np.zeros((x.shape[1], d)), np.eye(d + 1), np.isnan(D)  # joint: of (r, e)
-    while True:
-        means, spreads = np.where(missing, 0.0, D), np.zeros((n, d, d))
-        for i in np.flatnonzero(missing.any(axis=1)):
-            m, o = np.flatnonzero(missing[i]), np.r_[np.flatnonzero(~missing[i]), d]
-            gain = joint[np.ix_(m, o)] @ inv(joint[np.ix_(o, o)])
-            expected = np.r_[x[i] @ A, x[i] @ of_labels]
-            means[i, m] = expected[m] + gain @ (np.r_[D[i], z[i]] - expected)[o]
-            spreads[i][np.ix_(m, m)] = joint[np.ix_(m, m)] - gain @ joint[np.ix_(o, m)]
-        before, every = (A, joint), np.hstack([means, z])
-        linear = x.T @ every
-        found = np.linalg.solve(K, linear)
-        scatter = every.T @ every - linear.T @ found + np.diag([PSI] * d + [LABEL_ROWS])
-        scatter[:d, :d] += spreads.sum(axis=0)
-        A, Sigma = found[:, :d], scatter[:d, :d] / (n_inputs + n)
-        B, S = averaged(scatter, d, n + 1)
-        joint = np.block([[Sigma, Sigma @ B], [B.T @ Sigma, B.T @ Sigma @ B + S]])
-        if max(np.abs(joint - before[1]).max(), np.abs(A - before[0]).max()) < 1e-12:
-            return means, spreads
+    x, every, missing = np.column_stack([np.ones(n), *given]), np.hstack([D, z]), np.isnan(D)
+    lost = np.flatnonzero(missing.any(axis=1))
+    X = x.T @ x + np.diag([0.0] + [PSI] * (x.shape[1] - 1))
+
+    def scatter_of(means, spread):
+        """Of (r, e), with the priors of both."""
+        table = np.hstack([means, z])
+        linear = x.T @ table
+        found = np.linalg.solve(X, linear)
+        scatter = table.T @ table - linear.T @ found + np.diag([PSI] * d + [LABEL_ROWS])
+        scatter[:d, :d] += spread
+        return found, scatter
+
+    A, joint, K = np.zeros((x.shape[1], d + 1)), np.eye(d + 1), np.zeros((d, d))
+    A[:, d:] = np.linalg.solve(X, x.T @ z)
+    for last in (False, True):
+        while True:
+            means, spreads = np.where(missing, 0.0, D), np.zeros((n, d, d))
+            for i in lost:
+                o = np.r_[np.flatnonzero(~missing[i]), d]
+                m, means[i, missing[i]], spread = conditional(every, missing, x[i] @ A, joint, i, o)
+                spreads[i][np.ix_(m, m)] = spread
+            before = A, joint
+            A, scatter = scatter_of(means, spreads.sum(axis=0))
+            Sigma, B = scatter[:d, :d] / (n_inputs + n), np.linalg.solve(scatter[:d, :d] + K, scatter[:d, d:])
+            S = (scatter[d:, d:] - scatter[d:, :d] @ B) / (n + 1)
+            joint = np.block([[Sigma, Sigma @ B], [B.T @ Sigma, B.T @ Sigma @ B + S]])
+            if max(np.abs(joint - before[1]).max(), np.abs(A - before[0]).max()) < 1e-12:
+                break
+        if last:
+            break
+        known = np.where(missing, 0.0, D)
+        for i in lost:
+            _, known[i, missing[i]], _ = conditional(every, missing, x[i] @ A, joint, i, np.flatnonzero(~missing[i]))
+        observed = scatter_of(known, -PSI * np.eye(d))[1]
+        K = prior_precision(observed, np.sqrt(scatter.diagonal()[:d]), n)
+    return means, spreads
 
 
 def algorithm_2(c, spreads, y, precision):
@@ -230,12 +262,12 @@ class TestStrength:
     """How much of what labels seem to tell about inputs is believed."""
 
     def test_strengths_count_by_the_evidence(self):
-        """One input: slopes and the variance of labels integrated by quadrature."""
+        """One input: slopes and the variance of labels integrated by quadrature, with a flat prior of what it tells."""
         rng, n = np.random.default_rng(0), 12
         r = rng.normal(size=n)
         e = 0.6 * r + rng.normal(size=n)
         rr, re, ee = r @ r, r @ e, LABEL_ROWS + e @ e
-        found = _Labels.of(np.array([[rr, re], [re, ee]]), 1, n - 1).shares
+        found = _Labels.of(np.array([[rr, re], [re, ee]]), np.sqrt([rr]), n - 1).shares
 
         def given_log_variance(log_s, strength):
             """Of B alone: normal with precision rr (1 + strength)/s, whose integral is known."""
@@ -243,10 +275,11 @@ class TestStrength:
             quadratic = ee - re**2 / precision
             return s ** (-0.5 * n) * np.sqrt(strength / (1 + strength)) * np.exp(-0.5 * quadratic / s)
 
-        evidence = np.array([quad(given_log_variance, -8, 8, args=(one,))[0] for one in STRENGTHS])
+        strengths = 1 / ((n - 1) * EXPLAINED)
+        evidence = EXPLAINED * [quad(given_log_variance, -8, 8, args=(one,))[0] for one in strengths]
         np.testing.assert_allclose(found, evidence / evidence.sum(), rtol=1e-6)
 
-    def test_many_columns_are_believed_less(self):
+    def test_many_correlated_columns_are_believed_less(self, monkeypatch):
         """Coefficients are as long as those without gaps, and nearer to them than with labels that have no prior."""
         rng, lengths, off = np.random.default_rng(0), [], []
         for _ in range(4):
@@ -254,17 +287,52 @@ class TestStrength:
             y = np.where(X.sum(axis=1) / 12 + rng.logistic(size=400) > 0, 1, -1)
             whole = VBSVC().fit(X, y).coef_
             X[rng.random(X.shape) < 0.5] = np.nan
-            found = []
-            for weakest in (STRENGTHS, STRENGTHS[:1]):
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(labelled_inputs, "STRENGTHS", weakest)
-                    found.append(VBSVC().fit(X, y).coef_)
+            found = [VBSVC().fit(X, y).coef_]
+            with monkeypatch.context() as patch:
+                patch.setattr(labelled_inputs, "EXPLAINED", np.array([1e6]))
+                found.append(VBSVC().fit(X, y).coef_)
             lengths.append([np.linalg.norm(one) / np.linalg.norm(whole) for one in found])
             off.append([np.linalg.norm(one - whole) for one in found])
         (held, free), (near, far) = np.mean(lengths, axis=0), np.mean(off, axis=0)
         assert held < 1.25
         assert free > held + 0.1
         assert near < 0.9 * far
+
+    @pytest.mark.parametrize(("n", "share"), [(400, 0.9), (1000, 0.95)])
+    def test_a_signal_of_which_most_is_missing_is_not_lost(self, n, share):
+        """Imputed rows, which at first show no signal, are no evidence that there is none."""
+        found = []
+        for seed in range(8):
+            rng = np.random.default_rng(seed)
+            X = rng.normal(size=(n, 2))
+            y = np.where(1.5 * X[:, 0] + X[:, 1] + rng.logistic(size=n) > 0, 1, -1)
+            X[rng.random(n) < share, 0] = np.nan
+            found.append(VBLogistic().fit(X, y).coef_[0, 0])
+        assert 1.0 < np.mean(found) < 2.0
+
+    def test_drawn_parameters_have_the_spread_of_a_regression(self):
+        """Of variables on x̃ and labels, where the prior is weak: that of least squares."""
+        rng, n = np.random.default_rng(0), 300
+        x = np.column_stack([np.ones(n), rng.normal(size=n)])
+        d = x @ [0.5, 1.0] + rng.normal(size=n)
+        z = np.where(d + x[:, 1] + rng.logistic(size=n) > 0, 1.0, -1.0)
+        every = np.column_stack([x, z])
+        sums = InputSums((every.T @ d)[:, None], np.array([[d @ d]]), n, Regressors(every.T @ every))
+        law = LabelledInputs.of(sums, 2, 0.01, 2.0)
+        drawn = np.array([law.draw(rng).coefficients[:, 0] for _ in range(4000)])
+        expected = np.linalg.solve(every.T @ every, every.T @ d)
+        noise = np.square(d - every @ expected).sum() / (n - 3)
+        sds = np.sqrt(noise * np.diag(inv(every.T @ every)))
+        np.testing.assert_allclose(drawn.std(axis=0), sds, rtol=0.1)
+        np.testing.assert_allclose(drawn.mean(axis=0), expected, atol=0.2 * sds.max())
+
+    def test_the_order_of_classes_does_not_matter(self):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(90, 3))
+        y = np.argmax(np.column_stack([X @ rng.normal(size=3) + rng.gumbel(size=90) for _ in range(3)]), axis=1)
+        X[rng.random(X.shape) < 0.3] = np.nan
+        one, other = (VBSVC(inference=TIGHT).fit(X, labels) for labels in (y, np.array([2, 0, 1])[y]))
+        np.testing.assert_allclose(one.coef_, other.coef_[[2, 0, 1]], atol=1e-6)
 
 
 class TestSeveralClasses:
@@ -349,14 +417,14 @@ class TestSampler:
             rr = PSI + filled @ filled - (x.T @ filled) @ A
             re, ee, n = (filled - x @ A) @ e, LABEL_ROWS + e @ y, 80 + 1
             variance = rr / rng.chisquare(3 + 80 - 1)
-            left = ee - re**2 / (rr * (1 + STRENGTHS))
-            evidence = 0.5 * np.log(STRENGTHS / (1 + STRENGTHS)) - 0.5 * n * np.log(left)
-            one = rng.choice(len(STRENGTHS), p=np.exp(evidence - logsumexp(evidence)))
-            noise = left[one] / rng.chisquare(n)
-            precision = rr * (1 + STRENGTHS[one])
+            strengths, shares = strengths_of(np.array([[rr, re], [re, ee]]), np.sqrt([rr]), 80)
+            strength = strengths[rng.choice(len(shares), p=shares)]
+            precision = rr * (1 + strength)
+            noise = (ee - re**2 / precision) / rng.chisquare(n)
             B = re / precision + np.sqrt(noise / precision) * rng.normal()
-            of_labels = np.linalg.solve(K, x.T @ y) + root @ rng.normal(size=2) * noise**0.5
-            A = A + root @ rng.normal(size=2) * variance**0.5
+            off = root @ rng.normal(size=2) * variance**0.5
+            of_labels = np.linalg.solve(K, x.T @ y) + root @ rng.normal(size=2) * noise**0.5 + off * B
+            A = A + off
             gain = variance * B / (variance * B**2 + noise)
             expected, spread = x @ A + gain * (y - x @ of_labels), variance - gain * variance * B
             filled = np.where(lost, expected + spread**0.5 * rng.normal(size=80), X[:, 1])

@@ -1,7 +1,8 @@
 """The distribution of the inputs, learned before the coefficients: missing values then do not adapt to these.
 
 Each step takes expectations of the missing values given the known ones of their rows, and the distribution that is best
-for these: an EM algorithm, whose steps are extrapolated.
+for these: an EM algorithm, whose steps are extrapolated. Where labels are among what is known, it is run twice: first
+they tell as much as they seem to; then there is the prior that the evidence asks for.
 """
 
 from dataclasses import dataclass, replace
@@ -12,6 +13,8 @@ import numpy as np
 from vbsvm.base.reading import expect
 from vbsvm.inference.extrapolation import Settling, longest_change
 from vbsvm.missing.input_distributions import InputDistribution, InputSums, Learned
+from vbsvm.missing.input_model import InputModel
+from vbsvm.missing.labelled_inputs import LabelledInputs
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec
@@ -34,7 +37,19 @@ def learn_inputs(spec: Spec, source: Source, max_passes: int) -> LearnedInputs:
     """Learn the distribution of the inputs, which is the same whatever the coefficients are."""
     model = input_model(spec.missing)
     assert model is not None
-    distribution, settling = model.start(), Settling[InputDistribution]()
+    found = _at_rest(model, spec, source, model.start(), max_passes)
+    labelled = found.distribution.inputs
+    if not isinstance(labelled, LabelledInputs):
+        return found
+    held = model.with_label_prior(labelled, source.input_sums(labelled.without_labels))
+    return _at_rest(model, spec, source, held, max_passes)
+
+
+def _at_rest(
+    model: InputModel, spec: Spec, source: Source, distribution: InputDistribution, max_passes: int
+) -> LearnedInputs:
+    """Go on from a distribution until it no longer changes."""
+    settling = Settling[InputDistribution]()
     for _ in range(max_passes):
         image = model.update(distribution, _sums(spec, source, distribution), expect)
         before, after = np.array(distribution.pack()), np.array(image.pack())

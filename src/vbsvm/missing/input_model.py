@@ -82,7 +82,7 @@ class InputModel:
         if isinstance(distribution, Learned) or (self.settings.held and not renews(resolve, HELD_SWEEPS)):
             return distribution
         if self.n_beside:
-            inputs = resolve(self.labelled(sums), "inputs")
+            inputs = resolve(self.labelled(sums, distribution), "inputs")
         elif self.settings.joint:
             inputs = self._update_joint(distribution, sums, resolve)
         else:
@@ -115,15 +115,24 @@ class InputModel:
         covariance = resolve(distributions.InverseWishart(scale, self.nu + n), "inputs", "covariance")
         return cast(InputDistribution, JointInputs(mean.mean, mean.spread, covariance))
 
-    def labelled(self, sums: InputSums) -> LabelledInputs:
-        """The distribution where labels tell about missing values."""
-        return LabelledInputs.of(sums, 1 + len(self.inputs.given), self.psi, self.nu)
+    def labelled(self, sums: InputSums, before: InputDistribution | None = None) -> LabelledInputs:
+        """The distribution where labels tell about missing values, with the prior of the one ``before``."""
+        K = before.K if isinstance(before, LabelledInputs) else None
+        return LabelledInputs.of(sums, self._n_known, self.psi, self.nu, K)
+
+    def with_label_prior(self, distribution: LabelledInputs, known: InputSums) -> LabelledInputs:
+        """The same with the prior that the evidence asks for; ``known`` are sums at the means without labels."""
+        return distribution.held(known, self._n_known, self.psi)
+
+    @property
+    def _n_known(self) -> int:
+        """Regressors beside the labels."""
+        return 1 + len(self.inputs.given)
 
     def without_labels(self, sums: InputSums) -> KnownInputs:
         """The distribution given the other inputs alone, as predictions have it: labels are integrated out."""
         assert sums.regressors is not None
-        n_known = 1 + len(self.inputs.given)
-        kept, known = slice(n_known), sums.regressors.leading(n_known)
+        kept, known = slice(self._n_known), sums.regressors.leading(self._n_known)
         found = self._update_regression(replace(sums, linear=sums.linear[kept], regressors=known), expect)
         no_say = np.zeros((self.n_beside, len(self.inputs.variables)))
         return KnownInputs(np.vstack([found.coefficients, no_say]), found.precision)

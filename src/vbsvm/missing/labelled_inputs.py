@@ -2,14 +2,17 @@
 
 With regressors x̃ (a constant and the known inputs), variables d and columns z that tell the classes:
 
-    d = Aᵀx̃ + r,  r ~ N(0, Σ)        z = Γᵀx̃ + e,  e | r ~ N(Bᵀr, S)        B | S ~ MN(0, I/κ, S)
+    d = Aᵀx̃ + r,  r ~ N(0, Σ)        z = Γᵀx̃ + e,  e | r ~ N(Bᵀr, S)        B | S ~ MN(0, K⁻¹, S)
 
-with r in units of its own deviations. Rows ask for d given x̃ and z, which is normal too. The strength κ of the prior is
-averaged over. Slopes of d on the labels without such a prior fit the noise of the labels: with 20 columns, 400 rows and
-half of the values missing, coefficients come out a quarter too long.
+Rows ask for d given x̃ and z, which is normal too. Slopes of d on the labels without a prior fit the noise of the
+labels: with 20 correlated columns, 400 rows and half of the values missing, coefficients come out a quarter too long.
+
+The prior is K = κI, with r in units of its own deviations, and κ is averaged over by its evidence. A sampler has it
+from a completed table. An expectation may not, as there imputed rows would bear witness to what they were imputed by;
+its evidence is that of the labels given what is known: e is then regressed on the means of r given the known inputs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
 
@@ -21,10 +24,13 @@ from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.distributions import InverseWishart
 from vbsvm.missing.input_distributions import AtRandom, InputSums, KnownInputs, of_degrees, per_degree
 
-# Strengths of the prior of B, as shares of the rows: from next to nothing to more than all rows could outweigh.
-STRENGTHS = np.geomspace(1e-5, 1e2, 29)
-# What is known of labels beforehand counts like so many rows.
+# What the variables may be expected to explain of the labels, over what they leave: from hardly anything to nearly all.
+# The prior is flat in it, and so in the variance of slopes: where variables are one or two, these are hardly shrunk.
+EXPLAINED = np.geomspace(0.02, 50.0, 18)
+# What is known of labels beforehand counts like so many rows, evenly of all classes.
 LABEL_ROWS = 1.0
+# Conditional means do not depend on the size of a precision: with a very large one they have no spread.
+WITHOUT_SPREAD = 1e12
 
 
 @final
@@ -52,35 +58,62 @@ class Parameters:
 class LabelledInputs(AtRandom):
     """q of A, Σ, Γ, B and S, from rows of this total weight.
 
-    ``residuals`` has the scatter of (r, e) as its scale, and the degrees of Σ; ``root`` is that of x̃.
+    ``residuals`` has the scatter of (r, e) as its scale, and the degrees of Σ; ``root`` is that of x̃. ``K`` is the
+    prior precision of B, for expectations.
     """
 
     A: Array
     Gamma: Array
     residuals: InverseWishart
     root: Array
+    K: Array
     total: float
 
     @staticmethod
-    def of(sums: InputSums, n_known: int, psi: float, nu: float) -> "LabelledInputs":
+    def of(sums: InputSums, n_known: int, psi: float, nu: float, K: Array | None = None) -> "LabelledInputs":
         """From the sums of a pass; the first ``n_known`` regressors are x̃, the others z."""
         assert sums.regressors is not None
         x, z, root = slice(n_known), slice(n_known, None), sums.regressors.leading(n_known).root(psi)
-        matrix, n_variables = sums.regressors.matrix, sums.linear.shape[1]
+        matrix, m = sums.regressors.matrix, sums.linear.shape[1]
         met = np.hstack([sums.linear[x], matrix[x, z]])
         own = np.block([[sums.squares, sums.linear[z].T], [sums.linear[z], matrix[z, z]]])
         found = np.asarray(cho_solve((root, True), met))
         scatter = own - met.T @ found
-        scatter += np.diag(np.repeat([psi, LABEL_ROWS], [n_variables, len(own) - n_variables]))
+        scatter[:m, :m] += psi * np.eye(m)
+        scatter[m:, m:] += _even_classes(len(own) - m)
         residuals = InverseWishart(0.5 * (scatter + scatter.T), nu + sums.total - 1)
-        return LabelledInputs(found[:, :n_variables], found[:, n_variables:], residuals, root, sums.total)
+        return LabelledInputs(
+            found[:, :m], found[:, m:], residuals, root, np.zeros((m, m)) if K is None else K, sums.total
+        )
+
+    @property
+    def without_labels(self) -> KnownInputs:
+        """The variables given x̃ alone, all but known: for their means given the known inputs of rows."""
+        m, n_labels = self.A.shape[1], self.Gamma.shape[1]
+        precision = WITHOUT_SPREAD * inverse(self.residuals.scale[:m, :m] / self.residuals.degrees)
+        return KnownInputs(np.vstack([self.A, np.zeros((n_labels, m))]), precision)
+
+    def held(self, known: InputSums, n_known: int, psi: float) -> "LabelledInputs":
+        """The same with the prior that the evidence asks for; ``known`` are sums at the means without labels.
+
+        In directions in which so many rows vary by λ, strengths shrink slopes by λ/(λ + κ): the prior has in each the
+        one strength that shrinks them as the average does.
+        """
+        m, units = self.A.shape[1], np.sqrt(self.residuals.scale.diagonal()[: self.A.shape[1]])
+        scatter = LabelledInputs.of(known, n_known, psi, 0.0).residuals.scale.copy()
+        scatter[:m, :m] -= psi * np.eye(m)
+        found = _Labels.of(scatter, units, self.total)
+        axes = units[:, None] * found.directions
+        K = axes @ np.diag(1.0 / found.averaged - found.values) @ axes.T
+        return replace(self, K=0.5 * (K + K.T))
 
     @cached_property
     def _expected(self) -> KnownInputs:
-        m, told = self.A.shape[1], self._labels
-        Sigma = self.residuals.scale[:m, :m] / self.residuals.degrees
-        S = np.einsum("g,gkl->kl", told.shares, told.left) / told.degrees
-        return Parameters(self.A, Sigma, self.Gamma, told.slopes(told.expected), S).given_labels
+        m, scatter = self.A.shape[1], self.residuals.scale
+        B = inverse(scatter[:m, :m] + self.K) @ scatter[:m, m:]
+        left = scatter[m:, m:] - scatter[m:, :m] @ B
+        S = 0.5 * (left + left.T) / (self.total + len(left))
+        return Parameters(self.A, scatter[:m, :m] / self.residuals.degrees, self.Gamma, B, S).given_labels
 
     @property
     def coefficients(self) -> Array:
@@ -92,21 +125,18 @@ class LabelledInputs(AtRandom):
         """The precision of the variables given both."""
         return self._expected.precision
 
-    @property
-    def _labels(self) -> "_Labels":
-        return _Labels.of(self.residuals.scale, self.A.shape[1], self.total)
-
     def drawn(self, rng: np.random.Generator) -> Parameters:
-        """Draw all parameters."""
-        m, told = self.A.shape[1], self._labels
-        Sigma = InverseWishart(self.residuals.scale[:m, :m], self.residuals.degrees).draw(rng).value
-        k = rng.choice(len(STRENGTHS), p=told.shares)
+        """Draw all parameters, where this is about a completed table; the strength of the prior is one of them."""
+        m, scatter = self.A.shape[1], self.residuals.scale
+        Sigma = InverseWishart(scatter[:m, :m], self.residuals.degrees).draw(rng).value
+        told = _Labels.of(scatter, np.sqrt(scatter.diagonal()[:m]), self.total)
+        k = rng.choice(len(told.shares), p=told.shares)
         S = InverseWishart(told.left[k], told.degrees).draw(rng).value
-        weights = 1.0 / (told.values + STRENGTHS[k])
+        weights = told.weights[k]
         noise = rng.standard_normal(told.met.shape) @ cholesky(S).T
-        B = told.slopes(weights) + told.turned(np.sqrt(weights)[:, None] * noise)
+        B = told.in_units(weights[:, None] * told.met + np.sqrt(weights)[:, None] * noise)
         A, Gamma = (self._about_regressors(*one, rng) for one in ((self.A, Sigma), (self.Gamma, S)))
-        return Parameters(A, Sigma, Gamma, B, S)
+        return Parameters(A, Sigma, Gamma + (A - self.A) @ B, B, S)
 
     def draw(self, rng: np.random.Generator) -> KnownInputs:
         """Draw the distribution of the variables given x̃ and z."""
@@ -124,7 +154,13 @@ class LabelledInputs(AtRandom):
         """Make the distribution that has these numbers."""
         size = self.A.size
         residuals = of_degrees(self.residuals, numbers[size:])
-        return LabelledInputs(numbers[:size].reshape(self.A.shape), self.Gamma, residuals, self.root, self.total)
+        A = numbers[:size].reshape(self.A.shape)
+        return LabelledInputs(A, self.Gamma, residuals, self.root, self.K, self.total)
+
+
+def _even_classes(n: int) -> Array:
+    """The scatter that rows of all classes alike have in columns that are 1 for one class each, and else −1."""
+    return LABEL_ROWS * 4.0 * (np.eye(n) / (n + 1) - 1.0 / (n + 1) ** 2)
 
 
 @final
@@ -132,40 +168,37 @@ class LabelledInputs(AtRandom):
 class _Labels:
     """The regression of e on r, by the strength of its prior, in the directions in which r is uncorrelated.
 
-    ``left`` is the scatter of e that each strength leaves, and ``shares`` how likely the strengths are.
+    ``weights`` are 1/(λ + κ) by strength and direction, ``left`` is the scatter of e that each strength leaves, and
+    ``shares`` how likely the strengths are.
     """
 
     units: Array
     directions: Array
     values: Array
+    weights: Array
     met: Array
     left: Array
     shares: Array
     degrees: float
 
     @staticmethod
-    def of(scatter: Array, m: int, total: float) -> "_Labels":
-        """From the scatter of (r, e), the first m of which are r, over rows of this total weight."""
-        units = np.sqrt(scatter.diagonal()[:m])
+    def of(scatter: Array, units: Array, total: float) -> "_Labels":
+        """From the scatter of (r, e) over rows of this total weight; ``units`` are those of r."""
+        m, strengths = len(units), len(units) / (total * EXPLAINED)
         values, directions = np.linalg.eigh(scatter[:m, :m] / np.outer(units, units))
         values = np.maximum(values, 0.0)
         met = directions.T @ (scatter[:m, m:] / units[:, None])
-        weights = 1.0 / (values + STRENGTHS[:, None])
+        weights = 1.0 / (values + strengths[:, None])
         left = scatter[m:, m:] - np.einsum("ik,gi,il->gkl", met, weights, met)
-        freedom = np.log(STRENGTHS[:, None] * weights).sum(axis=1)
-        degrees = total + met.shape[1]
-        evidence = 0.5 * met.shape[1] * freedom - 0.5 * degrees * np.linalg.slogdet(left)[1]
-        return _Labels(units, directions, values, met, left, softmax(evidence), degrees)
+        freedom, degrees = np.log(strengths[:, None] * weights).sum(axis=1), total + met.shape[1]
+        evidence = 0.5 * met.shape[1] * freedom - 0.5 * degrees * np.linalg.slogdet(left)[1] + np.log(EXPLAINED)
+        return _Labels(units, directions, values, weights, met, left, softmax(evidence), degrees)
 
     @property
-    def expected(self) -> Array:
-        """The weights of the directions, averaged over strengths."""
-        return self.shares @ (1.0 / (self.values + STRENGTHS[:, None]))
+    def averaged(self) -> Array:
+        """1/(λ + κ) of each direction, averaged over strengths."""
+        return self.shares @ self.weights
 
-    def slopes(self, weights: Array) -> Array:
-        """B with these weights of the directions."""
-        return self.turned(weights[:, None] * self.met)
-
-    def turned(self, found: Array) -> Array:
+    def in_units(self, found: Array) -> Array:
         """What is known by direction, for the variables in their own units."""
         return (self.directions @ found) / self.units[:, None]

@@ -50,7 +50,7 @@ def _with_inputs(source: Memory, draw: ProperDraw, rng: np.random.Generator) -> 
     variables, derived = inputs.variables - recipe.first, inputs.derived - recipe.first
     rows = np.flatnonzero(np.isnan(source.X[:, variables]).any(axis=1) & (source.weights > 0))
     design = draw.design_of(recipe, source.X[rows])
-    missing = np.isnan(design[:, inputs.variables])
+    missing = np.isnan(source.X[np.ix_(rows, variables)])
     values = draw.fill(design, known.beside[rows], rng)[:, len(inputs.given) :] + missing * known.shift
     raw = recipe.centre[variables] + recipe.spread[variables] * values
     X = source.X.astype(np.float64)
