@@ -18,6 +18,7 @@ from vbsvm import (
     LaplaceZero,
     Model,
     Normal,
+    Ridge,
     Variational,
     VBLogistic,
     compare_models,
@@ -273,6 +274,12 @@ class TestWidth:
         assert -wide < 0.75 * -narrow
         mixed = VBLogistic().fit(X, np.where(np.arange(100) % 10 == 0, 1 - y, y))
         assert 1 / (4 * mixed.penalty_[0]) < 50.0
+
+    def test_a_prior_that_says_more_is_not_widened(self):
+        X, y = load_iris(return_X_y=True)
+        for prior, most in ((Ridge(3, 3), 10.0), (Ridge(1000, 10), 0.1)):
+            clf = VBLogistic(prior).fit(X[:100], y[:100])
+            assert 1 / (4 * clf.penalty_[0]) < most
 
 
 class TestAround:

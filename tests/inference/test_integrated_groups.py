@@ -7,7 +7,7 @@ from scipy.special import expit, log_expit, logsumexp
 from scipy.stats import norm
 
 from vbsvm import Gibbs, Model, Ridge, Variational
-from vbsvm.inference import integrated_groups
+from vbsvm.inference import integrated_groups, variational
 from vbsvm.inference.integrated_groups import _matched, _Problem
 
 
@@ -219,14 +219,25 @@ class TestAtOnce:
         assert fit.starts() == exact.starts()
         assert fit.glance()["elbo"].iloc[0] == exact.elbo
 
-    def test_nobody_climbs_for_tables_and_texts(self, fit, monkeypatch):
-        monkeypatch.setattr(Variational, "_bounds", None)
+    def test_nobody_climbs_for_tables_and_texts(self, monkeypatch):
+        def climbs(*arguments):
+            raise AssertionError
+
+        monkeypatch.setattr(variational, "climb", climbs)
+        fit = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic").fit()
         assert "effects of groups integrated out" in repr(fit)
         assert str(fit)
         assert fit._repr_html_()
         fit.predict(grouped())
-        with pytest.raises(TypeError):
-            _ = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic").fit().elbo
+        with pytest.raises(AssertionError):
+            _ = fit.elbo
+
+    def test_a_few_passes_are_not_exceeded(self):
+        model = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic")
+        with pytest.warns(match="did not converge"):
+            few = model.fit(Variational(max_iter=4))
+        assert not few.converged
+        assert few.course.passes <= 4
 
     def test_a_fit_without_rows_has_it(self, fit, tmp_path):
         import pickle

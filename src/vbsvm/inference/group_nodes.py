@@ -65,10 +65,13 @@ class AtNodes:
         np.take(self.nodes[first : first + tail.n_levels], tail.levels, axis=0, out=found, mode="clip")
         found *= (-rows.signs * tail.z[:, 0])[:, None]
         found -= (rows.signs * rows.core_scores(self.core))[:, None]
+        beyond = np.maximum(found - LARGEST, 0.0) if found.max(initial=0.0) > LARGEST else None
         np.minimum(found, LARGEST, out=found)
         np.exp(found, out=found)
         np.add(found, 1.0, out=more)
         np.log(more, out=logs)
+        if beyond is not None:
+            logs += beyond
         np.reciprocal(more, out=more)
         found *= more
         more *= found

@@ -38,7 +38,10 @@ NODES, REACH = 15, 5.0
 MOST_SKEWNESS, CENTRE, TILT, LESS = 1.2, -0.6, 2.4, 0.8
 MOST_LOOKS = 40
 # Scores of rows at nodes, and sums of groups at nodes, are held at once: more of them are not worth it.
-MOST_NUMBERS = 2**26
+MOST_NUMBERS = 2**23
+# Groups of many rows leave the difference of two large numbers as the precision of c, and nodes are right to some 1e−5
+# of these. A mean that is far from the mode says that c is not normal. In both cases the exact bound is the better one.
+MOST_CANCELLED, MOST_SHIFT = 300.0, 0.5
 # A maximum is near enough where the next step would gain this many times the tolerance: c is settled there, and where
 # exactly λ is looked at does not matter.
 ENOUGH = 100.0
@@ -65,7 +68,7 @@ def suits(spec: Spec, source: Source) -> bool:
     if not spec.likelihood.normalised or spec.missing is not None or spec.gate_map is not None:
         return False
     numbers = NODES * max(source.n_rows, m * source.n_core)
-    return isinstance(last.prior, Ridge) and last.size == m and numbers <= MOST_NUMBERS
+    return isinstance(last.prior, Ridge) and last.size == m > 1 and numbers <= MOST_NUMBERS
 
 
 def suits_at_once(spec: Spec, source: Source) -> bool:
@@ -87,9 +90,10 @@ def integrated(spec: Spec, source: Source, start: State | None, tol: float, most
             found = None if mode is None else problem.state(state, mode)
     except (FloatingPointError, np.linalg.LinAlgError):
         return None
-    if found is None or not np.isfinite(found.packed).all():
+    passes = problem.looks + int(swept)
+    if found is None or passes > most or not np.isfinite(found.packed).all():
         return None
-    return found, problem.looks + int(swept)
+    return found, passes
 
 
 @final
@@ -116,6 +120,7 @@ class _Place:
     variances: Array
     skewness: Array
     of_effects: Array  # derivatives of E[u] by (c, λ), groups × numbers
+    cancelled: float  # how many times as large as the precision of c the numbers are that it is the difference of
     groups: _Groups
 
 
@@ -228,7 +233,9 @@ class _Problem:
         means = weighed @ _ONES
         A, B = self.prior.shape, self.prior.rate
         precision = means @ means.T - weighed.reshape(n + 1, -1) @ scores.reshape(n + 1, -1).T
-        precision[:n, :n] += self.source.total(Curvature(rows, weights)) + self.precision
+        curvature = self.source.total(Curvature(rows, weights))
+        precision[:n, :n] += curvature + self.precision
+        cancelled = float((curvature.diagonal() / precision.diagonal()[:n]).max(initial=0.0))
         precision[n, n] += 2.0 * float(np.vdot(weights, squares)) + 4.0 * B * rate
         gradient = means.sum(axis=1)
         gradient[:n] -= self.precision @ at[:n]
@@ -243,12 +250,15 @@ class _Problem:
         skewness = np.einsum("gk,gk->g", squared, off) / variances**1.5
         of_effects = ((scores * apart) @ _ONES).T
         groups = _Groups(rows, weights, scores, means)
-        return _Place(at, value, gradient, precision, effects, variances, skewness, of_effects, groups)
+        return _Place(at, value, gradient, precision, effects, variances, skewness, of_effects, cancelled, groups)
 
     def state(self, state: State, mode: _Place) -> State | None:
-        """The distributions of c, of u given c, and of σ², as moments over a few λ; None where they are unbounded."""
+        """The distributions of c, of u given c, and of σ², as moments over a few λ; None where these can't be had."""
         before, n, centre = cast(ArrowGaussian, state.coefficients), self.n_core, _Settled.of(mode)
         shift = self._shift(mode, centre.covariance, before.shapes)  # first, while what the mode's look found is kept
+        off = np.abs(shift) / np.sqrt(centre.covariance.diagonal())
+        if not (mode.cancelled < MOST_CANCELLED and off.max(initial=0.0) < MOST_SHIFT):
+            return None
         found, log_steps = self._along_scale(centre)
         densities = np.array([one.log_density for one in found])
         if not densities.max() < centre.log_density + MOST_RISE:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import final
 
 import numpy as np
+from scipy.special import gammainc
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
@@ -41,8 +42,9 @@ MOST_PASSES = 2000
 MOST_PASSES_WITH_MISSING = 200
 MOST_DRAWN_PASSES = 100
 # Separated classes bound the scale of logistic coefficients from below only. Where the augmented bound finds a smaller
-# variance, this one is held, for standardised inputs: probabilities are sharper, and coefficients still finite.
-SEPARATED_VARIANCE = 100.0
+# variance, and the prior has room, this one is held (for standardised inputs; at most so many times the one found):
+# probabilities are sharper, and coefficients still finite.
+SEPARATED_VARIANCE, MOST_WIDER, ROOM = 100.0, 1000.0, 0.05
 
 
 @final
@@ -148,6 +150,8 @@ class Variational(Parameters):
             )
         if source.drawn_covariance:
             return self._drawn(spec, source)
+        if self.bound == INTEGRATED and not integrated_groups.suits(spec, source):
+            raise ValueError(f"Variational(bound='integrated') is for {integrated_groups.MODELS}: use bound='auto'.")
         with single_threaded_blas():
             exact = self.bound in (EXACT, INTEGRATED)
             exact = exact or (self.bound == AUTO and self.accelerate and _suits_exact(spec, source))
@@ -175,7 +179,7 @@ class Variational(Parameters):
             return None
         state, passes = found
         log.info("groups integrated out: %d passes", passes)
-        later, sharp = partial(replace(self, bound=EXACT)._bounds, spec), spec.likelihood.exact
+        later, sharp = partial(replace(self, bound=EXACT, max_iter=None)._bounds, spec), spec.likelihood.exact
         return Outcome(state, np.empty(0), passes, Ending.CONVERGED, likelihood=sharp, integrated=True, _later=later)
 
     def _bounds(self, spec: Spec, source: Source) -> Array:
@@ -186,22 +190,21 @@ class Variational(Parameters):
         return outcome.bounds
 
     def _integrated(self, spec: Spec, source: Source, outcome: Outcome) -> Outcome:
-        """Integrate effects of groups out, where that can be done; what else was asked for is refused."""
-        if not integrated_groups.suits(spec, source):
-            if self.bound == INTEGRATED:
-                raise ValueError(
-                    f"Variational(bound='integrated') is for {integrated_groups.MODELS}: use bound='auto'."
-                )
-            return outcome
-        if outcome.ending is not Ending.CONVERGED:
+        """Integrate effects of groups out, where that can be done."""
+        if not integrated_groups.suits(spec, source) or outcome.ending is not Ending.CONVERGED:
             return outcome
         found = integrated_groups.integrated(spec, source, outcome.state, self.tol, MOST_PASSES)
+        if found is None and self.bound == INTEGRATED:
+            raise ValueError(
+                "Variational(bound='integrated'): effects of groups can't be integrated out of these rows, as where "
+                "groups have one row or very many, or single rows outweigh the others: use bound='exact'."
+            )
         return outcome if found is None else replace(outcome, state=found[0], integrated=True)
 
     def _drawn(self, spec: Spec, source: Source) -> Outcome:
         """Fit with the covariance by draws, without a bound; ``tol`` has no say."""
-        if self.bound == EXACT or not self.accelerate:
-            setting = "bound='exact'" if self.bound == EXACT else "accelerate=False"
+        if self.bound in (EXACT, INTEGRATED) or not self.accelerate:
+            setting = f"bound={self.bound!r}" if self.bound in (EXACT, INTEGRATED) else "accelerate=False"
             raise ValueError(
                 f"Variational({setting}) does not support tables of so many rows and columns, in which the covariance "
                 "of the coefficients is known by draws: leave it out, or select columns first."
@@ -261,7 +264,8 @@ class Variational(Parameters):
             begun = replace(self, tol=tol)._run(spec, source, begin)
             passes += begun.passes
             if begun.ending is Ending.INTERRUPTED or passes >= most:
-                return replace(begun, passes=passes)
+                ending = Ending.OUT_OF_PASSES if begun.ending is Ending.CONVERGED else begun.ending
+                return replace(begun, passes=passes, ending=ending)
             if not held and _separates(source, begun.state):
                 continue
             strategy = self._exact_strategy(spec, source, held=held)
@@ -337,16 +341,17 @@ def _separates(source: Source, state: State) -> bool:
 
 
 def _widened(spec: Spec, source: Source, state: State) -> State:
-    """The state with scales that are wide enough for separated classes, in logistic models without groups."""
-    if not spec.likelihood.normalised or source.n_core < spec.n_columns:
+    """The state with a scale that is wide enough for separated classes, in logistic models of inputs with one prior."""
+    *others, last = spec.blocks
+    prior, scale = last.prior, state.scales[-1]
+    if not isinstance(prior, Ridge) or not isinstance(scale, InverseGamma) or not spec.likelihood.normalised:
         return state
-    scales = (
-        replace(scale, rate=max(scale.rate, SEPARATED_VARIANCE * scale.shape))
-        if isinstance(block.prior, Ridge) and isinstance(scale, InverseGamma)
-        else scale
-        for block, scale in zip(spec.blocks, state.scales, strict=True)
-    )
-    return replace(state, scales=tuple(scales))
+    if source.n_core < spec.n_columns or sum(block.size for block in others) > 1:  # groups, or a curve
+        return state
+    if gammainc(prior.shape, prior.rate / SEPARATED_VARIANCE) < ROOM:  # the chance of a larger variance a priori
+        return state
+    wider = min(max(1.0, SEPARATED_VARIANCE * scale.shape / scale.rate), MOST_WIDER)
+    return replace(state, scales=(*state.scales[:-1], replace(scale, rate=wider * scale.rate)))
 
 
 def _highest(outcomes: Iterator[Outcome]) -> Outcome:

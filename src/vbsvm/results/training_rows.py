@@ -1,6 +1,7 @@
 """The rows of a fit, while they are at hand: what nobody asked for during the fit is learned from them when it is."""
 
 import math
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -41,6 +42,8 @@ MOST_LEFT_OUT = 2**20
 # With groups the curvature is too poor a substitute to be taken sooner than it must be.
 MOST_RESPONDING, MOST_GROUPED = 250_000, 5_000_000
 ROBUST = "robust"
+# Rows have one work space: bounds that several threads ask for are climbed one after another.
+_CLIMBING = threading.RLock()
 
 
 @final
@@ -106,7 +109,8 @@ class TrainingRows:
     def bounded(self) -> Outcome:
         """The outcome with its bounds, which are climbed now where the fit had no need of them."""
         assert isinstance(self.outcome, Outcome)
-        return self.outcome.bounded(self._unchanged) if self.outcome.waits else self.outcome
+        with _CLIMBING:
+            return self.outcome.bounded(self._unchanged) if self.outcome.waits else self.outcome
 
     @cached_property
     def calibration(self) -> Link:
