@@ -234,7 +234,7 @@ class TestAtOnce:
 
     def test_a_few_passes_are_not_exceeded(self):
         model = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic")
-        with pytest.warns(match="did not converge"):
+        with pytest.warns(match="limit of passes"):
             few = model.fit(Variational(max_iter=4))
         assert not few.converged
         assert few.course.passes <= 4
