@@ -108,9 +108,9 @@ class GaussianImputation(Parameters):
         False models the inputs that have missing values given all others: complete inputs may then be dummies, skewed,
         or many. True models all inputs jointly, as in the paper. Coefficients are nearly the same.
     labels : "regressor", "likelihood" or "none", default "regressor"
-        What labels tell about missing values. "regressor": the label is one of the regressors of the inputs'
-        distribution, which is learned first and held while the coefficients are fitted, as in multiple imputation. A
-        prior of inferred strength keeps labels from telling more than the rows warrant.
+        What labels tell about missing values. "regressor": missing inputs are conditional on the label, as in multiple
+        imputation; their distribution is learned first, and held while the coefficients are fitted. A prior of
+        inferred strength keeps labels from telling more than the rows warrant.
         A sampler draws missing values from the same distribution, whatever the coefficients are: a cut posterior.
         "likelihood" is the paper's model: missing values and coefficients are inferred together (Algorithm 5). It
         overrates columns with many missing values, because these adapt to the labels. "none" learns the distribution
