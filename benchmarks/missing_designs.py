@@ -49,6 +49,8 @@ FAST = tuple(name for name in METHODS if name not in SLOW)
 SINGLE = (OURS, PAPERS, NONE, *LINEAR_RIVALS)
 REFERENCES = {MISAEM: MISAEM, LOGISTIC: LOGISTIC} | dict.fromkeys(TUNED, MEANS)
 FEWEST_CASES = 30
+# A rival that has run in fewer data sets is shown, and not judged.
+FEWEST_JUDGED = 5
 
 
 def simulate(
@@ -215,7 +217,8 @@ def judge(table: pd.DataFrame) -> None:
         for cell, rows in wide.groupby(level=CELL):
             differences = {rival: (rows[ours] - rows[rival]).dropna() for rival in others if rival in rows}
             best = max(
-                (one for one in differences if len(differences[one]) > 1), key=lambda one: differences[one].mean()
+                (one for one in differences if len(differences[one]) >= FEWEST_JUDGED),
+                key=lambda one: differences[one].mean(),
             )
             difference = differences[best]
             behind = difference.mean() / max(difference.std() / np.sqrt(len(difference)), 1e-12)
