@@ -264,7 +264,8 @@ class Variational(Parameters):
             begun = replace(self, tol=tol)._run(spec, source, begin)
             passes += begun.passes
             if begun.ending is Ending.INTERRUPTED or passes >= most:
-                ending = Ending.OUT_OF_PASSES if begun.ending is Ending.CONVERGED else begun.ending
+                loose = begun.ending is Ending.CONVERGED and tol > self.tol
+                ending = Ending.OUT_OF_PASSES if loose else begun.ending
                 return replace(begun, passes=passes, ending=ending)
             if not held and _separates(source, begun.state):
                 continue
