@@ -94,7 +94,7 @@ class Variational(Parameters):
         complete rows are separable, it keeps the scales of the priors at the values of the paper's bound, because the
         posterior hardly determines them; in logistic models without groups at a variance of 100 at least. "integrated"
         is for logistic models with random intercepts: effects of the largest factor are integrated out by quadrature,
-        so that means and spreads are those of the posterior; the bound of such a fit is the exact one's, climbed when
+        so that means and spreads are close to the posterior's; the bound of such a fit is the exact one's, climbed when
         it is asked for. "auto" is "integrated" in these models, and "exact" in all other logistic ones; with a hinge it
         is "exact" in models with groups, where the paper's bound can be far off, and where values are missing that do
         not adapt to the coefficients (the default), which the paper's bound would shrink; and else "augmented".
