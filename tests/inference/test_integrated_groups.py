@@ -232,6 +232,20 @@ class TestAtOnce:
         with pytest.raises(AssertionError):
             _ = fit.elbo
 
+    def test_it_is_not_trusted_where_nodes_or_a_normal_distribution_would_not_do(self):
+        """Groups that weigh very much, and a single row that outweighs all others: the exact bound is better."""
+        data = grouped()
+        heavy = Model("y ~ x + (1 | g)", data, likelihood="logistic", weights=np.full(len(data), 1000.0))
+        first = data["x"].to_numpy().copy()
+        first[0] = 1000.0 * (1 - 2 * int(data["y"].iloc[0] == data["y"].max()))
+        for model in (heavy, Model("y ~ x + (1 | g)", data.assign(x=first), likelihood="logistic")):
+            fit, exact = model.fit(), model.fit(Variational(bound="exact"))
+            assert not fit.outcome.integrated
+            np.testing.assert_array_equal(fit.coef, exact.coef)
+            with pytest.raises(ValueError, match="can't be integrated out"):
+                model.fit(Variational(bound="integrated"))
+        assert Model("y ~ x + (1 | g)", data, likelihood="logistic").fit().outcome.integrated
+
     def test_a_few_passes_are_not_exceeded(self):
         model = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic")
         with pytest.warns(match="limit of passes"):

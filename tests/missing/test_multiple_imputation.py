@@ -274,3 +274,16 @@ class TestSpreads:
             clf.fit(X, y)
         assert clf.summary().columns.name != "robust sd"
         assert Variational().bound == "auto"
+
+
+@pytest.mark.parametrize("known", [slice(None, None, 2), slice(0, 1)])
+def test_a_column_whose_known_values_are_alike_has_no_say_and_breaks_nothing(known):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = np.where(X[:, 0] + rng.logistic(size=60) > 0, 1, 0)
+    X[:, 1] = np.nan
+    X[known, 1] = 2.0
+    clf = VBSVC().fit(X, y)
+    assert clf.coef_[0, 1] == 0.0
+    assert np.isfinite(clf.coef_std_).all()
+    assert clf.coef_std_[0, 0] > 0.0
