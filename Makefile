@@ -1,12 +1,12 @@
 # make verify: the tests that take minutes.   make golden BASE=…: compare all results with those of another commit.
-# make test-matrix: the tests with the oldest and the newest versions of the dependencies.
+# make test-matrix: the tests on every supported Python that is installed, with the oldest and the newest dependencies.
 # make docs: build the website.
 # make demo: install what users get and show it on real data.   make test: lint, types, layers, tests.
 # PYTHON=… chooses the interpreter (after make clean, where there is a .venv already); pip's own settings choose the index.
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo docs test tests test-matrix verify golden bench clean
+.PHONY: demo docs test tests tests-oldest tests-newest test-matrix verify golden bench clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m vbsvm demo
@@ -23,16 +23,36 @@ test: $(VENV)/.installed-dev
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
+JOBS := auto
 tests: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTESTFLAGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(PYTESTFLAGS)
 
-# The oldest versions are the lower bounds of pyproject.toml; the pages show what newer ones have too. make clean first,
-# to get the newest versions anew.
+# Goes on after a failure, and fails at the end. make test-matrix PYTHONS=3.12 AGES=newest runs a part of it, JOBS=1 on one
+# processor. A Python is looked for on the PATH and in pyenv. The pages show what newer versions have: they are left out
+# with the oldest. make clean first, to get the newest versions anew.
+PYTHONS := 3.11 3.12 3.13 3.14
+AGES := oldest newest
 test-matrix:
-	$(MAKE) VENV=.venv-oldest .venv-oldest/.made
-	sed -n '/^dependencies = /,/^]/s/^ *"\([^">]*\)>=\([^"]*\)",$$/\1==\2.*/p' pyproject.toml > .venv-oldest/oldest.txt
-	$(MAKE) VENV=.venv-oldest PIPFLAGS="--constraint .venv-oldest/oldest.txt" PYTESTFLAGS="--ignore tests/test_docs.py --ignore tests/test_site.py" tests
-	$(MAKE) VENV=.venv-newest PIPFLAGS="--upgrade --upgrade-strategy eager" tests
+	@failed=0; ran=; summary=; \
+	for version in $(PYTHONS); do \
+	  found=; \
+	  for python in "python$$version" "$${PYENV_ROOT:-$$HOME/.pyenv}/versions/$$version".*/bin/python3; do \
+	    if "$$python" -c 'import venv, ensurepip' 2>/dev/null; then found=$$python; break; fi; \
+	  done; \
+	  for age in $(AGES); do \
+	    if [ -z "$$found" ]; then result="not run, it is not installed"; \
+	    elif ran=yes; $(MAKE) VENV=.venv-$$version-$$age PYTHON="$$found" tests-$$age; then result=passed; \
+	    else result=FAILED; failed=1; fi; \
+	    summary="$${summary}Python $$version, $$age versions: $$result\n"; \
+	  done; \
+	done; \
+	printf "\n$$summary"; [ -n "$$ran" ] && exit $$failed
+
+tests-oldest:
+	$(MAKE) PIPFLAGS="--constraint tests/oldest.txt" PYTESTFLAGS="$(PYTESTFLAGS) --ignore tests/test_docs.py --ignore tests/test_site.py" tests
+
+tests-newest:
+	$(MAKE) PIPFLAGS="--upgrade --upgrade-strategy eager" tests
 
 verify: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m long
@@ -49,7 +69,7 @@ bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf $(VENV) .venv-oldest .venv-newest docs/_build docs/gallery docs/api/generated docs/jupyter_execute
+	rm -rf $(VENV) .venv-*-oldest .venv-*-newest docs/_build docs/gallery docs/api/generated docs/jupyter_execute
 
 # A mark is set only after pip has succeeded, so that an interrupted install is mended by the next run.
 $(VENV)/.installed: pyproject.toml | $(VENV)/.made

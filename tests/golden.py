@@ -84,11 +84,13 @@ def formula(text: str, data: pd.DataFrame, inference: Any = None, **settings: An
     """A Model, and what its fit says."""
 
     def run() -> dict[str, Any]:
-        fit = Model(text, data, **settings).fit(inference, random_state=3)
+        fit = Model(text, data, **{"likelihood": "hinge", **settings}).fit(inference, random_state=3)
         scores, spread = fit.decision_function(data, return_std=True)
         found = {"scores": scores, "spread": spread, "chances": fit.predict_proba(data)}
         found["summary"] = fit.summary().to_numpy(dtype=float)
-        found["components"] = fit.variance_components().to_numpy(dtype=float)[:, :3]
+        found["components"] = (
+            fit.variance_components().drop(columns="note", errors="ignore").to_numpy(dtype=float)[:, :3]
+        )
         if "|" in text:
             found["effects"] = fit.random_effects().to_numpy(dtype=float)
         found |= draws(fit) if isinstance(inference, Gibbs) else {"bounds": np.r_[len(fit.bounds), fit.elbo]}

@@ -105,8 +105,10 @@ def judged(path, parts, data, seed, times):
                     if isinstance(error, np.linalg.LinAlgError) or any(word in str(error) for word in RAW):
                         raw.append((k, repr(error)))
                     loaded += 1
-        except ModelFileError:
+        except ModelFileError as error:
             refused += 1
+            if any(word in str(error) for word in RAW):
+                raw.append((k, repr(error)))
         except Exception as error:
             raw.append((k, repr(error)))
     return refused, loaded, raw

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 
 from odd_values import ALL_MISSING, ARROW, CELLS, COLUMNS, MISSING, POLARS, REFUSED, SAME, TABLES, WHOLE, Kind
+from optional import optional
 from vbsvm import VBSVC, Model, Ridge
+
+pl = optional("polars")
+pa = optional("pyarrow")
 
 N = 18
 FORMULA, GROUPED = "y ~ a + b", "y ~ a + b + (1 | g)"

@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import scipy.sparse as sp
 from sklearn.exceptions import ConvergenceWarning, DataConversionWarning
 
+from optional import optional
 from vbsvm import OneClassWarning
+
+pl = optional("polars")
+pa = optional("pyarrow")
 
 SAME, WHOLE, MISSING, ALL_MISSING, REFUSED = "same", "whole part", "missing", "all missing", "refused"
 
@@ -178,7 +180,7 @@ COLUMNS = {
     "objects that are datetime64": Kind(lambda v, row: _days(v).astype("datetime64[us]").astype(object)),
     "objects that are Timestamps": Kind(lambda v, row: pd.Series(_days(v)).astype(object)),
     "dates with a zone": Kind(lambda v, row: pd.Series(_days(v)).dt.tz_localize("UTC")),
-    "NaT": Kind(lambda v, row: np.where(np.arange(len(v)) == row, np.datetime64("NaT"), _days(v))),
+    "NaT": Kind(lambda v, row: np.where(np.arange(len(v)) == row, np.datetime64("NaT", "ns"), _days(v))),
     "periods": Kind(lambda v, row: pd.Series(pd.period_range("2020-01", periods=len(v), freq="M"))),
     "complex": Kind(lambda v, row: v + 1j),
     "bytes": Kind(lambda v, row: v.astype("S")),

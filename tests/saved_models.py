@@ -64,7 +64,7 @@ def _classifier(data, y="y", columns=NUMBERS, **settings):
 
 def _model(formula, data=None, inference=None, **settings):
     data = table() if data is None else data
-    return Model(formula, data, **settings).fit(inference, random_state=0), data
+    return Model(formula, data, **{"likelihood": "hinge", **settings}).fit(inference, random_state=0), data
 
 
 def _wide(**settings):
@@ -110,6 +110,7 @@ MODELS = {
     "draws of what is missing": lambda: _classifier(incomplete(table(), "a"), inference=SHORT, random_state=3),
     "draws of groups": lambda: _model("y ~ a + (a | g)", inference=SHORT),
     "plain formula": lambda: _model("y ~ a + b"),
+    "a logistic formula": lambda: _model("y ~ a + b + (1 | g)", likelihood="logistic"),
     "an outcome of numbers": lambda: _model("three ~ a", positive=2),
     "an outcome of booleans": lambda: _model("flag ~ a + h"),
     "categories and interactions": lambda: _model("y ~ a * h + C(k):b + c + flag - 1"),

@@ -1,6 +1,7 @@
 """Short chains on small tables, and scripts in processes of their own, for tests of sampling under faults."""
 
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -43,10 +44,18 @@ def saved(model, path):
     return path.read_bytes()
 
 
-def python(script, *arguments, folder, **options):
-    """A script in a process of its own, whose temporary files are in this folder.
+def python(script, *arguments, folder, tests=False, **options):
+    """A script in a process of its own, whose temporary files are in this folder; ``tests`` can be imported.
 
     It writes no bytecode: where files may not grow, that would be cut short.
     """
-    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(folder)}
+    path = os.pathsep.join([str(SOURCE), *([str(Path(__file__).parent)] if tests else [])])
+    environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(folder)}
     return subprocess.Popen([sys.executable, "-B", "-c", script, *arguments], env=environment, text=True, **options)
+
+
+def shared_memory(pid):
+    """Names of shared memory that tell this process."""
+    place = Path("/dev/shm")
+    found = place.iterdir() if place.is_dir() else ()
+    return [one.name for one in found if str(pid) in re.split(r"\W|_", one.name)]

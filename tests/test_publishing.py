@@ -63,6 +63,22 @@ def test_the_tests_run_on_every_version_and_system():
     assert {name.split("-")[0] for name in matrix["os"]} == {"ubuntu", "macos", "windows"}
 
 
+def test_the_oldest_versions_that_are_tested_are_the_lower_bounds():
+    extras = PROJECT["optional-dependencies"]
+    needed = [one for name in ("plots", "report", "arviz", "files", "dask") for one in extras[name]]
+    needed += PROJECT["dependencies"] + [one for one in extras["dev"] if one.startswith("polars")]
+    lines = [line for line in text("tests/oldest.txt").splitlines() if not line.startswith("#")]
+    on_the_oldest_python = {line.split("; ")[0] for line in lines if not re.search(r"python_version [>=]=", line)}
+    assert on_the_oldest_python == {re.sub(r"\[.*\]", "", one).replace(">=", "==") + ".*" for one in needed}
+
+
+def test_the_matrix_of_tests_has_every_version():
+    told = re.search(r"^PYTHONS := (.*)$", text("Makefile"), re.M)
+    assert (
+        told.group(1).split() == parsed(".github/workflows/tests.yml")["jobs"]["tests"]["strategy"]["matrix"]["python"]
+    )
+
+
 def test_only_publishing_may_identify_itself():
     jobs = parsed(".github/workflows/release.yml")["jobs"]
     assert [name for name, job in jobs.items() if "id-token" in job.get("permissions", {})] == ["publish"]

@@ -13,10 +13,21 @@ if TYPE_CHECKING:
     from vbsvm.api.one_class import OneClassWarning
     from vbsvm.api.sklearn_export import to_sklearn
     from vbsvm.api.svc import VBSVC
+    from vbsvm.base.user_warnings import ReliabilityWarning
     from vbsvm.inference.gibbs import Gibbs
     from vbsvm.inference.variational import Variational
     from vbsvm.missing.settings import GaussianImputation, NotAtRandom, Shift
-    from vbsvm.model.priors import Beta, Covariance, Factorised, InverseWishart, Joint, LaplaceZero, Normal, Ridge
+    from vbsvm.model.priors import (
+        Beta,
+        Covariance,
+        Factorised,
+        HalfT,
+        InverseWishart,
+        Joint,
+        LaplaceZero,
+        Normal,
+        Ridge,
+    )
     from vbsvm.results.comparison import compare
     from vbsvm.results.model_comparison import compare_models
     from vbsvm.results.pooling import pool
@@ -31,6 +42,7 @@ __all__ = [
     "Files",
     "GaussianImputation",
     "Gibbs",
+    "HalfT",
     "InverseWishart",
     "Joint",
     "LaplaceZero",
@@ -39,6 +51,7 @@ __all__ = [
     "Normal",
     "NotAtRandom",
     "OneClassWarning",
+    "ReliabilityWarning",
     "Ridge",
     "Shift",
     "VBLogistic",
@@ -67,6 +80,7 @@ _HOMES = {
     "Files": "vbsvm.sources.files",
     "GaussianImputation": "vbsvm.missing.settings",
     "Gibbs": "vbsvm.inference.gibbs",
+    "HalfT": "vbsvm.model.priors",
     "InverseWishart": "vbsvm.model.priors",
     "Joint": "vbsvm.model.priors",
     "LaplaceZero": "vbsvm.model.priors",
@@ -75,6 +89,7 @@ _HOMES = {
     "Normal": "vbsvm.model.priors",
     "NotAtRandom": "vbsvm.missing.settings",
     "OneClassWarning": "vbsvm.api.one_class",
+    "ReliabilityWarning": "vbsvm.base.user_warnings",
     "Ridge": "vbsvm.model.priors",
     "Shift": "vbsvm.missing.settings",
     "Variational": "vbsvm.inference.variational",

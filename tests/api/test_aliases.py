@@ -46,7 +46,10 @@ def test_priors_of_a_formula_have_names_too():
     ("make", "words"),
     [
         (lambda X, y: VBSVC("rigde").fit(X, y), r"prior: 'rigde' is not known; .* Did you mean 'ridge'\?"),
-        (lambda X, y: VBSVC("normal").fit(X, y), "prior: 'normal' is not known; the short names are 'ridge', 'lap"),
+        (
+            lambda X, y: VBSVC("normal").fit(X, y),
+            "prior: 'normal' is not known; the short names are 'ridge', ",
+        ),
         (lambda X, y: VBSVC(inference="Gibbs").fit(X, y), r"inference: 'Gibbs' is not known; .* mean 'gibbs'\?"),
         (lambda X, y: Model("y ~ a", table(), {"a": "rigde"}), r"priors: 'a': 'rigde' is not known"),
         (lambda X, y: Model("y ~ a", table()).fit("mcmc"), "inference: 'mcmc' is not known"),

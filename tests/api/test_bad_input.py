@@ -1,20 +1,24 @@
 """Bad input gets an error that names place and cause; strange input gets a finite result. Never NaN, never a hang."""
 
 import warnings
+from contextlib import suppress
+from unicodedata import normalize
 
 import numpy as np
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
+from optional import optional
 from reference import simulate
-from vbsvm import VBSVC, LaplaceZero, Model, Normal, Ridge, Variational
+from vbsvm import VBSVC, LaplaceZero, Model, Normal, Ridge, Variational, VBLogistic
 from vbsvm.api import assembly, validation
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts.dense import DenseGram
 from vbsvm.model.priors import Prior
+
+pl = optional("polars")
+pa = optional("pyarrow")
 
 
 @pytest.fixture
@@ -305,7 +309,7 @@ def test_models_that_would_take_gigabytes_are_refused_by_either_way_in(monkeypat
     flat, lost = Normal(1e8), wide.mask(wide > 1)
     for fit in (
         lambda: VBSVC(prior=flat).fit(wide, y[:6]),
-        lambda: Model("y ~ .", wide.assign(y=y[:6])),
+        lambda: Model("y ~ .", wide.assign(y=y[:6]), {"fixed": flat}),
         lambda: VBSVC().fit(lost, y[:6]),
         lambda: Model("y ~ .", lost.assign(y=y[:6]), {"fixed": Ridge()}),
     ):
@@ -486,3 +490,51 @@ def test_a_report_needs_the_name_of_a_file():
     fit = Model("y ~ x", pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "y": list("abab")})).fit()
     with pytest.raises(TypeError, match=r"report: path must be the name of a file, such as 'report.html'; got 5"):
         fit.report(5)
+
+
+@pytest.mark.parametrize("given", ["auto", "", "Balanced", 3, [1.0, 2.0]])
+def test_class_weight_is_balanced_or_a_dictionary(data, given):
+    with pytest.raises(ValueError, match="class_weight must be 'balanced', a dictionary with the weight of each class"):
+        VBSVC(class_weight=given).fit(*data)
+
+
+def test_collections_of_dask_are_sent_to_the_estimator_for_them(data):
+    arrays = pytest.importorskip("dask.array")
+    X, y = data
+    for given in [(arrays.from_array(X), y), (X, arrays.from_array(y)), (X, y, arrays.from_array(np.ones(60)))]:
+        with pytest.raises(TypeError, match="collection of Dask: use DaskVBSVC"):
+            VBSVC().fit(*given)
+
+
+@pytest.mark.parametrize(("ours", "theirs", "form"), [("NFC", "NFD", "decomposed"), ("NFD", "NFC", "composed")])
+def test_a_name_in_another_unicode_form_is_told_apart(ours, theirs, form):
+    rng = np.random.default_rng(0)
+    mine, yours = (normalize(one, "größe") for one in (ours, theirs))
+    frame = pd.DataFrame({mine: rng.normal(size=40), "z": rng.normal(size=40), "y": rng.integers(0, 2, 40)})
+    other = frame.rename(columns={mine: yours})
+    for call in (
+        lambda: Model(f"y ~ `{mine}`", other),
+        lambda: Model(f"y ~ `{mine}`", frame).fit().predict(other),
+        lambda: VBSVC(group=mine).fit(other[[yours, "z"]], other["y"]),
+    ):
+        with pytest.raises(ValueError, match=rf"'{yours}' looks the same, but its letters are {form}"):
+            call()
+    if ours == "NFD":
+        with pytest.raises(ValueError, match="backticks around names"):
+            Model(f"y ~ {mine}", frame)
+
+
+@pytest.mark.parametrize("size", [1e150, 1e160, 1e300])
+@pytest.mark.parametrize("likelihood", ["hinge", "logistic"])
+def test_probabilities_far_from_the_data_come_without_warnings(likelihood, size):
+    """Warnings are errors in these tests."""
+    X, y = simulate(60, 3, seed=1)
+    far = np.array([[size, 0.0, 0.0], [-size, size, 1.0], [size, size, -size], [np.nan, size, 0.0]])
+    estimator = VBSVC if likelihood == "hinge" else VBLogistic
+    for labels in (y, np.where(X[:, 2] > 0.5, 3, y)):
+        found = estimator().fit(X, labels).predict_proba(far)
+        np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y)
+    fit = Model("y ~ a + b + s(c)", frame, likelihood=likelihood).fit()
+    with suppress(ValueError):  # what no longer is a number may be refused
+        assert np.isfinite(fit.predict_proba(pd.DataFrame(far, columns=["a", "b", "c"]))).all()

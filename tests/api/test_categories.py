@@ -4,12 +4,14 @@ import warnings
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
+from optional import optional
 from vbsvm import VBSVC, GaussianImputation, LaplaceZero, VBLogistic, load
+
+pl = optional("polars")
 
 N = 240
 MANY = [f"c{k}" for k in range(5 * N)]

@@ -4,6 +4,8 @@ import copy
 import pickle
 import signal
 import threading
+import warnings
+from contextlib import contextmanager
 from itertools import pairwise
 
 import numpy as np
@@ -13,12 +15,14 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from clusters import kill_during, wait_until, workers
-from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, Normal, OneClassWarning, Variational
-from vbsvm.dask import DaskVBSVC
+from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, Normal, OneClassWarning, Variational, VBLogistic
+from vbsvm.dask import DaskVBLogistic, DaskVBSVC
+from vbsvm.sources import cluster
 from vbsvm.sources.distributed import Distributed
 
 distributed = pytest.importorskip("distributed")
 da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
+config = pytest.importorskip("dask.config")
 
 TIGHT = Variational(tol=1e-12)
 NAMES = ["a", "b", "c"]
@@ -69,6 +73,7 @@ SETTINGS = {
     "no intercept": {"fit_intercept": False},
     "not standardised": {"standardize": False},
     "balanced": {"class_weight": "balanced"},
+    "calibrated power": {"likelihood_power": "calibrated", "class_weight": "balanced"},
 }
 
 
@@ -295,7 +300,11 @@ def test_what_is_wrong_is_said(client):
         (TypeError, "y must be a dask array or data frame; got ndarray", bad(y=y)),
         (TypeError, "sample_weight must be a dask array", bad(s=ones)),
         (ValueError, "X has 200 rows, and y has 199", bad(y=in_chunks(y[:-1], (199,)))),
-        (ValueError, "X has 2 partitions, and y has 3", bad(y=dd.from_pandas(pd.Series(y), npartitions=3))),
+        (
+            ValueError,
+            "X has 2 partitions, and y has 3: .*target=",
+            bad(y=dd.from_pandas(pd.Series(y), npartitions=3)),
+        ),
         (ValueError, "Partition [01]: X has 100 rows", bad(y=dd.from_dask_array(in_chunks(y, (110, 90))))),
         (ValueError, "only one class, yes", bad(y=two(np.full(200, "yes")))),
         (ValueError, "Partition 1: y contains NaN", bad(y=two(spoiled(ones, 150, np.nan)))),
@@ -309,6 +318,28 @@ def test_what_is_wrong_is_said(client):
     for kind, words, (rows, labels, weights) in cases:
         with pytest.raises(kind, match=words):
             DaskVBSVC().fit(rows, labels, weights)
+
+
+def test_partitions_are_frames_with_the_columns_of_the_collection(client):
+    """Columns are taken by their names: in another order they are the same."""
+    X, y = data()
+    frame = pd.DataFrame(X, columns=NAMES)
+    labels = dd.from_pandas(pd.Series(y), npartitions=2)
+
+    def joined(table, other):
+        parts = [table[:100], other(table[100:])]
+        return dd.from_map(lambda part: part, parts, meta=table[:0], enforce_metadata=False)
+
+    for other, said in [
+        (lambda part: part.drop(columns="b"), "Partition 1: it has no column 'b'; it has 'a', 'c'"),
+        (lambda part: part.to_numpy(), "Partition 1: it is no data frame, but ndarray"),
+    ]:
+        with pytest.raises((TypeError, ValueError), match=said):
+            DaskVBSVC().fit(joined(frame, other), labels)
+        with pytest.raises((TypeError, ValueError), match=said):
+            Model("y ~ a + b", joined(frame.assign(y=y), other))
+    found = DaskVBSVC(inference=TIGHT).fit(joined(frame, lambda part: part[["c", "a", "b"]]), labels)
+    same(found, VBSVC(inference=TIGHT).fit(frame, y))
 
 
 def test_a_failed_fit_leaves_the_one_before(client):
@@ -334,6 +365,95 @@ def test_bad_settings(client):
             DaskVBSVC(**settings).fit(*rows)
     with pytest.raises(ValueError, match="group=9 is not a column number"):
         DaskVBSVC(group=9).fit(*rows)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """Parquet files of uneven size, of which Dask joins fewer or more as more or fewer columns are read."""
+    X, y = data(900)
+    frame = pd.DataFrame(np.column_stack([X, X**2, X**3]), columns=list("abcdefghi")).assign(y=y, s=np.arange(900) % 3)
+    ends = np.cumsum([290, 10, 200, 1, 160, 7, 232])
+    for k, (begin, end) in enumerate(pairwise([0, *ends])):
+        frame[begin:end].to_parquet(tmp_path / f"part{k}.parquet", index=False)
+    return frame, tmp_path
+
+
+@pytest.mark.parametrize(("far", "near"), [(DaskVBSVC, VBSVC), (DaskVBLogistic, VBLogistic)])
+def test_parquet_files_of_uneven_size(client, files, far, near):
+    frame, folder = files
+    table, inputs = dd.read_parquet(folder), list("abcdefghi")
+    X, y, s = table[inputs], table["y"], table["s"]
+    assert len(X.to_delayed()) != len(y.to_delayed())  # read apart they do not have the same rows
+    expected = near(inference=TIGHT).fit(frame[inputs], frame["y"], frame["s"])
+    pair = far(inference=TIGHT).fit(X, y, s)
+    same(pair, expected)
+    named = far(inference=TIGHT).fit(table, target="y", sample_weight="s")
+    assert (named.coef_ == pair.coef_).all()
+    assert named.feature_names_in_.tolist() == inputs
+    assert named.score(table, target="y", sample_weight="s") == pair.score(X, y, s) > 0.5
+    derived = far(inference=TIGHT).fit(X.map_partitions(lambda part: 2.0 * part), y, s)
+    same(derived, near(inference=TIGHT).fit(2.0 * frame[inputs], frame["y"], frame["s"]))
+    with pytest.raises(ValueError, match=r"Partition \d: X has \d+ rows, and y has \d+ labels"):
+        far().fit(X, y[s > 0])
+
+
+def test_the_column_of_labels_is_named(client):
+    frame = dd.from_pandas(pd.DataFrame({"a": [0.0, 1.0], "y": [0, 1]}), npartitions=1)
+    for given, words in (
+        ({}, "Give the labels as y, or the name of their column"),
+        ({"y": frame["y"], "target": "y"}, "one of the two"),
+        ({"target": "z"}, "X has no column 'z'"),
+        ({"target": "y", "sample_weight": "s"}, "X has no column 's'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            DaskVBSVC().fit(frame, **given)
+    with pytest.raises(ValueError, match="X has no column 'y'"):
+        DaskVBSVC().fit(in_chunks(np.eye(2), (2,)), target="y")
+
+
+@contextmanager
+def empty_cluster(limit):
+    """A cluster without workers, and a list of what is said of them."""
+    with workers(0, default=False) as client, config.set({"vbsvm.worker-timeout": limit}):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            yield client
+        assert [one.category for one in told if "has had no workers for 1 seconds" in str(one.message)] == [UserWarning]
+
+
+def test_a_cluster_without_workers_is_told_and_not_waited_for_for_ever(monkeypatch):
+    monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
+    with empty_cluster("3 s") as client, pytest.raises(TimeoutError, match=r"no workers for 3 seconds.*Start some"):
+        DaskVBSVC(client=client).fit(*bad())
+
+
+def test_a_fit_goes_on_when_workers_come(monkeypatch):
+    monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
+    X, y = data()
+    with empty_cluster(None) as client:
+        threading.Timer(1.5, lambda: client.cluster.scale(1)).start()
+        far = DaskVBSVC(client=client, inference=TIGHT).fit(in_chunks(X, (100, 100)), in_chunks(y, (100, 100)))
+    same(far, VBSVC(inference=TIGHT).fit(X, y))
+
+
+def test_workers_that_vanish_end_a_fit(monkeypatch):
+    monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
+    passes, fold = [], Distributed.fold
+
+    def gone(source, row_pass):
+        passes.append(1)
+        if len(passes) == 3:
+            client.cluster.scale(0)
+            wait_until(lambda: not client.scheduler_info()["workers"])
+        return fold(source, row_pass)
+
+    monkeypatch.setattr(Distributed, "fold", gone)
+    with empty_cluster(3) as client:
+        client.cluster.scale(1)
+        client.wait_for_workers(1, timeout=60)
+        with pytest.raises(TimeoutError, match="no workers for 3 seconds"):
+            DaskVBSVC(client=client).fit(*bad())
+    assert len(passes) == 3
 
 
 def test_without_a_client(monkeypatch):
@@ -393,11 +513,24 @@ def test_missing_categories_in_any_cut_of_the_rows(client, cuts):
 
 def test_tables_suggest_only_what_can_be_had(client):
     frame = table()
-    far, near = Model("y ~ x + z", dd.from_pandas(frame, npartitions=2)).fit(), Model("y ~ x + z", frame).fit()
+    far, near = (
+        Model("y ~ x + z", dd.from_pandas(frame, npartitions=2), likelihood="hinge").fit(),
+        Model("y ~ x + z", frame, likelihood="hinge").fit(),
+    )
     assert "covariance='posterior'" in near.summary().attrs["spreads"]
     assert "covariance='posterior'" not in far.summary().attrs["spreads"]
     with pytest.raises(ValueError, match="no longer holds"):
         far.summary(covariance="posterior")
+
+
+def test_a_formula_is_logistic_unless_it_is_said(client):
+    frame = dd.from_pandas(table(), npartitions=2)
+    default, logistic, hinge = (
+        Model("y ~ x + z", frame, **asked).fit() for asked in ({}, {"likelihood": "logistic"}, {"likelihood": "hinge"})
+    )
+    np.testing.assert_array_equal(default.coef, logistic.coef)
+    assert str(default).startswith("Logistic regression: y ~ x + z.")
+    assert str(hinge).startswith("Support vector machine: y ~ x + z.")
 
 
 def test_what_is_wrong_with_a_formula_is_said(client):

@@ -30,21 +30,21 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_a_model_takes_the_dual_layout_where_columns_outnumber_rows(name):
     formula, priors, dual = MODELS[name]
-    assert Model(formula, wide(), priors)._task.source.wide is dual
+    assert Model(formula, wide(), priors, likelihood="hinge")._task.source.wide is dual
 
 
 def test_a_model_with_missing_values_does_not():
     data = wide()
     data.loc[0, "x1"] = np.nan
-    assert not Model("y ~ . - g", data, {"fixed": Ridge()})._task.source.wide
+    assert not Model("y ~ . - g", data, {"fixed": Ridge()}, likelihood="hinge")._task.source.wide
 
 
 @pytest.mark.parametrize("prior", [Ridge(), Normal(0.5), LaplaceZero(rho=0.1)])
 def test_the_dual_layout_gives_the_dense_fit(prior, monkeypatch):
     data = wide()
-    dual = Model("y ~ . - g", data, {"fixed": prior}).fit(TIGHT)
+    dual = Model("y ~ . - g", data, {"fixed": prior}, likelihood="hinge").fit(TIGHT)
     monkeypatch.setattr(assembly, "MOST_FREE", -1)
-    dense = Model("y ~ . - g", data, {"fixed": prior}).fit(TIGHT)
+    dense = Model("y ~ . - g", data, {"fixed": prior}, likelihood="hinge").fit(TIGHT)
     assert dual.elbo == pytest.approx(dense.elbo, rel=1e-8)
     # The bound is flat at its optimum: within 1e-11 of it coefficients are known to some 1e-6 of their size.
     np.testing.assert_allclose(dual.coef, dense.coef, rtol=1e-5, atol=1e-6)
@@ -58,7 +58,7 @@ def test_both_ways_in_fit_the_same_model():
     data = wide()
     X = data.drop(columns=["y", "g"])
     clf = VBSVC(inference=TIGHT).fit(X, data["y"])
-    fit = Model("y ~ . - g", data, {"fixed": Ridge()}).fit(TIGHT)
+    fit = Model("y ~ . - g", data, {"fixed": Ridge()}, likelihood="hinge").fit(TIGHT)
     assert clf.fit_[0].outcome.passes == fit.outcome.passes
     np.testing.assert_allclose(clf.coef_[0], fit.coef, atol=1e-9)
     np.testing.assert_allclose(clf.elbo_, fit.elbo, rtol=1e-9)
@@ -70,7 +70,7 @@ def test_a_pass_over_the_rows_may_be_sent_to_another_process():
     data["k"] = np.where(data["x3"] > 1.2, None, np.where(data["x0"] > 0, "u", "v"))
     work = []
     for formula in ("y ~ x0 + x2 + (x0 | g)", "y ~ x1 * x0 + k"):
-        task = Model(formula, data)._task
+        task = Model(formula, data, likelihood="hinge")._task
         state = Variational(tol=1e-3).run(task.spec, task.source).state
         message = state.coefficients.message(state.gates)
         for resolve in (expect, Draw(1, 0, 5)):

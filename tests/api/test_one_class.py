@@ -45,11 +45,11 @@ def missing(data, *columns):
             np.r_[data["y"], ["yes"] * 9],
             sample_weight=np.r_[np.ones(len(data)), np.zeros(9)],
         ),
-        lambda data: Model("y ~ x", data).fit(),
-        lambda data: Model("y ~ x + (1 | g)", data).fit(),
-        lambda data: Model("y ~ z * b", missing(data, "z")).fit(),
-        lambda data: Model("y ~ x + z", missing(data, "x", "z")).fit(),
-        lambda data: Model("y ~ x", data).fit(SHORT, random_state=0),
+        lambda data: Model("y ~ x", data, likelihood="hinge").fit(),
+        lambda data: Model("y ~ x + (1 | g)", data, likelihood="hinge").fit(),
+        lambda data: Model("y ~ z * b", missing(data, "z"), likelihood="hinge").fit(),
+        lambda data: Model("y ~ x + z", missing(data, "x", "z"), likelihood="hinge").fit(),
+        lambda data: Model("y ~ x", data, likelihood="hinge").fit(SHORT, random_state=0),
     ],
     ids=["plain", "Gibbs", "group", "missing", "weight-0", "Model", "mixed", "products", "categories", "Model-Gibbs"],
 )
@@ -64,10 +64,10 @@ def test_a_class_without_rows_is_named_once(fit):
     "fit",
     [
         lambda data: VBSVC(class_weight="balanced").fit(data[["b", "z"]], data["y"]),
-        lambda data: Model("y ~ x", data, weights=np.where(data["y"] == "yes", 1.8, 0.7)).fit(),
+        lambda data: Model("y ~ x", data, weights=np.where(data["y"] == "yes", 1.8, 0.7), likelihood="hinge").fit(),
         lambda data: VBSVC().fit(data[["z"]], data["z"] > 1.5),
-        lambda data: Model("w ~ z", data.assign(w=data["z"] > 1.5)).fit(),
-        lambda data: Model("y ~ 1", data).fit(),
+        lambda data: Model("w ~ z", data.assign(w=data["z"] > 1.5), likelihood="hinge").fit(),
+        lambda data: Model("y ~ 1", data, likelihood="hinge").fit(),
     ],
     ids=["balanced", "weights", "a rare class that is found", "the same by formula", "nothing but an intercept"],
 )
@@ -77,11 +77,11 @@ def test_nothing_is_said_where_each_class_has_rows(fit):
 
 def test_the_weights_that_it_names_help():
     data = collapsed()
-    (said,) = warned(lambda: Model("y ~ x", data).fit())
+    (said,) = warned(lambda: Model("y ~ x", data, likelihood="hinge").fit())
     own, others = (float(part.split()[0]) for part in said.split("with ")[-1].split("and "))
     weights = np.where(data["y"] == "yes", own, others)
     np.testing.assert_allclose(weights[data["y"] == "yes"].sum(), weights[data["y"] == "no"].sum(), rtol=0.01)
-    assert warned(lambda: Model("y ~ x", data, weights=weights).fit()) == []
+    assert warned(lambda: Model("y ~ x", data, weights=weights, likelihood="hinge").fit()) == []
 
 
 def test_of_several_classes_the_largest_score_counts():

@@ -95,8 +95,8 @@ def test_a_class_that_fails_is_told(data, monkeypatch):
     clf = VBSVC().fit(X, y)
     before, run = clf.coef_, Variational.run
 
-    def failing(self, spec, source, start=None, learned=None):
-        outcome = run(self, spec, source, start, learned)
+    def failing(self, spec, source, *rest):
+        outcome = run(self, spec, source, *rest)
         if source.k == 2:
             raise FloatingPointError("class c")
         return outcome

@@ -11,6 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Normal, Ridge, Variational, load
+from vbsvm.api import inputs
 from vbsvm.model.layouts.dual import DualGaussian
 from vbsvm.model.priors.laplace_zero import Joint
 
@@ -270,3 +271,16 @@ def test_many_columns_of_few_rows_are_not_written_out():
     finally:
         tracemalloc.stop()
     assert peak < 8 * n * p  # less than one copy of the table written out
+
+
+def test_a_table_that_is_nearly_full_is_fitted_as_an_array():
+    """It takes less room so, and there are not two ways of adding up that differ by rounding."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 5))
+    y = X[:, 0] + rng.logistic(size=60) > 0
+    full, array = VBSVC().fit(sp.csr_array(X), y), VBSVC().fit(X, y)
+    np.testing.assert_allclose(full.coef_, array.coef_, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"NaN|missing"):
+        VBSVC().fit(sp.csr_array(np.where(X > 1, np.nan, X)), y)
+    assert isinstance(inputs.read_table(full, sp.csr_array(X), reset=False)[0], np.ndarray)
+    assert sp.issparse(inputs.read_table(full, sp.csr_array(np.where(X > 0, X, 0.0)), reset=False)[0])

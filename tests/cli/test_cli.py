@@ -22,8 +22,9 @@ from click.testing import CliRunner
 
 import vbsvm
 from saved_models import incomplete, table
-from vbsvm import VBSVC, LaplaceZero, Model, Ridge, load
+from vbsvm import VBSVC, HalfT, LaplaceZero, Model, load
 from vbsvm.cli import main, streams, tables
+from vbsvm.cli.large import files_of
 from vbsvm.cli.showing import text_of
 from vbsvm.cli.texts import Signs
 from vbsvm.cli.wording import by_options
@@ -40,6 +41,8 @@ def run(*arguments, code=0, stdin=None):
     found = RUNNER.invoke(main, [str(one) for one in arguments], prog_name="vbsvm", input=stdin)
     if found.exception is not None and not isinstance(found.exception, SystemExit):
         raise found.exception
+    if found.exit_code != code and "pip install" in found.stderr:
+        raise ImportError(found.stderr)  # a package is missing, as tests/conftest.py is to know
     assert found.exit_code == code, found.output
     return found
 
@@ -89,14 +92,18 @@ def test_several_classes_of_numbers_are_fitted_against_each_other(place):
     assert list(found)[:4] == ["prediction", "score 0", "score 1", "score 2"]
     np.testing.assert_allclose(found.iloc[:, 1:4], clf.decision_function(table()[["a", "b", "k"]]), rtol=1e-9)
     np.testing.assert_allclose(found.iloc[:, 4:].sum(axis=1), 1.0)
-    assert "one class of 0, 1, 2 against the rest: converged" in run("summary", place / "classes.vbsvm").stdout
+    shown = " ".join(run("summary", place / "classes.vbsvm").stdout.split())
+    assert shown.startswith(
+        "Support vector machine: 3 predictors. 120 observations. One model for each class of 0, 1, 2"
+    )
+    assert "against the rest. Converged in up to " in shown
 
 
 def test_text_columns_become_categories_beside_groups(place, tmp_path):
     said = run("fit", place / "data.csv", "--target", "y", "--group", "g", "--drop", "three", "--out", tmp_path / "m")
     assert "text columns are used as categories (h, w)" in said.stderr
     data = table().drop(columns="three")
-    expected = Model("y ~ . + (1 | g)", data.assign(c=data["c"].astype(int)), {"fixed": Ridge()}).fit()
+    expected = Model("y ~ . + (1 | g)", data.assign(c=data["c"].astype(int)), {"fixed": HalfT()}).fit()
     pd.testing.assert_frame_equal(load(tmp_path / "m").summary(), expected.summary(), rtol=1e-6)
 
 
@@ -458,6 +465,8 @@ BAD_TABLES = [
 
 @pytest.mark.parametrize(("name", "content", "message"), BAD_TABLES)
 def test_tables_that_are_none_are_refused_in_words(name, content, message, tmp_path):
+    if name in ("d.parquet", "d.arrow"):
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     (tmp_path / name).write_bytes(content)
     said = run("fit", tmp_path / name, "--target", "y", code=1).stderr
     assert message in said
@@ -807,7 +816,7 @@ def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
     page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)```", page, flags=re.DOTALL | re.MULTILINE)
     commands = [shlex.split(line)[1:] for block in blocks for line in block.splitlines()]
-    assert len(commands) == 12
+    assert len(commands) == 13
     for command in commands:
         if command[0] != "report" or hasattr(Fit, "report"):
             found = run(*command)
@@ -858,3 +867,90 @@ def test_effects_are_those_of_python(place, tmp_path):
     assert "'aa' is not an input of the model" in wrong.output
     wrong = run("effects", place / "formula.vbsvm", place / "data.csv", "a", "--at", "much", code=2)
     assert "a is a number" in wrong.output
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress])
+def test_packed_tables_are_large_by_what_they_unpack_to(pack, tmp_path):
+    ending = "gz" if pack is gzip.compress else "bz2"
+    for n_rows, large in [(1000, False), (7_000_000, True)]:
+        (tmp_path / f"d.csv.{ending}").write_bytes(pack(b"a,y\n" + b"1,0\n" * n_rows))
+        assert (files_of(str(tmp_path / f"d.csv.{ending}"), "100MB", Signs()) is not None) is large
+
+
+# Hostile names and labels
+
+CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]")
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A table whose labels, levels and names turn a terminal red, or are formulas to a spreadsheet."""
+    place = tmp_path_factory.mktemp("hostile")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=60), "b\x1bc": rng.normal(size=60)})
+    frame["h"] = rng.choice(["\x1b]0;title\x07", "-\u202elevel", "plain"], 60)
+    frame["y\x1bc"] = np.where(frame["a"] + rng.logistic(size=60) > 0, '=HYPERLINK("http://x","y")', "\x1b[31mred")
+    frame["=id"] = [f"@{k}" for k in range(60)]
+    frame.to_csv(place / "data.csv", index=False)
+    formula = "`y\x1bc` ~ a + `b\x1bc` + h"
+    run("fit", place / "data.csv", "--formula", formula, "--out", place / "m.vbsvm")
+    return place
+
+
+def test_no_control_character_reaches_the_terminal_or_the_page(hostile, tmp_path):
+    formula = "`y\x1bc` ~ a + `b\x1bc` + h"
+    fitted = run("fit", hostile / "data.csv", "--formula", formula)
+    summary = run("summary", hostile / "m.vbsvm")
+    effects = run("effects", hostile / "m.vbsvm", hostile / "data.csv", "h")
+    for shown in (fitted, summary, effects):
+        assert r"\x1b" in shown.stdout
+        assert not CONTROLS.search(shown.stdout + shown.stderr)
+    fit = load(hostile / "m.vbsvm")
+    model = Model(formula, pd.read_csv(hostile / "data.csv"))
+    for text in (repr(fit), str(fit), fit._repr_html_(), repr(model), str(model), model._repr_html_()):
+        assert r"\x1bc" in text
+        assert not CONTROLS.search(text)
+    run("report", hostile / "m.vbsvm", "--data", hostile / "data.csv", "--out", tmp_path / "r.html")
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert r"\x1bc" in page
+    assert not CONTROLS.search(page)
+
+
+def test_errors_show_no_control_characters(hostile, place, tmp_path):
+    (tmp_path / "d\x1bc.csv").write_text("a,a\n1,2\n")
+    for arguments in [
+        ("fit", tmp_path / "d\x1bc.csv", "--target", "a"),
+        ("fit", tmp_path / "no\x1bc.csv", "--target", "a"),
+        ("fit", hostile / "data.csv", "--formula", "`y\x1bc` ~ a + `\x1bc`"),
+        ("fit", hostile / "data.csv", "--target", "\x1bc"),
+        ("predict", hostile / "m.vbsvm", place / "data.csv"),
+        ("summary", tmp_path / "d\x1bc.csv"),
+    ]:
+        said = run(*arguments, code=1).stderr
+        assert "Error: " in said
+        assert "x1bc" in said
+        assert not CONTROLS.search(said)
+
+
+def test_predictions_are_data_in_files_and_safe_on_a_terminal(hostile, monkeypatch):
+    arguments = ["predict", hostile / "m.vbsvm", hostile / "data.csv", "--keep", "h"]
+    piped = run(*arguments).stdout
+    assert set(pd.read_csv(io.StringIO(piped))["prediction"]) == {'=HYPERLINK("http://x","y")', "\x1b[31mred"}
+    for data in ("data.csv", "*.csv"):  # in memory, and piece by piece
+        monkeypatch.setattr("vbsvm.cli.wording.is_terminal", lambda: True)
+        seen = run("predict", hostile / "m.vbsvm", hostile / data, "--keep", "h").stdout
+        assert seen.count("\n") == 61
+        assert r"\x1b[31mred" in seen
+        assert not CONTROLS.search(seen)
+
+
+def test_spreadsheets_run_no_text_of_predictions(hostile, tmp_path):
+    options = ["--keep", "=id", "--keep", "h", "--scores", "--excel-safe"]
+    for data in ("data.csv", "*.csv"):
+        run("predict", hostile / "m.vbsvm", hostile / data, *options, "--out", tmp_path / "p.csv", "--force")
+        found = pd.read_csv(tmp_path / "p.csv")
+        assert list(found) == ["'=id", "h", "prediction", "score"]
+        assert set(found["prediction"]) == {'\'=HYPERLINK("http://x","y")', "\x1b[31mred"}
+        assert (found["'=id"].str[:2] == "'@").all()
+        assert set(found["h"]) == {"\x1b]0;title\x07", "'-\u202elevel", "plain"}
+        assert (found["score"] < 0).any()  # numbers stay numbers

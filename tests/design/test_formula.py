@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy.interpolate import BSpline
 
+from vbsvm import Model
 from vbsvm.design import frames
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.formula import learning as formulas
@@ -581,3 +582,10 @@ def test_splines_and_the_line_span_smooth_curves_and_go_on_straight():
     inside = spline.encode(np.array([5.0 - 1e-6, 5.0]))
     np.testing.assert_allclose((inside[1] - inside[0]) / 1e-6, beyond[1] - beyond[0], atol=1e-3)
     assert Spline.learn(np.array([1.0, 2.0, 3.0, 4.0, 4.0]), 20).n_columns == 2
+
+
+def test_a_basis_of_more_columns_than_rows_is_refused():
+    frame = pd.DataFrame({"a": np.linspace(0, 1, 60), "y": np.arange(60) % 2})
+    with pytest.raises(ValueError, match=r"bs\(a, df=999\) has more columns than the data have rows \(60\)"):
+        Model("y ~ bs(a, df=999)", frame)
+    Model("y ~ bs(a, df=12)", frame)

@@ -1,6 +1,8 @@
 """Checkpoints that can't be written cost a warning and no run, and one of other rows is refused."""
 
 import os
+import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,3 +150,26 @@ def test_blocks_in_another_order_are_refused(alone, tmp_path, monkeypatch):
     order = np.r_[4369 : 2 * 4369, 0:4369, 2 * 4369 : 9000]
     with pytest.raises(CheckpointError, match="order of the rows"):
         fitted(X[order], y[order], settings)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("room", ["20k", "40k", "80k"])
+def test_a_full_disk_costs_one_warning_and_no_draw(room, tmp_path):
+    """A disk of a few blocks, which only root can mount."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        script = "\n".join(line for line in LIMITED.splitlines() if "setrlimit" not in line)
+        script = script.replace("draws=400", "draws=8000")
+        run = python(script, str(disk / "run.chains"), folder=tmp_path, stdout=-1, stderr=-1)
+        out, error = run.communicate()
+        assert run.returncode == 0, error
+        shape, warning = out.splitlines()
+        assert shape == "(2, 8000, 4)"
+        assert "can't be written (No space left on device)" in warning
+        assert list(disk.iterdir()) == []
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)

@@ -1,14 +1,16 @@
 """Random intercepts integrated out: the posterior's own means, spreads and variance components."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit, log_expit, logsumexp
 from scipy.stats import norm
 
-from vbsvm import Gibbs, Model, Ridge, Variational
+from vbsvm import Gibbs, Model, Normal, ReliabilityWarning, Ridge, Variational
 from vbsvm.inference import integrated_groups, variational
-from vbsvm.inference.integrated_groups import _matched, _Problem
+from vbsvm.inference.integrated_groups import _Problem
 
 
 def grouped(n_groups=25, size=4, sigma=2.0, seed=0, crossed=False):
@@ -23,7 +25,8 @@ def grouped(n_groups=25, size=4, sigma=2.0, seed=0, crossed=False):
 
 
 def problem_of(frame, formula="y ~ x + (1 | g)", weights=None):
-    model = Model(formula, frame, {"(1 | g)": Ridge(2.0, 3.0)}, likelihood="logistic", weights=weights)
+    priors = {"(1 | g)": Ridge(2.0, 3.0), "fixed": Normal(1e8)}
+    model = Model(formula, frame, priors, likelihood="logistic", weights=weights)
     fit = model.fit(Variational(bound="exact"))
     return _Problem.of(fit.spec, model._task.source, fit.outcome.state), fit
 
@@ -155,9 +158,12 @@ def test_it_is_the_default_where_it_suits_and_refused_where_it_does_not():
     with pytest.raises(ValueError, match="is for logistic models"):
         Model("y ~ x", frame, likelihood="logistic").fit(Variational(bound="integrated"))
     with pytest.raises(ValueError, match="is for logistic models"):
-        Model("y ~ x + (1 | g)", frame).fit(Variational(bound="integrated"))
+        Model("y ~ x + (1 | g)", frame, likelihood="hinge").fit(Variational(bound="integrated"))
     slopes = Model("y ~ x + (x || g)", frame, likelihood="logistic").fit()
     assert not slopes.outcome.integrated
+    shared = Model("y ~ x + (x | g)", frame, {"(x | g)": Ridge()}, likelihood="logistic").fit()
+    assert not shared.outcome.integrated
+    assert len(shared.variance_components()) == 2
     assert Model("y ~ x + (1 | g)", frame, likelihood="logistic").fit().outcome.integrated
 
 
@@ -187,20 +193,31 @@ def test_a_climb_that_has_not_converged_is_left_as_it_is():
     assert not fit.outcome.integrated
 
 
+def shown(fit):
+    """What a fit prints, without line breaks."""
+    return " ".join(str(fit).split())
+
+
 def test_where_no_maximum_is_found_the_exact_bound_stays(monkeypatch):
+    model = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        integrated = model.fit()
+        integrated.variance_components()
     monkeypatch.setattr(integrated_groups, "MOST_LOOKS", 1)
-    fit = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic").fit()
+    with pytest.warns(ReliabilityWarning, match=r"'g' could not be integrated out.*use inference=Gibbs\(\)"):
+        fit = model.fit()
     assert not fit.outcome.integrated
     assert fit.outcome.exact
-
-
-@pytest.mark.parametrize(("mean", "variance"), [(0.0, 0.5), (2.0, 0.01), (-1.0, 4.0)])
-def test_scales_are_matched_in_logs(mean, variance):
-    found = _matched(mean, variance)
-    draws = np.log(found.rate / np.random.default_rng(0).gamma(found.shape, size=400_000))
-    assert draws.mean() == pytest.approx(mean, abs=0.02)
-    assert draws.var() == pytest.approx(variance, rel=0.02)
-    assert found.log_sd**2 == pytest.approx(variance, rel=1e-9)
+    with pytest.warns(ReliabilityWarning, match=r"components of \(1 \| g\) are too narrow.*Gibbs\(\)"):
+        table = fit.variance_components()
+    assert list(table["note"]) == ["too narrow"]
+    assert list(integrated.variance_components()["note"]) == [""]
+    assert "too narrow" in str(fit)
+    assert "too narrow" not in str(integrated)
+    assert "Posterior medians and highest-density intervals, random effects integrated out." in shown(integrated)
+    assert "highest-density" not in shown(fit)
+    assert "were not integrated out" in shown(fit)
 
 
 class TestAtOnce:
@@ -225,7 +242,7 @@ class TestAtOnce:
 
         monkeypatch.setattr(variational, "climb", climbs)
         fit = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic").fit()
-        assert "effects of groups integrated out" in repr(fit)
+        assert "random effects integrated out" in repr(fit)
         assert str(fit)
         assert fit._repr_html_()
         fit.predict(grouped())

@@ -1,7 +1,6 @@
 """What a killed run leaves behind: no process, no memory, and no file but its checkpoint."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -11,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from short_chains import python
+import killed_chains
+from short_chains import python, shared_memory
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
 
@@ -72,12 +72,6 @@ def killed(folder, rounds, after):
     return run.pid, pids
 
 
-def shared_memory(pid):
-    place = Path("/dev/shm")
-    found = place.iterdir() if place.is_dir() else ()
-    return [one.name for one in found if str(pid) in re.split(r"\W|_", one.name)]
-
-
 def test_a_killed_run_leaves_no_process_memory_or_file(tmp_path):
     pid, pids = killed(tmp_path, rounds=1, after=0.2)
     assert left_after(pids, 10.0) == []
@@ -102,6 +96,21 @@ def test_ten_killed_runs_leave_nothing_and_their_checkpoint_leads_to_the_same_dr
         Path(f"{place}.npy").unlink()
     np.testing.assert_array_equal(*drawn)
     assert list(tmp_path.iterdir()) == []  # parts of what was being written are gone as well
+
+
+def test_a_killed_sampler_of_groups_and_missing_values_resumes_to_the_same_draws(tmp_path):
+    kills, same, left = killed_chains.killed("missing, groups", tmp_path, 1)
+    assert (kills, same, left) == (1, True, [])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+@pytest.mark.parametrize("kind", killed_chains.KINDS)
+def test_killed_samplers_of_every_kind_resume_to_the_same_draws(kind, place, tmp_path):
+    kills, same, left = killed_chains.killed(kind, tmp_path, 5, place)
+    assert kills > 0
+    assert same
+    assert left == []
 
 
 def test_workers_that_did_not_look_for_their_parent_would_be_found():

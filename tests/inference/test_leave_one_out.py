@@ -161,7 +161,7 @@ def test_candidates_of_a_missing_category_are_averaged():
     rng = np.random.default_rng(2)
     arm = np.where(rng.random(120) < 0.2, None, rng.choice(["a", "b", "c"], 120))
     data = pd.DataFrame(X, columns=["x", "z"]).assign(y=y, arm=arm)
-    model = Model("y ~ x + z + arm", data)
+    model = Model("y ~ x + z + arm", data, likelihood="hinge")
     fit, rows = influence_of(model._task)
     assert len(rows.score) == 120
     np.testing.assert_allclose(rows.score, fit.decision_function(data), atol=0.02)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from vbsvm import VBSVC, Gibbs
+from vbsvm.inference import climb_watch
 
 X = np.random.default_rng(0).normal(size=(60, 2))
 Y = X[:, 0] + np.random.default_rng(1).normal(size=60) > 0
@@ -39,3 +40,16 @@ def test_nobody_is_bothered_who_did_not_ask():
     code = "import numpy as np; from vbsvm import VBSVC; VBSVC().fit(np.arange(8.0)[:, None], [0, 1] * 4)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == ran.stderr == ""
+
+
+def test_long_fits_in_memory_show_how_far_they_are_where_somebody_looks(monkeypatch, capsys):
+    VBSVC().fit(X, Y)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(climb_watch, "somebody_looks", lambda: True)
+    VBSVC().fit(X, Y)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(climb_watch, "SECONDS_BEFORE", 0.0)
+    VBSVC().fit(X, Y)
+    shown = capsys.readouterr().err
+    assert "Pass 2: bound -" in shown
+    assert shown.endswith("\n")

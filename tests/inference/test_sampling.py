@@ -392,7 +392,7 @@ class TestChains:
             formula = "y ~ a + b + k"
         k = np.where(np.arange(200) % 7 == 0, None, np.where(X[:, 2] > 0, "u", "v"))
         data = pd.DataFrame(X, columns=list("abc")).assign(y=y, g=np.arange(200) % 8, k=k)
-        model = Model(formula, data, prior)
+        model = Model(formula, data, prior, likelihood="hinge")
         settings = Gibbs(draws=60, tune=20, chains=2, checkpoint=path)
         whole = quiet(lambda: model.fit(replace(settings, checkpoint=None), random_state=3)).outcome
         interrupt(monkeypatch, after=50)
@@ -600,7 +600,7 @@ class TestResults:
         g, x = np.arange(240) % 12, rng.normal(size=240)
         y = np.where(x * (1 + rng.normal(size=12)[g]) + rng.normal(size=12)[g] + rng.logistic(size=240) > 0, "a", "b")
         data = pd.DataFrame({"y": y, "x": x, "g": g})
-        fit = quiet(lambda: Model("y ~ x + (x | g)", data).fit(FEW, random_state=1))
+        fit = quiet(lambda: Model("y ~ x + (x | g)", data, likelihood="hinge").fit(FEW, random_state=1))
         assert fit.random_effects().shape == (24, 2)
         table = fit.variance_components()
         assert list(table.index.get_level_values(1)) == ["(intercept)", "x", "correlation of (intercept) and x"]
@@ -622,7 +622,7 @@ class TestResults:
         g, x = np.arange(240) % 12, 10 * rng.normal(size=240)
         y = np.where(0.1 * x + rng.normal(size=12)[g] + rng.logistic(size=240) > 0, 1, 0)
         data = pd.DataFrame({"y": y, "x": x, "g": g})
-        fit = quiet(lambda: Model("y ~ x + (x | g) + s(x)", data).fit(FEW, random_state=1))
+        fit = quiet(lambda: Model("y ~ x + (x | g) + s(x)", data, likelihood="hinge").fit(FEW, random_state=1))
         table = fit.variance_components()
         assert list(table.columns[-3:]) == ["rhat", "ess_bulk", "ess_tail"]
         draws = np.log(fit.outcome.scales[-1][:, :, 3])
@@ -635,7 +635,9 @@ class TestResults:
     def test_effects_that_share_a_variance(self, prior, overlapping):
         X, y = overlapping
         data = pd.DataFrame({"y": y, "x": X[:, 0], "g": np.arange(200) % 10})
-        fit = quiet(lambda: Model("y ~ x + (x | g)", data, {"(x | g)": prior}).fit(FEW, random_state=1))
+        fit = quiet(
+            lambda: Model("y ~ x + (x | g)", data, {"(x | g)": prior}, likelihood="hinge").fit(FEW, random_state=1)
+        )
         table = fit.variance_components()
         np.testing.assert_allclose(table["variance"], table["sd"] ** 2)
         assert table["sd"].iloc[1] == pytest.approx(table["sd"].iloc[0] / data["x"].std(ddof=0))
@@ -647,8 +649,10 @@ class TestResults:
         y = np.where(x + (arm == "b") + rng.logistic(size=150) > 0.5, 1, 0)
         data = pd.DataFrame({"y": y, "x": x, "z": x + rng.normal(size=150), "arm": arm}).astype({"arm": object})
         data.loc[::5, "x"], data.loc[::7, "arm"], data.loc[::11, "z"] = np.nan, None, np.nan
-        drawn = quiet(lambda: Model("y ~ x + z + arm", data, {"fixed": Ridge()}).fit(FEW, random_state=0))
-        climbed = Model("y ~ x + z + arm", data, {"fixed": Ridge()}).fit()
+        drawn = quiet(
+            lambda: Model("y ~ x + z + arm", data, {"fixed": Ridge()}, likelihood="hinge").fit(FEW, random_state=0)
+        )
+        climbed = Model("y ~ x + z + arm", data, {"fixed": Ridge()}, likelihood="hinge").fit()
         assert np.abs(drawn.coef - climbed.coef).max() < 4 * drawn.coef_std.max()
         assert np.isfinite(drawn.predict_proba(data)).all()
         assert drawn.imputation_mean.shape == (2,)
@@ -666,7 +670,9 @@ class TestResults:
 
         monkeypatch.setattr(gibbs, "sweep", recorded)
         settings = Gibbs(draws=40, tune=0, chains=2)
-        fit = quiet(lambda: Model("y ~ x + arm", data, {"fixed": Ridge()}).fit(settings, random_state=0))
+        fit = quiet(
+            lambda: Model("y ~ x + arm", data, {"fixed": Ridge()}, likelihood="hinge").fit(settings, random_state=0)
+        )
         (found,) = fit.outcome.state.missing.levels.concentrations
         np.testing.assert_allclose(found, 1 + np.mean(counts, axis=0))
         assert found.sum() == pytest.approx(62)
@@ -744,7 +750,7 @@ class TestWarnings:
         x = rng.normal(size=80)
         y = np.where((x > 0) ^ (rng.random(80) < noise), 1, 0)
         arm = np.where(rng.random(80) < 0.2, None, np.where(x > 0.5, "a", "b"))
-        model = Model("y ~ x + arm", pd.DataFrame({"y": y, "x": x, "arm": arm}), {"fixed": Ridge()})
+        model = Model("y ~ x + arm", pd.DataFrame({"y": y, "x": x, "arm": arm}), {"fixed": Ridge()}, likelihood="hinge")
         fit = quiet(lambda: model.fit(Gibbs(draws=100, tune=100, chains=2), random_state=0))
         assert fit.outcome.separable == (noise == 0)
         assert fit.outcome.acceptance > 0.1

@@ -8,7 +8,7 @@ from scipy.special import expit
 from threadpoolctl import threadpool_limits
 
 from models import source_of, spec_of
-from vbsvm import VBLogistic
+from vbsvm import Ridge, VBLogistic
 from vbsvm.base.reading import expect
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference import head_start, variational
@@ -141,7 +141,7 @@ def test_rows_that_come_in_turns_and_a_sample_that_is_separated():
     for y in (turns, rare):
         spec, source = replace(spec_of(3), likelihood=EXACT_LOGISTIC), source_of(X, y)
         known = climb(spec, source, spec.start(), Profiled(1e-9), 1e-9, 2000)
-        assert VBLogistic(standardize=False).fit(X, y).elbo_ == pytest.approx(known.bounds[-1], abs=2e-6)
+        assert VBLogistic(Ridge(), standardize=False).fit(X, y).elbo_ == pytest.approx(known.bounds[-1], abs=2e-6)
 
 
 def test_an_interrupt_during_the_head_start_is_an_interrupt(monkeypatch):

@@ -228,7 +228,7 @@ class TestReliability:
         X, _ = overlapping(60, 2, seed=0)
         X[:, 0] += np.sign(X[:, 0])
         of_fit = self.of(X, np.sign(X[:, 0]))
-        assert "separated" in of_fit.reliability.warnings[0]
+        assert "Complete separation" in of_fit.reliability.warnings[0]
         for kind in KINDS:
             found = of_fit.of(kind)
             assert not found.reliability.reliable
@@ -238,10 +238,10 @@ class TestReliability:
         X, y = overlapping(80, 30, seed=0)
         assert "nearly separated" in self.of(X, y).reliability.warnings[0]
 
-    def test_rows_that_pile_up_at_the_kink(self):
+    def test_rows_that_pile_up_on_the_margin(self):
         rng = np.random.default_rng(0)
         X = rng.integers(0, 2, size=(300, 1)) * 2.0 - 1.0
         y = np.where(rng.random(300) < 0.85, 1.0, -1.0) * X[:, 0]
         found = self.of(X, y).reliability
         assert found.piled > 0.5
-        assert "kink" in found.warnings[-1]
+        assert "on the margin" in found.warnings[-1]

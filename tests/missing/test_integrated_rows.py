@@ -349,7 +349,7 @@ class TestClimb:
         slope = 1 + rng.normal(size=12)[data["g"]]
         data["y"] = np.where(slope * data["x"] + data["z"] + rng.logistic(size=300) > 0, "yes", "no")
         data.loc[rng.random(300) < 0.2, "x"] = np.nan
-        model = Model("y ~ x * z + (x || g)", data)
+        model = Model("y ~ x * z + (x || g)", data, likelihood="hinge")
         fit = model.fit(EXACT)
         assert fit.converged
         fit.save(tmp_path / "m.vbsvm")
@@ -362,4 +362,4 @@ class TestClimb:
         data = pd.DataFrame({"x": np.where(np.isnan(X[:, 0]), 0, X[:, 0]), "a": list("abc") * 20, "y": y})
         data.loc[::7, "a"] = None
         with pytest.raises(ValueError, match=r"does not support missing categories"):
-            Model("y ~ x + a", data, imputation=PAPER).fit(EXACT)
+            Model("y ~ x + a", data, imputation=PAPER, likelihood="hinge").fit(EXACT)

@@ -145,7 +145,7 @@ class TestRegressor:
         S = spreads[:, 0, 0][:, None, None] * L[:, :, None] * L[:, None, :]
         priors = {"fixed": Normal(1e8)}
         data = pd.DataFrame({"y": y, "x": x, "z": z})
-        fit = Model("y ~ x * z", data, priors, standardize=False, imputation=WEAK).fit(PAPERS)
+        fit = Model("y ~ x * z", data, priors, standardize=False, imputation=WEAK, likelihood="hinge").fit(PAPERS)
         expected = algorithm_2(c, S, y, lambda mean, Sigma: np.full(4, 1e-8))
         np.testing.assert_allclose(fit.summary()["coefficient"].to_numpy(), expected, rtol=0, atol=2e-6)
 
@@ -172,18 +172,18 @@ class TestRegressor:
         data["y"] = np.where(data["x"] + 2 * (data["arm"] == "a") + rng.logistic(size=200) > 0.5, 1, -1)
         data.loc[rng.random(200) < 0.3, "arm"] = None
         priors = {"fixed": Normal(10.0)}
-        model = Model("y ~ x + arm", data, priors, standardize=False)
+        model = Model("y ~ x + arm", data, priors, standardize=False, likelihood="hinge")
         known = data.dropna()
         counts = pd.crosstab(known["y"], known["arm"]) + 1.0
         shares = counts.div(counts.sum(axis=1), axis=0)
         lost = data[data["arm"].isna()]
         written = [known.assign(s=1.0)]
         written += [lost.assign(arm=arm, s=[shares.loc[label, arm] for label in lost["y"]]) for arm in "abc"]
-        other = Model("y ~ x + arm", pd.concat(written), priors, weights="s", standardize=False)
+        other = Model("y ~ x + arm", pd.concat(written), priors, weights="s", standardize=False, likelihood="hinge")
         for inference in (PAPERS, Variational(tol=1e-12, bound="exact")):
             fit = model.fit(inference)
             np.testing.assert_allclose(fit.coef, other.fit(inference).coef, atol=1e-5)
-        paper = Model("y ~ x + arm", data, priors, standardize=False, imputation=PAPER).fit(TIGHT)
+        paper = Model("y ~ x + arm", data, priors, standardize=False, imputation=PAPER, likelihood="hinge").fit(TIGHT)
         assert np.abs(model.fit(PAPERS).coef - paper.coef).max() > 0.01
 
     def test_noise_with_many_missing_values_is_neither_overrated_nor_is_a_signal_shrunk(self):
@@ -238,9 +238,9 @@ class TestRegressor:
         data = pd.DataFrame({"x": rng.normal(size=300), "z": rng.normal(size=300), "g": np.arange(300) % 10})
         effect = rng.normal(size=10)[data["g"]]
         data["y"] = np.where(data["x"] * (1 + effect) + data["z"] + rng.logistic(size=300) > 0, 1, 0)
-        whole = Model("y ~ x + z + (x || g)", data).fit()
+        whole = Model("y ~ x + z + (x || g)", data, likelihood="hinge").fit()
         data.loc[rng.random(300) < 0.2, "x"] = np.nan
-        fit = Model("y ~ x + z + (x || g)", data).fit()
+        fit = Model("y ~ x + z + (x || g)", data, likelihood="hinge").fit()
         assert fit.converged
         assert np.abs(fit.summary()["coefficient"] - whole.summary()["coefficient"]).max() < 0.5
 
@@ -395,8 +395,10 @@ class TestSampler:
         data["y"] = np.where(data["x"] + rng.logistic(size=80) > 0, 1, 0)
         data.loc[::4, "arm"] = None
         data.loc[::5, "x"] = np.nan
-        fit = Model("y ~ x + arm", data, {"fixed": Normal(1.0)}).fit(Gibbs(draws=4000, tune=100, chains=2))
-        climbed = Model("y ~ x + arm", data, {"fixed": Normal(1.0)}).fit()
+        fit = Model("y ~ x + arm", data, {"fixed": Normal(1.0)}, likelihood="hinge").fit(
+            Gibbs(draws=4000, tune=100, chains=2)
+        )
+        climbed = Model("y ~ x + arm", data, {"fixed": Normal(1.0)}, likelihood="hinge").fit()
         gap = fit.summary()["coefficient"] - climbed.summary()["coefficient"]
         assert np.abs(gap).max() < 0.2
 

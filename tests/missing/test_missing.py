@@ -457,7 +457,7 @@ def frame():
 
 class TestFormula:
     def test_columns_are_those_of_the_estimator(self, frame):
-        fit = Model("y ~ age + bmi + log(dose)", frame, {"fixed": Ridge()}).fit(TIGHT)
+        fit = Model("y ~ age + bmi + log(dose)", frame, {"fixed": Ridge()}, likelihood="hinge").fit(TIGHT)
         X = frame[["age", "bmi"]].assign(dose=np.log(frame["dose"]))
         clf = VBSVC(inference=TIGHT).fit(X, frame["y"])
         np.testing.assert_allclose(fit.coef, clf.coef_[0], rtol=1e-4)
@@ -820,7 +820,9 @@ class TestSensitivity:
         clf = VBSVC(prior=Normal(1e8))
         table = clf.sensitivity(X, frame["y"], [0.5], columns=["bmi"])
         assert not hasattr(clf, "fit_")
-        assert table.loc[0.5, "bmi"] == pytest.approx(Model("y ~ age + bmi", frame).sensitivity([0.5]).loc[0.5, "bmi"])
+        assert table.loc[0.5, "bmi"] == pytest.approx(
+            Model("y ~ age + bmi", frame, likelihood="hinge").sensitivity([0.5]).loc[0.5, "bmi"]
+        )
 
     def test_what_is_wrong_is_said(self, frame):
         with pytest.raises(ValueError, match="no numeric input has missing values"):
@@ -879,14 +881,14 @@ class TestCategories:
     FORMULA = "y ~ x * arm + sex + (1 | g)"
 
     def test_every_single_update_raises_the_bound(self, arms):
-        model = Model(self.FORMULA, arms, {"fixed": Ridge()})
+        model = Model(self.FORMULA, arms, {"fixed": Ridge()}, likelihood="hinge")
         rises = rises_of_single_updates(model.spec, model._task.source, n_sweeps=10)
         assert rises.min() > -1e-10
         assert model._task.source.n_rows == 300
 
     def test_the_rows_are_the_mixture_over_levels(self, arms):
         """Row term and sums of one row against the alternatives written out by hand."""
-        model = Model("y ~ arm + sex", arms.assign(x=0.0), {"fixed": Ridge()}, imputation=PAPER)
+        model = Model("y ~ arm + sex", arms.assign(x=0.0), {"fixed": Ridge()}, imputation=PAPER, likelihood="hinge")
         fit = model.fit()
         state, spec = fit.outcome.state, model.spec
         stats = sweep.pass_rows(spec, state, model._task.source, expect)
@@ -915,22 +917,24 @@ class TestCategories:
         assert spec.missing.levels is not None
 
     def test_blocks_do_not_tear_alternatives_apart(self, arms, monkeypatch):
-        whole = Model("y ~ x + arm * sex", arms, {"fixed": Ridge()}).fit(TIGHT)
+        whole = Model("y ~ x + arm * sex", arms, {"fixed": Ridge()}, likelihood="hinge").fit(TIGHT)
         monkeypatch.setattr("vbsvm.sources.memory.block_rows", lambda n_columns: 7)
-        parts = Model("y ~ x + arm * sex", arms, {"fixed": Ridge()}).fit(TIGHT)
+        parts = Model("y ~ x + arm * sex", arms, {"fixed": Ridge()}, likelihood="hinge").fit(TIGHT)
         assert whole.elbo == pytest.approx(parts.elbo, abs=1e-8)
 
     def test_a_level_that_no_row_could_be_told_from_leaves_the_fit_alone(self, arms):
         """A category without effect: the other coefficients are those of a model without it."""
         complete = arms.dropna(subset=["x", "arm"]).reset_index(drop=True)
-        without = Model("y ~ x + arm", complete, {"fixed": Normal(1.0)}).fit(replace(TIGHT, bound="paper"))
-        held = Model("y ~ x + arm + sex", complete, {"fixed": Normal(1.0), "sex": Normal(1e-12)}).fit(
+        without = Model("y ~ x + arm", complete, {"fixed": Normal(1.0)}, likelihood="hinge").fit(
             replace(TIGHT, bound="paper")
         )
+        held = Model(
+            "y ~ x + arm + sex", complete, {"fixed": Normal(1.0), "sex": Normal(1e-12)}, likelihood="hinge"
+        ).fit(replace(TIGHT, bound="paper"))
         np.testing.assert_allclose(held.coef[:3], without.coef, atol=1e-5)
 
     def test_predictions_average_over_levels(self, arms):
-        fit = Model("y ~ x + arm + sex", arms.dropna()).fit()
+        fit = Model("y ~ x + arm + sex", arms.dropna(), likelihood="hinge").fit()
         row = arms.dropna().head(1)
         lost = row.assign(arm=None)
         chances = 1 + arms.dropna()["arm"].value_counts().sort_index().to_numpy()
@@ -944,7 +948,7 @@ class TestCategories:
         assert len(fit.predict(pd.concat([row, lost, row]))) == 3
 
     def test_the_summary_counts_categories_too(self, arms):
-        table = Model(self.FORMULA, arms, {"fixed": Ridge()}).fit().missing_summary()
+        table = Model(self.FORMULA, arms, {"fixed": Ridge()}, likelihood="hinge").fit().missing_summary()
         assert table["rows"].sum() == 300
         assert table.attrs["missing"] == {name: int(arms[name].isna().sum()) for name in ("x", "arm", "sex")}
 
@@ -956,7 +960,13 @@ class TestCategories:
         hidden = frame.astype(object)
         lost = [f"c{k}" for k in range(9)]
         hidden.loc[3, lost] = None
-        model = Model(f"y ~ {' + '.join(lost)}", hidden.astype({"y": int}), {"fixed": Ridge()}, imputation=imputation)
+        model = Model(
+            f"y ~ {' + '.join(lost)}",
+            hidden.astype({"y": int}),
+            {"fixed": Ridge()},
+            imputation=imputation,
+            likelihood="hinge",
+        )
         fit = model.fit()
         assert fit.converged
         candidates = model._task.source.candidates
@@ -971,7 +981,9 @@ class TestCategories:
 
     def test_weights_are_repetition(self, arms):
         s = np.random.default_rng(0).integers(1, 4, size=300)
-        one = Model("y ~ x + arm", arms, {"fixed": Ridge()}, weights=s).fit(TIGHT)
-        other = Model("y ~ x + arm", arms.loc[np.repeat(arms.index, s)], {"fixed": Ridge()}).fit(TIGHT)
+        one = Model("y ~ x + arm", arms, {"fixed": Ridge()}, weights=s, likelihood="hinge").fit(TIGHT)
+        other = Model("y ~ x + arm", arms.loc[np.repeat(arms.index, s)], {"fixed": Ridge()}, likelihood="hinge").fit(
+            TIGHT
+        )
         assert one.elbo == pytest.approx(other.elbo, abs=1e-6)
         np.testing.assert_allclose(one.coef, other.coef, atol=1e-5)

@@ -11,7 +11,7 @@ from scipy import stats as distributions
 
 from models import random_state, rises_of_single_updates, source_of, spec_of, visit
 from reference import Quadrature, algorithm_2, log_evidence_1d, paper_bound_2, simulate
-from vbsvm import Normal, Ridge, Variational
+from vbsvm import HalfT, Normal, Ridge, Variational
 from vbsvm.base.distributions import InverseGamma, Latent
 from vbsvm.base.reading import expect
 from vbsvm.model import bound, sweep
@@ -31,7 +31,7 @@ def problems(draw):
     y = np.where(X @ rng.normal(size=p) + noise * rng.normal(size=n) > 0, 1.0, -1.0)
     s = draw(st.sampled_from([np.ones(n), rng.integers(1, 4, size=n).astype(float), rng.gamma(0.5, size=n) + 1e-3]))
     intercept = draw(st.booleans())
-    prior = draw(st.sampled_from([Ridge(), Ridge(3.0, 0.5), Normal(0.3), Normal(1e4)]))
+    prior = draw(st.sampled_from([Ridge(), Ridge(3.0, 0.5), HalfT(), HalfT(0.1, 5.0), Normal(0.3), Normal(1e4)]))
     spec = replace(spec_of(p, prior, intercept), likelihood=draw(st.sampled_from([HINGE, LOGISTIC])))
     state = draw(st.sampled_from([random_state(spec, rng), random_state(spec, rng, spread=1e-3)]))
     return spec, source_of(X, y, s, intercept), state

@@ -23,7 +23,7 @@ def rows(scale=1.0):
     rng = np.random.default_rng(0)
     design = np.column_stack([np.ones(N), scale * rng.normal(size=(N, D))])
     y, s = np.where(rng.random(N) < 0.5, 1.0, -1.0), rng.uniform(0.5, 2.0, N)
-    return DualRows(0, design, y, s), DenseRows(0, DenseMatrix(design, np.empty_like(design)), y, s)
+    return DualRows(0, design, y, s), DenseRows(0, DenseMatrix(design), y, s)
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.7])  # equal and unequal prior precisions: with and without the short way
@@ -53,7 +53,7 @@ def test_other_rows_than_its_own_are_scored_from_written_parts():
     found = wide.gram(np.ones(N)).conditional(wide.cross(np.ones(N)), precision)
     expected = dense.gram(np.ones(N)).conditional(dense.cross(np.ones(N)), precision)
     new = np.column_stack([np.ones(7), np.random.default_rng(5).normal(size=(7, D))])
-    blank = DenseRows(0, DenseMatrix(new, np.empty_like(new)), np.ones(7), np.ones(7))
+    blank = DenseRows(0, DenseMatrix(new), np.ones(7), np.ones(7))
     for one, other in zip(found.message(None).row_moments(blank), expected.row_moments(blank), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8)
 

@@ -79,10 +79,10 @@ TASKS = {
     "weights": lambda: VBSVC()._tasks(*simulate(150, 6, seed=1), np.arange(150) % 3 + 0.5)[0],
     "fixed penalty": lambda: VBSVC(Normal(0.3))._tasks(*simulate(150, 6, seed=1), None)[0],
     "dual": lambda: VBSVC()._tasks(*simulate(30, 90, seed=1), None)[0],
-    "groups": lambda: Model("y ~ x + (1 | g)", grouped())._task,
-    "slopes": lambda: Model("y ~ x + (x | g)", grouped())._task,
-    "crossed": lambda: Model("y ~ x + (1 | g) + (1 | h)", grouped())._task,
-    "splines": lambda: Model("y ~ x + s(z)", grouped())._task,
+    "groups": lambda: Model("y ~ x + (1 | g)", grouped(), likelihood="hinge")._task,
+    "slopes": lambda: Model("y ~ x + (x | g)", grouped(), likelihood="hinge")._task,
+    "crossed": lambda: Model("y ~ x + (1 | g) + (1 | h)", grouped(), likelihood="hinge")._task,
+    "splines": lambda: Model("y ~ x + s(z)", grouped(), likelihood="hinge")._task,
 }
 
 
@@ -204,7 +204,7 @@ def test_what_it_does_not_take_is_refused_in_words():
 
 def test_it_is_saved_shown_and_reported(tmp_path):
     data = grouped()
-    fit = Model("y ~ x + (1 | g)", data).fit(EXACT)
+    fit = Model("y ~ x + (1 | g)", data, likelihood="hinge").fit(EXACT)
     assert "exact bound" in str(fit)
     fit.save(tmp_path / "m.vbsvm")
     again = load(tmp_path / "m.vbsvm")

@@ -16,7 +16,7 @@ def wide_and_dense(seed=0, n=6, p=15):
     """The same rows in the dual and in the dense layout, and weights."""
     rng = np.random.default_rng(seed)
     C, w, ones = rng.normal(size=(n, p)), rng.uniform(0.5, 2.0, n), np.ones(n)
-    return dual.DualRows(0, C, ones, ones), dense.DenseRows(0, matrices.DenseMatrix(C, np.empty((n, p))), ones, ones), w
+    return dual.DualRows(0, C, ones, ones), dense.DenseRows(0, matrices.DenseMatrix(C), ones, ones), w
 
 
 def test_grams_of_wide_rows_add_and_subtract():

@@ -32,7 +32,7 @@ def pair(kind, intercept):
     if kind != "dense":
         return StandardisedMatrix(np.asarray(X, order=kind[-1]), centre, scale, intercept), written
     values = np.asfortranarray(written)
-    return DenseMatrix(values, np.empty_like(values)), written
+    return DenseMatrix(values), written
 
 
 @pytest.mark.parametrize("intercept", [False, True])

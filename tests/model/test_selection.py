@@ -366,7 +366,7 @@ class TestWide:
 class TestJoint:
     def test_every_sweep_raises_the_bound_and_every_start_ends_at_the_same_place(self):
         X, y = sparse(300, 30, 6, 2)
-        clf = VBSVC(LaplaceZero(gates=Joint(), restarts=3), Variational(tol=1e-8)).fit(X, y)
+        clf = VBSVC(LaplaceZero(gates=Joint(), restarts=3), Variational(tol=1e-8), likelihood_power=1).fit(X, y)
         ends = clf.fit_[0].starts()
         assert len(ends) == 4
         assert ends[0][0] == pytest.approx(ends[-1][0], abs=1e-5)
@@ -409,7 +409,7 @@ class TestJoint:
         assert at.bound == pytest.approx(rows + values.mean() + slab, abs=4.5 * error)
 
     def test_the_factorised_gates_stick_to_their_start_on_spam(self, spam):
-        clf = VBSVC(LaplaceZero(restarts=2)).fit(*spam)
+        clf = VBSVC(LaplaceZero(restarts=2), likelihood_power=1).fit(*spam)
         assert [count for _, count in clf.fit_[0].starts()] == [31, 25, 11]
         assert "3 starts disagree" in str(clf.fit_[0])
         assert clf.summary().attrs["starts"][0][1] == 31
@@ -498,7 +498,7 @@ class TestEstimator:
 
 class TestFormula:
     def test_the_dummies_of_a_term_share_a_gate(self, frame):
-        fit = Model("y ~ a + b + c + d + h + (1 | g)", frame, {"fixed": LaplaceZero()}).fit()
+        fit = Model("y ~ a + b + c + d + h + (1 | g)", frame, {"fixed": LaplaceZero()}, likelihood="hinge").fit()
         table = fit.summary()["inclusion"]
         assert table["h[T.v]"] == table["h[T.w]"]
         assert table["a"] > 0.99
@@ -506,13 +506,13 @@ class TestFormula:
         assert table["(intercept)"] == 1
 
     def test_some_terms_may_have_gates_and_others_not(self, frame):
-        fit = Model("y ~ a + b + c", frame, {"b": LaplaceZero(), "c": LaplaceZero()}).fit()
+        fit = Model("y ~ a + b + c", frame, {"b": LaplaceZero(), "c": LaplaceZero()}, likelihood="hinge").fit()
         assert fit.summary()["inclusion"]["a"] == 1
         assert fit.summary()["inclusion"]["b"] < 0.5
 
     def test_joint_gates_do_not_go_with_groups(self, frame):
         with pytest.raises(ValueError, match="does not support random effects"):
-            Model("y ~ a + b + (1 | g)", frame, {"fixed": LaplaceZero(gates=Joint())})
+            Model("y ~ a + b + (1 | g)", frame, {"fixed": LaplaceZero(gates=Joint())}, likelihood="hinge")
         with pytest.raises(ValueError, match="does not support random effects"):
             VBSVC(LaplaceZero(gates=Joint()), group="g").fit(frame[["a", "b", "g"]], frame["y"])
         gated = VBSVC(LaplaceZero(), group="g").fit(frame[["a", "b", "c", "g"]], frame["y"])
@@ -522,7 +522,7 @@ class TestFormula:
     @pytest.mark.parametrize("term", ["(1 | g)", "s(a)"])
     def test_groups_and_splines_take_no_gates(self, frame, term):
         with pytest.raises(ValueError, match="LaplaceZero is for fixed effects"):
-            Model(f"y ~ b + {term}", frame, {term: LaplaceZero()})
+            Model(f"y ~ b + {term}", frame, {term: LaplaceZero()}, likelihood="hinge")
 
 
 def test_a_decided_gate_has_no_entropy():

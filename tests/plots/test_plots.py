@@ -2,16 +2,9 @@
 
 import itertools
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-
-mpl.use("Agg")
-
-from matplotlib import pyplot
-from matplotlib.collections import LineCollection
-from matplotlib.figure import Figure
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.decomposition import PCA
@@ -22,6 +15,11 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, compare, plots
 from vbsvm.plots import style
+
+pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")
+pyplot.switch_backend("Agg")
+LineCollection = pytest.importorskip("matplotlib.collections").LineCollection
+Figure = pytest.importorskip("matplotlib.figure").Figure
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +45,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def fit(data):
-    return Model("y ~ dose + s(age) + (dose || g)", data).fit()
+    return Model("y ~ dose + s(age) + (dose || g)", data, likelihood="hinge").fit()
 
 
 @pytest.fixture(scope="module")
@@ -567,3 +565,9 @@ def test_effects_that_can_not_be_drawn_are_refused(fit, iris):
         plots.effects(several, "x0", by="x1", at=[1], data=np.round(np.full((4, 4), 1.0)))
     with pytest.raises(ValueError, match="no class '9'"):
         plots.effects(several, "x0", class_="9")
+
+
+def test_sensitivity_draws_its_own_tables_only(data):
+    for other in (data, data[["age"]].assign(g="a"), data[["age"]].set_index(data["y"]), data[["age"]][:0]):
+        with pytest.raises(TypeError, match="sensitivity: pass the result of sensitivity"):
+            plots.sensitivity(other)

@@ -15,6 +15,7 @@ from vbsvm import VBSVC, Files, Gibbs, LaplaceZero, Model
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import rivals, tested, verdicts
 from vbsvm.report.effects import Owner
+from vbsvm.results import refits
 from vbsvm.results.leave_one_out import LeftOutRows
 
 
@@ -151,9 +152,18 @@ def test_verdicts_on_calibration_find_planted_errors():
         assert said in found.text
 
 
+def test_a_curve_of_the_wrong_shape_is_not_called_calibrated():
+    """Right on average and with a slope near 1, which a link that was fitted to the same rows always has."""
+    truth, log_odds = simulated_chances(4000)
+    assert "are calibrated" in calibration_verdict(truth, expit(log_odds)).text
+    found = calibration_verdict(truth, expit(log_odds + 0.8 * np.sin(2.0 * log_odds)))
+    assert not found.good
+    assert "not calibrated: in a fifth of the observations" in found.text
+
+
 def test_few_rows_are_said_to_tell_little():
     truth, log_odds = simulated_chances(30)
-    assert "as far as these rows tell" in calibration_verdict(truth, expit(log_odds)).text
+    assert "as far as these observations tell" in calibration_verdict(truth, expit(log_odds)).text
     truth = np.arange(200) % 2
     said = calibration_verdict(truth, 0.5 + 0.001 * np.sin(np.arange(200.0) ** 2))
     assert "hardly tell rows apart" in said.text
@@ -237,14 +247,22 @@ def test_weights_of_classes_lead_with_the_balanced_error(data, tmp_path):
     assert not any("all are called" in one for one in page.figures)
 
 
-def test_inputs_chosen_among_many_do_not_pass_for_good_predictions(tmp_path):
+def test_inputs_chosen_among_many_do_not_pass_for_good_predictions(tmp_path, monkeypatch):
+    """By refits they are chosen again; without refits it is said that they were chosen with all rows."""
     rng = np.random.default_rng(0)
-    X, y = rng.normal(size=(60, 100)), np.arange(60) % 2
+    X, y = rng.normal(size=(40, 80)), np.arange(40) % 2
     clf = VBSVC(LaplaceZero(0.05)).fit(X, y)
     page = outline(clf.report(tmp_path / "r.html"))
+    assert "Each row is predicted by a refit without it" in page.words
+    assert "inputs were chosen with all rows" not in page.words
+    assert "Good: The model predicts" not in page.words
+    assert clf.left_out_predictions().error.value > 0.3
+    monkeypatch.setattr(refits, "REFITS", 0)
+    page = outline(clf.report(tmp_path / "r.html"))
+    assert "may be far off here: 80 predictors were selected from with 40 observations" in page.words
     assert "inputs were chosen with all rows" in page.words
     assert "Good: The model predicts" not in page.words
-    assert "Probabilities hold" not in page.words
+    assert "Probabilities are calibrated" not in page.words
     assert any("inputs chosen by all rows: too good" in one for one in page.figures)
 
 
@@ -261,7 +279,7 @@ def test_rows_in_files_are_left_out_too(data, tmp_path):
     data.to_csv(tmp_path / "rows.csv", index=False)
     fit = Model("y ~ a + b", Files(tmp_path / "rows.csv")).fit()
     page = outline(fit.report(tmp_path / "r.html"))
-    here = Model("y ~ a + b", data).fit().left_out_predictions()
+    here = Model("y ~ a + b", data).fit().left_out_predictions(refits=0)
     assert f"{100 * here.error.value:.1f} % of rows wrong, each predicted without it" in page.figures
     assert "alone" not in summary_of(page)
     assert not any(title == "Effects" for _, title in page.headings)

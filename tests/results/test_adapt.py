@@ -42,8 +42,8 @@ def test_new_groups_have_the_effects_that_a_refit_would_give(formula, inference,
     data = visits(60, 8, slope="(x |" in formula)
     new = list(range(50, 60))
     first, rest = data[data["g"] < 50], data[data["g"] >= 50]
-    adapted = Model(formula, first).fit(inference).adapt(rest)
-    full = Model(formula, data).fit(inference)
+    adapted = Model(formula, first, likelihood="hinge").fit(inference).adapt(rest)
+    full = Model(formula, data, likelihood="hinge").fit(inference)
     found, expected = effects_of(adapted, new), effects_of(full, new)
     z = (found["mean"] - expected["mean"]) / expected["sd"]
     assert np.sqrt(np.mean(np.square(z))) < most
@@ -120,8 +120,8 @@ def test_gates_of_fixed_effects_are_applied():
     data["noise"] = np.random.default_rng(0).normal(size=len(data))
     priors = {"x": LaplaceZero(), "noise": LaplaceZero()}
     formula = "y ~ x + noise + (1 | g)"
-    adapted = Model(formula, data[data["g"] < 32], priors).fit().adapt(data[data["g"] >= 32])
-    full = Model(formula, data, priors).fit()
+    adapted = Model(formula, data[data["g"] < 32], priors, likelihood="hinge").fit().adapt(data[data["g"] >= 32])
+    full = Model(formula, data, priors, likelihood="hinge").fit()
     groups = list(range(32, 40))
     found, expected = effects_of(adapted, groups), effects_of(full, groups)
     assert np.sqrt(np.mean(np.square((found["mean"] - expected["mean"]) / expected["sd"]))) < 0.4

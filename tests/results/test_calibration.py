@@ -283,7 +283,7 @@ class TestPredictive:
     def test_it_has_the_moments_of_scores(self):
         X, y = simulate(100, 3, seed=0)
         frame = pd.DataFrame(X, columns=["a", "b", "c"], index=np.arange(100) + 7)
-        clf, fit = VBSVC().fit(frame, y), Model("y ~ a + b + c", frame.assign(y=y)).fit()
+        clf, fit = VBSVC().fit(frame, y), Model("y ~ a + b + c", frame.assign(y=y), likelihood="hinge").fit()
         for found, scores in ((clf.predictive(frame), clf.decision_function(frame)), (fit.predictive(frame), None)):
             assert list(found.columns) == ["mean", "sd", "p_positive"]
             assert (found.index == frame.index).all()
@@ -311,7 +311,7 @@ def test_groups_and_missing_inputs_are_averaged_over():
     X = rng.standard_normal((400, 2))
     effect = 2 * rng.standard_normal(40)[g]
     data = pd.DataFrame(X, columns=["a", "b"]).assign(g=g, y=labels(rng, expit(2 * X[:, 0] + effect)) > 0)
-    fit = Model("y ~ a + b + (1 | g)", data).fit()
+    fit = Model("y ~ a + b + (1 | g)", data, likelihood="hinge").fit()
     rows = data.assign(a=np.linspace(-3, 3, 400))
     known, new = fit.predict_proba(rows)[:, 1], fit.predict_proba(rows.assign(g=99))[:, 1]
     scores, of_new = fit.decision_function(rows), fit.decision_function(rows.assign(g=99))

@@ -11,6 +11,7 @@ import pytest
 from scipy.special import expit, logit
 
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, load
+from vbsvm.api.table_effects import TableColumns
 
 LEVELS = ["high", "low", "none"]
 
@@ -55,7 +56,7 @@ def data():
 @pytest.fixture(scope="module")
 def fit(data):
     """Transforms, a curve and an interaction, so that a changed column changes several of the design's."""
-    return Model("outcome ~ s(age) + log(dose) * arm", data).fit()
+    return Model("outcome ~ s(age) + log(dose) * arm", data, likelihood="hinge").fit()
 
 
 def test_an_effect_is_the_average_of_predict_proba_with_the_column_set(fit, data):
@@ -152,7 +153,7 @@ def test_the_gradient_is_that_of_finite_differences_in_the_coefficients(fit):
 
 def test_with_the_link_the_size_of_the_coefficients_does_not_matter(data):
     """Coefficients twice as large have a link half as steep: only the link's own spread is left in that direction."""
-    fit = Model("outcome ~ age + arm", data).fit()
+    fit = Model("outcome ~ age + arm", data, likelihood="hinge").fit()
     models = fit._effects_subject(None, None, None).models
     assert models.link is not None
     mean = fit.posterior.mean
@@ -196,7 +197,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(held):
         rng = np.random.default_rng(1000 + seed)
         x, t = rng.normal(size=n), rng.integers(0, 2, n)
         y = rng.uniform(size=n) < expit(-0.3 + 0.8 * x + 0.7 * t)
-        fit = Model("y ~ x + t", pd.DataFrame({"x": x, "t": np.where(t, "b", "a"), "y": y})).fit()
+        fit = Model("y ~ x + t", pd.DataFrame({"x": x, "t": np.where(t, "b", "a"), "y": y}), likelihood="hinge").fit()
         if held:
             subject = fit._effects_subject(None, None, None)
             vars(fit)["_effects_subject"] = lambda *_, of=subject: replace(of, models=replace(of.models, link=None))
@@ -279,7 +280,9 @@ def test_an_estimators_group_can_be_set_and_is_kept():
 def test_a_sampled_fit_has_intervals_by_its_draws(data):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a short run
-        fit = Model("outcome ~ age + arm", data).fit(Gibbs(draws=300, tune=100, chains=2), random_state=1)
+        fit = Model("outcome ~ age + arm", data, likelihood="hinge").fit(
+            Gibbs(draws=300, tune=100, chains=2), random_state=1
+        )
     table = fit.effects("arm")
     mean, X = fit.posterior.mean, fit.reader.read(data.assign(arm="low"))
     design = np.column_stack([np.ones(len(data)), (X.table - fit.plan.recipe.centre) / fit.plan.recipe.scale])
@@ -402,3 +405,11 @@ def test_what_is_wrong_is_said_in_words(fit, data):
         clf.fit_[0].effects("age")
     with pytest.raises(ValueError, match="'agee' is not an input"):
         clf.effects("agee")
+
+
+def test_names_of_many_columns_are_made_once():
+    """Each column asks for them: made anew every time, they would take as much as columns × columns."""
+    columns = TableColumns(tuple(range(3000)), {}, None)
+    assert columns.names is columns.names
+    assert columns.owners is columns.owners
+    assert columns.places("x7").tolist() == [7]

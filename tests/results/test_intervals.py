@@ -31,7 +31,7 @@ def clf(data):
 
 @pytest.fixture(scope="module")
 def mixed(data):
-    return Model("y ~ a + b + (1 | g)", data).fit()
+    return Model("y ~ a + b + (1 | g)", data, likelihood="hinge").fit()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -126,10 +126,10 @@ def test_separated_classes_and_piles_of_rows_are_told():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 2))
     separated = VBSVC().fit(X, X[:, 0] > 0)
-    assert "separated" in separated.summary().attrs["spreads"]
+    assert "Complete separation" in separated.summary().attrs["spreads"]
     sex = rng.integers(0, 2, size=200).astype(float)
     piled = VBSVC().fit(sex[:, None], (sex + 0.9 * rng.normal(size=200) > 0.5))
-    assert "at the kink" in piled.summary().attrs["spreads"]
+    assert "on the margin" in piled.summary().attrs["spreads"]
 
 
 def test_wide_tables_have_the_curvature_only(monkeypatch):
@@ -169,8 +169,8 @@ def test_nested_groups_are_not_independent_but_those_of_the_outermost_factor_are
     ratios, wrong = [], []
     for seed in range(4):
         data = schools(np.random.default_rng(seed))
-        nested = Model("y ~ x + treated + (1 | school) + (1 | room)", data).fit()
-        alone = Model("y ~ x + treated + (1 | school)", data).fit()
+        nested = Model("y ~ x + treated + (1 | school) + (1 | room)", data, likelihood="hinge").fit()
+        alone = Model("y ~ x + treated + (1 | school)", data, likelihood="hinge").fit()
         sd = nested.summary()["sd"]["treated"]
         assert "the groups of school as independent" in nested.summary().attrs["spreads"]
         ratios.append(sd / alone.summary()["sd"]["treated"])
@@ -182,7 +182,7 @@ def test_nested_groups_are_not_independent_but_those_of_the_outermost_factor_are
 
 
 def test_few_groups_have_longer_intervals_and_one_group_has_none(data, tmp_path):
-    few = Model("y ~ a + (1 | g)", data.assign(g=data["g"] % 4)).fit().summary()
+    few = Model("y ~ a + (1 | g)", data.assign(g=data["g"] % 4), likelihood="hinge").fit().summary()
     assert few.columns.name == "robust sd, rough"
     assert "only 4 independent groups" in few.attrs["spreads"]
     np.testing.assert_allclose(few["upper"] - few["coefficient"], stdtrit(3, 0.975) * few["sd"])
@@ -197,9 +197,11 @@ def test_few_groups_have_longer_intervals_and_one_group_has_none(data, tmp_path)
 
 def test_crossed_factors_are_told_after_sampling_as_well(data):
     crossed = data.assign(h=(np.arange(len(data)) // 7) % 12)
-    climbed = Model("y ~ a + (1 | g) + (1 | h)", crossed).fit()
+    climbed = Model("y ~ a + (1 | g) + (1 | h)", crossed, likelihood="hinge").fit()
     with pytest.warns(UserWarning, match="mixed"):
-        drawn = Model("y ~ a + (1 | g) + (1 | h)", crossed).fit(Gibbs(draws=60, tune=20, chains=2), random_state=0)
+        drawn = Model("y ~ a + (1 | g) + (1 | h)", crossed, likelihood="hinge").fit(
+            Gibbs(draws=60, tune=20, chains=2), random_state=0
+        )
     for fit in (climbed, drawn):
         table = fit.summary(covariance="robust")
         assert table.columns.name == "robust sd, rough"
@@ -213,4 +215,17 @@ def test_every_class_has_its_note():
     table = VBSVC().fit(X, y).summary()
     assert table.columns.name == "robust sd, rough"
     assert "Class c:" in table.attrs["spreads"]
-    assert "separated" in table.attrs["spreads"].split("Class c:")[1]
+    assert "Complete separation" in table.attrs["spreads"].split("Class c:")[1]
+
+
+@pytest.mark.parametrize("sizes", [[15] * 30, [200] + [10] * 29, np.maximum(2, 150 * 0.8 ** np.arange(30)).astype(int)])
+def test_a_hinge_fit_that_a_few_large_groups_dominate_is_told_of(sizes):
+    rng = np.random.default_rng(0)
+    g = np.repeat(np.arange(30), sizes)
+    x = rng.normal(size=len(g))
+    frame = pd.DataFrame({"x": x, "g": g, "y": x + rng.normal(size=30)[g] + rng.logistic(size=len(g)) > 0})
+    dominated = sizes[0] > 15
+    note = Model("y ~ x + (1 | g)", frame, likelihood="hinge").fit().summary(covariance="robust").attrs["spreads"]
+    assert ("very unequal" in note) == dominated
+    logistic = Model("y ~ x + (1 | g)", frame, likelihood="logistic").fit().summary(covariance="robust")
+    assert "very unequal" not in logistic.attrs["spreads"]

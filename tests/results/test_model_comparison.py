@@ -29,14 +29,14 @@ def by_refits(formula, data):
     """Log probabilities and classes of each row by fits without it."""
     logs, classes = [], []
     for i in range(len(data)):
-        fit = Model(formula, data.drop(index=i), priors={"fixed": vbsvm.Ridge()}).fit(TIGHT)
+        fit = Model(formula, data.drop(index=i), priors={"fixed": vbsvm.Ridge()}, likelihood="hinge").fit(TIGHT)
         logs.append(fit.predict_log_proba(data.loc[[i]])[0, int(data.loc[i, "y"] == "yes")])
         classes.append(fit.predict(data.loc[[i]])[0])
     return np.array(logs), np.array(classes, dtype=object)
 
 
 def fit_of(formula, data, **settings):
-    return Model(formula, data, priors={"fixed": vbsvm.Ridge()}, **settings).fit(TIGHT)
+    return Model(formula, data, priors={"fixed": vbsvm.Ridge()}, likelihood="hinge", **settings).fit(TIGHT)
 
 
 class TestAgainstRefits:
@@ -206,7 +206,7 @@ class TestWords:
         data = frame_of(80, seed=1)
         fits = {"groups": fit_of("y ~ x + (1 | g)", data), "none": fit_of("y ~ x", data)}
         shown = repr(compare_models(fits))
-        assert "does not speak of new groups" in " ".join(shown.split())
+        assert "does not measure predictions for new groups" in " ".join(shown.split())
         assert "groups='g'" in " ".join(shown.split())
         assert "the 12 groups of g as independent units" in " ".join(shown.split())
         assert max(map(len, shown.splitlines())) <= 80

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from vbsvm import Model, Normal, Variational, compare, plots
 from vbsvm.design.columns import Plan
@@ -118,7 +117,7 @@ def data():
 @pytest.fixture
 def pair(data, monkeypatch):
     """The same fit with the third posterior, and with mean field's."""
-    plain = replace(Model("y ~ x + s(z) + (1 | g)", data).fit(), _rows=None)
+    plain = replace(Model("y ~ x + s(z) + (1 | g)", data, likelihood="hinge").fit(), _rows=None)
     assert isinstance(plain.posterior, MeanField)
     monkeypatch.setattr(fits, "posterior_of", lambda *parts: Wider(posterior_of(*parts)))
     return replace(plain), plain
@@ -140,7 +139,6 @@ def test_a_third_posterior_answers_tables_and_predictions(pair, data):
     np.testing.assert_allclose(wide.random_effects()["sd"], FACTOR * plain.random_effects()["sd"])
     components = wide.variance_components()
     assert (components["upper"] == 99.0).all()
-    assert components.columns.name == "wider interval"
     (mean, spread), (same, narrow) = (one.decision_function(data, return_std=True) for one in (wide, plain))
     np.testing.assert_allclose(mean, same)
     np.testing.assert_allclose(spread, FACTOR * narrow)
@@ -153,17 +151,19 @@ def test_a_third_posterior_has_its_words_everywhere(pair, tmp_path):
     wide, _ = pair
     assert "Spreads are made wider." in str(wide)
     assert "Spreads are made wider." in wide._repr_html_()
+    Figure = pytest.importorskip("matplotlib.figure").Figure
+    pytest.importorskip("jinja2")
     for draw in (plots.coefficients, plots.random_effects, plots.spline):
         assert "(wider)" in draw(wide, Figure()).get_xlabel()
     page = Path(wide.report(tmp_path / "r.html")).read_text(encoding="utf-8")
     assert "95 % intervals made wider" in page
     assert "Spreads were made wider" in page
-    for absent in ("by mean field", "too narrow", "Spreads between groups"):
+    for absent in ("by mean field", "Spreads between groups"):
         assert absent not in page, absent
 
 
 def test_what_a_posterior_does_not_have_is_refused_in_words(data):
-    climbed = Model("y ~ x", data).fit()
+    climbed = Model("y ~ x", data, likelihood="hinge").fit()
     for what, ask in {"traces": lambda: climbed.traces, "to_arviz": climbed.to_arviz}.items():
         with pytest.raises(AttributeError, match=rf"{what} is only available after inference=Gibbs\(\)"):
             ask()
@@ -174,9 +174,9 @@ def test_what_a_posterior_does_not_have_is_refused_in_words(data):
 def test_words_differ_by_the_bound(data):
     groups = "y ~ x + (1 | g)"
     found = [
-        Model("y ~ x", data).fit().posterior.words,
-        Model(groups, data).fit(Variational(bound="augmented")).posterior.words,
-        Model(groups, data).fit().posterior.words,
+        Model("y ~ x", data, likelihood="hinge").fit().posterior.words,
+        Model(groups, data, likelihood="hinge").fit(Variational(bound="augmented")).posterior.words,
+        Model(groups, data, likelihood="hinge").fit().posterior.words,
     ]
     for one, other in combinations(found, 2):
         assert one.explanation != other.explanation
@@ -205,5 +205,5 @@ def test_the_plan_maps_coefficients_to_the_users_columns(intercept):
 
 
 def test_effects_of_columns_that_are_hidden_stay_hidden(data):
-    fit = Model("y ~ x + s(z)", data, {"x": Normal(1.0)}).fit()
+    fit = Model("y ~ x + s(z)", data, {"x": Normal(1.0)}, likelihood="hinge").fit()
     assert len(fit.coef) == fit.plan.n_shown < len(fit.posterior.mean)

@@ -2,12 +2,14 @@
 
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
 from sklearn.datasets import load_iris
 
+from optional import optional
 from saved_models import table
 from vbsvm import VBSVC, Model, VBLogistic, load, plots
+
+pl = optional("polars")
 
 COLUMNS = ["term", "estimate", "std_error", "conf_low", "conf_high"]
 

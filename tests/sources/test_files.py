@@ -2,17 +2,17 @@
 
 import errno
 import gc
+import gzip
 import os
 import subprocess
 import sys
 import threading
+import tracemalloc
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from vbsvm import VBSVC, Files, GaussianImputation, Gibbs, LaplaceZero, Model, Variational, cross_validate
@@ -22,6 +22,9 @@ from vbsvm.results import predicted_files, training_rows
 from vbsvm.sources import files as file_sources
 from vbsvm.sources import files_cache, files_text, pages
 from vbsvm.sources.memory import Memory
+
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pq = pytest.importorskip("pyarrow.parquet")
 
 TIGHT = Variational(tol=1e-12, max_iter=3000)
 INPUTS = ["x", "z", "v"]
@@ -245,7 +248,7 @@ def test_left_out_predictions_are_in_the_order_of_the_files(tmp_path):
     frame = table()
     models = {"whole": frame, "files": written(frame, tmp_path / "d")}
     fits = {name: Model("y ~ x + (1 | g)", data).fit(TIGHT) for name, data in models.items()}
-    found = {name: fit.left_out_predictions() for name, fit in fits.items()}
+    found = {name: fit.left_out_predictions(refits=0) for name, fit in fits.items()}
     assert found["files"].log_probability == pytest.approx(found["whole"].log_probability, abs=1e-6)
     assert (found["files"].rows == np.arange(240)).all()
 
@@ -315,6 +318,26 @@ def test_a_damaged_cache_is_written_anew(tmp_path):
     assert (VBSVC().fit_files(files, "y", features=INPUTS).coef_ == first.coef_).all()
 
 
+@pytest.mark.parametrize("name", ["X.npy", "signs1.npy", "weights.npy"])
+@pytest.mark.parametrize("damage", ["empty", "short", "long", "flipped"])
+def test_damaged_arrays_of_a_cache_are_written_anew(damage, name, tmp_path):
+    files = Files(written(table(), tmp_path / "d"), cache=tmp_path / "cache")
+    first = VBSVC().fit_files(files, "y", features=INPUTS, weights="w")
+    (folder,) = (tmp_path / "cache").iterdir()
+    content = (folder / name).read_bytes()
+    middle = len(content) * 3 // 4
+    (folder / name).write_bytes(
+        {
+            "empty": b"",
+            "short": content[:-8],
+            "long": content + bytes(8),
+            "flipped": content[:middle] + bytes([content[middle] ^ 0x40]) + content[middle + 1 :],
+        }[damage]
+    )
+    assert (VBSVC().fit_files(files, "y", features=INPUTS, weights="w").coef_ == first.coef_).all()
+    assert (folder / name).read_bytes() == content
+
+
 class StopError(Exception):
     """Ends a fit as a killed process would."""
 
@@ -323,7 +346,7 @@ class StopError(Exception):
 def test_an_interrupted_climb_goes_on(formula, tmp_path, monkeypatch):
     monkeypatch.setattr(climb_watch, "SECONDS_BETWEEN", -1.0)
     frame, inference = table(), Variational(tol=1e-12, accelerate=False, max_iter=3000)
-    whole = Model(formula, frame).fit(inference)
+    whole = Model(formula, frame, likelihood="hinge").fit(inference)
     files = Files(written(frame, tmp_path / "d"), cache=tmp_path / "cache")
     reached = climb_watch.ClimbWatch.reached
     n_steps = 0
@@ -338,9 +361,9 @@ def test_an_interrupted_climb_goes_on(formula, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(climb_watch.ClimbWatch, "reached", stop)
         with pytest.raises(StopError):
-            Model(formula, files).fit(inference)
+            Model(formula, files, likelihood="hinge").fit(inference)
     assert any(name.endswith(".climb") for name in cache_of(tmp_path))
-    found = Model(formula, files).fit(inference)
+    found = Model(formula, files, likelihood="hinge").fit(inference)
     assert not any(name.endswith(".climb") for name in cache_of(tmp_path))
     assert len(found.bounds) >= 20
     assert (np.diff(found.bounds) > -1e-9).all()
@@ -476,6 +499,31 @@ def test_names_that_match_nothing(tmp_path):
         VBSVC().fit_files([3], "y")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="a system without named pipes")
+def test_what_matches_and_is_no_file_is_refused_by_name(tmp_path):
+    folder = written(table(), tmp_path / "d")
+    odd = folder / "part9.parquet"
+    for make, said in [
+        (lambda: odd.symlink_to(tmp_path / "gone.parquet"), "is a link to a file that is not there"),
+        (lambda: odd.symlink_to(odd), "is a link to a file that is not there"),
+        (lambda: os.mkfifo(odd), "is not a regular file"),
+        (odd.mkdir, "is a folder"),
+    ]:
+        make()
+        for given in (folder, str(folder / "*.parquet"), str(tmp_path / "*" / "part9.parquet"), [odd]):
+            if given == [odd] and (odd.is_dir() or not odd.exists()):
+                continue  # the folder's own files are meant, or there is no such file
+            with pytest.raises((ValueError, FileNotFoundError), match=f"part9.parquet {said}"):
+                VBSVC().fit_files(given, "y", features=INPUTS)
+        odd.rmdir() if odd.is_dir() else odd.unlink()
+    (folder / "year=2024").mkdir()
+    with pytest.raises(ValueError, match="year=2024 is a folder: its rows would be left out"):
+        VBSVC().fit_files(folder, "y", features=INPUTS)
+    (folder / "notes").mkdir()
+    (folder / "_SUCCESS").touch()
+    VBSVC().fit_files(str(folder / "*.parquet"), "y", features=INPUTS)
+
+
 def test_files_of_different_columns_are_named(tmp_path):
     folder = written(table(), tmp_path / "d")
     table().drop(columns="x").to_parquet(folder / "part2.parquet")
@@ -503,6 +551,22 @@ def test_a_file_that_was_cut_short_is_named(tmp_path):
     assert not (tmp_path / "cache").exists() or cache_of(tmp_path) == []
 
 
+def test_garbled_parquet_is_named(tmp_path):
+    """Wherever bytes are changed, the file loads (data have no checksums of their own) or is refused by its name."""
+    table().to_parquet(tmp_path / "whole.parquet")
+    content, rng, refused = (tmp_path / "whole.parquet").read_bytes(), np.random.default_rng(0), 0
+    for _ in range(150):
+        begin = int(rng.integers(max(0, len(content) - 6000), len(content) - 8))
+        (tmp_path / "d.parquet").write_bytes(content[:begin] + rng.bytes(8) + content[begin + 8 :])
+        try:
+            for _ in Files(tmp_path / "d.parquet").opened().pieces([]):
+                pass
+        except ValueError as error:
+            assert str(error).startswith(f"{tmp_path / 'd.parquet'} can't be read as Parquet")  # noqa: PT017
+            refused += 1
+    assert refused > 50
+
+
 def test_bad_values_are_named_by_file_and_row(tmp_path):
     frame = table()
     frame.loc[150, "x"] = np.inf
@@ -526,6 +590,9 @@ def test_csv_that_is_no_table_is_named(tmp_path):
     for content, said in [
         ("a,b\n1,2\n3,4,5\n", "d.csv: line 3 has 3 cells, and the header has 2 names"),
         ("a,b\n1,2\n3\n", "d.csv: line 3 has 1 cell, and the header has 2 names"),
+        ("a,b\n1,2,3\n4,5\n", "d.csv: line 2 has 3 cells, and the header has 2 names"),
+        ("a,b\n1,2,\n3,4,5\n", "d.csv: line 3 has 3 cells, and the header has 2 names"),
+        ("a,b\n1,2,,\n3,4,,\n", "d.csv: line 2 has 4 cells, and the header has 2 names"),
         ("a,a\n1,2\n", "d.csv has two columns named 'a'"),
         ("", "d.csv is empty"),
     ]:
@@ -540,10 +607,27 @@ def test_csv_that_is_no_table_is_named(tmp_path):
         VBSVC().fit_files(tmp_path / "d.csv", "y")
 
 
+@pytest.mark.parametrize("begin", [b"", b"a,y\n1,u\n2,v\n"], ids=["header", "row"])
+@pytest.mark.parametrize("ending", ["csv", "csv.gz"])
+def test_a_line_that_does_not_end_is_not_held(ending, begin, tmp_path, monkeypatch):
+    monkeypatch.setattr(files_text, "LONGEST_LINE", 2**20)
+    content = begin + b"1" * 30_000_000
+    (tmp_path / f"d.{ending}").write_bytes(gzip.compress(content) if ending == "csv.gz" else content)
+    del content
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match=r"d.csv.* has a line of more than 1 MB"):
+            Files(tmp_path / f"d.{ending}").opened()
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_settings_that_make_no_sense(tmp_path):
     for settings, said in [
         ({"memory_limit": "much"}, "number of bytes, or text such as '500MB'"),
         ({"memory_limit": 1000}, "at least 100MB"),
+        ({"cache": "a\0b"}, r"no folder is named 'a\\x00b'"),
     ]:
         with pytest.raises(ValueError, match=said):
             Files("d", **settings)
@@ -573,6 +657,14 @@ def test_what_needs_rows_in_memory_says_so(tmp_path):
         cross_validate(model)
     with pytest.raises(ValueError, match="sensitivity is only available for data in memory"):
         model.sensitivity([1.0])
+
+
+def test_effects_need_rows_in_memory(tmp_path):
+    files = Files(written(table(), tmp_path / "d"))
+    for fitted in (Model("y ~ x", table()).fit(), VBSVC().fit(table()[["x", "z"]], table()["y"])):
+        for method in (fitted.effects, fitted.contrasts, fitted.slopes):
+            with pytest.raises(TypeError, match=r"must be rows in memory.*got Files"):
+                method("x", data=files)
 
 
 def test_an_identifier_is_no_class_and_no_category(tmp_path):

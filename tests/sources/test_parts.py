@@ -29,7 +29,7 @@ def table(n=60, seed=0, missing=0.0):
 
 def task_of(text, data=None, **settings):
     """What a Model fits."""
-    return Model(text, table() if data is None else data, **settings)._task
+    return Model(text, table() if data is None else data, likelihood="hinge", **settings)._task
 
 
 def columns_of(data, **settings):

@@ -94,3 +94,13 @@ def test_what_others_are_writing_stays(tmp_path):
     os.utime(elsewhere, (old, old))
     remove(path)
     assert [one.name for one in tmp_path.iterdir()] == [running.name]
+
+
+def test_a_full_disk_names_the_file(tmp_path, monkeypatch):
+    def full(file):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: .*page\.html"):
+        place(tmp_path / "page.html", "text")
+    assert list(tmp_path.iterdir()) == []

@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -303,6 +304,21 @@ def test_a_part_that_is_missing_twice_there_or_beside_the_manifest_is_refused(wh
         load(forge(tmp_path / "m", parts, more=[("more", b"")]))
 
 
+@pytest.mark.parametrize("descr", ["<U0", "|S0"])
+def test_text_of_no_characters_claims_no_memory(descr, whole, tmp_path):
+    buffer = io.BytesIO()
+    header = {"descr": descr, "fortran_order": False, "shape": (20_000_000,)}
+    np.lib.format.write_array_header_1_0(buffer, header)
+    forged = forge(tmp_path / "m", parts_of(whole) | {"0.npy": buffer.getvalue()})
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError, match="longer or shorter than it says"):
+            load(forged)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def test_bombs_are_not_unpacked(whole, tmp_path):
     with pytest.raises(ModelFileError, match="packed"):
         load(forge(tmp_path / "m", parts_of(whole), compression=zipfile.ZIP_DEFLATED))
@@ -433,6 +449,49 @@ def test_1500_changes_inside_with_right_seals_are_refused_or_do_no_harm(shelf, t
     assert sum(refused for refused, _, _ in found) > 500
 
 
+def fields_of(tree, name):
+    """The fields of the first object of a class."""
+    return of_class(tree, name)[0]["fields"]
+
+
+def with_key(tree, old, new):
+    """Give a transform's state another name."""
+    fixed = dict(fields_of(tree, "Reader")["fixed"]["dict"])
+    for pair in fixed["transforms"]["dict"]:
+        pair[0] = new if pair[0] == old else pair[0]
+
+
+UNFIT = [
+    ("plain formula", lambda tree: fields_of(tree, "Parts").update(text="y ~ a * b"), "text of the formula"),
+    ("plain formula", lambda tree: fields_of(tree, "Parts").update(text="b ~ a + y"), "makes sense"),
+    ("all columns", lambda tree: fields_of(tree, "Parts").update(text="text"), "makes sense: A formula has one ~"),
+    ("slopes", lambda tree: fields_of(tree, "Parts").update(text="y ~ a + (1 | g) + (1 | w)"), "text of the formula"),
+    ("plain formula", lambda tree: fields_of(tree, "Calibration").update(offset={"float": "nan"}), "the calibration"),
+    ("plain formula", lambda tree: fields_of(tree, "Calibration").update(bend=-1.0), "the calibration"),
+    ("plain formula", lambda tree: fields_of(tree, "Spread").update(degrees=0.0), "the robust spread"),
+    ("missing", lambda tree: fields_of(tree, "InverseGamma").update(rate=-1.0), "the scale of"),
+    ("transforms", lambda tree: with_key(tree, "scale(k)", "scale(a)"), "does not belong to it"),
+]
+
+
+@pytest.mark.parametrize(("kind", "change", "said"), UNFIT)
+def test_parts_that_do_not_fit_together_are_refused_in_words(kind, change, said, shelf, tmp_path):
+    parts = parts_of(shelf[kind][0].read_bytes())
+    tree = json.loads(parts["content.json"])
+    change(tree)
+    with pytest.raises(ModelFileError, match=said):
+        load(forge(tmp_path / "m", parts | {"content.json": json.dumps(tree).encode()}))
+
+
+def test_a_classifier_with_another_group_is_refused(shelf, tmp_path):
+    parts = parts_of(shelf["missing"][0].read_bytes())
+    tree = json.loads(parts["content.json"])
+    for pair in dict(tree["dict"])["parameters"]["dict"]:
+        pair[1] = "" if pair[0] == "group" else pair[1]
+    with pytest.raises(ModelFileError, match="its group '' is not that of its models"):
+        load(forge(tmp_path / "m", parts | {"content.json": json.dumps(tree).encode()}))
+
+
 NUMBERS_FOR_TEXT = {"objects": [1, "b", 2.5], "shape": [3]}
 
 
@@ -515,3 +574,15 @@ def test_an_unfitted_classifier_is_not_saved(tmp_path):
     with pytest.raises(Exception, match="not fitted"):
         VBSVC().save(tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("covariance", ["robust", "posterior"])
+def test_a_selection_whose_standard_errors_were_asked_for_can_be_loaded(covariance, tmp_path):
+    """Of columns that are left out, standard errors are not known."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(600, 5))
+    y = X @ [1.0, 0.6, 0.0, 0.0, -0.5] + rng.logistic(size=600) > 0
+    model = VBSVC(prior=LaplaceZero()).fit(X, y)
+    asked = model.fit_[0].summary(covariance=covariance)
+    model.save(tmp_path / "model.vbsvm")
+    pd.testing.assert_frame_equal(load(tmp_path / "model.vbsvm").fit_[0].summary(covariance=covariance), asked)

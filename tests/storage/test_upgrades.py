@@ -72,3 +72,31 @@ def test_labels_that_were_a_flag_are_read_without_a_warning(name, tmp_path, monk
     found = vbsvm.load(tmp_path / "old.vbsvm")
     assert found.imputation == model.imputation
     np.testing.assert_array_equal(found.decision_function(data), model.decision_function(data))
+
+
+def _without_likelihood(tree):
+    """The tree as it was when the hinge was the only likelihood."""
+    if isinstance(tree, list):
+        return [_without_likelihood(one) for one in tree]
+    if not isinstance(tree, dict):
+        return tree
+    tree = {key: _without_likelihood(one) for key, one in tree.items()}
+    if tree.get("object") == "Spec":
+        del tree["fields"]["likelihood"]
+    return tree
+
+
+def test_files_that_know_of_no_likelihood_are_support_vector_machines(tmp_path, monkeypatch):
+    model, data = made("plain formula")
+    encode = saving.REGISTRY.encode
+
+    def older(content, kind):
+        tree, arrays = encode(content, kind)
+        return _without_likelihood(tree), arrays
+
+    monkeypatch.setattr(saving.REGISTRY, "encode", older)
+    model.save(tmp_path / "old.vbsvm")
+    found = vbsvm.load(tmp_path / "old.vbsvm")
+    assert str(found).startswith("Support vector machine: y ~ a + b.")
+    assert "odds_ratio" not in found.summary()
+    np.testing.assert_array_equal(found.predict_proba(data), model.predict_proba(data))

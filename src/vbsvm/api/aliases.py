@@ -6,11 +6,11 @@ from typing import Any
 from vbsvm.design.spelling import meant
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
-from vbsvm.model.priors import Covariance, InverseWishart, LaplaceZero, Ridge
+from vbsvm.model.priors import Covariance, HalfT, InverseWishart, LaplaceZero, Ridge
 
 INFERENCES: Mapping[str, type[Any]] = {"variational": Variational, "gibbs": Gibbs}
 # Normal has no default variance, and so no short name.
-PRIORS: Mapping[str, type[Any]] = {"ridge": Ridge, "laplace-zero": LaplaceZero}
+PRIORS: Mapping[str, type[Any]] = {"ridge": Ridge, "half-t": HalfT, "laplace-zero": LaplaceZero}
 FORMULA_PRIORS: Mapping[str, type[Any]] = PRIORS | {"covariance": Covariance, "inverse-wishart": InverseWishart}
 
 

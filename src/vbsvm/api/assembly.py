@@ -1,5 +1,6 @@
 """From a problem, whether it came as a table or as a formula, to the models that are fitted."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -47,7 +48,8 @@ class TwoClasses:
 class Problem:
     """What is to be fitted: columns and factors, rows and weights, priors by block, and how inputs may be missing.
 
-    There is a model for each of ``outcomes``; all of them have the rest in common. ``ranges`` are those of the table's
+    ``blocks`` depend on the likelihood, which decides on priors that the user has not given. There is a model for each
+    of ``outcomes``; all of them have the rest in common. ``ranges`` are those of the table's
     columns. ``sample_weights`` are the weights without those of classes, where these have some. Where categories are
     missing, ``known_levels`` counts the levels that are known. ``given`` are the numbers that the rows have in the
     user's data, where these are others. ``pages`` are those of arrays that are memory-mapped. Where
@@ -59,7 +61,7 @@ class Problem:
     weights: Array
     ranges: Range
     outcomes: tuple[TwoClasses, ...]
-    blocks: tuple[Block, ...]
+    blocks: Callable[[Likelihood], tuple[Block, ...]]
     imputation: GaussianImputation
     terms: InputTerms
     known_levels: LevelCounts | None = None
@@ -103,7 +105,7 @@ class Problem:
                 lost = completion.missing_patterns.names
                 given = held_levels(self.imputation, plan, missing, self.terms, sizes, lost, looked_at)
             levels = LevelModel(sizes, self.imputation.held, given)
-        spec = Spec(self.blocks, MissingModel.of(completion.distribution, levels), self.likelihood)
+        spec = Spec(self.blocks(self.likelihood), MissingModel.of(completion.distribution, levels), self.likelihood)
         validation.require_gates_that_fit(spec, plan)
         source = self._source(spec, completion, levels)
         validation.require_moderate_size(plan, spec, source)

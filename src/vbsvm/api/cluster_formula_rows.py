@@ -21,6 +21,7 @@ from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.missing.level_sums import CategorySums
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.model.stats import added
+from vbsvm.sources.collections import columns_of_part
 from vbsvm.sources.distributed import settled
 from vbsvm.sources.memory import Memory
 
@@ -60,7 +61,8 @@ def in_partition(number: int) -> Iterator[None]:
 def kept_frame(parts: FormulaParts, weights: str | None, missing: str, number: int, data: "pd.DataFrame") -> KeptFrame:
     """The rows of a partition that count."""
     columns = [*parts.columns, *([] if weights is None or weights in parts.columns else [weights])]
-    data = data.loc[:, columns]
+    with in_partition(number):
+        data = columns_of_part(data, columns)
     if not len(data):
         return KeptFrame(number, data, None, np.empty(0), 0)
     with in_partition(number):

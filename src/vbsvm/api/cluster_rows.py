@@ -1,5 +1,6 @@
 """Rows as workers of a cluster see them: a partition is read, summarised, and encoded where it is."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self, final
 
@@ -15,6 +16,7 @@ from vbsvm.design.scaling import ColumnSummary
 from vbsvm.design.summaries import LabelSummary
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.model.stats import added
+from vbsvm.sources.collections import columns_of_part
 from vbsvm.sources.distributed import settled
 from vbsvm.sources.memory import Memory
 
@@ -43,9 +45,16 @@ class ReadPart:
         return self.table.nbytes + self.labels.nbytes + self.weights.nbytes
 
 
-def read_part(group: str | int | None, number: int, X: Any, y: Any, sample_weight: Any) -> ReadPart:
-    """Read a partition; errors say which."""
+def read_part(
+    group: str | int | None, columns: Sequence[Any] | None, number: int, rows: tuple[Any, Any, Any]
+) -> ReadPart:
+    """Read a partition: inputs, which are a frame of these columns, or an array where they are None; labels; weights.
+
+    Errors say which partition.
+    """
+    X, y, sample_weight = rows
     try:
+        X = X if columns is None else columns_of_part(X, columns)
         table, members = inputs.read_some(X, group)
         labels = _labels(y)
         if len(labels) != len(table):

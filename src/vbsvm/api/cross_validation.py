@@ -14,6 +14,7 @@ from vbsvm.api.model import Model
 from vbsvm.api.task import read_inference
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_whole
+from vbsvm.base.user_warnings import ReliabilityWarning, muted
 from vbsvm.design import frames
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
@@ -96,7 +97,10 @@ def _predicted(
     scores, log_odds = (np.full(len(rows.numbers), np.nan) for _ in range(2))
     for k, (train, test) in enumerate(splits, start=1):
         try:
-            fit = rows.model_of(train).fit(inference, random_state=seed)
+            with muted(ReliabilityWarning):  # coefficients and effects of a fold are not shown
+                fit = rows.model_of(train).fit(inference, random_state=seed)
+            if fit.interrupted:
+                raise KeyboardInterrupt
             new = rows.frame.iloc[test]
             log_chances = fit.predict_log_proba(new)
             scores[test], log_odds[test] = fit.decision_function(new), log_chances[:, 1] - log_chances[:, 0]

@@ -56,7 +56,7 @@ class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
         )
         self.client = client
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -65,10 +65,12 @@ class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
             Inputs, in partitions of rows; sizes of chunks may be unknown.
         y : dask array, series or data frame of one column
             Labels, in as many partitions as X, which have the same rows.
-        sample_weight : dask array or series, default None
+        sample_weight : dask array or series, or with ``target`` the name of a column, default None
             Weights, in the same partitions; a weight of 0 leaves the row out.
+        target : str, default None
+            The column of the data frame X that holds the labels, in place of y: all other columns are inputs.
         """
-        return self._fitted(lambda: self._tasks(X, y, sample_weight))
+        return self._fitted(lambda: self._tasks(*_given(X, y, sample_weight, target)))
 
     def _tasks(self, X: Any, y: Any, sample_weight: Any) -> list[Task]:
         """Check everything, and give the models of rows that lie in the cluster."""
@@ -100,7 +102,7 @@ class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
         return self._predicted(X, Classifier.predict, self._classes[:0], "class")
 
     def predict_proba(self, X: Any) -> Any:
-        """Calibrated probabilities of the classes: an array, or a frame with the index of X, computed on demand."""
+        """Probabilities of the classes: an array, or a frame with the index of X, computed on demand."""
         return self._predicted(X, Classifier.predict_proba, np.empty((0, len(self._classes))), "probability")
 
     def predict_log_proba(self, X: Any) -> Any:
@@ -122,13 +124,13 @@ class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
             example = example[:, 0]
         return PartAnswer(method.__name__, name, self.classes_, example).of(model, X)
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Share of the rows whose class is predicted; computed at once."""
-        rows = collections.partitions(X, y, sample_weight)
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None) -> float:
+        """Share of the rows whose class is predicted; computed at once. Arguments are those of ``fit``."""
+        rows = collections.partitions(*_given(X, y, sample_weight, target))
         right = collections.delayed(_right)
         model = collections.delayed(_itself)(self.to_local())
         cluster = Cluster.of(self.client)
-        found = cluster.sum(np.asarray, cluster.held([right(model, *row) for row in rows]))
+        found = cluster.sum(np.asarray, cluster.held([right(model, row) for row in rows]))
         return float(found[0] / found[1])
 
     def to_local(self) -> Classifier:
@@ -173,7 +175,7 @@ class DaskVBSVC(DaskClassifier):
     ----------
     client : distributed.Client, default None
         The cluster; None is the client that was made last. Pickles and copies of the estimator do not hold it.
-    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state
+    prior, inference, imputation, group, standardize, fit_intercept, class_weight, random_state, likelihood_power
         As in ``VBSVC``.
 
     Attributes
@@ -185,6 +187,33 @@ class DaskVBSVC(DaskClassifier):
 
     likelihood = VBSVC.likelihood
     local = VBSVC
+
+    def __init__(
+        self,
+        prior: Prior | str | None = None,
+        inference: Variational | Gibbs | str | None = None,
+        *,
+        client: Any = None,
+        imputation: GaussianImputation | None = None,
+        group: str | int | None = None,
+        standardize: bool = True,
+        fit_intercept: bool = True,
+        class_weight: dict[Any, float] | str | None = None,
+        random_state: Any = None,
+        likelihood_power: float | str | None = None,
+    ) -> None:
+        super().__init__(
+            prior,
+            inference,
+            client=client,
+            imputation=imputation,
+            group=group,
+            standardize=standardize,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            random_state=random_state,
+        )
+        self.likelihood_power = likelihood_power
 
 
 @final
@@ -212,8 +241,16 @@ def _itself(model: Classifier) -> Classifier:
     return model
 
 
-def _right(model: Classifier, X: Any, y: Any, sample_weight: Any) -> Array:
+def _given(X: Any, y: Any, sample_weight: Any, target: str | None) -> tuple[Any, Any, Any]:
+    """Inputs, labels and weights; labels as such, or as a column of the inputs' frame."""
+    if (y is None) == (target is None):
+        raise ValueError("Give the labels as y, or the name of their column in X as target: one of the two.")
+    return (X, y, sample_weight) if target is None else collections.taken(X, target, sample_weight)
+
+
+def _right(model: Classifier, rows: tuple[Any, Any, Any]) -> Array:
     """Weight of the rows whose class is predicted, and of all."""
+    X, y, sample_weight = rows
     labels = np.asarray(y).reshape(-1)
     if not len(labels):
         return np.zeros(2)

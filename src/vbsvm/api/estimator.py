@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 
-from vbsvm.api import inputs, label_checks, online, sensitivity, validation
+from vbsvm.api import inputs, label_checks, likelihood_power, online, sensitivity, validation
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.from_table import Table
 from vbsvm.api.predictions import Predictions
@@ -31,6 +31,7 @@ from vbsvm.model.priors import Prior
 from vbsvm.model.spec import State
 from vbsvm.results import imputation, same_frame, tidy
 from vbsvm.results.fit import Fit
+from vbsvm.sources.collections import require_in_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,7 +96,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
             raise ValueError(f"{type(self).__name__}: categories must be None or 'one-hot'; got {self.categories!r}.")
         return super().require_settings()
 
-    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], str | None]:
+    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Warning]]:
         """The fits; batches of earlier calls are forgotten."""
         vars(self).pop("_stream", None)
         return super()._fit(tasks)
@@ -134,9 +135,9 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         """
         stream = vars(self).get("_stream")
 
-        def absorbed() -> tuple[tuple[Fit, ...], str | None]:
+        def absorbed() -> tuple[tuple[Fit, ...], list[Warning]]:
             self._stream, fits = online.absorb(self, stream, X, y, classes, sample_weight)
-            return fits, None
+            return fits, []
 
         return self._replaced(absorbed)
 
@@ -171,6 +172,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
         prior, inference, settings = self.require_settings()
+        require_in_memory(X=X, y=y, sample_weight=sample_weight)
         vars(self).pop("levels_", None)
         y = label_checks.plain_labels(y)
         if self.group is not None and not self.fit_intercept:
@@ -253,7 +255,9 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         tasks = type(self)(**self.get_params(deep=False))._tasks(X, y, sample_weight)
         if len(tasks) > 1:
             raise ValueError("sensitivity is only available for two classes: fit one class against the rest.")
-        return sensitivity.table(tasks[0], require_variational("sensitivity", self._inference()), deltas, columns)
+        inference = require_variational("sensitivity", self._inference())
+        (task,), _ = likelihood_power.decided(type(self).__name__, tasks, self._likelihood_power(), inference)
+        return sensitivity.table(task, inference, deltas, columns)
 
     def to_sklearn(self) -> LinearSVC | LogisticRegression:
         """A fitted linear classifier of scikit-learn with the same decision values and predictions.

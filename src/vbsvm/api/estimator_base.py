@@ -9,17 +9,20 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from vbsvm.api import aliases, validation
-from vbsvm.api.fit_warnings import warnings_of
+from vbsvm.api import aliases, likelihood_power, validation
+from vbsvm.api.default_priors import predictors_prior
+from vbsvm.api.fit_warnings import warn_of_random_effects, warnings_of
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
+from vbsvm.api.selection_checks import selection_remarks
 from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
+from vbsvm.base.user_warnings import ReliabilityWarning
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import NO_TRANSFORM, GaussianImputation
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.priors import Prior, Ridge
+from vbsvm.model.priors import Prior
 from vbsvm.model.spec import State
 from vbsvm.results.fit import Fit
 
@@ -82,10 +85,16 @@ class Estimator(BaseEstimator):
     def require_settings(self) -> tuple[Prior, Variational | Gibbs, GaussianImputation]:
         """Prior, inference and distribution of the inputs, defaults filled in; refuse parameters of other types."""
         require_flag(type(self).__name__, standardize=self.standardize, fit_intercept=self.fit_intercept)
+        self._likelihood_power()
         return self._prior(), self._inference(), self._imputation()
 
+    def _likelihood_power(self) -> float | str | None:
+        """The power of the likelihood that was asked for; only estimators with a pseudo-likelihood have the setting."""
+        return likelihood_power.read_power(type(self).__name__, getattr(self, "likelihood_power", None))
+
     def _prior(self) -> Prior:
-        prior = Ridge() if self.prior is None else aliases.resolve("prior", self.prior, aliases.PRIORS)
+        given = predictors_prior(self.likelihood) if self.prior is None else self.prior
+        prior = aliases.resolve("prior", given, aliases.PRIORS)
         if not isinstance(prior, Prior):
             raise TypeError(f"prior must be an object such as Ridge() or Normal(variance=1.0), or None; got {prior!r}.")
         if prior.of_groups:
@@ -108,12 +117,12 @@ class Estimator(BaseEstimator):
         """Fit what is to be fitted, and keep it."""
         return self._replaced(lambda: self._fit(tasks()))
 
-    def _replaced(self, fit: Callable[[], tuple[tuple[Fit, ...], str | None]]) -> Self:
+    def _replaced(self, fit: Callable[[], tuple[tuple[Fit, ...], list[Warning]]]) -> Self:
         """Keep what a function fits, and say what is to be said of it; a failure leaves this object as it was."""
         before = dict(vars(self))
         try:
             with single_threaded_blas():
-                fits, unassigned = fit()
+                fits, remarks = fit()
         except BaseException:
             vars(self).clear()
             vars(self).update(before)
@@ -124,17 +133,25 @@ class Estimator(BaseEstimator):
         name = type(self).__name__
         for message in dict.fromkeys(one for fit in fits for one in warnings_of(name, fit, self._inference())):
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
-        if unassigned is not None:
-            warnings.warn(unassigned, OneClassWarning, stacklevel=4)
+        for remark in remarks:
+            warnings.warn(remark, stacklevel=4)
+        for one in fits:
+            warn_of_random_effects(name, one)
         return self
 
-    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], str | None]:
-        """The fits, and what is to be said of classes that no row is assigned to."""
-        inference = self._inference()
+    def _fit(self, tasks: list[Task]) -> tuple[tuple[Fit, ...], list[Warning]]:
+        """The fits, and what is to be said of them."""
+        name, inference = type(self).__name__, self._inference()
+        tasks, remarks = likelihood_power.decided(name, tasks, self._likelihood_power(), inference)
         seed = validation.read_seed(self.random_state) if isinstance(inference, Gibbs) else 0
         fits = tuple(map(self._kept, fit_all(tasks, inference, seed, self._starts(tasks))))
-        said = describe_unassigned(type(self).__name__, 'class_weight="balanced"', tasks, fits, self.classes_)
-        return fits, said
+        for task, fit in zip(tasks, fits, strict=False):
+            remarks += selection_remarks(name, task, fit)
+        said = describe_unassigned(name, 'class_weight="balanced"', tasks, fits, self.classes_)
+        return fits, [
+            *map(ReliabilityWarning, dict.fromkeys(remarks)),
+            *([] if said is None else [OneClassWarning(said)]),
+        ]
 
     def _starts(self, tasks: list[Task]) -> list[State] | None:
         """Where climbs begin; None is the usual start."""

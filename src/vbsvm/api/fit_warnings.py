@@ -1,9 +1,12 @@
 """What users should know of how a fit ended, and what they can do."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from vbsvm.base import diagnostics
-from vbsvm.inference.climb import Ending
+from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
+from vbsvm.inference.climb import Ending, Outcome
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.model import input_model
@@ -21,6 +24,35 @@ def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str
     worst = fit.worst_mixing()
     found = [f"{what} was interrupted after {fit.course.passes} sweeps."] if fit.interrupted else []
     return found if worst is None else [*found, _why_not_mixed(what, worst, inference, fit.spec)]
+
+
+def warn_of_random_effects(what: str, fit: Fit) -> None:
+    """Warn where the data do not determine their variance, or where they should be integrated out, and could not be."""
+    unknown = list(_undetermined(fit))
+    for name, why in unknown:
+        warn_user(
+            f"{what}: the grouping factor {name!r} has {why}, which does not determine the variance of its random "
+            "effects: it depends on the prior. Leave this term out of the model.",
+            ReliabilityWarning,
+        )
+    if not unknown and isinstance(fit.outcome, Outcome) and fit.outcome.declined:
+        warn_user(
+            f"{what}: the random effects of {fit.plan.factors[-1].name!r} could not be integrated out, as "
+            "happens where groups have one or two observations, or very many, and where a predictor nearly separates "
+            "the classes. Standard deviations of these are then too small, and coefficients can be off by a posterior "
+            "standard deviation: use inference=Gibbs().",
+            ReliabilityWarning,
+        )
+
+
+def _undetermined(fit: Fit) -> Iterator[tuple[str, str]]:
+    """Grouping factors without replication: of one level, or of one observation for each level."""
+    assert fit.facts is not None
+    for factor, sizes in zip(fit.plan.factors, fit.facts.group_sizes, strict=True):
+        if len(sizes) == 1:
+            yield factor.name, "one level only"
+        elif fit.facts.weights is None and (sizes == 1).all():
+            yield factor.name, "one observation for each level"
 
 
 def _why_not_mixed(what: str, worst: Worst, inference: Gibbs, spec: Spec) -> str:

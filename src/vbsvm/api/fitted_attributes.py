@@ -63,6 +63,13 @@ class FittedAttributes(ABC):
         return np.array([fit.penalty for fit in self._fits])
 
     @property
+    def likelihood_power_(self) -> Array:
+        """The power of the pseudo-likelihood that was used, (k,)."""
+        if self._fits[0].spec.likelihood.normalised:
+            raise AttributeError("likelihood_power_ is only available under the hinge loss: the power is 1 here.")
+        return np.array([fit.likelihood_power for fit in self._fits])
+
+    @property
     def inclusion_probability_(self) -> Array:
         """Probability that each input is included, (k, n_features)."""
         self._require_gates("inclusion_probability_")

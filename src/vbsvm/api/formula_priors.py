@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from typing import final
 
 from vbsvm.api import aliases
+from vbsvm.api.default_priors import INTERCEPT_PRIOR, covariance_prior, fixed_prior, intercepts_prior
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.reader import Reader
-from vbsvm.model.priors import Covariance, LaplaceZero, Normal, Prior, Ridge
+from vbsvm.model.likelihoods.base import Likelihood
+from vbsvm.model.priors import LaplaceZero, Prior, Ridge
 from vbsvm.model.spec import Block
 
 FIXED = "fixed"
-FIXED_PRIOR = Normal(1e8)
 
 
 def _fixed_terms(reader: Reader) -> dict[str, slice]:
@@ -32,10 +33,13 @@ def keys(reader: Reader) -> list[str]:
     return [FIXED, *_fixed_terms(reader), *(str(curve.term) for curve in reader.curves), *groups]
 
 
-def blocks_of(reader: Reader, priors: Mapping[str, Prior | str]) -> tuple[Block, ...]:
+def blocks_of(
+    reader: Reader, priors: Mapping[str, Prior | str], likelihood: Likelihood, *, standardised: bool
+) -> tuple[Block, ...]:
     """One block for each term with a prior of its own, and one for all other fixed effects (Example 2)."""
-    given = _Given(priors)
-    fixed, bends, groups = _fixed_blocks(reader, given), _spline_blocks(reader, given), _group_blocks(reader, given)
+    given = _Given(priors, likelihood)
+    fixed = _fixed_blocks(reader, given, fixed_prior(likelihood, standardised=standardised))
+    bends, groups = _spline_blocks(reader, given), _group_blocks(reader, given)
     for block in (*fixed, *bends):
         if block.prior.of_groups:
             raise ValueError(f"priors: {type(block.prior).__name__} is for effects of groups, not for {block.name!r}.")
@@ -46,20 +50,25 @@ def blocks_of(reader: Reader, priors: Mapping[str, Prior | str]) -> tuple[Block,
     return (*fixed, *bends, *groups)
 
 
-def _fixed_blocks(reader: Reader, given: "_Given") -> list[Block]:
-    own, flat, shared = [], [], []
+def _fixed_blocks(reader: Reader, given: "_Given", default: Prior) -> list[Block]:
+    own, flat, shared, intercept = [], [], [], []
     of_all = given.take(FIXED)
     for name, columns in _fixed_terms(reader).items():
         prior = given.take(name)
         if prior is not None:
             own.append(_block(reader, name, [columns], prior))
+        elif name == INTERCEPT:
+            intercept.append(columns)
         else:
-            (flat if of_all is None or name == INTERCEPT else shared).append(columns)
+            (flat if of_all is None else shared).append(columns)
     if of_all is not None:
         if not shared:
             raise ValueError("priors: 'fixed' is given, but no fixed effect is left for it: remove 'fixed'.")
         own.insert(0, _block(reader, FIXED, shared, of_all))
-    return [Block("fixed effects", _joined(flat), FIXED_PRIOR), *own] if flat else own
+    if default == INTERCEPT_PRIOR:
+        flat, intercept = intercept + flat, []
+    plain = [Block("intercept", _joined(intercept), INTERCEPT_PRIOR)] if intercept else []
+    return [*plain, Block("fixed effects", _joined(flat), default), *own] if flat else [*plain, *own]
 
 
 def _block(reader: Reader, name: str, terms: list[slice], prior: Prior) -> Block:
@@ -89,7 +98,7 @@ def _group_blocks(reader: Reader, given: "_Given") -> list[Block]:
         stop, q = first + factor.size, len(factor.slopes)
         columns = tuple(slice(first + place, stop, q) for place in effects.places)
         prior = given.take(str(effects.term), effects.term.written)
-        default = Ridge() if len(columns) == 1 else Covariance()
+        default = (intercepts_prior if len(columns) == 1 else covariance_prior)(given.likelihood)
         blocks.append(Block(str(effects.term), columns, default if prior is None else prior))
     return blocks
 
@@ -107,9 +116,10 @@ def _joined(columns: list[slice]) -> tuple[slice, ...]:
 
 @final
 class _Given:
-    """The user's priors by term, in any way of writing it; knows which have been taken."""
+    """The user's priors by term, in any way of writing it; knows which have been taken, and the model's likelihood."""
 
-    def __init__(self, priors: Mapping[str, Prior | str]) -> None:
+    def __init__(self, priors: Mapping[str, Prior | str], likelihood: Likelihood) -> None:
+        self.likelihood = likelihood
         self._priors, self._taken = {}, set()
         if not isinstance(priors, Mapping) or not all(isinstance(key, str) for key in priors):
             raise TypeError(f"priors must be a dictionary such as {{'x': Ridge()}}; got {priors!r}.")

@@ -46,9 +46,10 @@ class ClusterTable:
         cluster: Cluster, X: Any, y: Any, sample_weight: Any, names: tuple[str, ...], group: str | int | None
     ) -> "ClusterTable":
         """Let workers read the partitions of collections, and keep them."""
-        read = collections.delayed(partial(read_part, group))
+        columns = None if collections.is_array(X) else list(X.columns)
+        read = collections.delayed(partial(read_part, group, columns))
         rows = collections.partitions(X, y, sample_weight)
-        parts = cluster.held([read(number, *row) for number, row in enumerate(rows)])
+        parts = cluster.held([read(number, row) for number, row in enumerate(rows)])
         summary = cluster.sum(TableSummary.of, parts)
         if summary.columns is None:
             raise ValueError("X has no row of positive weight: nothing is left to fit.")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -78,7 +79,8 @@ class KeptRows:
             order = np.argsort(rows.levels[-1], kind="stable")
             rows, signs, weights, given = rows.take(order), signs[order], weights[order], given[order]
         ranges, found = column_ranges(rows.table, weights), TwoClasses(outcome.labels, signs)
-        return stated(reader, rows, found, weights, ranges, priors, imputation, self.n_dropped, given)
+        about = priors, imputation, self.n_dropped, given
+        return stated(reader, rows, found, weights, ranges, *about, standardize=standardize)
 
 
 def _with_shares(
@@ -106,6 +108,8 @@ def stated(
     n_dropped: int,
     given: NDArray[np.intp],
     pages: Pages | None = None,
+    *,
+    standardize: bool,
 ) -> Problem:
     """The problem of rows that the reader has encoded."""
     linear, drawn = reader.linear, () if reader.drawn is None else reader.drawn.names
@@ -116,7 +120,7 @@ def stated(
         weights,
         ranges,
         (outcome,),
-        blocks_of(reader, priors),
+        partial(blocks_of, reader, priors, standardised=standardize),
         imputation,
         InputTerms(reader.mains, links, reader.uncertain, reader.categories.names, drawn),
         None if rows.candidates is None else LevelCounts(reader.categories.counts),

@@ -87,7 +87,9 @@ class FormulaCluster:
         reader = reader.scaled(columns.recipe(reader.plan.recipe.intercept, standardize, centred))
         return FormulaCluster(cluster, encoded, reader, classes, columns, summary.n_dropped, writes_out)
 
-    def problem(self, priors: Mapping[str, Prior | str], imputation: GaussianImputation) -> Problem:
+    def problem(
+        self, priors: Mapping[str, Prior | str], imputation: GaussianImputation, *, standardize: bool
+    ) -> Problem:
         """The problem without rows."""
         reader, nothing = self.reader, np.empty(0)
         n_categories, none = len(reader.categories.names), np.empty(0, dtype=np.intp)
@@ -96,7 +98,8 @@ class FormulaCluster:
             np.empty((0, len(reader.plan.names))), tuple(none for _ in reader.plan.factors), candidates=candidates
         )
         outcome = TwoClasses(self.classes, nothing)
-        problem = stated(reader, rows, outcome, nothing, self.columns.ranges, priors, imputation, self.n_dropped, none)
+        about = self.columns.ranges, priors, imputation, self.n_dropped, none
+        problem = stated(reader, rows, outcome, nothing, *about, standardize=standardize)
         return replace(problem, looked_at=self)
 
     def placed(self, task: Task) -> Task:

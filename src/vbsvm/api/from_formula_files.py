@@ -88,6 +88,7 @@ class FormulaFiles:
             learned["n_dropped"],
             arrays["given"],
             rows.pages,
+            standardize=standardize,
         )
 
     def kept(self) -> "Iterator[_Kept]":

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.sparse import issparse
 
 from vbsvm.api import label_checks, validation
 from vbsvm.api.assembly import Problem, TwoClasses
+from vbsvm.api.default_priors import INTERCEPT_PRIOR, intercepts_prior
 from vbsvm.api.missing_values import InputTerms
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
@@ -17,12 +19,11 @@ from vbsvm.design.levels import Levels
 from vbsvm.design.scaling import Range, Recipe, column_ranges, learn_recipe
 from vbsvm.design.sparse_columns import learn_sparse_recipe, sparse_ranges, with_common_scale
 from vbsvm.missing.settings import GaussianImputation
-from vbsvm.model.priors import Normal, Prior, Ridge
+from vbsvm.model.likelihoods.base import Likelihood
+from vbsvm.model.priors import Prior
 from vbsvm.model.spec import Block
 from vbsvm.results.fit import INPUTS
 from vbsvm.sources.pages import Pages
-
-INTERCEPT_PRIOR = Normal(1e8)
 
 
 @final
@@ -111,7 +112,7 @@ def stated(
     pages: Pages | None = None,
 ) -> Problem:
     """The problem of a table in which every column is an input that may be missing."""
-    terms, blocks = InputTerms(range(len(plan.names))), _blocks(prior, plan)
+    terms, blocks = InputTerms(range(len(plan.names))), partial(_blocks, prior, plan)
     return Problem(
         plan,
         rows,
@@ -127,11 +128,12 @@ def stated(
     )
 
 
-def _blocks(prior: Prior, plan: Plan) -> tuple[Block, ...]:
+def _blocks(prior: Prior, plan: Plan, likelihood: Likelihood) -> tuple[Block, ...]:
     """Examples 1 and 2 of the paper: an intercept that is not penalised, inputs, and random intercepts of groups."""
     blocks = [Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR)] if plan.recipe.intercept else []
     columns = slice(plan.recipe.first, plan.n_fixed)
     blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.names)))
     for begin, factor in zip(plan.first_effects(), plan.factors, strict=True):
-        blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), Ridge()))
+        of_groups = intercepts_prior(likelihood)
+        blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), of_groups))
     return tuple(blocks)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from vbsvm.api.predictions import Predictions
 
 _OPTIONS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
+# Share of cells beyond which a CSR array of numbers and indices takes more room than all cells.
+FULL = 2 / 3
 _SPARSE = "csr"
 
 
@@ -175,8 +177,12 @@ def read_header(estimator: BaseEstimator, names: Sequence[str]) -> None:
 
 
 def _canonical(table: Any) -> Any:
-    """A sparse table as a CSR array that names each cell once."""
-    return canonical(table) if issparse(table) else table
+    """A sparse table as a CSR array that names each cell once; one that is nearly full takes less room as an array."""
+    if not issparse(table):
+        return table
+    found = canonical(table)
+    full = found.nnz > FULL * found.shape[0] * found.shape[1] and np.isfinite(found.data).all()
+    return found.toarray() if full else found
 
 
 def _header(X: Any) -> Any:

@@ -1,6 +1,7 @@
 """Labels and weights as users give them: read, checked, and refused with their place where they are wrong."""
 
 import numbers
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -137,6 +138,11 @@ def class_factors(class_weight: dict[Any, float] | str, classes: NDArray[Any], t
     """What the weights of each class are multiplied by; ``totals`` are the classes' own."""
     if isinstance(class_weight, str) and class_weight == "balanced":
         factors = totals.sum() / (len(classes) * totals)
+    elif not isinstance(class_weight, Mapping):
+        raise ValueError(
+            f"class_weight must be 'balanced', a dictionary with the weight of each class, or None; got "
+            f"{class_weight!r}."
+        )
     else:
         factors = compute_class_weight(class_weight, classes=classes, y=classes)
     for label, factor in zip(classes, factors, strict=True):

@@ -65,5 +65,8 @@ def _classifier(kind: type[C], content: Mapping[str, Any]) -> C:
         raise ValueError(f"it has {n_columns!r} columns, and names of {len(learned['feature_names_in_'])}")
     if validation.column_names(clf) != fits[0].plan.names:
         raise ValueError(f"the columns of its models, {fits[0].plan.names}, are not its own")
+    factors = [factor.name for factor in fits[0].plan.factors]
+    if factors != ([] if clf.group is None else [str(clf.group)]):
+        raise ValueError(f"its group {clf.group!r} is not that of its models")
     clf.fit_ = tuple(fits)
     return clf

@@ -17,9 +17,10 @@ class VBLogistic(Classifier):
 
     Parameters
     ----------
-    prior : Ridge, Normal, LaplaceZero, "ridge" or "laplace-zero", default None
-        Prior of the coefficients of the standardised inputs. None means ``Ridge()``: their variance, and so the
-        penalty, is inferred. ``Normal(C)`` fixes it, as ``C`` does in scikit-learn. ``LaplaceZero()`` selects inputs.
+    prior : HalfT, Ridge, Normal, LaplaceZero, "half-t", "ridge" or "laplace-zero", default None
+        Prior of the coefficients of the standardised predictors. None means ``HalfT()``: their standard deviation, and
+        so the penalty, is inferred. ``Ridge()`` infers it with an inverse gamma prior of the variance. ``Normal(C)``
+        fixes it, as ``C`` does in scikit-learn. ``LaplaceZero()`` selects predictors.
     inference : Variational, Gibbs, "variational" or "gibbs", default None
         How the model is fitted. None means ``Variational()``; ``Gibbs()`` draws from the posterior, with Pólya-Gamma
         weights.
@@ -60,6 +61,12 @@ class VBLogistic(Classifier):
         As in ``VBSVC``.
     n_features_in_, feature_names_in_
         As in any scikit-learn estimator; the group column is counted here, but not in ``coef_``.
+
+    Notes
+    -----
+    ``decision_function`` gives the posterior mean of the log odds, ``predict_proba`` the posterior mean of the
+    probability, which is nearer to one half where the log odds are less certain. So two rows may have probabilities in
+    another order than their decision values, and scikit-learn's ``check_decision_proba_consistency`` fails.
 
     Examples
     --------

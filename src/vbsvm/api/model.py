@@ -9,14 +9,18 @@ from typing import TYPE_CHECKING, Any, final
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
+from vbsvm.api import likelihood_power as powers
 from vbsvm.api import sensitivity, validation
-from vbsvm.api.fit_warnings import warnings_of
+from vbsvm.api.fit_warnings import warn_of_random_effects, warnings_of
 from vbsvm.api.formula_priors import keys
 from vbsvm.api.from_formula import KeptRows
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
+from vbsvm.api.selection_checks import selection_remarks
 from vbsvm.api.task import read_imputation, read_inference, read_likelihood, require_variational
+from vbsvm.base.printing import visible
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
+from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
 from vbsvm.design import frames
 from vbsvm.design.formula import syntax
 from vbsvm.inference.gibbs import Gibbs
@@ -40,7 +44,7 @@ LARGEST_EFFECT = 300.0
 
 @final
 class Model:
-    """A support vector machine or a logistic model, by a formula, with random effects and splines; nothing to tune.
+    """Logistic regression or a support vector machine by a formula, with random effects and splines; nothing to tune.
 
     Parameters
     ----------
@@ -54,7 +58,10 @@ class Model:
     priors : dict, default None
         Priors by term, such as ``{"(1 | g)": Ridge(2, 1), "s(age)": Normal(1e-4), "fixed": Ridge()}``. ``print(model)``
         shows the keys. "fixed" means all fixed effects except the intercept that have no prior of their own; they
-        share it. By default fixed effects are Normal(1e8), terms with one effect Ridge(), with several Covariance().
+        share it. By default logistic models have weakly informative priors: Normal(6.25) for fixed effects of
+        standardised columns, Normal(1e8) for the intercept (and without ``standardize``), HalfT() for random intercepts
+        or slopes alone, Covariance(2.5) for several together, Ridge() for splines. Under the hinge they are the
+        paper's: Normal(1e8), Ridge(), and Covariance() for random effects that vary together.
     standardize : bool, default True
         Scale the columns to mean 0 and standard deviation 1 inside the fit. Coefficients are reported on
         the original scale of the columns; priors refer to the scaled ones.
@@ -71,9 +78,14 @@ class Model:
         How missing values are handled. "infer": missing inputs are inferred, and a missing outcome, weight or group is
         an error. "drop": rows with a missing value in any column of the formula, or a missing weight, are left out of
         the fit; ``n_dropped`` and ``print(model)`` report how many.
-    likelihood : {"hinge", "logistic"}, default "hinge"
-        How the outcome depends on the score. "hinge" is the loss of a support vector machine. "logistic" is logistic
-        regression: coefficients are log odds, and probabilities are those of the model.
+    likelihood : {"logistic", "hinge"}, default "logistic"
+        How the outcome depends on the linear predictor. "logistic" is (mixed-effects) logistic regression: coefficients
+        are log odds, and probabilities are those of the model. "hinge" is the mixed support vector machine of Luts and
+        Ormerod: it learns which class is likelier, not how likely, so that its effects may mislead with discrete
+        predictors.
+    likelihood_power : float or "calibrated", default None
+        With ``likelihood="hinge"``: the power of the pseudo-likelihood, as in ``VBSVC``. None is "calibrated" in models
+        with ``LaplaceZero`` and without random effects, and else 1. ``Fit.likelihood_power`` is the one that was used.
 
     Attributes
     ----------
@@ -102,9 +114,16 @@ class Model:
         weights: str | ArrayLike | None = None,
         imputation: GaussianImputation | None = None,
         missing: str = "infer",
-        likelihood: str = "hinge",
+        likelihood: str = "logistic",
+        likelihood_power: float | str | None = None,
     ) -> None:
         require_flag("Model", standardize=standardize)
+        self._power = powers.read_power("Model", likelihood_power)
+        if self._power is not None and read_likelihood(likelihood).normalised:
+            raise ValueError(
+                f"Model: likelihood_power={likelihood_power!r} is for likelihood='hinge', which is no likelihood of "
+                "labels: a logistic model is calibrated as it is. Leave likelihood_power at None."
+            )
         if not isinstance(formula, str) and isinstance(data, str):
             raise TypeError("Model: the formula comes first, and the data second: Model('y ~ x', data).")
         settings, priors, standardize = read_imputation(imputation), {} if priors is None else priors, bool(standardize)
@@ -123,7 +142,7 @@ class Model:
             from vbsvm.api.from_formula_cluster import FormulaCluster
 
             in_cluster = FormulaCluster.read(data, formula, weights, missing, positive, standardize)
-            problem, placed = in_cluster.problem(priors, settings), in_cluster.placed
+            problem, placed = in_cluster.problem(priors, settings, standardize=standardize), in_cluster.placed
         else:
             parts = syntax.read(formula, frames.names_of(data), weights if isinstance(weights, str) else None)
             rows = KeptRows.of(parts, data, weights, missing)
@@ -142,6 +161,7 @@ class Model:
             "imputation": imputation,
             "missing": missing,
             "likelihood": likelihood,
+            "likelihood_power": likelihood_power,
         }
 
     def fit(self, inference: Variational | Gibbs | str | None = None, *, random_state: Any = None) -> Fit:
@@ -150,21 +170,29 @@ class Model:
         seed = validation.read_seed(random_state) if isinstance(inference, Gibbs) else 0
         remedy = "weights=… with {own} for its rows and {others} for all others"
         with single_threaded_blas():  # once for all that follows
-            fit = self._task.fit(inference, seed=seed)
+            (task,), remarks = powers.decided("Model.fit", [self._task], self._power, inference)
+            fit = task.fit(inference, seed=seed)
+            remarks += selection_remarks("Model.fit", task, fit)
             if isinstance(self._task.source, Distributed):
                 fit = fit.without_rows()  # so that it needs no cluster
             unassigned = describe_unassigned("Model.fit", remedy, [self._task], [fit], self.classes)
         for message in warnings_of("Model.fit", fit, inference):
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        for message in remarks:
+            warn_user(message, ReliabilityWarning)
         if fit.largest_fixed_effect > LARGEST_EFFECT:
+            small = " Columns in very small units have such effects, too: use standardize=True."
+            units = "" if self._settings["standardize"] else small
             warnings.warn(
                 "Model.fit found a fixed effect that is hardly bounded: the columns separate the classes, or nearly "
-                "so. Give the fixed effects a tighter prior, such as priors={'fixed': Normal(1.0)}.",
+                f"so.{units} Give the fixed effects a tighter prior, such as priors={{'fixed': Normal(1.0)}}.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         if unassigned is not None:
             warnings.warn(unassigned, OneClassWarning, stacklevel=2)
+        warn_of_random_effects("Model.fit", fit)
+        fit._shelf.warn_of_margin()
         return fit
 
     @property
@@ -188,7 +216,8 @@ class Model:
         variational = require_variational("sensitivity", read_inference(inference))
         if self.in_files:
             raise ValueError("sensitivity is only available for data in memory: give Model a frame of some rows.")
-        return sensitivity.table(self._task, variational, deltas, columns)
+        (task,), _ = powers.decided("Model.sensitivity", [self._task], self._power, variational)
+        return sensitivity.table(task, variational, deltas, columns)
 
     def __getattr__(self, name: str) -> Any:
         """Say where it is what only a fit has."""
@@ -200,7 +229,7 @@ class Model:
         """The formula and the number of rows."""
         facts = Facts.of(self._task.source, self.n_dropped)
         left_out = f", {facts.left_out}" if facts.left_out else ""
-        return f"<Model {self.formula}: {facts.n_rows} rows{left_out}>"
+        return visible(f"<Model {self.formula}: {facts.n_rows} rows{left_out}>")
 
     def __str__(self) -> str:
         """Formula, rows and classes, blocks with their sizes and priors, groups, and the keys of ``priors``."""

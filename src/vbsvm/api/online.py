@@ -125,7 +125,7 @@ class Learner:
         """One model's part."""
         rows, facts, before = _dense(task.source), Facts.of(task.source), None
         if past is None or stream is None:
-            outcome = self.inference.run(task.spec, rows)
+            outcome = self.inference.run(task.spec, rows).finished()
             fit = task.result(outcome)
             assert fit._rows is not None
             recent = fit._rows.left_out_scores()
@@ -133,7 +133,7 @@ class Learner:
             before = past.rows.in_units_of(stream.recipe, task.plan.recipe)
             source = Remembered(rows, before)
             start = source.start(task.spec, past.state)
-            outcome = self.inference.run(task.spec, source, start)
+            outcome = self.inference.run(task.spec, source, start).finished()
             fit = task.result(outcome)
             recent, facts = _joined(past.recent, _left_out(task, start)), past.facts + facts
         own = PastRows.of(task.spec, outcome.state, rows)
@@ -210,6 +210,8 @@ def supported(estimator: "Classifier") -> bool:
         raise AttributeError("partial_fit does not support categories: encode them first, or use fit.")
     if estimator.class_weight is not None:
         raise AttributeError("partial_fit does not support class_weight: multiply it into sample_weight.")
+    if getattr(estimator, "likelihood_power", None) not in (None, 1):
+        raise AttributeError("partial_fit does not support likelihood_power: leave it at None, or use fit.")
     if isinstance(prior, LaplaceZero):
         raise AttributeError("partial_fit does not support the gates of LaplaceZero: use Ridge(), or fit.")
     return True
@@ -218,7 +220,7 @@ def supported(estimator: "Classifier") -> bool:
 def _read(estimator: "Classifier", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     """Numbers and labels; the columns are those of the first call."""
     table, labels, _ = inputs.read_data(estimator, X, y, reset=not hasattr(estimator, "fit_"))
-    if issparse(table):
+    if issparse(X):
         raise TypeError("partial_fit does not support sparse tables: use X.toarray(), or fit.")
     return table, labels
 

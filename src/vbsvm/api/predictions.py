@@ -18,7 +18,8 @@ from vbsvm.design.columns import Encoded
 from vbsvm.missing import patterns
 from vbsvm.results import prediction, same_frame
 from vbsvm.results.effect_rows import GivenRows
-from vbsvm.results.effects import AverageEffects, Subject, subject_of
+from vbsvm.results.effect_subject import Subject, subject_of
+from vbsvm.results.effects import AverageEffects
 from vbsvm.results.leave_one_out import leave_one_out
 from vbsvm.results.left_out_predictions import LeftOutPredictions
 
@@ -65,13 +66,15 @@ class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
         return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Calibrated probabilities of the classes; the largest belongs to the predicted class.
+        """Probabilities of the classes; the largest belongs to the predicted class.
 
-        They are learned from the scores that training rows would have had in fits without them, and they increase with
-        the score. They speak of the population of ``sample_weight``: with ``class_weight``, which moves the border
-        between the classes, the predicted class may not be the more probable one. With several classes the odds of any
-        two are the ratio of their own odds against the rest. If inputs are missing or a group was not seen in fit, the
-        probabilities are averaged over their possible values.
+        Those of ``VBSVC`` are its scores passed through an increasing link that is fitted to leave-one-out scores. An
+        SVM learns which class is likelier, not how likely: with few or discrete predictors, or a rare class, they can
+        be far off; ``report``, ``plots.calibration`` and ``effects`` compare them with observed proportions. Those of
+        ``VBLogistic`` are averaged over the posterior. All are about the population of ``sample_weight``: with
+        ``class_weight``, which moves the decision boundary, the predicted class may not be the more probable one. With
+        several classes the odds of any two are the ratio of their own odds against the rest. If predictors are missing
+        or a group was not seen in fit, the probabilities are averaged over their possible values.
         """
         return prediction.probabilities(self._log_odds(X))
 
@@ -129,9 +132,16 @@ class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
             self, files, to, columns=columns, text=self.text_columns, classes=self.classes_, **added
         )
 
-    def left_out_predictions(self) -> LeftOutPredictions:
-        """What the fit without a row would predict of it, for each training row; ``compare_models`` asks for it."""
-        return leave_one_out(self._fits, self.classes_)
+    def left_out_predictions(self, refits: int | None = None, folds: int | None = None) -> LeftOutPredictions:
+        """Predict each training observation by a fit without it; ``compare_models`` asks for it.
+
+        With up to ``refits`` observations the fit is repeated without each of them. Else predictions are approximate,
+        by one step from the fit to all; where that may be far off, they come from refits without single observations,
+        or in up to 50 folds, within the same limit. ``refits=None`` is 200, or 10 where observations × coefficients
+        exceed 50 000; 0 gives the approximation, and ``folds=k`` so many folds. ``method`` of the result says what was
+        done. In refits columns are standardised as in the fit to all.
+        """
+        return leave_one_out(self._fits, self.classes_, refits, folds)
 
     def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
         """Of the table's columns; those of an array are called x0, x1, …"""

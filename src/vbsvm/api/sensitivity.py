@@ -17,6 +17,7 @@ from vbsvm.design.columns import INTERCEPT
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.patterns import CHANGED
 from vbsvm.missing.settings import Shift, require_known
+from vbsvm.model.spec import State
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
     of_distribution = {task.plan.name_of(k) for k in missing_inputs.inputs.variables}
     missing = [name for name in task.completion.missing_patterns.names if name in of_distribution]
     wanted, chosen = _read_shifts(deltas), _read_columns(columns, missing)
-    plain = task.shifted(Shift(0.0)).fit(inference)
+    plain = _fitted(task, inference, Shift(0.0))
     found = {0.0: plain}
     for side in ([delta for delta in wanted if delta > 0], [delta for delta in reversed(wanted) if delta < 0]):
         fit = plain
@@ -101,7 +102,15 @@ def _follow(task: Task, inference: Variational, fit: Fit, columns: list[str], be
     """Go from one shift to another in small steps, each from where the last ended."""
     n_steps = int(np.ceil(abs(after - before) / STEP))
     for delta in np.linspace(before, after, n_steps + 1)[1:]:
-        fit = task.shifted(Shift(dict.fromkeys(columns, float(delta)))).fit(inference, fit.outcome.state)
+        fit = _fitted(task, inference, Shift(dict.fromkeys(columns, float(delta))), fit.outcome.state)
+    return fit
+
+
+def _fitted(task: Task, inference: Variational, shift: Shift, start: State | None = None) -> Fit:
+    """The fit at a shift; Ctrl-C ends the whole table."""
+    fit = task.shifted(shift).fit(inference, start)
+    if fit.interrupted:
+        raise KeyboardInterrupt
     return fit
 
 

@@ -1,13 +1,17 @@
 """The support vector classifier."""
 
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 from numpy.typing import ArrayLike
 
 from vbsvm.api.estimator import Classifier
 from vbsvm.base.arrays import Array
+from vbsvm.inference.gibbs import Gibbs
+from vbsvm.inference.variational import Variational
+from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.model.priors import Prior
 from vbsvm.results import prediction
 
 
@@ -51,6 +55,12 @@ class VBSVC(Classifier):
         What is done with columns of text and categories. None refuses them. "one-hot" encodes each level as a column of
         zeros and ones, and the second alone where there are two; coefficients are named ``column[level]``. Missing
         levels are inferred like missing numbers, and so are levels that fit has not seen, with a warning.
+    likelihood_power : float or "calibrated", default None
+        The power of the pseudo-likelihood, above 0 and up to 1. At 1, the paper's model, the posterior is
+        overconfident. "calibrated" estimates the power at which the posterior varies as estimates do between samples,
+        by one or two further fits. None is "calibrated" with ``LaplaceZero``, and 1 with other priors, with ``group``,
+        with more predictors than observations, where missing values are inferred together with the coefficients, and
+        with ``Variational(bound="augmented")`` or ``accelerate=False``, the paper's algorithm.
 
     Attributes
     ----------
@@ -69,8 +79,11 @@ class VBSVC(Classifier):
         several classes ``decision_function`` is ``slopes_ * (X @ coef_.T + intercept_)``.
     penalty_ : ndarray of shape (k,)
         Expected penalty α = 1/(4σ²) of the standardised inputs.
+    likelihood_power_ : ndarray of shape (k,)
+        The power of the pseudo-likelihood that was used.
     elbo_ : float
-        Lower bound on the log evidence of the pseudo-likelihood, summed over the k models.
+        Lower bound on the log evidence of the pseudo-likelihood, summed over the k models. It is comparable between
+        fits of the same ``likelihood_power_`` only.
     elbo_trace_ : list of k ndarrays
         The accepted bounds, step by step.
     n_iter_ : int
@@ -104,6 +117,35 @@ class VBSVC(Classifier):
     """
 
     likelihood: ClassVar[Likelihood] = HINGE
+
+    def __init__(
+        self,
+        prior: Prior | str | None = None,
+        inference: Variational | Gibbs | str | None = None,
+        *,
+        imputation: GaussianImputation | None = None,
+        group: str | int | None = None,
+        standardize: bool = True,
+        fit_intercept: bool = True,
+        class_weight: dict[Any, float] | str | None = None,
+        random_state: Any = None,
+        warm_start: bool = False,
+        categories: str | None = None,
+        likelihood_power: float | str | None = None,
+    ) -> None:
+        super().__init__(
+            prior,
+            inference,
+            imputation=imputation,
+            group=group,
+            standardize=standardize,
+            fit_intercept=fit_intercept,
+            class_weight=class_weight,
+            random_state=random_state,
+            warm_start=warm_start,
+            categories=categories,
+        )
+        self.likelihood_power = likelihood_power
 
     def pseudo_probability(self, X: ArrayLike) -> Array:
         """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.

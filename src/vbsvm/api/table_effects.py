@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -27,9 +28,14 @@ class TableColumns:
 
     def places(self, name: str) -> NDArray[np.intp]:
         """Where an input stands in the encoded table: one place, or those of its levels."""
-        return np.flatnonzero(one_hot.owners(self.inputs, self.levels) == self.names.index(name))
+        return np.flatnonzero(self.owners == self.names.index(name))
 
-    @property
+    @cached_property
+    def owners(self) -> NDArray[np.intp]:
+        """The number of the input of each column of the encoded table."""
+        return one_hot.owners(self.inputs, self.levels)
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The inputs, as users call them."""
         return tuple(f"x{name}" if isinstance(name, int) else str(name) for name in self.inputs)
@@ -73,8 +79,7 @@ class TableRows:
     @property
     def owners(self) -> tuple[str, ...]:
         """The input of each column of the encoded table."""
-        columns = self.columns
-        return tuple(columns.names[k] for k in one_hot.owners(columns.inputs, columns.levels))
+        return tuple(self.columns.names[k] for k in self.columns.owners)
 
     def column(self, name: str) -> Any:
         """An input, or the group."""

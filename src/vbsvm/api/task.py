@@ -13,6 +13,7 @@ from vbsvm.api.missing_values import Completion
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.climb import Outcome
+from vbsvm.inference.climb_watch import SlowWatch
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.learned_inputs import LearnedInputs
 from vbsvm.inference.variational import Variational
@@ -73,7 +74,7 @@ class Task:
         if isinstance(inference, Gibbs):
             spec, source = self.sampled
             return self.result(inference.run(spec, source, seed, self._around(inference)))
-        return self.result(self.climbed(inference, self.source, start))
+        return self.result(self.climbed(inference, self.source, start), inference=inference)
 
     def climbed(
         self,
@@ -84,7 +85,11 @@ class Task:
     ) -> Outcome:
         """Climb over the rows of a source; one that was interrupted before goes on."""
         if not isinstance(self.source, Memory) or self.source.pages is None:
-            return inference.run(self.spec, source, start, learned)
+            slow = SlowWatch()
+            try:
+                return inference.run(self.spec, source, start, learned, slow)
+            finally:
+                slow.leave()
         watch = watch_of(self.source.pages, self.spec, inference, start, self.classes)
         try:
             outcome = inference.run(self.spec, source, start, learned, watch)
@@ -94,10 +99,11 @@ class Task:
             watch.finish()
         return outcome
 
-    def result(self, outcome: Outcome | Sample, first: Fit | None = None) -> Fit:
+    def result(self, outcome: Outcome | Sample, first: Fit | None = None, inference: Variational | None = None) -> Fit:
         """The fit that ended like this; with several classes, the ``first`` may learn the inputs' distribution for all.
 
         Where inputs are missing, their distribution is a part of the fit. Else it is learned when it is asked for.
+        ``inference`` makes the fit again without some rows, where it can.
         """
         if isinstance(self.source, Memory) and self.source.pages is not None and not outcome.interrupted:
             self.source.pages.finish()
@@ -127,6 +133,7 @@ class Task:
                 self.given,
                 learn,
                 self.data,
+                inference,
             ),
         )
 
@@ -153,7 +160,8 @@ class Task:
 
     def _around(self, inference: Gibbs) -> State | None:
         """Where a sampler's chains start: around a variational fit, where that suits the model."""
-        return WARM_START.run(self.spec, self.source).state if inference.suits_warm_start(self.spec) else None
+        suits = inference.suits_warm_start(self.spec)
+        return WARM_START.run(self.spec, self.source).finished().state if suits else None
 
     @property
     def sampled(self) -> tuple[Spec, AnyRows]:
@@ -224,7 +232,7 @@ def fit_all(
     for begin in range(0, len(tasks), size):
         some, own = tasks[begin : begin + size], None if starts is None else starts[begin : begin + size]
         for task, outcome in zip(some, _climb_together(some, inference, own, learned), strict=True):
-            fits.append(task.result(outcome, fits[0] if fits else None))
+            fits.append(task.result(outcome, fits[0] if fits else None, inference))
         if any(fit.interrupted for fit in fits) and len(fits) < len(tasks):
             raise KeyboardInterrupt
     return with_slopes(fits)

@@ -1,20 +1,20 @@
 """``functools.cached_property`` without its lock, which takes longer than many a sum in Python 3.11.
 
 It also lets one thread at a time compute, whatever the object. Here nobody waits: a climb may compute a value that asks
-for a pass over the data, which another climb has to join. Two threads may compute a value twice. Type checkers see a
-property: so they can hold classes to an interface.
+for a pass over the data, which another climb has to join. Two threads may compute a value twice, and find the same one.
+What takes long is a ``learned_property``: the first thread that asks learns it, and others wait for that one object.
+Type checkers see a property: so they can hold classes to an interface.
 """
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, final
 
-__all__ = ["cached_property"]
+__all__ = ["cached_property", "learned_property"]
 
 if TYPE_CHECKING:
-    cached_property = property
+    cached_property = learned_property = property
 else:
 
-    @final
     class cached_property:  # noqa: N801  (a decorator, named as in functools)
         """A property that is computed once, and kept among the object's own attributes."""
 
@@ -24,6 +24,8 @@ else:
         def __set_name__(self, owner: type, name: str) -> None:
             """Take note of the name under which the value is kept, which then hides this descriptor."""
             self._name = name
+            if owner.__getstate__ is object.__getstate__:
+                owner.__getstate__ = _attributes
 
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
             """Compute the value; the next time it is found before this is asked."""
@@ -31,3 +33,19 @@ else:
                 return self
             value = instance.__dict__[self._name] = self._compute(instance)
             return value
+
+    @final
+    class learned_property(cached_property):  # noqa: N801
+        """The same of an object that has a ``lock``, which is held while the value is learned."""
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            """Learn the value, or wait for the thread that does."""
+            if instance is None:
+                return self
+            with instance.lock:
+                known = self._name in instance.__dict__
+                return instance.__dict__[self._name] if known else super().__get__(instance, owner)
+
+    def _attributes(instance: Any) -> dict[str, Any]:
+        """What copies and pickles take: the attributes of this moment, as other threads may go on to add some."""
+        return dict(instance.__dict__)

@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self, final
 
 import numpy as np
-from scipy.special import polygamma
+from scipy.special import gammainccinv, polygamma
 
 from vbsvm.base.arrays import Array
+
+# Averages over a scale are taken at these quantiles, which count alike.
+MIDDLES = (np.arange(9) + 0.5) / 9
 
 
 class ScaleDistribution(Protocol):
@@ -23,9 +26,11 @@ class ScaleDistribution(Protocol):
         """E[1/x], or the mean of the inverse matrix."""
         ...
 
-    @property
-    def mean(self) -> Any:
-        """E[x]; infinite where the distribution has no mean."""
+    def values_at(self, chances: Array) -> Array:
+        """Quantiles of a variance, or covariance matrices by which zᵀxz has its quantiles for every z: k × q × q.
+
+        Averages are taken over these and never over E[x], which is infinite or far out where groups are few.
+        """
         ...
 
     def pack(self) -> list[float]:
@@ -45,14 +50,13 @@ class Point:
     value: float
 
     @property
-    def mean(self) -> float:
-        """The value."""
-        return self.value
-
-    @property
     def inverse_mean(self) -> float:
         """E[1/x] = 1/x."""
         return 1.0 / self.value
+
+    def values_at(self, chances: Array) -> Array:
+        """The value each time."""
+        return np.full((len(chances), 1, 1), self.value)
 
     def draw(self, rng: np.random.Generator) -> Self:
         """Return itself: what is known stays known."""
@@ -80,10 +84,15 @@ class InverseGamma:
         """E[1/x]."""
         return self.shape / self.rate
 
-    @property
-    def mean(self) -> float:
-        """E[x]."""
-        return self.rate / (self.shape - 1) if self.shape > 1 else math.inf
+    def values_at(self, chances: Array) -> Array:
+        """Quantiles."""
+        return (self.rate / gammainccinv(self.shape, chances))[:, None, None]
+
+    def density(self, x: Array) -> Array:
+        """Density at x."""
+        a, b, positive = self.shape, self.rate, np.maximum(x, 1e-300)
+        logs = a * math.log(b) - math.lgamma(a) - (a + 1) * np.log(positive) - b / positive
+        return np.exp(logs)
 
     @property
     def log_sd(self) -> float:
@@ -111,14 +120,41 @@ class MatrixPoint:
     value: Array
 
     @property
-    def mean(self) -> Array:
-        """The matrix."""
-        return self.value
-
-    @property
     def inverse_mean(self) -> Array:
         """The inverse."""
         return np.asarray(np.linalg.inv(self.value), dtype=np.float64)
+
+    def values_at(self, chances: Array) -> Array:
+        """The matrix each time."""
+        return np.broadcast_to(self.value, (len(chances), *self.value.shape))
+
+    def pack(self) -> list[float]:
+        """Give no numbers: nothing here may move."""
+        return []
+
+    def unpack(self, numbers: Array) -> Self:
+        """Return itself."""
+        return self
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ScaleDraws:
+    """A sampler's draws of a variance or covariance matrix, draws × q × q; there is nothing to pack."""
+
+    values: Array
+
+    @property
+    def inverse_mean(self) -> Any:
+        """The inverse of the draws' average between quantiles: neither tail of the draws decides it."""
+        found = np.linalg.inv(self.values_at(MIDDLES).mean(axis=0))
+        return found if len(found) > 1 else float(found[0, 0])
+
+    def values_at(self, chances: Array) -> Array:
+        """The draws whose traces are these quantiles."""
+        order = np.argsort(np.trace(self.values, axis1=1, axis2=2), kind="stable")
+        places = np.minimum((chances * len(order)).astype(np.intp), len(order) - 1)
+        return self.values[order[places]]
 
     def pack(self) -> list[float]:
         """Give no numbers: nothing here may move."""
@@ -142,11 +178,10 @@ class InverseWishart:
         """E[x⁻¹]."""
         return np.asarray(self.degrees * np.linalg.inv(self.scale), dtype=np.float64)
 
-    @property
-    def mean(self) -> Array:
-        """E[x]."""
-        surplus = self.degrees - len(self.scale) - 1
-        return self.scale / surplus if surplus > 0 else np.full_like(self.scale, np.inf)
+    def values_at(self, chances: Array) -> Array:
+        """Multiples of the scale: zᵀxz is inverse gamma with shape (degrees − q + 1)/2 and rate ½zᵀ scale z."""
+        multiples = 0.5 / gammainccinv(0.5 * (self.degrees - len(self.scale) + 1), chances)
+        return multiples[:, None, None] * self.scale
 
     def draw(self, rng: np.random.Generator) -> MatrixPoint:
         """Draw x = L A⁻ᵀA⁻¹ Lᵀ with scale = L Lᵀ and Bartlett's triangular A, for which A Aᵀ is Wishart."""

@@ -1,4 +1,4 @@
-"""What fits write to the log, under the name ``vbsvm``: the ends of climbs and chains at INFO, their steps at DEBUG.
+"""What fits write to the log, under the name ``vbsvm``: ends of optimisations and chains at INFO, their steps at DEBUG.
 
 Nothing is shown unless the user asks for it, as with ``logging.basicConfig(level="INFO")``.
 """

@@ -1,6 +1,7 @@
 """Numbers and tables as people read them, as text of 80 columns and as HTML; the values themselves stay as they are."""
 
 import math
+import re
 import textwrap
 from collections.abc import Sequence
 from html import escape
@@ -23,6 +24,8 @@ SLACK = 2
 DIAGNOSTICS = ("rhat", "gate_rhat")
 CHANCES = {"p_positive", "inclusion"}
 DECIMALS = {"rhat": 3, "gate_rhat": 3, "ess_bulk": 0, "ess_tail": 0, "gate_ess": 0, "accuracy": 1}
+# Columns of words.
+TEXTS = frozenset({"note"})
 # Columns that need no more decimals than the spread beside them.
 SPREADS = {
     "coefficient": "sd",
@@ -33,6 +36,23 @@ SPREADS = {
     "variational": "variational sd",
     "Gibbs": "Gibbs sd",
 }
+# What moves a cursor, colours a terminal, ends a line, turns the direction of writing, or is no character at all.
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: object) -> str:
+    """The text with its control characters written as Python writes them, such as ``\\x1b``: names may be hostile."""
+    return CONTROLS.sub(lambda found: repr(found[0])[1:-1], str(text))
+
+
+def visible_lines(text: object) -> str:
+    """The same of a text of several lines."""
+    return "\n".join(map(visible, str(text).split("\n")))
+
+
+def html_text(text: object) -> str:
+    """The text as HTML shows it."""
+    return escape(visible(text))
 
 
 def number(value: float, spread: float | None = None, digits: int = 3) -> str:
@@ -53,6 +73,11 @@ def told(value: float, digits: int = 3) -> str:
     """A number in running text, with a few digits and a true minus sign; counts in full."""
     text = str(value) if isinstance(value, int) else number(value, digits=digits)
     return text.replace("-", "−")
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things, such as "1 iteration" and "2 iterations"."""
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def fixed(value: float, decimals: int) -> str:
@@ -81,6 +106,8 @@ def cells(frame: "pd.DataFrame") -> list[list[str]]:
 
 
 def _column(name: str, frame: "pd.DataFrame") -> list[str]:
+    if name in TEXTS:
+        return [str(value) for value in frame[name]]
     values = [float(value) for value in frame[name]]
     if name in CHANCES:
         return [chance(value) for value in values]
@@ -126,7 +153,7 @@ def _joined(levels: list[list[str]], columns: list[list[str]], width: int) -> st
 def _levels(frame: "pd.DataFrame") -> list[list[str]]:
     """The names of the rows, level by level, below the level's own name; a name that goes on is written once."""
     index = frame.index
-    heads = ["" if name is None else str(name) for name in index.names]
+    heads = ["" if name is None else visible(name) for name in index.names]
     rows = [_plain(label) if isinstance(label, tuple) else _plain((label,)) for label in index]
     found = [[head] for head in heads]
     before: Sequence[str] = ()
@@ -142,7 +169,7 @@ def _levels(frame: "pd.DataFrame") -> list[list[str]]:
 
 def _plain(labels: Sequence[object]) -> list[str]:
     """Labels in one line each."""
-    return ["".join(char if char.isprintable() else " " for char in str(label)) for label in labels]
+    return [visible(label) for label in labels]
 
 
 def _narrowed(levels: list[list[str]], room: int) -> list[list[str]]:
@@ -166,6 +193,7 @@ def _aligned(head: str, texts: list[str]) -> list[str]:
     ends = [len(text) - len(text.partition(".")[0]) for text in texts]
     most = max((end for end, text in zip(ends, texts, strict=True) if "e" not in text), default=0)
     aligned = [text + " " * max(most - end, 0) for end, text in zip(ends, texts, strict=True)]
+    head = visible(head)
     return [head, *(aligned if _widest([head, *aligned]) <= _widest([head, *texts]) + SLACK else texts)]
 
 
@@ -175,8 +203,9 @@ def _widest(column: list[str]) -> int:
 
 def wrapped(text: str, width: int = WIDTH) -> str:
     """Text in lines of this width; words are not broken."""
-    lines = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in text.splitlines())
-    return "\n".join("\n".join(line) for line in lines)
+    lines = map(visible, text.splitlines())
+    parts = (textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) for line in lines)
+    return "\n".join("\n".join(part) for part in parts)
 
 
 def listed(names: Sequence[object], most: int = 20) -> str:
@@ -199,11 +228,11 @@ def html_table(
     caption: str, heads: Sequence[object], names: Sequence[Sequence[object]], texts: Sequence[list[str]]
 ) -> str:
     """A table as plain HTML with all texts escaped: names of rows at the left, and then their texts."""
-    head = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in heads)
+    head = "".join(f'<th scope="col">{html_text(name)}</th>' for name in heads)
     rows = []
     for labels, row in zip(names, texts, strict=True):
-        left = "".join(f'<th scope="row" style="text-align: left">{escape(str(label))}</th>' for label in labels)
-        rows.append(left + "".join(f'<td style="text-align: right">{escape(text)}</td>' for text in row))
+        left = "".join(f'<th scope="row" style="text-align: left">{html_text(label)}</th>' for label in labels)
+        rows.append(left + "".join(f'<td style="text-align: right">{html_text(text)}</td>' for text in row))
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    top = f"<caption>{escape(caption)}</caption>" if caption else ""
+    top = f"<caption>{html_text(caption)}</caption>" if caption else ""
     return f"<table>{top}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -15,11 +15,16 @@ def in_notebook() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
+def somebody_looks() -> bool:
+    """Whether what is written on stderr is seen as it comes: in a terminal or a notebook."""
+    return in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
+
+
 @contextmanager
 def bar(what: str, total: int, *, shown: bool | None = None) -> Iterator[Callable[[int], None]]:
     """A function that is told how much has been done. None shows a bar where somebody looks: a terminal, a notebook."""
     notebook = in_notebook()
-    if shown is False or (shown is None and not notebook and not sys.stderr.isatty()):
+    if shown is False or (shown is None and not somebody_looks()):
         yield lambda done: None
         return
     if not _has("rich") or (notebook and not _has("ipywidgets")):

@@ -16,6 +16,8 @@ from typing import Any, Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from vbsvm.base.locks import new_lock
+
 BLOCK_CELLS = 2**17
 CHUNKS = 64
 # In narrower tables a block's operations are so short that threads do nothing but wait for Python's lock.
@@ -105,7 +107,7 @@ class _BlasLimit:
     """BLAS limits are global to the process: the first pass to enter sets one thread, the last to leave restores."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._inside = 0
         self._threads = 1
         self._limiter: Any = None

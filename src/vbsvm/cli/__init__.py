@@ -12,6 +12,7 @@ from typing import Any, final
 
 import click
 
+from vbsvm.base.printing import visible, visible_lines
 from vbsvm.cli.wording import by_options, warnings_in_a_line
 from vbsvm.version import __version__
 
@@ -63,14 +64,17 @@ class Commands(click.Group):
         try:
             with warnings_in_a_line():
                 return super().invoke(ctx)
+        except click.ClickException as error:
+            vars(error)["message"] = visible_lines(error.message)
+            raise
         except KeyboardInterrupt:
             click.echo("Interrupted: nothing was written.", err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:  # the reader of our output has gone, as head does; click ends quietly
             raise
         except FileNotFoundError as error:
-            missing = f"There is no file {error.filename}." if error.filename else str(error)
-            raise click.ClickException(missing) from error
+            missing = f"There is no file {error.filename}." if error.filename else error
+            raise click.ClickException(visible(missing)) from error
         except (ValueError, TypeError, OSError, ImportError, MemoryError, FloatingPointError) as error:
             raise click.ClickException(by_options(error) or type(error).__name__) from error
 

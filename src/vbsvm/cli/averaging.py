@@ -7,6 +7,7 @@ import click
 from vbsvm.cli import tables, texts
 from vbsvm.cli.showing import columns_of, covariance_option, is_fit, text_of
 from vbsvm.cli.texts import Signs
+from vbsvm.cli.wording import say
 
 EFFECTS, SLOPE = "probability", "slope"
 
@@ -79,7 +80,7 @@ def effects(
     if out is not None:
         tables.write(found.reset_index(), out, force=force)
         return
-    click.echo(f"{found.columns.name}\n\n{printing.table(found)}\n\n{printing.wrapped(found.attrs['spreads'])}")
+    say(f"{found.columns.name}\n\n{printing.table(found)}\n\n{printing.wrapped(found.attrs['spreads'])}")
 
 
 def _values(fitted: Any, frame: Any, variable: str, at: tuple[str, ...]) -> list[Any]:

@@ -9,6 +9,7 @@ import click
 from vbsvm.cli import large, tables, texts
 from vbsvm.cli.showing import described
 from vbsvm.cli.texts import Signs
+from vbsvm.cli.wording import say
 
 if TYPE_CHECKING:
     from vbsvm import Gibbs, Variational
@@ -38,14 +39,30 @@ class Asked:
     select: bool
     inference: "Variational | Gibbs"
     seed: int
-    likelihood: str
+    likelihood: str | None
 
     @property
     def estimator(self) -> "type[Classifier]":
-        """The estimator that has this likelihood."""
+        """The estimator that has this likelihood; the support vector machine unless it is said."""
         from vbsvm import VBSVC, VBLogistic
 
         return VBLogistic if self.likelihood == "logistic" else VBSVC
+
+    @property
+    def own_likelihood(self) -> dict[str, Any]:
+        """The likelihood as an argument of ``Model``, where it is said."""
+        return {} if self.likelihood is None else {"likelihood": self.likelihood}
+
+    @property
+    def priors(self) -> Any:
+        """Priors of a ``Model``; where the formula is not the user's, those that the estimator would have."""
+        from vbsvm import HalfT, LaplaceZero, Ridge
+
+        if self.select:
+            return {"fixed": LaplaceZero()}
+        if self.formula is not None:
+            return None
+        return {"fixed": Ridge() if self.likelihood == "hinge" else HalfT()}
 
 
 @click.command()
@@ -60,10 +77,9 @@ class Asked:
 @click.option("--drop-missing-outcome", is_flag=True, help="Leave out rows whose outcome is missing.")
 @click.option(
     "--likelihood",
-    type=click.Choice(["hinge", "logistic"]),
-    default="hinge",
-    show_default=True,
-    help="The loss of a support vector machine, or logistic regression.",
+    type=click.Choice(["logistic", "hinge"]),
+    help="Logistic regression, or a support vector machine (hinge).  [default: logistic with --formula, text columns "
+    "or --positive; else hinge]",
 )
 @click.option("--select", is_flag=True, help="Select inputs: infer for each the probability that it matters.")
 @click.option("--gibbs", is_flag=True, help="Sample from the posterior instead of using variational Bayes.")
@@ -96,6 +112,7 @@ def fit(
     \b
     Examples:
       vbsvm fit visits.csv --formula "outcome ~ visit * treatment + (1 | patient)" --out model.vbsvm
+      vbsvm fit visits.csv --formula "outcome ~ visit * treatment + (1 | patient)" --likelihood hinge
       vbsvm fit patients.csv --target disease --drop name --out model.vbsvm
       vbsvm fit mails.parquet --target class --select
       vbsvm fit patients.csv --target disease --likelihood logistic
@@ -109,10 +126,10 @@ def fit(
         model = _fitted(tables.read(data, signs=Signs(sep, decimal)), asked)
     else:
         model = large.fitted(files, asked)
-    click.echo(described(model))
+    say(described(model))
     if out is not None:
         model.save(out)
-        click.echo(f"Wrote {out}.", err=True)
+        say(f"Wrote {out}.", err=True)
 
 
 def _asked(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | None, **rest: Any) -> Asked:
@@ -163,13 +180,13 @@ def _fitted(frame: Any, asked: Asked) -> "Fit | Classifier":
     _require_categories(frame, text)
     formula = f"`{target}` ~ ." + (f" + (1 | `{asked.group}`)" if asked.group is not None else "")
     if text:
-        click.echo(f"Note: text columns are used as categories ({tables.listed(text)}).", err=True)
+        say(f"Note: text columns are used as categories ({tables.listed(text)}).", err=True)
     with tables.numbered(rows):
         return _by_formula(frame, formula, target, asked)
 
 
 def _by_formula(frame: Any, formula: str, outcome: str, asked: Asked) -> "Fit":
-    from vbsvm import LaplaceZero, Model, Ridge
+    from vbsvm import Model
 
     levels = sorted(frame[outcome].unique().tolist(), key=str)
     given, positive = asked.positive, None
@@ -187,13 +204,12 @@ def _by_formula(frame: Any, formula: str, outcome: str, asked: Asked) -> "Fit":
             f"{outcome!r} has {len(levels)} classes, and {several}, or set one class against the rest, as with "
             f"--positive {levels[0]}"
         )
-    priors: Any = {"fixed": LaplaceZero()} if asked.select else {"fixed": Ridge()} if asked.formula is None else None
     weights: Any = asked.weights
     if asked.balanced:
         weights = _balanced(frame, frame[outcome] == (levels[-1] if positive is None else positive), asked.weights)
         if asked.weights is not None:
             frame, weights = frame.assign(**{asked.weights: weights}), asked.weights
-    model = Model(formula, frame, priors, positive=positive, weights=weights, likelihood=asked.likelihood)
+    model = Model(formula, frame, asked.priors, positive=positive, weights=weights, **asked.own_likelihood)
     found = model.fit(asked.inference, random_state=asked.seed)
     if found.interrupted:
         raise KeyboardInterrupt
@@ -275,7 +291,7 @@ def _hint_at_numbers(column: Any) -> None:
     words = known[pd.isna(pd.to_numeric(known, errors="coerce"))].unique()
     if len(words) and len(words) < MOST_WORDS and len(words) < 0.5 * known.nunique():
         told = ", ".join(map(repr, words))
-        click.echo(
+        say(
             f"Note: column {column.name!r} is read as text because of {told} among its numbers. If that means a "
             "missing value, leave the cell empty.",
             err=True,

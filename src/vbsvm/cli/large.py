@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vbsvm.cli.streams import STDIN
+from vbsvm.cli.streams import STDIN, is_larger
 from vbsvm.cli.texts import Signs
+from vbsvm.cli.wording import say, stdout
 
 if TYPE_CHECKING:
     from vbsvm import Files
@@ -43,8 +44,10 @@ def files_of(data: str, memory_limit: str, signs: Signs, cache: str | None = Non
     place = Path(data)
     if place.is_dir() or (has_magic(data) and not place.exists()):
         return files
-    is_large = place.is_file() and place.stat().st_size * TIMES > files.limit
-    return files if is_large and place.name.lower().endswith(ENDINGS) else None
+    if not place.is_file() or not place.name.lower().endswith(ENDINGS):
+        return None
+    most = files.limit // TIMES
+    return files if place.stat().st_size > most or is_larger(data, most) else None
 
 
 def fitted(files: "Files", asked: "Asked") -> "Fit | Classifier":
@@ -72,7 +75,7 @@ def fitted(files: "Files", asked: "Asked") -> "Fit | Classifier":
     if not text and asked.positive is None:
         return _by_columns(files, target, columns, asked)
     if text:
-        click.echo(f"Note: text columns are used as categories ({', '.join(text[:12])}).", err=True)
+        say(f"Note: text columns are used as categories ({', '.join(text[:12])}).", err=True)
     terms = [f"`{name}`" for name in inputs] + ([] if asked.group is None else [f"(1 | `{asked.group}`)"])
     return _by_formula(files, f"`{target}` ~ {' + '.join(terms)}", asked)
 
@@ -86,17 +89,15 @@ def _by_columns(files: "Files", target: str, columns: list[str], asked: "Asked")
 
 
 def _by_formula(files: "Files", formula: str, asked: "Asked") -> "Fit":
-    from vbsvm import LaplaceZero, Model, Ridge
+    from vbsvm import Model
 
     if asked.balanced:
         raise click.UsageError(
             "--balanced is for tables in memory where there is a formula, text columns or --positive: put weights that "
             "balance the classes into a column of the files, and name it with --weights."
         )
-    priors: Any = {"fixed": LaplaceZero()} if asked.select else {"fixed": Ridge()} if asked.formula is None else None
     positive = None if asked.positive is None else _level(files, formula, asked.positive)
-    own = {"positive": positive, "weights": asked.weights, "likelihood": asked.likelihood}
-    model = Model(formula, files, priors, **own)
+    model = Model(formula, files, asked.priors, positive=positive, weights=asked.weights, **asked.own_likelihood)
     found = model.fit(asked.inference, random_state=asked.seed)
     if found.interrupted:
         raise KeyboardInterrupt
@@ -125,7 +126,7 @@ def predict(
     """Predict the rows of files, and write them as CSV to stdout or to a file."""
     from vbsvm.results import predicted_files
 
-    to: Any = sys.stdout if out is None else out
+    to: Any = stdout() if out is None else out
     predicted_files.write(fitted, files, to, columns=columns, text=text, classes=classes, **added)
     if out is not None:
-        click.echo(f"Wrote {out}.", err=True)
+        say(f"Wrote {out}.", err=True)

@@ -15,6 +15,7 @@ from vbsvm.cli.texts import Signs
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
 @click.option("--scores", is_flag=True, help="Add the score; positive scores mean the second class.")
 @click.option("--keep", metavar="COLUMN", multiple=True, help="Copy a column of DATA, such as an identifier.")
+@click.option("--excel-safe", is_flag=True, help="Put an apostrophe before text that a spreadsheet would run.")
 @texts.options
 @large.options
 @click.option("--out", metavar="FILE", help="Write the predictions to FILE instead of stdout.")
@@ -24,6 +25,7 @@ def predict(
     data: str,
     *,
     keep: tuple[str, ...],
+    excel_safe: bool,
     sep: str | None,
     decimal: str | None,
     memory_limit: str,
@@ -45,15 +47,19 @@ def predict(
 
     tables.require_writable(out, force=force)
     fitted: Any = load(model)
+    change = tables.excel_safe if excel_safe else None
     files = large.files_of(data, memory_limit, Signs(sep, decimal))
     if files is not None:
         classes = fitted.classes if is_fit(fitted) else fitted.classes_
         kept = list(dict.fromkeys(keep))
-        large.predict(fitted, files, columns_of(fitted), text_of(fitted), classes, out, keep=kept, **added)
+        large.predict(
+            fitted, files, columns_of(fitted), text_of(fitted), classes, out, keep=kept, change=change, **added
+        )
         return
     frame = tables.read(data, text_of(fitted), Signs(sep, decimal))
     tables.require_columns(frame, keep, "--keep")
-    tables.write(_predicted(fitted, frame, list(dict.fromkeys(keep)), **added), out, force=force)
+    found = _predicted(fitted, frame, list(dict.fromkeys(keep)), **added)
+    tables.write(found if change is None else change(found), out, force=force)
 
 
 def _predicted(fitted: Any, frame: Any, keep: list[str], *, proba: bool, scores: bool) -> Any:

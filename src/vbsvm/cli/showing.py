@@ -7,6 +7,7 @@ import click
 
 from vbsvm.cli import tables, texts
 from vbsvm.cli.texts import Signs
+from vbsvm.cli.wording import say
 
 
 def covariance_option(command: Any) -> Any:
@@ -14,7 +15,7 @@ def covariance_option(command: Any) -> Any:
     return click.option(
         "--covariance",
         type=click.Choice(["robust", "posterior", "curvature", "mean-field"]),
-        help="Which spread of the coefficients.  [default: robust where it can be had]",
+        help="Type of standard error.  [default: posterior in logistic models, else robust; what is available]",
     )(command)
 
 
@@ -31,7 +32,7 @@ def summary(model: str, *, covariance: str | None) -> None:
     """
     from vbsvm import load
 
-    click.echo(described(load(model), covariance))
+    say(described(load(model), covariance))
 
 
 @click.command()
@@ -75,7 +76,7 @@ def report(
         given, rows = _rows(fitted, frame, target, drop=drop_missing_outcome)
     with tables.numbered(rows):
         fitted.report(out, title=title, covariance=covariance, **given)
-    click.echo(f"Wrote {out}.", err=True)
+    say(f"Wrote {out}.", err=True)
 
 
 def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[dict[str, Any], Sequence[int]]:
@@ -140,7 +141,6 @@ def described(fitted: Any, covariance: str | None = None) -> str:
         return str(fitted.showing(covariance))
     if len(fitted.fit_) == 1:
         return str(fitted.fit_[0].showing(covariance))
-    ended = "converged" if fitted.converged_ else "not converged"
-    shown = tables.listed(fitted.classes_)
-    head = f"Fit of {fitted.n_features_in_} columns, one class of {shown} against the rest: {ended}"
-    return display.of_several_classes(head, fitted.summary(covariance=covariance))
+    return display.of_several_classes(
+        fitted.fit_, tables.listed(fitted.classes_), fitted.summary(covariance=covariance)
+    )

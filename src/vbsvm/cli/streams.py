@@ -16,6 +16,8 @@ from typing import IO, Any, final
 
 import click
 
+from vbsvm.base.printing import visible
+
 STDIN = "-"
 # Endings of packed files, and the bytes that such a file begins with.
 PACKED = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ", ".zip": b"PK"}
@@ -55,6 +57,16 @@ class Source:
             yield stack.enter_context(_unpacked(self.path, raw))
 
 
+def is_larger(path: str, most: int) -> bool:
+    """Whether a packed file unpacks to more than so many bytes; no more of it is unpacked here."""
+    if Path(path.lower()).suffix not in PACKED:
+        return False
+    with Source(path).opened() as raw:
+        while most >= 0 and (some := raw.read(CHUNK)):
+            most -= len(some)
+    return most < 0
+
+
 @final
 class _Counted(io.FileIO):
     """A file that tells how many of its bytes have been read."""
@@ -81,7 +93,7 @@ def _progress(path: str) -> Iterator[Callable[[int], None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(f"Reading {Path(path).name}", total=Path(path).stat().st_size)
+    task = bar.add_task(f"Reading {visible(Path(path).name)}", total=Path(path).stat().st_size)
     begin = monotonic()
 
     def seen(count: int) -> None:

@@ -1,6 +1,5 @@
 """Tables from files and into files, by the ending of the name."""
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
@@ -12,7 +11,7 @@ import click
 from vbsvm.cli import texts
 from vbsvm.cli.streams import PACKED, STDIN, explained
 from vbsvm.cli.texts import RECOGNISED, Signs
-from vbsvm.cli.wording import by_options
+from vbsvm.cli.wording import by_options, say, stdout
 from vbsvm.design.spelling import meant, renumbered
 from vbsvm.storage.atomic import replacing
 
@@ -26,6 +25,8 @@ HINTS = {
     ".json": "Save it as CSV, as by pandas.read_json(…).to_csv(…, index=False).",
     ".jsonl": "Save it as CSV, as by pandas.read_json(…, lines=True).to_csv(…, index=False).",
 }
+# What a spreadsheet may take for the beginning of a formula.
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 READ = "Names may end in .csv, .tsv, .txt (also compressed, as .csv.gz), .parquet, .arrow or .feather."
 WRITTEN = "Names may end in .csv, .tsv, .txt, .parquet, .arrow or .feather."
 
@@ -72,7 +73,7 @@ def _named(frame: Any) -> Any:
     unnamed = [k for k, name in enumerate(frame.columns, 1) if not name.strip() or name.startswith("Unnamed: ")]
     if unnamed:
         told = f"column {unnamed[0]} has" if len(unnamed) == 1 else f"columns {listed(unnamed)} have"
-        click.echo(f"Note: {told} no name in the header and {'is' if len(unnamed) == 1 else 'are'} left out.", err=True)
+        say(f"Note: {told} no name in the header and {'is' if len(unnamed) == 1 else 'are'} left out.", err=True)
     return frame.drop(columns=[frame.columns[k - 1] for k in unnamed])
 
 
@@ -88,7 +89,7 @@ def with_plain_numbers(frame: Any, labels: Collection[str]) -> Any:
             changed[name] = frame[name].map(str, na_action="ignore")
         else:
             changed[name] = frame[name].map(lambda one: float(str(one)), na_action="ignore").astype(np.float64)
-            click.echo(f"Note: the numbers of column {name!r} are rounded to 16 digits.", err=True)
+            say(f"Note: the numbers of column {name!r} are rounded to 16 digits.", err=True)
     return frame.assign(**changed)
 
 
@@ -112,7 +113,7 @@ def with_outcome(frame: Any, outcome: str, *, drop: bool) -> Any:
             f"such rows out with --drop-missing-outcome."
         )
     if rows:
-        click.echo(f"Note: {told} without a value of {outcome!r} left out.", err=True)
+        say(f"Note: {told} without a value of {outcome!r} left out.", err=True)
     found = frame[~missing]
     return found.assign(**{outcome: found[outcome].infer_objects()})
 
@@ -130,7 +131,7 @@ def numbered(rows: Sequence[int]) -> Iterator[None]:
 def write(frame: Any, path: str | None, *, force: bool) -> None:
     """Write a table into a file, in one step as others see it, or to stdout as CSV."""
     if path is None:
-        frame.to_csv(sys.stdout, index=False)
+        frame.to_csv(stdout(), index=False)
         return
     require_writable(path, force=force)
     ending = _ending(path)
@@ -141,7 +142,17 @@ def write(frame: Any, path: str | None, *, force: bool) -> None:
             _told(path, "written as Parquet", lambda: frame.to_parquet(file, index=False))
         else:
             _told(path, "written as Arrow", lambda: frame.to_feather(file))
-    click.echo(f"Wrote {path}.", err=True)
+    say(f"Wrote {path}.", err=True)
+
+
+def excel_safe(frame: Any) -> Any:
+    """The table with an apostrophe before text that spreadsheets would run as a formula."""
+    text = {name: frame[name].astype(object).map(_quoted) for name in frame if frame[name].dtype.kind == "O"}
+    return frame.assign(**text).rename(columns=_quoted)
+
+
+def _quoted(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_SIGNS) else cell
 
 
 def require_writable(path: str | None, *, force: bool) -> None:
@@ -198,7 +209,7 @@ def _told(path: str, done: str, call: Callable[[], Any]) -> Any:
             return call()
         except ImportError as error:
             raise click.ClickException(f"{path}: this file format needs pyarrow: pip install pyarrow") from error
-        except (ValueError, OSError) as error:
+        except Exception as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             reason = "it was cut short or damaged, or is of another kind." if done.startswith("read") else str(error)

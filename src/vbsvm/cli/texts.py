@@ -14,7 +14,8 @@ from typing import IO, Any, final
 import click
 
 from vbsvm.cli.streams import CHUNK, Source
-from vbsvm.sources.files_text import COMMA_NUMBER, SEPARATORS, THOUSANDS, WHOLE, separator_of
+from vbsvm.cli.wording import say
+from vbsvm.sources.files_text import COMMA_NUMBER, SEPARATORS, THOUSANDS, WHOLE, raise_interrupt, separator_of
 
 WORDS = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
 # A header of so many characters is none: line breaks are missing.
@@ -104,7 +105,7 @@ def _tell(path: str, sep: str | None, decimals: bool) -> None:
     found = [] if sep is None else [f"cells are separated by {SEPARATORS[sep]}"]
     found += ["decimals by commas"] * decimals
     if found:
-        click.echo(f"Note: {path}: {' and '.join(found)}.", err=True)
+        say(f"Note: {path}: {' and '.join(found)}.", err=True)
 
 
 def _header(source: Source, usual: str, given: str | None) -> tuple[str, list[str]]:
@@ -193,6 +194,7 @@ def _whole(source: Source, sep: str, names: list[str], **options: Any) -> Any:
             warnings.simplefilter("error", ParserWarning)
             return pd.read_csv(text, sep=sep, index_col=False, low_memory=False, **options)
     except (ParserError, ParserWarning) as error:
+        raise_interrupt(error)
         found = NOT_CLOSED.search(str(error))
         if found:
             raise click.ClickException(
@@ -233,7 +235,7 @@ def _decimal(frame: Any, sep: str, text: Collection[str]) -> str:
     points = any((frame[name].dropna() % 1 != 0).any() for name in frame.columns if frame[name].dtype.kind == "f")
     if sep != "," and not points and not all(THOUSANDS.fullmatch(word) for word in written):
         return ","
-    click.echo(
+    say(
         f"Note: numbers such as {written[0]} are read as text. If the comma is a decimal separator, add --decimal , "
         "and if it separates thousands, remove it from the file.",
         err=True,

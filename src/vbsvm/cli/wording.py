@@ -1,12 +1,16 @@
 """What Python warns of and advises, in one line and by the options of the command line."""
 
+import os
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, final
 
 import click
+
+from vbsvm.base.printing import visible, visible_lines
 
 # Advice that names Python's objects, and the option that does the same.
 OPTIONS = [
@@ -34,9 +38,33 @@ OPTIONS = [
 ]
 
 
+def say(text: str, *, err: bool = False) -> None:
+    """Print text in which control characters of names are written out, so that none reaches the terminal."""
+    click.echo(visible_lines(text), err=err)
+
+
+@final
+class _Terminal:
+    """A terminal as a file to which tables are written."""
+
+    def write(self, text: str) -> int:
+        """Write text without its control characters."""
+        return sys.stdout.write(visible_lines(text.replace(os.linesep, "\n")))
+
+
+def stdout() -> Any:
+    """Where tables go: on a terminal control characters are written out, into a pipe or file nothing is changed."""
+    return _Terminal() if is_terminal() else sys.stdout
+
+
+def is_terminal() -> bool:
+    """Whether output goes to a terminal."""
+    return sys.stdout.isatty()
+
+
 def by_options(message: object) -> str:
     """A message in one line, with options in place of Python's objects."""
-    told = " ".join(str(message).split())
+    told = visible(" ".join(str(message).split()))
     for pattern, option in OPTIONS:
         told = re.sub(pattern, option, told)
     return told
@@ -51,7 +79,7 @@ def warnings_in_a_line() -> Iterator[None]:
         told = by_options(message)
         if told not in shown:
             shown.add(told)
-            click.echo(f"Warning: {told}", err=True)
+            say(f"Warning: {told}", err=True)
 
     with warnings.catch_warnings():
         warnings.showwarning = show

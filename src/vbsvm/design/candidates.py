@@ -1,13 +1,13 @@
 """Candidates: the rows that a row with a missing category or a drawn value is written out as, one for each of them."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, Which
+from vbsvm.base.cached import cached_property
 
 
 @final

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from unicodedata import is_normalized, normalize
 
 # Rows as messages number them: "row 3", "rows 3 and 5", "rows 3, 5 and 8 more".
 ROWS = re.compile(r"(?<!['\"`])\brows? \d+\b(?:, \d+\b)*(?: and \d+\b(?! more))?")
@@ -20,6 +21,10 @@ def renumbered(message: str, number: Callable[[int], int]) -> str:
 def meant(name: str, known: Iterable[object]) -> str:
     """A question after the known names that are spelled nearly as this one, with a blank before it; or nothing."""
     names = [str(one) for one in known]
+    for one in names:
+        if one != name and normalize("NFC", one) == normalize("NFC", name):
+            form = "composed (NFC)" if is_normalized("NFC", one) else "decomposed (NFD)"
+            return f" {one!r} looks the same, but its letters are {form}: write both names in one Unicode form."
     near = [one for one in names if one.lower() == name.lower()] or get_close_matches(name, names)
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 

@@ -58,7 +58,8 @@ class Spline:
         Z = BSpline.design_matrix(inside, self.knots, DEGREE).toarray() @ self.rotation
         if (outside := t != inside).any():
             ends = BSpline(self.knots, self.rotation, DEGREE).derivative()(inside[outside])
-            Z[outside] += (t - inside)[outside, None] * ends
+            with np.errstate(over="ignore"):  # who encodes looks for values that are not finite
+                Z[outside] += (t - inside)[outside, None] * ends
         return Z
 
 

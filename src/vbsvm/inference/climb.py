@@ -53,7 +53,8 @@ class Outcome:
 
     ``others`` are the climbs from other starts, which ended no higher. ``inputs`` are the last pass's sums of the
     inputs, where some are missing. ``likelihood`` says which bound was climbed. Effects of groups may have been
-    ``integrated`` out: then the state is not that of the bounds, and its spread is the posterior's. Where no climb was
+    ``integrated`` out: then the state is not that of the bounds, and its spread is the posterior's; or that was
+    ``declined``, as quadrature could not be trusted. Where no climb was
     needed for that, there are no bounds yet, and ``_later`` climbs over the rows when somebody asks for them.
     """
 
@@ -65,6 +66,7 @@ class Outcome:
     inputs: InputSums | None = None
     likelihood: Likelihood = HINGE
     integrated: bool = False
+    declined: bool = False
     _later: Callable[[Source], Array] | None = None
 
     @property
@@ -81,6 +83,12 @@ class Outcome:
     def waits(self) -> bool:
         """Whether its bounds are yet to be climbed."""
         return self._later is not None
+
+    def finished(self) -> "Outcome":
+        """This outcome, for those who can't use half of a climb: if Ctrl-C ended it, it is raised again."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+        return self
 
     def bounded(self, source: Source) -> "Outcome":
         """The same with its bounds."""

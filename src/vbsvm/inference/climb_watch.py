@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 import numpy as np
 
-from vbsvm.base.progress import SharedLine
+from vbsvm.base.progress import SharedLine, somebody_looks
 from vbsvm.storage import archive
 from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import MODELS
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FORMAT, SCHEMA = "vbsvm climb", 1
 REGISTRY = Registry(MODELS)
-SECONDS_BETWEEN = 5.0
+SECONDS_BETWEEN = SECONDS_BEFORE = 5.0
 
 
 class Watch(Protocol):
@@ -57,6 +57,34 @@ UNWATCHED = Unwatched()
 
 
 @final
+class SlowWatch:
+    """Shows iterations on a line where somebody looks, once an optimisation in memory has taken some seconds."""
+
+    def __init__(self) -> None:
+        self._line, self._begun, self._passes = SharedLine() if somebody_looks() else None, time.monotonic(), 0
+
+    def earlier(self) -> "Outcome | None":
+        """Every climb is new."""
+        return None
+
+    def reached(self, outcome: "Outcome", tol: float) -> None:
+        """Show it if this takes long."""
+        seconds = time.monotonic() - self._begun
+        if self._line is not None and seconds > SECONDS_BEFORE:
+            passes = self._passes + outcome.passes
+            self._line.show(self, _told(outcome, passes, seconds / max(1, passes), tol))
+
+    def ended(self, outcome: "Outcome") -> None:
+        """Count its passes."""
+        self._passes += outcome.passes
+
+    def leave(self) -> None:
+        """Show nothing more."""
+        if self._line is not None:
+            self._line.end(self)
+
+
+@final
 class ClimbWatch:
     """Keeps the outcomes of a run's climbs in a file, the last of them unfinished; and shows passes on a line.
 
@@ -91,7 +119,9 @@ class ClimbWatch:
     def reached(self, outcome: "Outcome", tol: float) -> None:
         """Keep it from time to time, and show it."""
         if self._line is not None:
-            self._line.show(self, self._told(outcome, tol))
+            passes = sum(climb.passes for climb in self._climbs) + outcome.passes
+            a_pass = (time.monotonic() - self._begun) / max(1, passes - self._passes_before)
+            self._line.show(self, _told(outcome, passes, a_pass, tol))
         if time.monotonic() - self._written > SECONDS_BETWEEN:
             self._write([*self._climbs, outcome])
 
@@ -111,16 +141,6 @@ class ClimbWatch:
         if self._line is not None:
             self._line.end(self)
 
-    def _told(self, outcome: "Outcome", tol: float) -> str:
-        passes = sum(climb.passes for climb in self._climbs) + outcome.passes
-        a_pass = (time.monotonic() - self._begun) / max(1, passes - self._passes_before)
-        gains = np.diff(outcome.bounds[-3:])
-        left = ""
-        if len(gains) == 2 and gains[0] > gains[1] > tol:
-            n_left = int(np.ceil(np.log(gains[1] / tol) / np.log(gains[0] / gains[1])))
-            left = f", about {n_left} more ({n_left * a_pass:.0f} s)"
-        return f"Pass {passes}: bound {outcome.bounds[-1]:.3f}, {a_pass:.1f} s a pass{left}"
-
     def _write(self, climbs: "list[Outcome]") -> None:
         tree, arrays = REGISTRY.encode(climbs, "a climb")
         with suppress(OSError):  # a climb can go on without it
@@ -133,3 +153,12 @@ class ClimbWatch:
             return REGISTRY.decode(file.tree, file.arrays) if file.about["about"] == self._about else []
         except Exception:  # whatever is wrong with it, it can be done without
             return []
+
+
+def _told(outcome: "Outcome", passes: int, a_pass: float, tol: float) -> str:
+    """How far a climb is, and how long it may take; ``a_pass`` is the time of one."""
+    gains, left = np.diff(outcome.bounds[-3:]), ""
+    if len(gains) == 2 and gains[0] > gains[1] > tol:
+        n_left = int(np.ceil(np.log(gains[1] / tol) / np.log(gains[0] / gains[1])))
+        left = f", about {n_left} more ({n_left * a_pass:.0f} s)"
+    return f"Pass {passes}: bound {outcome.bounds[-1]:.3f}, {a_pass:.1f} s a pass{left}"

@@ -19,7 +19,7 @@ from vbsvm.inference.extrapolation import Anderson
 from vbsvm.inference.profiled import HeldRows, Profiled
 from vbsvm.inference.proposals import leap
 from vbsvm.model.layouts.drawn import DRAWS, DrawnGaussian, DrawnGram
-from vbsvm.model.priors import Ridge
+from vbsvm.model.priors import HalfT, Ridge
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Block, Spec, State
 from vbsvm.model.sweep import pass_rows
@@ -70,8 +70,8 @@ def _first(spec: Spec, source: Source) -> State:
     assert isinstance(stats.gram, DrawnGram)
     squares = stats.gram.diagonal / sum(float(w.sum()) for _, w in stats.gram.parts)
     pairs = zip(spec.blocks, start.scales, strict=True)
-    scales = (_unit_scale(block, squares) if isinstance(block.prior, Ridge) else scale for block, scale in pairs)
-    start = start.scaled(tuple(scales))
+    inferred = [(block, scale, isinstance(block.prior, HalfT | Ridge)) for block, scale in pairs]
+    start = start.scaled(tuple(_unit_scale(block, squares) if unit else scale for block, scale, unit in inferred))
     mean = stats.gram.solve(stats.cross, spec.precision(start))
     assert mean is not None
     return start.moved(stats.gram.drawn(mean, spec.precision(start), DRAWS))

@@ -11,7 +11,7 @@ from typing import Any, cast, final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.distributions import MatrixPoint, Point
+from vbsvm.base.distributions import MIDDLES, ScaleDraws
 from vbsvm.base.reading import Draw, OverRelaxed
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_whole
@@ -87,11 +87,8 @@ class Sample:
     @property
     def state(self) -> State:
         """Posterior means, and the draws as a distribution of the coefficients: what predictions ask."""
-        scales = []
-        for values in self.scales:
-            mean = values.reshape(-1, values.shape[2]).mean(axis=0)
-            q = math.isqrt(len(mean))
-            scales.append(Point(float(mean[0])) if q == 1 else MatrixPoint(mean.reshape(q, q)))
+        sizes = (math.isqrt(values.shape[2]) for values in self.scales)
+        scales = [ScaleDraws(values.reshape(-1, q, q)) for values, q in zip(self.scales, sizes, strict=True)]
         levels = None if self.levels is None else LevelDistributions.of(tuple(1.0 + one for one in self.levels.counts))
         missing = self.last.missing
         if isinstance(missing, MissingState):
@@ -341,12 +338,12 @@ def _advance(spec: Spec, source: Source, settings: Gibbs, until: tuple[_Chain, i
     return replace(chain, state=state, step=step, done=end, drawn=drawn, losses=losses, missing=missing)
 
 
-def _numbers(state: State) -> tuple[Array, Array | None, list[float | Array]]:
+def _numbers(state: State) -> tuple[Array, Array | None, list[Array]]:
     """Effective coefficients, gates, and of each block the variance or covariance matrix."""
     theta, gates = state.coefficients.mean, None
     if state.gates is not None:
         theta, gates = state.gates.open * theta, state.gates.inclusion
-    return theta, gates, [scale.mean for scale in state.scales]
+    return theta, gates, [scale.values_at(MIDDLES[:1])[0] for scale in state.scales]
 
 
 def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:

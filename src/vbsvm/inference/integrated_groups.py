@@ -15,21 +15,20 @@ from dataclasses import dataclass
 from typing import Any, cast, final
 
 import numpy as np
-from scipy.special import digamma, polygamma
 
 from vbsvm.base.arrays import Array, cholesky, inverse
-from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.reading import expect
+from vbsvm.base.tabulated_variance import TabulatedVariance
 from vbsvm.inference.group_nodes import AtNodes, Curvature, Kept, ThirdDerivatives
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.dense import DenseGaussian
-from vbsvm.model.priors import Normal, Ridge
+from vbsvm.model.priors import HalfT, Normal, Ridge
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import sweep
 
-MODELS = "logistic models of complete data whose largest factor has random intercepts with a Ridge() prior"
+MODELS = "logistic models of complete data whose largest factor has random intercepts with a HalfT() or Ridge() prior"
 # Nodes of each group, and how far they reach, in standard deviations of its effect. Where all labels of a group are
 # alike, its distribution has an edge on one side and a long tail on the other: by its skewness nodes lie closer on the
 # side of the edge, around a centre nearer to it, and reach less far there. These figures were the best of some that
@@ -68,7 +67,8 @@ def suits(spec: Spec, source: Source) -> bool:
     if not spec.likelihood.normalised or spec.missing is not None or spec.gate_map is not None:
         return False
     numbers = NODES * max(source.n_rows, m * source.n_core)
-    return isinstance(last.prior, Ridge) and last.size == m > 1 and numbers <= MOST_NUMBERS
+    single = len(last.columns) == 1  # one effect for each group; several that share a variance are not integrated out
+    return isinstance(last.prior, HalfT | Ridge) and single and last.size == m > 1 and numbers <= MOST_NUMBERS
 
 
 def suits_at_once(spec: Spec, source: Source) -> bool:
@@ -158,7 +158,7 @@ class _Problem:
     """log p(c, λ | y) up to a constant, with the effects of m groups integrated out; ``looks`` at it are counted."""
 
     source: Source
-    prior: Ridge
+    prior: HalfT | Ridge
     precision: Any
     n_core: int
     m: int
@@ -168,7 +168,7 @@ class _Problem:
     @staticmethod
     def of(spec: Spec, source: Source, state: State) -> "_Problem":
         """The problem at the end of a climb, which gives the scales of the other blocks."""
-        found, prior = cast(ArrowGaussian, state.coefficients), cast(Ridge, spec.blocks[-1].prior)
+        found, prior = cast(ArrowGaussian, state.coefficients), cast(HalfT | Ridge, spec.blocks[-1].prior)
         n_core = len(found.core.mean)
         precision = spec.precision(state)
         dense, places = np.diag(precision.diagonal[:n_core]), np.arange(len(precision.diagonal))
@@ -231,17 +231,17 @@ class _Problem:
         np.subtract(squares, 1.0, out=scores[n])  # what u adds to the derivative by λ is u²/σ² − 1
         weighed = scores * weights
         means = weighed @ _ONES
-        A, B = self.prior.shape, self.prior.rate
+        prior, slope, bend = self.prior.log_density(float(at[-1]))
         precision = means @ means.T - weighed.reshape(n + 1, -1) @ scores.reshape(n + 1, -1).T
         curvature = self.source.total(Curvature(rows, weights))
         precision[:n, :n] += curvature + self.precision
         cancelled = float((curvature.diagonal() / precision.diagonal()[:n]).max(initial=0.0))
-        precision[n, n] += 2.0 * float(np.vdot(weights, squares)) + 4.0 * B * rate
+        precision[n, n] += 2.0 * float(np.vdot(weights, squares)) + bend
         gradient = means.sum(axis=1)
         gradient[:n] -= self.precision @ at[:n]
-        gradient[n] += -2.0 * A + 2.0 * B * rate
+        gradient[n] += slope
         value = float(highest.sum() + np.log(totals).sum()) - self.m * at[-1]
-        value -= 0.5 * float(at[:n] @ self.precision @ at[:n]) + 2.0 * A * at[-1] + B * rate
+        value += prior - 0.5 * float(at[:n] @ self.precision @ at[:n])
         effects = np.einsum("gk,gk->g", weights, nodes)
         off = nodes - effects[:, None]
         apart = weights * off
@@ -281,9 +281,7 @@ class _Problem:
         core = DenseGaussian(mean + shift, _upper_root(covariance))
         effects = effects + mode.of_effects[:, :n] @ shift
         coefficients = ArrowGaussian(core, effects[:, None], root[:, None, None], -link[:, None, :], before.shapes)
-        expected = float(w @ lam)
-        scale = _matched(2.0 * expected, 4.0 * float(w @ np.square(lam - expected)))
-        return State(coefficients, (*state.scales[:-1], scale))
+        return State(coefficients, (*state.scales[:-1], TabulatedVariance(lam, densities - densities.max())))
 
     def _along_scale(self, centre: _Settled) -> tuple[list[_Settled], Array]:
         """The best c for each of several λ; and logarithms of what each counts beside the density there."""
@@ -356,14 +354,3 @@ def _solved(matrix: Array, right: Array) -> Array | None:
     except np.linalg.LinAlgError:
         return None
     return np.asarray(np.linalg.solve(lower.T, np.linalg.solve(lower, right)), dtype=np.float64)
-
-
-def _matched(mean: float, variance: float) -> InverseGamma:
-    """The inverse gamma distribution of σ² with this mean and variance of log σ²."""
-    shape = 1.0 / variance + 0.5
-    for _ in range(50):
-        off = float(polygamma(1, shape)) - variance
-        shape = max(shape - off / float(polygamma(2, shape)), 0.1 * shape)
-        if abs(off) < 1e-12 * variance:
-            break
-    return InverseGamma(shape, math.exp(mean + float(digamma(shape))))

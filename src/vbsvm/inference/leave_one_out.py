@@ -1,4 +1,4 @@
-"""What each row did to a finished fit: one pass for the curvature, and one over the rows with it."""
+"""What each row did to a finished fit: one pass for the curvature, and one over the rows with it; and refits."""
 
 from dataclasses import replace
 
@@ -7,8 +7,10 @@ import numpy as np
 from vbsvm.base.reading import expect
 from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.variational import Variational
 from vbsvm.missing.model import MissingModel, MissingState
 from vbsvm.model.interfaces import Gram, Message
+from vbsvm.model.layouts.dual import DualGaussian
 from vbsvm.model.left_out import RowInfluence
 from vbsvm.model.row_pass import RowPass, Source
 from vbsvm.model.spec import Spec, State
@@ -19,7 +21,8 @@ def row_influence(spec: Spec, outcome: Outcome | Sample, source: Source, every: 
     """What each row did to the fit that ended like this, or those of ``every`` so many-th block.
 
     After a sampler the covariance of the draws is the response of their mean, and mean slopes are those of the exact
-    bound.
+    bound. Where effects of groups were integrated out, the covariance is the posterior's as well: with the scales'
+    uncertainty in it, it is also how the mean responds where a row that leaves moves the scales.
     """
     state = outcome.state
     if isinstance(outcome, Sample):
@@ -27,12 +30,38 @@ def row_influence(spec: Spec, outcome: Outcome | Sample, source: Source, every: 
         response = row_pass.message
     else:
         row_pass = RowPass(outcome.likelihood, state.coefficients.message(state.gates), expect, True, state.missing)
-        response = _response(spec, state, source, row_pass)
-    if isinstance(spec.missing, MissingModel) and isinstance(state.missing, MissingState):
-        row_pass = replace(row_pass, missing=spec.missing.as_predicted(state.missing, outcome.inputs))
+        response = row_pass.message if outcome.integrated else _response(spec, state, source, row_pass)
+    row_pass = _as_predicted(row_pass, spec, outcome)
     return source.total(
         lambda part: RowInfluence.none() if part.rows.index % every else part.influence(row_pass, response)
     )
+
+
+def refit(spec: Spec, outcome: Outcome, source: Source, inference: Variational) -> Outcome:
+    """The fit to a source whose rows have other weights than those of the fit that ended like this.
+
+    It begins where that ended, unless what the rows that left did would stay: inclusion indicators have many optima,
+    and the distribution of missing values is learned before the coefficients. The dual layout's state is of its rows.
+    """
+    plain = spec.gate_map is None and spec.missing is None
+    warm = plain and not isinstance(outcome.state.coefficients, DualGaussian)
+    return inference.run(spec, source, outcome.state if warm else None).finished()
+
+
+def unseen_rows(spec: Spec, outcome: Outcome, source: Source) -> RowInfluence:
+    """Scores of rows that a fit has not seen, and as ``response`` the variance that its coefficients give them."""
+    state = outcome.state
+    row_pass = RowPass(outcome.likelihood, state.coefficients.message(state.gates), expect, True, state.missing)
+    row_pass = _as_predicted(row_pass, spec, outcome)
+    return source.total(lambda part: part.influence(row_pass, row_pass.message))
+
+
+def _as_predicted(row_pass: RowPass, spec: Spec, outcome: Outcome | Sample) -> RowPass:
+    """The pass with missing values as they are in prediction."""
+    missing = outcome.state.missing
+    if not isinstance(spec.missing, MissingModel) or not isinstance(missing, MissingState):
+        return row_pass
+    return replace(row_pass, missing=spec.missing.as_predicted(missing, outcome.inputs))
 
 
 def _response(spec: Spec, state: State, source: Source, row_pass: RowPass) -> Message:

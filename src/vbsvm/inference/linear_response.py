@@ -154,29 +154,33 @@ def rows_near_the_kink(spec: Spec, state: State, source: Source, negligible: flo
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class InferredScales:
-    """Blocks whose variance σ² is inferred: their columns, and IG(shape, rate) of each."""
+    """Blocks whose variance σ² is inferred: their columns, their IG(shape, rate), and how the priors' rates answer."""
 
     blocks: tuple[int, ...]
     columns: tuple[tuple[slice, ...], ...]
     shapes: Array
     rates: Array
+    rate_slopes: Array
 
     @staticmethod
     def of(spec: Spec, state: State, *, hold_scales: bool = False) -> "InferredScales":
         """Those of a state, or none where they are held."""
         pairs = () if hold_scales else zip(spec.blocks, state.scales, strict=True)
         found = [
-            (i, block.columns, scale.shape, scale.rate)
+            (i, block.columns, scale.shape, scale.rate, block.prior.rate_slope(scale))
             for i, (block, scale) in enumerate(pairs)
             if isinstance(scale, InverseGamma)
         ]
-        blocks, columns, shapes, rates = zip(*found, strict=True) if found else ((), (), (), ())
-        return InferredScales(blocks, columns, np.array(shapes, dtype=np.float64), np.array(rates, dtype=np.float64))
+        blocks, columns, *numbers = zip(*found, strict=True) if found else ((), (), (), (), ())
+        return InferredScales(blocks, columns, *(np.array(one, dtype=np.float64) for one in numbers))
 
     @property
     def stiffness(self) -> Array:
-        """ω_b = (τ_b²/a_b) times the change of ½E‖θ_b‖²: the inverse of that factor, on a diagonal."""
-        return np.diag(np.square(self.rates) / self.shapes)
+        """ω_b = (τ_b²/a_b) times the change of ½E‖θ_b‖²: the inverse of that factor, on a diagonal.
+
+        A prior's rate that depends on τ_b takes a part of the change back.
+        """
+        return np.diag(np.square(self.rates) / self.shapes + self.rate_slopes)
 
     def of_blocks(self, mean: Array) -> Array:
         """The mean of each block, zero elsewhere: coefficients × blocks."""

@@ -7,6 +7,7 @@ from typing import final
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import Point
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import CompleteRows, Part, Source
 from vbsvm.model.spec import State
@@ -16,6 +17,7 @@ NEAR_KINK = 0.05
 PILE = 0.1
 # With fewer rows that have a loss than this many for each coefficient, classes are nearly separated.
 ROWS_A_COEFFICIENT = 2
+ADVICE = 'Use likelihood="logistic" (Model) or VBLogistic.'
 
 
 @final
@@ -36,6 +38,16 @@ class Reliability:
         """Whether there is no warning."""
         return not self.warnings
 
+    @property
+    def on_the_margin(self) -> str:
+        """What is wrong where many rows lie on the margin; empty where few do."""
+        if not self.piled > PILE:
+            return ""
+        return (
+            f"{100 * self.piled:.0f} % of the observations lie exactly on the margin: coefficients and effects of the "
+            f"SVM are not interpretable here. {ADVICE}"
+        )
+
     def and_warnings(self, *sentences: str) -> "Reliability":
         """The same with further warnings."""
         return Reliability(self.losing, self.piled, (*self.warnings, *sentences))
@@ -50,29 +62,29 @@ def reliability(state: State, source: Source, likelihood: Likelihood) -> Reliabi
 
     def of_part(part: Part) -> Array:
         if not isinstance(part, CompleteRows):
-            return np.zeros(4)
+            return np.zeros(5)
         h = 1.0 - part.rows.signs * part.scores(theta, state.missing)
-        return np.array([len(h), (h > 1.0).sum(), (h > NEAR_KINK).sum(), (np.abs(h) < NEAR_KINK).sum()])
+        s, near = part.rows.weights, np.abs(h) < NEAR_KINK
+        return np.array([len(h), (h > 1.0).sum(), (h > NEAR_KINK).sum(), s[near].sum(), s.sum()])
 
-    n, wrong, losing, piled = map(int, source.total(of_part, light=True))
+    n, wrong, losing, piled, weight = source.total(of_part, light=True)
     if n == 0:
         return Reliability(math.nan, math.nan)
-    found, n_coefficients = Reliability(losing / n, piled / n), source.n_core
+    found, n_coefficients = Reliability(losing / n, piled / weight), source.n_core
     if wrong == 0:
+        given = likelihood.normalised and all(isinstance(scale, Point) for scale in state.scales)
         found = found.and_warnings(
-            "The classes are separated: every row is on its side, so that larger coefficients are hardly less likely. "
-            "Neither intervals nor standard deviations can be relied on."
+            "Complete separation: the fit classifies every observation correctly, so that coefficients, standard "
+            "deviations and intervals depend on the prior"
+            + (": report it with them." if given else ", and cannot be relied on.")
         )
     elif likelihood.normalised:
         return found
     elif losing < ROWS_A_COEFFICIENT * n_coefficients:
         found = found.and_warnings(
-            f"The classes are nearly separated: only {losing} rows have a loss, for {n_coefficients} coefficients. "
+            f"The classes are nearly separated: only {losing:.0f} rows have a loss, for {n_coefficients} coefficients. "
             "Intervals and standard deviations are rough."
         )
-    if found.piled > PILE:
-        found = found.and_warnings(
-            f"{100 * found.piled:.0f} % of the rows lie at the kink of the hinge loss, as happens with discrete "
-            "inputs: robust standard deviations may be much too small. A bootstrap is safer."
-        )
+    if found.on_the_margin:
+        found = found.and_warnings(found.on_the_margin)
     return found

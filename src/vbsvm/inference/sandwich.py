@@ -31,19 +31,25 @@ class Units:
     """What is taken as independent: groups of the arrow's tail, or of a factor that these lie in.
 
     ``of_group`` has the unit of each group of the tail. ``own`` says which coefficients of the core are effects of
-    units, or of groups within units. ``factor`` is the number of the units' factor. Where factors are ``crossed``, some
-    group lies in several units.
+    units, or of groups within units. ``factor`` is the number of the units' factor, and ``sizes`` are its groups'
+    numbers of rows. Where factors are ``crossed``, some group lies in several units.
     """
 
     of_group: NDArray[np.intp]
     own: NDArray[np.bool_]
     factor: int
     crossed: bool
+    sizes: NDArray[np.intp]
 
     @property
     def n_units(self) -> int:
         """Number of units."""
         return len(np.unique(self.of_group))
+
+    @property
+    def n_effective(self) -> float:
+        """The number of units of equal size whose sums of scores vary as much: (Σn)²/Σn²."""
+        return float(self.sizes.sum()) ** 2 / float(np.square(self.sizes.astype(np.float64)).sum())
 
 
 def sandwich_of_rows(bread: Array, spec: Spec, state: State, source: Source) -> Array:

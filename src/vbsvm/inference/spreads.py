@@ -8,21 +8,22 @@
 Numbers are those of the design's (standardised) columns, gates applied.
 """
 
+import math
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.climb import Ending
 from vbsvm.inference.curvature_spread import curvature_distribution, curvature_stats, effective_covariance
 from vbsvm.inference.dual_response import dual_response
 from vbsvm.inference.linear_response import Response, dense_response
-from vbsvm.inference.reliability import Reliability, reliability
+from vbsvm.inference.reliability import ADVICE, Reliability, reliability
 from vbsvm.inference.sandwich import Units, sandwich_of_groups, sandwich_of_rows
 from vbsvm.inference.squared_kernel import NoMaximumError
 from vbsvm.inference.tilted_map import effective_mean, response_of_map
@@ -31,11 +32,13 @@ from vbsvm.model.interfaces import GaussianDistribution
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.layouts.dual import DualGaussian
+from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.stats import Stats
 
 KINDS = ("robust", "posterior", "curvature", "mean-field")
+WAYS = ("response", "curvature", "quadrature", "draws")
 BREADS = ("response", "curvature")
 # Responses are asked of states that are nearer to the maximum than a fit need be.
 TIGHT = Variational(tol=1e-8)
@@ -55,6 +58,8 @@ NO_MAXIMUM = (
 NOT_CONVERGED = "The climb of the exact bound has not converged: the spread is that of where it ended."
 ONE_UNIT = "There is only one group, so that nothing tells how groups differ."
 FEW_UNITS = 10
+# Unequal groups that count like fewer equal ones than this, and than half of their number, determine a hinge fit alone.
+FEW_EFFECTIVE = 20
 CROSSED = (
     "The robust spread takes the groups of the largest factor for a sample, and the levels of the other factors as "
     "given: the intercept, and whatever varies between these levels only, is less certain than it says."
@@ -169,8 +174,8 @@ class Spreads:
         if self._responded is None:
             return self._at_end("posterior", None, NO_MAXIMUM)
         state, found = self._responded.state, self._responded.response
-        sds = np.sqrt(found.log_variances.diagonal())
-        named = {self.spec.blocks[b].name: float(sd) for b, sd in zip(found.blocks, sds, strict=True)}
+        variances = zip(found.blocks, found.log_variances.diagonal(), strict=True)  # one group leaves no response
+        named = {self.spec.blocks[b].name: math.sqrt(variance) for b, variance in variances if variance > 0}
         symmetric = 0.5 * (found.covariance + found.covariance.T)
         covariance, unknown = self._without_unlikely(state, symmetric)
         said = self.reliability.and_warnings(*unknown, *self._not_converged(self._responded))
@@ -204,7 +209,8 @@ class Spreads:
             bread = state.gates.open[: self.n, None] * bread * state.gates.open[:n_core]
         if isinstance(state.coefficients, ArrowGaussian):
             covariance = sandwich_of_groups(bread, spec, state, self.source, self.units)
-            warnings += about_units(self.units) or [CROSSED] * (self.units is None and bool(state.coefficients.shapes))
+            crossed = self.units is None and bool(state.coefficients.shapes)
+            warnings += about_units(self.units, spec.likelihood) or [CROSSED] * crossed
         else:
             covariance = sandwich_of_rows(bread, spec, state, self.source if self.squared is None else self.squared)
         covariance, unknown = self._without_unlikely(state, covariance)
@@ -230,12 +236,20 @@ class Spreads:
         ]
 
 
-def about_units(units: Units | None) -> list[str]:
-    """What to know of units: that factors are crossed, or that units are few."""
+def about_units(units: Units | None, likelihood: Likelihood) -> list[str]:
+    """What to know of units: that factors are crossed, that units are few, or that a few of them dominate a hinge fit.
+
+    A hinge coefficient then depends on these groups' own effects, which no other group tells of.
+    """
     if units is None:
         return []
     few = [f"There are only {units.n_units} independent groups: robust intervals are rough."]
-    return [CROSSED] * units.crossed + few * (units.n_units < FEW_UNITS)
+    unequal = [
+        f"Group sizes are very unequal ({units.n_units} groups, effective number {units.n_effective:.1f}): robust "
+        f"intervals of SVM coefficients may be much too short. {ADVICE}"
+    ]
+    dominated = not likelihood.normalised and units.n_effective < min(FEW_EFFECTIVE, 0.5 * units.n_units)
+    return [CROSSED] * units.crossed + few * (units.n_units < FEW_UNITS) + unequal * dominated
 
 
 def robust_of_draws(
@@ -252,7 +266,7 @@ def robust_of_draws(
             covariance = sandwich_of_groups(bread, spec, state, source, units)
         else:
             covariance = sandwich_of_rows(bread, spec, state, source if squared is None else squared)
-    found = found.and_warnings(*about_units(units))
+    found = found.and_warnings(*about_units(units, spec.likelihood))
     return Spread("robust", mean, covariance, found, by="draws").of_units(units)
 
 
@@ -265,6 +279,7 @@ def responded(spec: Spec, state: State, source: Source, which: NDArray[np.intp])
         outcome, held = TIGHT.sharpened(spec, source, state)
     else:
         outcome, held = TIGHT.run(spec, source, state), False
+    outcome = outcome.finished()
     spec, state = replace(spec, likelihood=outcome.likelihood), outcome.state
     if state.gates is None and isinstance(state.coefficients, DenseGaussian):
         found = dense_response(spec, state, source, hold_scales=held)

@@ -7,7 +7,7 @@ complete and without gates.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from types import SimpleNamespace
 from typing import Any, final
 
 import numpy as np
@@ -16,6 +16,7 @@ from scipy.sparse.linalg import aslinearoperator, gmres
 from scipy.special import polygamma
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.reading import Reading, expect
 from vbsvm.base.row_sums import single_threaded_blas
@@ -23,7 +24,7 @@ from vbsvm.inference.linear_response import InferredScales, Response
 from vbsvm.inference.proposals import Visited, newton_step
 from vbsvm.inference.squared_kernel import NoMaximumError
 from vbsvm.model.coefficients import Moments
-from vbsvm.model.priors import Prior, Ridge
+from vbsvm.model.priors import Prior
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import pass_rows
@@ -188,15 +189,44 @@ def _with_held_scales(spec: Spec) -> Spec:
     return replace(spec, blocks=tuple(replace(block, prior=_HeldScale()) for block in spec.blocks))
 
 
+@final
+@dataclass(frozen=True)
+class _TiltedScale(Prior[Any]):
+    """A prior under the tilt t of log σ², which is as if there were 2t coefficients fewer."""
+
+    prior: Prior[Any]
+    tilt: float
+
+    def start(self, width: int, size: int) -> Any:
+        """Not asked: the scale is there."""
+        raise NotImplementedError
+
+    def update(self, scale: Any, moments: Moments, resolve: Reading) -> Any:
+        """As for so many coefficients."""
+        return self.prior.update(scale, self._fewer(moments), resolve)
+
+    def leap(self, scale: Any, moments: Moments) -> Any:
+        """As for so many coefficients."""
+        return self.prior.leap(scale, self._fewer(moments))
+
+    def _fewer(self, moments: Moments) -> Any:
+        return SimpleNamespace(size=moments.size - 2.0 * self.tilt, total=moments.total, spread=moments.spread)
+
+    def bound(self, scale: Any, moments: Moments) -> float:
+        """Not asked: no bound is climbed."""
+        raise NotImplementedError
+
+    def stretch(self, scale: Any, moments: Moments, g: float) -> tuple[Any, float]:
+        """Not asked: nothing is drawn."""
+        raise NotImplementedError
+
+
 def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec, State]:
-    """The model under the tilt of a block's log σ²: the inverse gamma's shape is less by t."""
-    prior, scale = spec.blocks[block].prior, state.scales[block]
-    assert isinstance(prior, Ridge)
+    """The model under the tilt of a block's log σ²."""
+    scale = state.scales[block]
     assert isinstance(scale, InverseGamma)
     blocks, scales = list(spec.blocks), list(state.scales)
-    if not prior.shape > tilt:
-        raise NoMaximumError
-    blocks[block] = replace(blocks[block], prior=replace(prior, shape=prior.shape - tilt))
+    blocks[block] = replace(blocks[block], prior=_TiltedScale(blocks[block].prior, tilt))
     scales[block] = replace(scale, shape=scale.shape - tilt)
     return replace(spec, blocks=tuple(blocks)), replace(state, scales=tuple(scales))
 

@@ -7,7 +7,6 @@ from itertools import islice
 from typing import final
 
 import numpy as np
-from scipy.special import gammainc
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
@@ -25,7 +24,7 @@ from vbsvm.inference.proposals import Accelerated, NaturalGradient, Plain, Strat
 from vbsvm.inference.smooth import Smooth
 from vbsvm.missing.model import MissingModel, MissingState, input_model
 from vbsvm.missing.settings import NotAtRandom
-from vbsvm.model.priors import Ridge
+from vbsvm.model.priors import HalfT, Ridge
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 
@@ -184,10 +183,7 @@ class Variational(Parameters):
 
     def _bounds(self, spec: Spec, source: Source) -> Array:
         """Climb; an interrupted climb has no bound to speak of."""
-        outcome = self.run(spec, source)
-        if outcome.interrupted:
-            raise KeyboardInterrupt
-        return outcome.bounds
+        return self.run(spec, source).finished().bounds
 
     def _integrated(self, spec: Spec, source: Source, outcome: Outcome) -> Outcome:
         """Integrate effects of groups out, where that can be done."""
@@ -199,7 +195,9 @@ class Variational(Parameters):
                 "Variational(bound='integrated'): effects of groups can't be integrated out of these rows, as where "
                 "groups have one row or very many, or single rows outweigh the others: use bound='exact'."
             )
-        return outcome if found is None else replace(outcome, state=found[0], integrated=True)
+        if found is None:
+            return replace(outcome, declined=True)
+        return replace(outcome, state=found[0], integrated=True)
 
     def _drawn(self, spec: Spec, source: Source) -> Outcome:
         """Fit with the covariance by draws, without a bound; ``tol`` has no say."""
@@ -345,11 +343,11 @@ def _widened(spec: Spec, source: Source, state: State) -> State:
     """The state with a scale that is wide enough for separated classes, in logistic models of inputs with one prior."""
     *others, last = spec.blocks
     prior, scale = last.prior, state.scales[-1]
-    if not isinstance(prior, Ridge) or not isinstance(scale, InverseGamma) or not spec.likelihood.normalised:
+    if not isinstance(prior, HalfT | Ridge) or not isinstance(scale, InverseGamma) or not spec.likelihood.normalised:
         return state
     if source.n_core < spec.n_columns or sum(block.size for block in others) > 1:  # groups, or a curve
         return state
-    if gammainc(prior.shape, prior.rate / SEPARATED_VARIANCE) < ROOM:  # the chance of a larger variance a priori
+    if prior.chance_above(SEPARATED_VARIANCE) < ROOM:
         return state
     wider = min(max(1.0, SEPARATED_VARIANCE * scale.shape / scale.rate), MOST_WIDER)
     return replace(state, scales=(*state.scales[:-1], replace(scale, rate=wider * scale.rate)))

@@ -1,7 +1,6 @@
 """Distributions of the inputs, and the sums over rows that they are updated from."""
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Protocol, Self, final
 
 import numpy as np
@@ -9,6 +8,7 @@ from scipy.linalg import solve_triangular
 
 from vbsvm.base import distributions
 from vbsvm.base.arrays import Array, cholesky, inverse
+from vbsvm.base.cached import cached_property
 from vbsvm.missing.missingness import ProbitDistribution, ProbitSums
 from vbsvm.model.stats import added
 

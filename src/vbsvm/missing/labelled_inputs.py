@@ -13,7 +13,6 @@ its evidence is that of the labels given what is known: e is then regressed on t
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -21,6 +20,7 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import softmax
 
 from vbsvm.base.arrays import Array, cholesky, inverse
+from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseWishart
 from vbsvm.missing.input_distributions import AtRandom, InputSums, KnownInputs, of_degrees, per_degree
 

@@ -1,13 +1,13 @@
 """Mean and covariance of all inputs: what predictions go by where an input of a new row is missing."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, inverse
+from vbsvm.base.cached import cached_property
 from vbsvm.missing.input_distributions import InputSums, KnownInputs
 from vbsvm.missing.input_model import InputModel
 from vbsvm.missing.rows import Inputs

@@ -6,13 +6,13 @@ they feed. An input feeds its own column; in a formula it may feed others too, s
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.base.arrays import Array, Which
+from vbsvm.base.cached import cached_property
 from vbsvm.model.interfaces import Effects, Rows
 
 

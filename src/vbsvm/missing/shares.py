@@ -5,13 +5,13 @@ the log probability of its level. Everything that is summed over rows then count
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import final
 
 import numpy as np
 from scipy.special import xlogy
 
 from vbsvm.base.arrays import Array, Which
+from vbsvm.base.cached import cached_property
 from vbsvm.base.reading import Reading, held
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.input_model import HELD_SWEEPS

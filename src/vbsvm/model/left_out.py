@@ -9,6 +9,7 @@ from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
@@ -74,5 +75,28 @@ class RowInfluence:
     def left_out_scores(self, counts: Array) -> Array:
         """The scores without one row of the ``counts`` that each stands for, or without the part of a row."""
         share = np.minimum(1.0, 1.0 / counts)
-        left = np.maximum(1.0 - self.response * self.curvature * share, SMALLEST_DENOMINATOR)
-        return self.score - self.response * self.slope * share / left
+        return self.score - self.response * self.slope * share / self._denominator(counts)
+
+    def left_out_response(self, counts: Array) -> Array:
+        """V / (1 − V κ): the response, and so the variance of the score, without that row."""
+        return self.response / self._denominator(counts)
+
+    def _denominator(self, counts: Array) -> Array:
+        return np.maximum(1.0 - self.leverage(counts), SMALLEST_DENOMINATOR)
+
+    def leverage(self, counts: Array) -> Array:
+        """V κ of one row of the ``counts`` that each stands for: near 1 the first order fails."""
+        return self.response * self.curvature * np.minimum(1.0, 1.0 / counts)
+
+    def calibrated_power(self, counts: Array, power: float) -> float:
+        """The power η of the hinge's pseudo-likelihood at which its posterior varies as estimates do between samples.
+
+        It is the ratio of two effective numbers of coefficients, Σ κV / Σ n c² g² V: by the curvature κ of the loss,
+        and by the variance of its slope g, both at power 1. n are the ``counts``, c are class weights, and ``power`` is
+        that of the fit. Slopes are those at the score without the row, averaged over its distribution, since the kink
+        makes the slope at a single score too rough. It is infinite where no slope is left.
+        """
+        z = (1.0 - self.y * self.left_out_scores(counts)) / np.sqrt(self.left_out_response(counts))
+        variance = float(np.sum(np.square(2.0 * self.s * ndtr(z)) / counts * self.response))
+        found = float(self.curvature @ self.response) / (power * variance) if variance > 0 else np.inf
+        return found if found >= 0 else np.inf

@@ -6,7 +6,6 @@ affair. Grouping factors, whose columns of zeros and ones are never written out,
 
 import threading
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol, final
 
 import numpy as np
@@ -14,12 +13,15 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.model.pairs import Pairs, n_pairs
 
 # Columns of a triangular product that are formed together.
 PANEL = 128
 # Products of a dense row with a matrix that take as long as one pair of a sparse row's entries.
 PAIR = 150
+# Numbers of work space that a thread keeps: 32 MB. More are asked of the system each time.
+MOST_KEPT = 2**22
 
 
 class Spread(Protocol):
@@ -84,10 +86,9 @@ class DesignMatrix(Protocol):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseMatrix:
-    """An array, and work space of the same shape."""
+    """An array. Products are formed in the thread's own work space: several threads may ask at once."""
 
     values: Array
-    scratch: Array
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -116,23 +117,22 @@ class DenseMatrix:
         if which is not None:
             few = np.sqrt(w[which]) * self.values.T[:, which]
             return few @ few.T
-        np.multiply(self.values, np.sqrt(w)[:, None], out=self.scratch)
-        return self.scratch.T @ self.scratch
+        scaled = np.multiply(self.values, np.sqrt(w)[:, None], out=_by_columns(self.values))
+        return scaled.T @ scaled
 
     def row_quadratic(self, spread: Spread) -> Array:
         """‖Uᵀc‖² of each row c."""
-        _times_upper_triangle(self.values, spread.root, self.scratch)
-        return np.einsum("ij,ij->i", self.scratch, self.scratch)
+        product = _by_columns(self.values)
+        _times_upper_triangle(self.values, spread.root, product)
+        return np.einsum("ij,ij->i", product, product)
 
     def row_squares(self, weights: Array) -> Array:
         """Σ c_k² weights_k of each row c."""
-        np.square(self.values, out=self.scratch)
-        return self.scratch @ weights
+        return np.square(self.values, out=_by_columns(self.values)) @ weights
 
     def column_squares(self, w: Array) -> Array:
         """Σ w c_k² of each column, over rows."""
-        np.square(self.values, out=self.scratch)
-        return w @ self.scratch
+        return w @ np.square(self.values, out=_by_columns(self.values))
 
     def columns(self, which: NDArray[np.intp]) -> Array:
         """These columns."""
@@ -334,13 +334,24 @@ _kept = threading.local()
 
 
 def _like(raw: Array) -> Array:
-    """Work space of the shape of these rows that lies in memory as they do; it is the thread's, and used again."""
-    n_rows, n_columns = raw.shape
-    space: Array | None = getattr(_kept, "space", None)
-    if space is None or len(space) < raw.size:
-        space = _kept.space = np.empty(raw.size)
+    """Work space of the shape of these rows that lies in memory as they do."""
     by_rows = raw.strides[0] >= raw.strides[1]
-    return space[: raw.size].reshape(n_rows, n_columns) if by_rows else space[: raw.size].reshape(n_columns, n_rows).T
+    return _space(raw.size).reshape(raw.shape) if by_rows else _by_columns(raw)
+
+
+def _by_columns(rows: Array) -> Array:
+    """Work space of the shape of these rows, stored by columns."""
+    return _space(rows.size).reshape(rows.shape[::-1]).T
+
+
+def _space(size: int) -> Array:
+    """Room for so many numbers; it is the thread's, and used again."""
+    space: Array | None = getattr(_kept, "space", None)
+    if space is None or len(space) < size:
+        space = np.empty(size)
+        if size <= MOST_KEPT:
+            _kept.space = space
+    return space[:size]
 
 
 def _few(w: Array) -> NDArray[np.intp] | None:

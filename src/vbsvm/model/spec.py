@@ -1,6 +1,7 @@
 """What is fitted (``Spec``), and what is known so far (``State``)."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import cast, final
 
 import numpy as np
@@ -20,7 +21,8 @@ from vbsvm.model.interfaces import (
     Precision,
 )
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.model.likelihoods.exact_hinge import ExactHinge
+from vbsvm.model.likelihoods.hinge import HINGE, Hinge
 from vbsvm.model.priors.base import Prior
 
 
@@ -53,6 +55,22 @@ class Spec:
     blocks: tuple[Block, ...]
     missing: MissingModel | None = None
     likelihood: Likelihood = HINGE
+
+    @property
+    def likelihood_power(self) -> float:
+        """The power of the pseudo-likelihood; 1 is the likelihood itself."""
+        return self.likelihood.power if isinstance(self.likelihood, Hinge | ExactHinge) else 1.0
+
+    def with_priors(self, change: Callable[[Prior], Prior]) -> "Spec":
+        """The same with other priors of the coefficients that have gates; a prior without gates takes these away."""
+        blocks = list(self.blocks)
+        for k, block in enumerate(blocks):
+            if block.gate_of is not None:
+                prior = change(block.prior)
+                blocks[k] = replace(
+                    block, prior=prior, gate_of=block.gate_of if type(prior) is type(block.prior) else None
+                )
+        return replace(self, blocks=tuple(blocks))
 
     @cached_property
     def n_columns(self) -> int:

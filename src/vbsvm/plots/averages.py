@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
 from vbsvm.plots import style
 from vbsvm.results.effect_rows import grid
 from vbsvm.results.effects import AverageEffects
@@ -56,6 +57,8 @@ def effects(
     values = grid("effects", subject.rows, variable, at, fine=True)
     chosen: dict[str, Any] = {"data": data, "weights": weights, "groups": groups, "covariance": covariance}
     _, table = fit._effects_table(variable, by, at=values, level=level, **chosen)
+    if "caution" in table.attrs:
+        warn_user(table.attrs["caution"], ReliabilityWarning)
     positive = subject.classes[1] if len(subject.models.fits) == 1 else class_
     lines = _lines(table, class_, several=len(subject.models.fits) > 1, parted=by is not None)
     number = subject.rows.levels(variable) is None

@@ -7,6 +7,7 @@ import numpy as np
 from vbsvm.base import printing
 from vbsvm.base.settings import require_count
 from vbsvm.design.columns import INTERCEPT
+from vbsvm.design.spelling import listed
 from vbsvm.missing.patterns import CHANGED
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import largest, number_shown, one_fit, require_names
@@ -77,6 +78,11 @@ def sensitivity(
     """
     if not hasattr(table, "columns") or not hasattr(table, "attrs"):
         raise TypeError(f"sensitivity: pass the result of sensitivity(…); got {type(table).__name__}.")
+    if not len(table) or any(dtype.kind not in "iuf" for dtype in (table.index.dtype, *table.dtypes)):
+        raise TypeError(
+            "sensitivity: pass the result of sensitivity(…), a table of numbers with the shifts as its index; got "
+            f"another data frame, with the columns {listed(list(table.columns))}."
+        )
     shift = table.index.to_numpy(dtype=float)
     nearest = int(np.abs(shift).argmin())
     chosen, left_out = _choose(table, nearest, terms, top)

@@ -160,7 +160,7 @@ def _left_out(what: str, fit: Any, class_: Any) -> Predicted:
     fits, classes = _fits_of(what, fit)
     k = 0 if len(fits) == 1 else _place(what, classes, class_)
     try:
-        return Predicted.of_left_out(left_out_rows(fits), fits, k)
+        return Predicted.of_left_out(left_out_rows(fits, None), fits, k)
     except ValueError as error:
         raise ValueError(f"{what}: {error} Or pass rows whose class is known.") from error
 

@@ -3,10 +3,11 @@
 import io
 import re
 import textwrap
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
+
+from vbsvm.base.user_warnings import ignored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -152,8 +153,7 @@ def svg_of(figure: "Figure") -> str:
     buffer = io.StringIO()
     settings: Any = {"svg.fonttype": "none", "svg.hashsalt": "vbsvm"}
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-    with rc_context(settings), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # the reader's fonts have more letters than matplotlib's
+    with rc_context(settings), ignored(Warning, message="Glyph"):  # the reader's fonts have more than matplotlib's
         figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
     return buffer.getvalue()
 

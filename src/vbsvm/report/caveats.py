@@ -43,15 +43,16 @@ def _probabilities(fit: Fit) -> Iterator[Caveat]:
         yield Caveat(
             "Probabilities are not calibrated",
             "This fit is of an older version: its probabilities are the normalised pseudo-likelihood, and mostly too "
-            "close to 0 or 1. Fit it again for calibrated ones.",
+            "close to 0 or 1. Fit it again.",
         )
     else:
         yield Caveat(
             "Probabilities",
-            "Probabilities are calibrated for new rows of the same population, by the scores that rows would have had "
-            "in fits without them. They can be no better than the score: where one input decides, or one class is "
-            "rare, scores of very different rows may be the same. Among the rows of the fit itself larger shares are "
-            f"right than they say.{groups}",
+            "An SVM learns which class is likelier, not how likely. Probabilities are its scores, passed through a "
+            "link that was fitted to leave-one-out scores; they are for new observations of the same population. "
+            "Whether they are calibrated is checked in the sections on calibration and effects. Where one predictor "
+            "decides, or one class is rare, scores of very different observations may be the same: use "
+            f'likelihood="logistic" (Model) or VBLogistic there.{groups}',
         )
 
 

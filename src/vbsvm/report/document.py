@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vbsvm.base import printing
 from vbsvm.plots import style
 from vbsvm.report.blocks import Section
 from vbsvm.storage.atomic import replacing
@@ -21,13 +22,14 @@ def document(title: str, sections: Sequence[Section]) -> str:
     folder = files("vbsvm.report")
     script = (folder / "page.js").read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8")).render(
+    page = environment.from_string((folder / "page.html.j2").read_text(encoding="utf-8")).render(
         title=title,
         sections=sections,
         css=(folder / "page.css").read_text(encoding="utf-8"),
         script=script,
         script_hash=digest,
     )
+    return printing.visible_lines(page)
 
 
 def place(path: Path, text: str) -> Path:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from vbsvm.base import printing
+from vbsvm.base.user_warnings import ReliabilityWarning, muted
 from vbsvm.plots import averages
-from vbsvm.report.blocks import Cell, Picture, Section, Table, Text, cell, number
+from vbsvm.report.blocks import Cell, Picture, Section, Table, Text, Verdict, cell, number
 from vbsvm.report.figures import picture
 from vbsvm.results.effect_rows import MOST_LEVELS, EffectRows
-from vbsvm.results.effects import AverageEffects, Subject
+from vbsvm.results.effect_subject import Subject
+from vbsvm.results.effects import AverageEffects
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,12 +87,15 @@ def section(owner: Owner, key: str) -> Section | None:
         "Average predicted probabilities: all rows get the value in question and keep their other inputs, and what is "
         "predicted for them is averaged." + (" Rows keep their groups." if owner.grouping else "")
     )
-    figures = [_panel(owner, name, f"{key}-effect{k}") for k, name in enumerate(tables)]
+    cautions = [Verdict(False, one.attrs["caution"]) for one in tables.values() if "caution" in one.attrs]
+    with muted(ReliabilityWarning):  # the page says it
+        figures = [_panel(owner, name, f"{key}-effect{k}") for k, name in enumerate(tables)]
     body = [row for name, table in tables.items() for row in _rows(name, table)]
-    several = next(iter(tables.values())).index.nlevels > 1
-    head = ("input", "value", *(("class",) if several else ()), "average", "sd", "lower", "upper")
-    note = next(iter(tables.values())).attrs["spreads"]
-    return Section("Effects", (text, *figures, Table(f"Average probabilities. {note}", head, tuple(body), folded=True)))
+    first = next(iter(tables.values()))
+    head = ("input", "value", *(("class",) if first.index.nlevels > 1 else ()), "average", *first.columns[1:])
+    note = first.attrs["spreads"].removesuffix(first.attrs.get("caution", " "))
+    table = Table(f"Average probabilities. {note}", head, tuple(body), folded=True)
+    return Section("Effects", (text, *cautions, *figures, table))
 
 
 def _panel(owner: Owner, name: str, key: str) -> Picture:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
+from vbsvm.base.locks import new_lock
 from vbsvm.plots import style
 from vbsvm.report.blocks import Picture
 
@@ -27,13 +28,16 @@ _VARIABLES = {
 # On a narrow screen a figure shrinks to this share of its size, then it scrolls in its box; on a wide one it grows.
 SMALLEST, LARGEST = 0.75, 1.35
 PIXELS = 96 / 72
+# matplotlib serves one thread at a time.
+_DRAWING = new_lock()
 
 
 def picture(key: str, alt: str, caption: str, draw: "Callable[[Figure], object]") -> Picture:
     """Draw into an empty figure; ``alt`` says what it shows to those who can't see it."""
-    figure = style.new_figure()
-    draw(figure)
-    root = ElementTree.fromstring(style.svg_of(figure))
+    with _DRAWING:
+        figure = style.new_figure()
+        draw(figure)
+        root = ElementTree.fromstring(style.svg_of(figure))
     for parent in root.iter():
         for child in list(parent):
             if _local(child.tag) in ("style", "metadata"):

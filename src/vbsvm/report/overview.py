@@ -5,20 +5,22 @@ from collections.abc import Sequence
 import numpy as np
 
 from vbsvm.base import printing
+from vbsvm.base.printing import counted
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.patterns import MissingPatterns
-from vbsvm.model.priors import Ridge
+from vbsvm.model.priors import HalfT, Ridge
 from vbsvm.plots import missing_values
 from vbsvm.report.blocks import Block, Code, Figures, Section, Table, Text, Verdict, cell, percent, share
 from vbsvm.report.figures import picture
+from vbsvm.results import display
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 
 
 def title_of(fits: Sequence[Fit]) -> str:
     """What the report is about, where the user does not say it."""
-    fit, kind = fits[0], _kind(fits[0])
+    fit, kind = fits[0], display.kind(fits[0].spec, fits[0].plan)
     if fit.reader is not None:
         return f"{kind} for {fit.reader.parts.outcome}"
     if len(fits) > 1:
@@ -26,15 +28,11 @@ def title_of(fits: Sequence[Fit]) -> str:
     return f"{kind}: {fit.classes[1]!s} against {fit.classes[0]!s}"
 
 
-def _kind(fit: Fit) -> str:
-    return "Logistic model" if fit.spec.likelihood.normalised else "Support vector machine"
-
-
 def summary(fits: Sequence[Fit], figures: Figures, notes: Sequence[Verdict]) -> Section:
     """What the model is, how well it predicts, and what the checks found."""
     fit = fits[0]
     longest = max((one.course for one in fits), key=lambda course: course.passes)
-    kind = "logistic model" if fit.spec.likelihood.normalised else "linear support vector machine"
+    kind = display.kind(fit.spec, fit.plan).lower()
     several = f" for each of {len(fits)} classes against the rest" if len(fits) > 1 else ""
     rows = "" if fit.facts is None else f", fitted to {_rows(fit.facts)}"
     told = f"A {kind}{several} with {_columns(fit)}{rows}, by {longest.in_short}."
@@ -59,11 +57,14 @@ def model(fits: Sequence[Fit]) -> Section:
         )
     blocks: list[Block] = [Text(about)]
     blocks.append(Text(f"{_columns(fit)}. {_scaling(fit.plan.recipe, fit.plan.n_shown)} {fit.course.description}"))
-    if any(block.name == "inputs" and isinstance(block.prior, Ridge) for block in fit.spec.blocks):
+    if any(block.name == "inputs" and isinstance(block.prior, HalfT | Ridge) for block in fit.spec.blocks):
         found = ", ".join(printing.told(one.penalty) for one in fits)
         blocks.append(
             Text(f"The penalty α of the inputs was inferred: {found}. (The C of scikit-learn's SVC is 1/(2α).)")
         )
+    if any(one.likelihood_power != 1.0 for one in fits):
+        found = ", ".join(f"{one.likelihood_power:.3g}" for one in fits)
+        blocks.append(Text(f"Likelihood power: {found}. The pseudo-likelihood of the hinge loss is raised to it."))
     body = tuple(
         (cell(block.name), cell(block.size), cell(block.prior.written()), cell(block.prior.in_words))
         for block in fit.spec.blocks
@@ -128,7 +129,7 @@ def missing(fit: Fit, patterns: MissingPatterns) -> Section:
     blocks = (
         Text(
             f"{_share(patterns.n_incomplete, patterns.total)} of the rows have at least one missing value, in "
-            f"{_count(len(patterns.counts), 'pattern')}. Missing values were inferred {how}; "
+            f"{counted(len(patterns.counts), 'pattern')}. Missing values were inferred {how}; "
             "no row was dropped."
         ),
         Table("Missing values by column.", (*heads, *(["information lost"] if known else [])), body),
@@ -152,15 +153,11 @@ def _share(part: int, whole: int) -> str:
 
 
 def _columns(fit: Fit) -> str:
-    parts = [_count(fit.plan.n_shown, "column")]
+    parts = [counted(fit.plan.n_shown, "column")]
     if fit.reader is not None and fit.reader.curves:
-        parts.append(_count(len(fit.reader.curves), "curve"))
+        parts.append(counted(len(fit.reader.curves), "curve"))
     parts += [f"{len(factor.levels)} groups of {factor.name}" for factor in fit.plan.factors]
     return ", ".join(parts) + ("" if fit.plan.recipe.intercept else ", no intercept")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _scaling(recipe: Recipe, n_shown: int) -> str:

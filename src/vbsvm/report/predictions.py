@@ -10,14 +10,20 @@ from vbsvm.report import verdicts
 from vbsvm.report.blocks import Block, Cell, Figures, Picture, Section, Table, Text, cell, number, percent, share
 from vbsvm.report.figures import picture
 from vbsvm.report.tested import Tested
+from vbsvm.results import refits
 from vbsvm.results.fit import Fit
+from vbsvm.results.leave_one_out import LeftOutRows
 from vbsvm.results.left_out_predictions import LeftOutPredictions
 
-LEFT_OUT = (
-    "Each row is predicted as a fit to the other rows would predict it. This is computed to first order from the one "
-    "fit, without refits; the scales of priors and the link from scores to probabilities stay as they are, so that "
+APPROXIMATE = (
+    "Each row is predicted as a fit to the other rows would predict it. This is an approximation by one step from the "
+    "fit to all rows; the scales of most priors and the link from scores to probabilities stay as they are, so that "
     "losses are slightly too small."
 )
+REFITTED = "Each row is predicted by a refit without it, with columns standardised as in the fit to all rows."
+IN_FOLDS = "Rows are predicted by refits without them, in {} folds, because an approximation may be far off: {}."
+SOME_REFITTED = " Rows of high leverage were refitted ({})."
+FAR_OFF = " The approximation may be far off here: {}. Use cross-validation."
 SAMPLED = " After a sampler the covariance of its draws stands for the response of the fit, which adds some noise."
 SELECTED = (
     "The choice of inputs is that of all rows: where many inputs were tried, left-out rows flatter the model. Fit it "
@@ -93,11 +99,21 @@ def _about(fits: Sequence[Fit], tested: Tested) -> Iterator[str]:
     more = ""
     if fit.facts is not None and fit.facts.n_rows > n_rows:
         more = f" Of {fit.facts.n_rows} rows {n_rows} were looked at."
-    yield LEFT_OUT + (SAMPLED if fit.posterior.by_draws else "") + more
-    if fit.selects:
+    yield _how(tested.rows) + (SAMPLED if fit.posterior.by_draws else "") + more
+    if fit.selects and tested.rows.method == refits.APPROXIMATE:
         yield SELECTED
     if tested.rows.groups:
         yield GROUPED.format(max(tested.rows.groups, key=lambda name: int(tested.rows.groups[name].max())))
+
+
+def _how(found: LeftOutRows) -> str:
+    """How rows were left out."""
+    if found.method == refits.REFITTED:
+        return REFITTED
+    if found.folds is not None:
+        return IN_FOLDS.format(found.folds, found.doubt)
+    some = "" if found.method == refits.APPROXIMATE else SOME_REFITTED.format(found.method)
+    return APPROXIMATE + some + ("" if found.doubt is None else FAR_OFF.format(found.doubt))
 
 
 def _compared(tested: Tested, given: Tested | None, fits: Sequence[Fit]) -> Table:
@@ -168,7 +184,8 @@ def calibration(fits: Sequence[Fit], tested: Tested, found: Sequence[Predicted])
     """Whether probabilities are frequencies, class by class."""
     how = "Probabilities of left-out rows" if tested.left_out else "Probabilities of the rows that the report was given"
     learned = ""
-    if tested.left_out and not fits[0].spec.likelihood.normalised:
+    approximate = tested.left_out and tested.rows.method.startswith(refits.APPROXIMATE)
+    if approximate and not fits[0].spec.likelihood.normalised:
         learned = (
             " The link from scores to probabilities, of two parameters, was learned from the same left-out scores: "
             "that the slope is near 1 is no surprise, and the shape of the curve tells more."

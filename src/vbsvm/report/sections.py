@@ -132,7 +132,7 @@ def groups(fit: Fit, key: str) -> Section:
 
 def _components(fit: Fit) -> Table:
     """Standard deviations of effects and curves, and correlations."""
-    table = fit.variance_components(LEVEL)
+    table = fit.component_table(LEVEL)
     body = tuple(
         (cell(f"{term}" if effect == "all" else f"{term}, {effect}"), *row)
         for (term, effect), row in zip(table.index, _rows(table), strict=True)
@@ -204,5 +204,9 @@ def _heads(table: "pd.DataFrame") -> Iterator[str]:
 
 def _rows(table: "pd.DataFrame") -> Iterator[tuple[Cell, ...]]:
     """The rows of a table of coefficients or effects, written as they are printed elsewhere."""
-    pairs = zip(table.to_numpy(dtype=float), printing.cells(table), strict=True)
-    return (tuple(map(number, values, texts)) for values, texts in pairs)
+    pairs = zip(table.itertuples(index=False), printing.cells(table), strict=True)
+    return (tuple(map(_written, values, texts)) for values, texts in pairs)
+
+
+def _written(value: str | float, text: str) -> Cell:
+    return cell(value) if isinstance(value, str) else number(value, text)

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import final
 
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import rivals
 from vbsvm.report.effects import Owner
@@ -15,9 +15,7 @@ from vbsvm.results import prediction
 from vbsvm.results.fit import Fit
 from vbsvm.results.leave_one_out import LeftOutRows, left_out_rows
 from vbsvm.results.left_out_predictions import LeftOutPredictions, Measure
-
-# Fewer rows for each input to choose from, and left-out rows that had a say in the choice tell too little.
-ROWS_FOR_AN_INPUT = 20
+from vbsvm.results.refits import APPROXIMATE, ROWS_FOR_AN_INPUT
 
 
 @final
@@ -77,7 +75,7 @@ def of_fit(fits: Sequence[Fit], owner: Owner | None) -> Tested | None:
     """The rows of the fit, each predicted without it; None where the fit has no rows at hand."""
     if any(fit._rows is None for fit in fits):
         return None
-    rows = left_out_rows(fits)
+    rows = left_out_rows(fits, None)
     offsets = _offsets(fits)
     return _with_rivals(fits, rows, offsets, owner if owner is None else replace(owner, data=None), left_out=True)
 
@@ -127,6 +125,7 @@ def _with_rivals(
     labels = fits[0].classes if len(fits) == 1 else [fit.classes[1] for fit in fits]
     names = tuple("the rest" if label is None else str(label) for label in labels)
     gates = fits[0].spec.gate_map
-    flattered = gates is not None and gates.n_gates * ROWS_FOR_AN_INPUT > len(rows.truth)
+    few = gates is not None and gates.n_gates * ROWS_FOR_AN_INPUT > len(rows.truth)
+    flattered = few and rows.method == APPROXIMATE
     shares = rivals.shares_alone(known)
     return Tested(left_out, rows, names, bool(offsets.any()), shares, others, as_new, flattered)

@@ -9,6 +9,7 @@ from vbsvm.plots import calibration_curve
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.blocks import Verdict, names, percent
 from vbsvm.report.tested import Tested
+from vbsvm.results.effect_check import misfit, parts_of
 from vbsvm.results.fit import Fit
 from vbsvm.results.left_out_predictions import LeftOutPredictions, Measure
 
@@ -54,6 +55,8 @@ def of(fit: Fit) -> Iterator[Verdict]:
                 f"{factor.name} has only {len(factor.levels)} groups: they carry little information about the spread "
                 "between groups, and the prior influences it.",
             )
+    if fit._shelf.on_the_margin:
+        yield Verdict(False, fit._shelf.on_the_margin)
     yield from (Verdict(check.good, check.text) for check in fit.course.checks())
 
 
@@ -139,7 +142,7 @@ def of_calibration(tested: Tested, found: Sequence[Predicted]) -> Iterator[Verdi
             if not several or not check.good:
                 yield Verdict(check.good, f"{one.classes[1]}: {check.text}" if several else check.text)
         return
-    yield Verdict(True, f"Probabilities of all {len(checks)} classes hold.")
+    yield Verdict(True, f"Probabilities of all {len(checks)} classes are calibrated.")
 
 
 def _calibration(found: Predicted, groups: NDArray[np.intp] | None) -> Verdict:
@@ -155,10 +158,15 @@ def _calibration(found: Predicted, groups: NDArray[np.intp] | None) -> Verdict:
         return Verdict(False, f"Probabilities are too extreme: {told}; {average}.")
     if slope.lower > 1.0 and slope.value > GOOD_SLOPES[1]:
         return Verdict(False, f"Probabilities are too timid: {told}; {average}.")
+    units, positive = [] if groups is None else [groups], found.positive.astype(np.float64)
+    part = misfit(parts_of(found.chances), found.chances, positive, found.weights, units)
+    if part is not None:
+        where = f"mean predicted probability {percent(part.predicted, 1)}, observed {percent(part.observed, 1)}"
+        return Verdict(False, f"Probabilities are not calibrated: in a fifth of the observations {where}; {average}.")
     if slope.lower <= 0.0:
         return Verdict(True, f"Probabilities are right on average, but hardly tell rows apart: {average}; {told}.")
-    sure = "Probabilities hold" if slope.upper - slope.lower < 1.0 else "Probabilities hold, as far as these rows tell"
-    return Verdict(True, f"{sure}: {average}; {told}.")
+    sure = "" if slope.upper - slope.lower < 1.0 else ", as far as these observations tell"
+    return Verdict(True, f"Probabilities are calibrated{sure}: {average}; {told}.")
 
 
 def _clearly(tested: Tested, larger: Measure, smaller: Measure) -> bool:

@@ -163,7 +163,7 @@ def _fit_toenail(
         if method == SVM:
             machine = default_svm.fit(*data.toenail_columns(train), holdouts, seed)
             return _test(machine.scores, X_test, signs_test)
-        fit = Model(data.TOENAIL_FORMULA, train).fit(inference, random_state=seed)
+        fit = Model(data.TOENAIL_FORMULA, train, likelihood="hinge").fit(inference, random_state=seed)
         sign = 1.0 if fit.classes[1] == "moderate or severe" else -1.0
         return _test(lambda rows: sign * np.asarray(fit.decision_function(rows)), test, signs_test)
 
@@ -181,7 +181,7 @@ def _select(job: Job, settings: Settings, seed: int) -> Result:
     _, X, signs = data.spam()
     inference = _inference(job.method, settings.spam_sweeps)
     begin = time.perf_counter()
-    clf = VBSVC(LaplaceZero(rho=RHO), inference, random_state=seed).fit(X, signs)
+    clf = VBSVC(LaplaceZero(rho=RHO), inference, random_state=seed, likelihood_power=1).fit(X, signs)
     seconds = time.perf_counter() - begin
     inclusion, positive = clf.inclusion_probability_[0], clf.sign_probability_[0]
     return Result(job, None, seconds, tuple(map(float, inclusion)), tuple(map(float, positive)))

@@ -107,7 +107,7 @@ class _Rows:
         n_rows = len(self.signs)
         design = recipe.encode(self.encoded.table, recipe.work_space(n_rows))
         builder = RowBuilder(0, design, self.signs, self.weights, recipe, plan.n_carried, (*others, tail))
-        return builder.whole(recipe.work_space(n_rows)), here
+        return builder.whole(), here
 
     def counted(self, facts: Facts) -> Facts:
         """What is known of the data, with these rows."""

@@ -1,7 +1,6 @@
 """Draws for other tools: ArviZ."""
 
 import math
-import warnings
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.user_warnings import ignored
 from vbsvm.results import pointwise
 from vbsvm.results.traces import Traces, effects_of
 from vbsvm.results.training_rows import TrainingRows
@@ -73,6 +73,5 @@ def _assembled(groups: dict[str, dict[str, Any]], dims: dict[str, list[str]], co
         return import_module("arviz_base").from_dict(groups, dims=dims, coords=coords)
     if find_spec("arviz") is None:
         raise ImportError("to_arviz needs ArviZ: pip install 'vbsvm[arviz]'.")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # about ArviZ's own future
+    with ignored(FutureWarning):  # about ArviZ's own future
         return import_module("arviz").from_dict(**groups, dims=dims, coords=coords)

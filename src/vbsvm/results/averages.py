@@ -194,6 +194,7 @@ class Models:
                     (one.mean[:, None] + fit.score_changes(encoded, change[some])).ravel(),
                     np.repeat(one.variance, size),
                     np.repeat(one.from_unknown, size),
+                    None if one.departures is None else np.repeat(one.departures, size, axis=0),
                 )
                 for fit, one, change in zip(self.fits, found, changes, strict=True)
             ]

@@ -87,7 +87,8 @@ def _link(calibrations: Sequence[Calibration], scores: Array, variances: Array) 
 class LeftOutScores:
     """Labels ±1 and weights of rows, their scores in fits without them, and the variances of what is unknown of these.
 
-    ``offset`` is what class weights added to the log odds, and ``fitted`` are the scores of the fit to all rows.
+    ``offset`` is what class weights added to the log odds, and ``fitted`` are the scores of the fit to all rows. A
+    ``leverage`` near 1 says that f is not to be trusted.
     """
 
     y: Array
@@ -96,6 +97,7 @@ class LeftOutScores:
     u: Array
     offset: float = 0.0
     fitted: Array | None = None
+    leverage: Array | None = None
 
     @staticmethod
     def of(rows: RowInfluence, counts: Array) -> "LeftOutScores":
@@ -104,8 +106,9 @@ class LeftOutScores:
             f = rows.left_out_scores(counts)
             largest = np.abs(rows.score).max()  # the first order says nothing of larger ones
             f = np.clip(np.where(np.isfinite(f), f, rows.score), -largest, largest)
+            leverage = rows.leverage(counts)
         offset = 0.0 if counts is rows.s else _offset(rows, counts)
-        return LeftOutScores(rows.y, counts, f, rows.unknown, offset, rows.score)
+        return LeftOutScores(rows.y, counts, f, rows.unknown, offset, rows.score, leverage)
 
     def in_bins(self) -> "LeftOutScores":
         """Rows of one label with nearly the same score as one row."""

@@ -5,12 +5,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import Point
 from vbsvm.design.columns import INTERCEPT, Plan
+from vbsvm.model.spec import Spec, State
 from vbsvm.results.intervals import Intervals, NormalIntervals
 from vbsvm.results.posterior import Posterior
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# A posterior standard deviation that is more than this share of the prior's, of priors at least this wide.
+PRIOR_DRIVEN, WEAK_VARIANCE, MOST_NAMED = 0.5, 1.0, 5
 
 
 def table(
@@ -41,6 +46,25 @@ def table(
     if (missing := missing_information(plan, intervals)) is not None:
         columns["missing_information"] = missing
     return pd.DataFrame(columns | posterior.diagnostics(), index=pd.Index(names))
+
+
+def about_prior(plan: Plan, spec: Spec, state: State, intervals: Intervals) -> str:
+    """What to know of columns with a given weak prior about which the data say little; empty where there are none."""
+    prior = np.full(len(intervals.variances), np.inf)
+    for block, scale in zip(spec.blocks, state.scales, strict=True):
+        if isinstance(scale, Point) and scale.value >= WEAK_VARIANCE:
+            for columns in block.columns:
+                prior[columns] = scale.value
+    shares = plan.shown(np.sqrt(intervals.variances / prior))
+    names = [name for name, share in zip(plan.shown_names, shares, strict=True) if share > PRIOR_DRIVEN]
+    if not names:
+        return ""
+    shown = ", ".join(names[:MOST_NAMED]) + f" and {len(names) - MOST_NAMED} more" * (len(names) > MOST_NAMED)
+    return (
+        f" The data say little about {shown}: the posterior standard deviation is more than half of the prior's, as "
+        "with rare categories and collinear predictors. Estimates depend on the prior, and intervals may be far from "
+        "those of the skewed posterior: use inference=Gibbs(), or give such terms a narrower prior."
+    )
 
 
 def missing_information(plan: Plan, intervals: Intervals) -> Array | None:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-from scipy.special import gammainccinv
-from scipy.stats import gaussian_kde, invgamma, norm
+from scipy.stats import gaussian_kde, norm
 
 from vbsvm.base import printing
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
+from vbsvm.base.tabulated_variance import TabulatedVariance
 from vbsvm.results import variance_components
 from vbsvm.results.display import MOST_ROWS
 from vbsvm.results.fit import Fit
@@ -78,6 +78,11 @@ def compare(variational: Any, sampled: Any) -> Comparison:
         raise ValueError("compare takes a variational fit first and a Gibbs fit second.")
     if one.plan.names != other.plan.names or [b.name for b in one.spec.blocks] != [b.name for b in other.spec.blocks]:
         raise ValueError("compare: the two fits are of different models; fit the same model to the same data.")
+    if one.likelihood_power != other.likelihood_power:
+        raise ValueError(
+            f"compare: the fits have different likelihood powers ({one.likelihood_power:.3g} and "
+            f"{other.likelihood_power:.3g}), and so different posteriors: fit both with the same likelihood_power."
+        )
     pairs = [*_coefficients(one, other), *_components(one, other)]
     moments = [(*_moments(pair.grid, pair.variational), *pair.drawn) for pair in pairs]
     columns = ["variational", "variational sd", "Gibbs", "Gibbs sd"]
@@ -119,23 +124,23 @@ def _components(one: Fit, other: Fit) -> list[Pair]:
     marginals = variance_components.marginals(one.plan, one.spec, one.posterior.state)
     for marginal, drawn in zip(marginals, other.traces.components(), strict=True):
         if np.ptp(drawn.trace.draws) > 0:
-            if isinstance(marginal.distribution, InverseGamma):
+            if isinstance(marginal.distribution, InverseGamma | TabulatedVariance):
                 found.append(_sd_pair(drawn.trace, marginal.distribution))
             elif isinstance(marginal.distribution, Correlation):
                 found.append(_correlation_pair(drawn.trace, marginal.distribution))
     return found
 
 
-def _sd_pair(trace: Trace, distribution: InverseGamma) -> Pair:
-    """σ where σ² is inverse gamma; kernels that reach below 0 are reflected."""
+def _sd_pair(trace: Trace, distribution: InverseGamma | TabulatedVariance) -> Pair:
+    """σ by the distribution of σ²; kernels that reach below 0 are reflected."""
     values = trace.draws.ravel()
-    by_distribution = np.sqrt(distribution.rate / gammainccinv(distribution.shape, np.linspace(TAIL, 1 - TAIL, POINTS)))
+    by_distribution = np.sqrt(distribution.values_at(np.linspace(TAIL, 1 - TAIL, POINTS))[:, 0, 0])
     high = max(by_distribution[-1], 1.1 * np.quantile(values, 1 - TAIL))
     low = max(min(by_distribution[0], values.min()), 1e-9 * high)
     spans = np.linspace(0.0, high, POINTS), np.geomspace(low, high, POINTS)  # it may span magnitudes
     around = _around(values)
     grid = np.unique(np.concatenate([by_distribution, *spans, around[(around > 0) & (around < high)]]))
-    q = 2 * grid * invgamma.pdf(np.square(grid), distribution.shape, scale=distribution.rate)
+    q = 2 * grid * distribution.density(np.square(grid))
     p = _kernel(values, grid) + _kernel(values, -grid)
     return Pair(trace.name, grid, _density(grid, q), _density(grid, p), (0.0, 0.0), _drawn(values))
 

@@ -1,8 +1,8 @@
 """Whether the parts of a fit belong together: what comes from a file may have any shape."""
 
-import warnings
+import numbers
+import re
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -10,11 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.user_warnings import ignored
 from vbsvm.design.columns import Encoded, FactorPlan, Plan
+from vbsvm.design.formula import syntax
 from vbsvm.design.formula.drawn_columns import DrawnColumns
+from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.reader import Reader
+from vbsvm.design.formula.syntax import FormulaParts
+from vbsvm.design.formula.terms import names_in
 from vbsvm.design.levels import UNSEEN, group_labels
-from vbsvm.inference.spreads import KINDS
+from vbsvm.inference.spreads import KINDS, WAYS
 from vbsvm.missing.level_model import LevelModel
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.patterns import MissingPatterns
@@ -22,12 +27,17 @@ from vbsvm.missing.population import Population
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import MOST_DRAWS
 from vbsvm.model.spec import Spec
+from vbsvm.results.calibration import Calibration
 from vbsvm.results.course import Claims
 from vbsvm.results.fit import Fit
 from vbsvm.results.intervals import LearnedSpreads
+from vbsvm.results.posterior_mean import PosteriorMean
 
 # How far the correlations of a covariance that was saved may be from those of one in exact arithmetic.
 ROUNDING = 1e-8
+# Names and signs of a formula, and what a level of a category may be.
+SIGNS = re.compile(r"`[^`]*`|\w+|[^\w\s]")
+PLAIN_LEVELS = str | numbers.Real | np.bool_
 
 
 def require_agreement(fit: Fit) -> None:
@@ -41,7 +51,7 @@ def require_agreement(fit: Fit) -> None:
         known = Encoded(row, tuple(np.full(1, level, dtype=np.intp) for _ in fit.plan.factors))
         _rehearse(partial(fit.decision_function, known, return_std=True))
         _rehearse(partial(fit.predict_proba, known))
-    _rehearse(fit.variance_components)
+    _rehearse(fit.component_table)
     if fit.population is not None:
         row[:, fit.population.inputs.variables - recipe.first] = np.nan
         _rehearse(partial(fit.impute, Encoded(row)))
@@ -59,9 +69,12 @@ def _rehearse_reading(fit: Fit, reader: Reader) -> None:
     """Score a row of the values of reference, and the same without its categories; what is said in words may be."""
     known = {name: [reader.linear.reference.get(name)] for name in reader.columns}
     for row in (known, known | {name: [None] for name in reader.categories.names}):
-        with warnings.catch_warnings(), suppress(ValueError):
-            warnings.simplefilter("ignore")
-            _rehearse(partial(fit.predict_proba, row))
+        with ignored(Warning):
+            try:
+                _rehearse(partial(fit.predict_proba, row))
+            except ValueError as error:
+                if "shape" in str(error):
+                    raise
 
 
 def _claims(fit: Fit) -> Claims:
@@ -75,10 +88,17 @@ def _claims(fit: Fit) -> Claims:
         yield from _reader(fit.reader, plan)
     if fit.population is not None:
         yield from _population(fit.population, plan)
+    if fit.calibration is not None:
+        yield "the calibration", _is_link(fit.calibration)
     if fit.spreads is not None:
-        yield from _spreads(fit.spreads, plan, len(fit.posterior.state.coefficients.mean))
+        yield from _spreads(fit.spreads, plan, len(fit.posterior.state.coefficients.mean), gates=fit.selects)
     if fit.missing_patterns is not None:
         yield from _missing_patterns(fit.missing_patterns)
+
+
+def _is_link(link: Calibration | PosteriorMean) -> bool:
+    """Whether log odds rise with the score, and are numbers."""
+    return bool(np.isfinite(link.offset)) and 0 < link.slope < np.inf and 0 <= getattr(link, "bend", 0.0) < np.inf
 
 
 def _plan(plan: Plan) -> Claims:
@@ -114,6 +134,7 @@ def _are_labels(labels: NDArray[Any]) -> bool:
 
 def _spec(spec: Spec, plan: Plan, n_coefficients: int) -> Claims:
     yield "the number of coefficients", spec.n_columns == n_coefficients
+    yield "the likelihood power", 0.0 < spec.likelihood_power <= 1.0
     yield "the blocks", sum(block.size for block in spec.blocks) == n_coefficients
     for block in spec.blocks:
         yield f"the block {block.name}", block.gate_of is None or block.gate_of.shape == (block.size,)
@@ -135,7 +156,23 @@ def _drawn(drawn: DrawnColumns, reader: Reader, plan: Plan) -> Claims:
     yield "their number", 2 <= drawn.n <= MOST_DRAWS
 
 
+def _is_text_of(parts: FormulaParts) -> bool:
+    """Whether the formula that is shown is the one that was fitted; the order of what ``.`` stands for is not known."""
+    removed = [name.strip("`") for name in names_in(parts.fixed)]  # columns of terms such as - a are not used
+    read = syntax.read(parts.text, list(dict.fromkeys((*parts.columns, *removed))))
+    same = (read.outcome, read.splines, read.groups) == (parts.outcome, parts.splines, parts.groups)
+    return same and sorted(SIGNS.findall(read.fixed)) == sorted(SIGNS.findall(parts.fixed))
+
+
+def _levels_are_plain(matrix: Matrix) -> bool:
+    levels = [list(found) for found in matrix.learned["categories"].values()]
+    return all(isinstance(one, PLAIN_LEVELS) for found in levels for one in found)
+
+
 def _reader(reader: Reader, plan: Plan) -> Claims:
+    yield "the text of the formula", _is_text_of(reader.parts)
+    matrices = (reader.fixed, *reader.hidden, *(one.matrix for one in reader.effects))
+    yield "a level of a category", all(map(_levels_are_plain, matrices))
     names = reader.fixed.names[plan.recipe.first :]
     yield "the formula", reader.fixed.has_intercept == plan.recipe.intercept and list(plan.names[: len(names)]) == names
     yield "the plan of the formula", reader.plan.names == plan.names
@@ -158,7 +195,14 @@ def _reader(reader: Reader, plan: Plan) -> Claims:
 def _inputs_agree(inputs: Inputs, plan: Plan) -> bool:
     arrays = (inputs.variables, inputs.given, inputs.derived, inputs.feeds)
     within = all(one.ndim == 1 and _within(one, plan.recipe.n_columns) for one in arrays[:3])
-    return within and inputs.derived.shape == inputs.feeds.shape and _within(inputs.feeds, len(inputs.variables))
+    chosen = inputs.variables.tolist()
+    distinct = len(set(chosen)) == len(chosen) and min(chosen, default=plan.recipe.first) >= plan.recipe.first
+    return (
+        within
+        and distinct
+        and inputs.derived.shape == inputs.feeds.shape
+        and _within(inputs.feeds, len(inputs.variables))
+    )
 
 
 def _levels_agree(model: LevelModel, plan: Plan) -> bool:
@@ -180,16 +224,25 @@ def _within(numbers: NDArray[np.intp], end: int) -> bool:
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < end)
 
 
-def _spreads(spreads: LearnedSpreads, plan: Plan, n_coefficients: int) -> Claims:
+def _spreads(spreads: LearnedSpreads, plan: Plan, n_coefficients: int, *, gates: bool) -> Claims:
     for one in spreads.learned:
-        yield f"the {one.kind} spread", one.kind in KINDS and one.mean.shape == (plan.n_fixed,)
+        yield f"the {one.kind} spread", one.kind in KINDS and one.mean.shape == (plan.n_fixed,) and one.by in WAYS
         yield f"the {one.kind} spread", one.unit is None or 0 <= one.unit < len(plan.factors)
         size = None if one.covariance is None else one.covariance.shape
         yield f"the {one.kind} spread", size is None or size == (plan.n_fixed, plan.n_fixed)
+        variances = None if one.covariance is None else one.covariance.diagonal()
+        told = variances[~np.isnan(variances)] if variances is not None and gates else variances  # others are left out
+        yield f"the {one.kind} spread", one.degrees > 0 and (told is None or _are_variances(told))
         yield f"the {one.kind} spread", one.between is None or one.between.shape == size
+        if one.between is not None and variances is not None:
+            yield f"the {one.kind} spread", bool((variances > 0)[one.between.diagonal() > 0].all())
     if spreads.curvature is not None:
         shapes = spreads.curvature.mean.shape, spreads.curvature.variances.shape
         yield "the curvature", shapes == ((n_coefficients,), (n_coefficients,))
+
+
+def _are_variances(values: Array) -> bool:
+    return bool(np.isfinite(values).all() and (values >= 0.0).all())
 
 
 def _population(population: Population, plan: Plan) -> Claims:
@@ -218,4 +271,5 @@ def _missing_patterns(missing_patterns: MissingPatterns) -> Claims:
         "the patterns of what is missing",
         missing_patterns.patterns.shape == (len(missing_patterns.counts), len(missing_patterns.names)),
     )
-    yield "the patterns of what is missing", missing_patterns.counts.ndim == 1
+    counts = missing_patterns.counts
+    yield "the patterns of what is missing", counts.ndim == 1 and counts.min(initial=0) >= 0 and counts.sum() > 0

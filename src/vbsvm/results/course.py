@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol, final
 
 import numpy as np
 
 from vbsvm.base import diagnostics, printing
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.design.columns import Plan
 from vbsvm.inference.climb import Ending, Outcome
 from vbsvm.inference.gibbs import Sample
@@ -19,8 +19,16 @@ from vbsvm.results.traces import Traces
 
 # What is said of a climb that has no bound.
 DRAWN = "the covariance by draws"
+# How a climb of so many iterations ended.
+ENDINGS = {
+    Ending.CONVERGED: "Converged in {}",
+    Ending.OUT_OF_PASSES: "Not converged: reached the limit of {}",
+    Ending.INPUTS_OUT_OF_PASSES: "Not converged: reached the limit of iterations for the predictors, {}",
+    Ending.ROUNDING: "Not converged: rounding errors outweighed every further step after {}",
+    Ending.INTERRUPTED: "Interrupted after {}",
+}
 # What is said of a fit whose bound, if it is ever climbed, is not that of its state.
-INTEGRATED = "effects of groups integrated out"
+INTEGRATED = "random effects integrated out"
 # A part of a fit, and whether it belongs to the rest.
 Claims = Iterator[tuple[str, bool]]
 
@@ -69,7 +77,7 @@ class Course(Protocol):
 
     @property
     def ended(self) -> str:
-        """How it ended, for the line that prints a fit."""
+        """How it ended, as a sentence of the line that prints a fit."""
         ...
 
     @property
@@ -151,13 +159,14 @@ class Climb:
 
     @property
     def ended(self) -> str:
-        """Passes, bound and ending."""
+        """Ending, iterations, and the evidence lower bound."""
+        ended = ENDINGS[self.ending].format(printing.counted(self.passes, "iteration"))
         if self.outcome.integrated:
-            return f"{self.passes} passes, {INTEGRATED}, {self.ending.value}"
+            return f"{ended}, {INTEGRATED}."
         if not len(self.bounds):
-            return f"{self.passes} passes, {DRAWN}, {self.ending.value}"
-        bound = "exact bound" if self.outcome.exact else "bound"
-        return f"{self.passes} passes, {bound} {printing.fixed(float(self.bounds[-1]), 3)}, {self.ending.value}"
+            return f"{ended}, {DRAWN}."
+        bound = "exact ELBO" if self.outcome.exact else "ELBO"
+        return f"{ended}, {bound} {printing.fixed(float(self.bounds[-1]), 3)}."
 
     @property
     def in_short(self) -> str:
@@ -227,6 +236,9 @@ def _claims_of_an_end(outcome: Outcome, spec: Spec, n_coefficients: int) -> Clai
     for block, scale in zip(spec.blocks, state.scales, strict=True):
         matrix = getattr(getattr(scale, "covariance", scale), "scale", None)
         yield f"the scale of {block.name}", matrix is None or matrix.shape == (len(block.columns),) * 2
+        variances = [] if matrix is None else matrix.diagonal().tolist()
+        settings = (*(getattr(scale, name, 1.0) for name in ("shape", "rate")), *variances)
+        yield f"the scale of {block.name}", all(0 < float(one) < np.inf for one in settings)
     gates, map = state.gates, spec.gate_map
     yield "the gates", (gates is None) == (map is None)
     yield "the gates", gates is None or map is None or gates.log_odds.shape == (map.n_gates,)
@@ -298,7 +310,7 @@ class Chains:
     def ended(self) -> str:
         """Chains, draws and sweeps."""
         chains, draws = self._size
-        return f"{chains} chains of {draws} draws in {self.sample.sweeps} sweeps, tuning included"
+        return f"{chains} chains of {draws} draws in {self.sample.sweeps} sweeps, tuning included."
 
     @property
     def in_short(self) -> str:
@@ -349,6 +361,8 @@ class Chains:
         for block, scale in zip(self.spec.blocks, sample.scales, strict=True):
             q = len(block.columns) if block.prior.of_groups else 1
             yield f"the scale of {block.name}", scale.shape == (*size, q * q)
+            variances = scale[..., :: q + 1] if scale.shape == (*size, q * q) else np.empty(0)
+            yield f"the scale of {block.name}", bool((variances > 0).all() and np.isfinite(variances).all())
         yield "the gates", (sample.gates is None) == (map is None)
         yield "the gates", sample.gates is None or map is None or sample.gates.shape == (*size, map.n_gates)
 

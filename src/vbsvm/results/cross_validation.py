@@ -1,7 +1,6 @@
 """What a cross-validation found: measures by fold and in all, and the predictions of the rows left out."""
 
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -48,13 +47,13 @@ class CrossValidation:
     def __repr__(self) -> str:
         """Formula, table and a note on its standard errors."""
         shown = self.table.rename(columns=HEADS)
-        return f"{self.formula}\n\n{printing.table(shown)}\n\n{printing.wrapped(self.note)}"
+        return f"{printing.visible(self.formula)}\n\n{printing.table(shown)}\n\n{printing.wrapped(self.note)}"
 
     def _repr_html_(self) -> str:
         """The same in notebooks."""
         return (
             printing.html_frame(self.formula, self.table.rename(columns=HEADS), len(self.table))
-            + f"<p>{escape(self.note)}</p>"
+            + f"<p>{printing.html_text(self.note)}</p>"
         )
 
 

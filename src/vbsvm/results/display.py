@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any, final
 
 from numpy.typing import NDArray
@@ -19,52 +18,85 @@ if TYPE_CHECKING:
     from vbsvm.results.fit import Fit
 
 MOST_ROWS = 60
+MISLEADING = "Effects of a support vector machine may mislead with discrete predictors: see docs/when-not.md."
 
 
-def of_several_classes(head: str, table: "pd.DataFrame") -> str:
+def kind(spec: Spec, plan: Plan) -> str:
+    """The model's name: by its likelihood, and whether it has random effects."""
+    if spec.likelihood.normalised:
+        return "Mixed-effects logistic regression" if plan.factors else "Logistic regression"
+    return "Mixed support vector machine" if plan.factors else "Support vector machine"
+
+
+def of_several_classes(fits: "Sequence[Fit]", classes: str, table: "pd.DataFrame") -> str:
     """A line, and the table of an estimator that knows more than two classes, with its note."""
-    return "\n\n".join([printing.wrapped(head), *_with_notes([table])])
+    ended = "Converged" if all(fit.converged for fit in fits) else "Not converged"
+    ended = f"{ended} in up to {printing.counted(max(fit.course.passes for fit in fits), 'iteration')}."
+    head = f"{_what(fits[0])}. {_counted(fits[0])} One model for each class of {classes} against the rest. {ended}"
+    return "\n\n".join([printing.wrapped(head), *_with_notes([table]), *_caution(fits[0])])
 
 
 def line(fit: "Fit") -> str:
     """What was fitted, and how it ended."""
-    return f"<Fit of {_what(fit)}: {fit.course.ended}>"
+    return printing.visible(f"<{_head(fit)}>")
 
 
 def text(fit: "Fit") -> str:
-    """Formula, how the fit ended, fixed effects and variance components, and what their spreads are."""
-    left_out = "" if fit.facts is None else fit.facts.left_out
-    ended = f"{fit.course.ended}; {left_out}" if left_out else fit.course.ended
-    head = [f"Fit of {_what(fit)}: {ended}", *_remarks(fit)]
-    return "\n\n".join(["\n".join(map(printing.wrapped, head)), *_with_notes(_tables(fit).values())])
+    """What was fitted, how it ended, fixed effects and variance components, and what their spreads are."""
+    head = "\n".join(map(printing.wrapped, [_head(fit), *_remarks(fit)]))
+    return "\n\n".join([head, *_with_notes(_tables(fit).values()), *_caution(fit)])
 
 
 def html(fit: "Fit") -> str:
     """The same as HTML without scripts or colours of its own."""
-    facts = [] if fit.facts is None else [f"{fit.facts.n_rows} rows: {_classes(fit.facts, fit.classes)}"]
-    lines = [fit.course.ended, *facts, *_remarks(fit)]
+    facts = [] if fit.facts is None else [f"Observations: {_classes(fit.facts, fit.classes)}"]
+    lines = [_counted(fit), *facts, _modelled(fit), fit.course.ended, *_remarks(fit)]
     tables = _tables(fit)
     shown = [printing.html_frame(caption, table, MOST_ROWS) for caption, table in tables.items()]
-    notes = dict.fromkeys(table.attrs["spreads"] for table in tables.values())
-    return _page(f"Fit of {_what(fit)}", lines, [*shown, *(f"<p><em>{escape(note)}</em></p>" for note in notes)])
+    notes = [*dict.fromkeys(table.attrs["spreads"] for table in tables.values()), *_caution(fit)]
+    return _page(_what(fit), lines, [*shown, *(f"<p><em>{printing.html_text(note)}</em></p>" for note in notes)])
+
+
+def _head(fit: "Fit") -> str:
+    """The line that a fit begins with."""
+    return f"{_what(fit)}. {_counted(fit)} {_modelled(fit)} {fit.course.ended}"
 
 
 def _what(fit: "Fit") -> str:
-    return fit.reader.parts.text if fit.reader is not None else f"{len(fit.plan.names)} columns"
+    """Kind of model, and its formula."""
+    of = fit.reader.parts.text if fit.reader is not None else printing.counted(fit.plan.n_shown, "predictor")
+    return f"{kind(fit.spec, fit.plan)}: {of}"
+
+
+def _counted(fit: "Fit") -> str:
+    """Observations, levels of grouping factors, and rows that were left out; older files know of levels only."""
+    told = [] if fit.facts is None else [printing.counted(fit.facts.n_rows, "observation")]
+    told += [f"{printing.counted(len(factor.levels), 'level')} of {factor.name}" for factor in fit.plan.factors]
+    told += [fit.facts.left_out] if fit.facts is not None and fit.facts.left_out else []
+    return f"{', '.join(told)}." if told else ""
+
+
+def _modelled(fit: "Fit") -> str:
+    return f'Modelled class: "{fit.classes[1]!s}".'
 
 
 def _remarks(fit: "Fit") -> list[str]:
-    """What the sign of a score means, and whether several starts agree."""
-    found = [f"Positive scores mean {fit.classes[1]!s}."]
+    """The likelihood power where it is not 1, and whether several starts agree."""
+    found = [] if fit.likelihood_power == 1.0 else [f"Likelihood power: {fit.likelihood_power:.3g}."]
     ends = fit.course.starts if fit.selects else []
-    if len(ends) > 1:
-        told = "; ".join(f"bound {printing.fixed(bound, 3)}, {count} inputs included" for bound, count in ends)
-        found.append(f"{len(ends)} starts {'agree' if starts_agree(ends) else 'disagree'}: {told}.")
-    return found
+    if len(ends) < 2:
+        return found
+    told = "; ".join(f"ELBO {printing.fixed(bound, 3)}, {count} predictors included" for bound, count in ends)
+    return [*found, f"{len(ends)} starts {'agree' if starts_agree(ends) else 'disagree'}: {told}."]
+
+
+def _caution(fit: "Fit") -> list[str]:
+    """Where effects of a support vector machine mislead."""
+    return [] if fit.spec.likelihood.normalised else [printing.wrapped(MISLEADING)]
 
 
 def _tables(fit: "Fit") -> "dict[str, pd.DataFrame]":
-    found = {"Coefficients": fit.summary(), "Variance components": fit.variance_components()}
+    found = {"Coefficients": fit.summary(), "Variance components": fit.component_table()}
     return {caption: table for caption, table in found.items() if len(table)}
 
 
@@ -86,8 +118,8 @@ def _classes(facts: Facts, classes: NDArray[Any]) -> str:
 
 
 def _page(title: str, lines: Sequence[str], tables: Sequence[str]) -> str:
-    paragraphs = "<br>".join(escape(one) for one in lines)
-    return f"<div><p><strong>{escape(title)}</strong><br>{paragraphs}</p>{''.join(tables)}</div>"
+    paragraphs = "<br>".join(printing.html_text(one) for one in lines)
+    return f"<div><p><strong>{printing.html_text(title)}</strong><br>{paragraphs}</p>{''.join(tables)}</div>"
 
 
 @final
@@ -107,15 +139,20 @@ class Outline:
         rows = [("block", "coefficients", "prior"), *self._blocks()]
         widths = [max(len(row[i]) for row in rows) for i in range(2)]
         table = [f"  {name:<{widths[0]}}  {size:>{widths[1]}}  {prior}" for name, size, prior in rows]
+        table = [printing.visible(row) for row in table]
         head, *others = (printing.wrapped(one) for one in self._lines())
-        return "\n".join([printing.wrapped(self.formula), head, "", *table, *others])
+        return "\n".join([printing.wrapped(self._title), head, "", *table, *others])
 
     def html(self) -> str:
         """The same as HTML without scripts or colours of its own."""
         names = [(name,) for name, *_ in self._blocks()]
         texts = [row for _, *row in self._blocks()]
         table = printing.html_table("Priors", ("block", "coefficients", "prior"), names, texts)
-        return _page(f"Model {self.formula}", self._lines(), [table])
+        return _page(self._title, self._lines(), [table])
+
+    @property
+    def _title(self) -> str:
+        return f"{kind(self.spec, self.plan)}: {self.formula}"
 
     def _blocks(self) -> list[tuple[str, str, str]]:
         return [(block.name, str(block.size), block.prior.written()) for block in self.spec.blocks]

@@ -106,6 +106,11 @@ def n_rows_of(data: Any) -> int:
     """Number of rows of a frame, a dictionary of columns, or an array."""
     if isinstance(data, dict):
         return len(frames.column(data, next(iter(data)))) if data else 0
+    if not hasattr(data, "shape") and not hasattr(data, "__len__"):
+        raise TypeError(
+            f"data must be rows in memory, such as a data frame; got {type(data).__name__}. Of files, read some "
+            "rows, as by pandas.read_parquet, and pass these."
+        )
     return int(data.shape[0]) if hasattr(data, "shape") else len(data)
 
 
@@ -219,6 +224,11 @@ def known_numbers(what: str, rows: EffectRows, name: str) -> Array:
     if not len(values):
         raise ValueError(f"{what}: {name!r} is missing in all rows: choose values with at=[…].")
     return values
+
+
+def is_discrete(rows: EffectRows, name: str) -> bool:
+    """Whether an input is a category, or a number with few different values."""
+    return rows.levels(name) is not None or rows.column(name).nunique() <= FEW_VALUES
 
 
 def names_of(what: str, given: Any, word: str) -> list[str]:

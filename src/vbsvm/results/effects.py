@@ -4,7 +4,7 @@ Every row gets the value in question, and keeps its other inputs; the predicted 
 (g-computation). Columns are set before they are encoded, so that transforms, curves and interactions follow.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, final
@@ -15,17 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_level
-from vbsvm.design.columns import Encoded
-from vbsvm.design.levels import UNSEEN
+from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
 from vbsvm.results import same_frame
-from vbsvm.results.averages import LOGITS, LOGS, PLAIN, Averaged, Models, Scale, shares
-from vbsvm.results.effect_rows import EffectRows, GivenRows, grid, groups_of, known_numbers, names_of, require_input
+from vbsvm.results.averages import LOGITS, LOGS, PLAIN, Averaged, Scale, shares
+from vbsvm.results.effect_rows import EffectRows, grid, groups_of, known_numbers, names_of, require_input
+from vbsvm.results.effect_subject import Subject
 from vbsvm.results.words import noted
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from vbsvm.results.fit import Fit
 
 KINDS = ("difference", "ratio", "odds ratio")
 GROUPS = ("observed", "new")
@@ -34,50 +32,6 @@ SD = "sd"
 STEP = 1e-4
 
 SEVERAL = "The models of several classes are taken to err together, so that intervals are rather too wide."
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """The models and classes that effects are about, and the rows that they are averages over, as users have them."""
-
-    models: Models
-    classes: NDArray[Any]
-    rows: EffectRows
-    data: Any
-
-    def encoded(self, changes: Mapping[str, Any], groups: str) -> Encoded:
-        """The rows with inputs set; with ``groups="new"`` all groups are new ones."""
-        found = self.rows.encoded(changes)
-        if groups == "observed":
-            return found
-        return replace(found, levels=tuple(np.full_like(one, UNSEEN) for one in found.levels))
-
-
-def subject_of(
-    fits: "Sequence[Fit]",
-    classes: NDArray[Any],
-    data: Any,
-    weights: str | ArrayLike | None,
-    covariance: str | None,
-    read: Callable[[GivenRows], EffectRows],
-) -> Subject:
-    """Effects of these models over rows that are given, or over those of the fit; ``read`` knows the columns.
-
-    The link is learned from the rows of the fit as long as it holds them, else from those that are given.
-    """
-    fit = fits[0]
-    given = GivenRows.of("effects", data, weights, fit._rows)
-    rows = read(given)
-
-    def basis() -> tuple[Encoded, Array]:
-        held = data is not None and fit._rows is not None and fit._rows.data is not None
-        own = read(GivenRows.of("effects", None, None, fit._rows)) if held else rows
-        return own.encoded({}), own.weights
-
-    n_rows = float(rows.weights.sum()) if fit.facts is None else fit.facts.n_rows
-    models = Models.of(fits, [one.intervals(covariance) for one in fits], basis, n_rows)
-    return Subject(models, classes, rows, given.data)
 
 
 class AverageEffects:
@@ -130,10 +84,13 @@ class AverageEffects:
         with that of the slope by which scores become probabilities. Variance components, effects of groups and the
         distribution of missing inputs are held. The table is a polars frame where the rows are one, with values, groups
         and classes as columns; this and ``contrasts`` and ``slopes`` alike.
+
+        Effects of a hinge fit are checked: a ``ReliabilityWarning`` names a level (a fifth, of numbers with many
+        values) where the mean leave-one-out prediction differs from the observed proportion, and ``observed`` has these
+        proportions; NaN where the outcomes or the cells are not known. Without outcomes the note says so.
         """
         chosen: dict[str, Any] = {"at": at, "data": data, "weights": weights, "groups": groups}
-        subject, table = self._effects_table(variable, by, level=level, covariance=covariance, **chosen)
-        return same_frame.like(subject.data, table)
+        return _given(*self._effects_table(variable, by, level=level, covariance=covariance, **chosen))
 
     def _effects_table(
         self,
@@ -155,8 +112,12 @@ class AverageEffects:
             raise ValueError("effects: name an input.")
         grids = [grid("effects", rows, name, of.get(name)) for name in names]
         parted = _Parted.of("effects", rows, by, names)
-        found = _averages(subject, names, list(product(*grids)), parted, groups)
-        return subject, frame.table(names, parted, ((values, one.logits()) for values, one in found), LOGITS)
+        cells = list(product(*grids))
+        found = _averages(subject, names, cells, parted, groups)
+        table = frame.table("effects", names, parted, ((values, one.logits()) for values, one in found), LOGITS)
+        if subject.hinge:
+            table["observed"] = _observed(subject, names, cells, parted, len(table))
+        return subject, table
 
     def contrasts(
         self,
@@ -200,7 +161,7 @@ class AverageEffects:
             pairs = _against_first(found, kind)
         cells = ((key, _compared(one, other, kind)) for key, one, other in pairs)
         scale = PLAIN if kind == "difference" else LOGS
-        return same_frame.like(subject.data, frame.table([variable], parted, cells, scale))
+        return _given(subject, frame.table("contrasts", [variable], parted, cells, scale))
 
     def slopes(
         self,
@@ -231,7 +192,7 @@ class AverageEffects:
             subject.models.average(subject.encoded({variable: x + way * step}, groups), parted.shares / (2 * step))
             for way in (1.0, -1.0)
         )
-        return same_frame.like(subject.data, frame.table([variable], parted, [(("slope",), up.minus(down))], PLAIN))
+        return _given(subject, frame.table("slopes", [variable], parted, [(("slope",), up.minus(down))], PLAIN))
 
     def _begun(
         self, what: str, data: Any, weights: Any, covariance: str | None, groups: str, level: float
@@ -272,6 +233,24 @@ class _Parted:
             label = dict(zip(self.by, self.labels[int(np.argmin(there))], strict=True))
             raise ValueError(f"{variable!r} is missing in all rows with {label}: nothing can be averaged there.")
         return replace(self, codes=codes, shares=shares(rows.weights, codes, len(self.labels)))
+
+
+def _given(subject: Subject, table: "pd.DataFrame") -> Any:
+    """The table as users get it, with a warning where the check has failed."""
+    if "caution" in table.attrs:
+        warn_user(table.attrs["caution"], ReliabilityWarning)
+    return same_frame.like(subject.data, table)
+
+
+def _observed(
+    subject: Subject, names: Sequence[str], cells: Sequence[tuple[Any, ...]], parted: _Parted, n_rows: int
+) -> Array:
+    """Observed proportions for each row of a table; NaN where outcomes are not known, or values have no rows."""
+    known = subject.known
+    if known is None or known.rows is not subject.rows:
+        return np.full(n_rows, np.nan)
+    pairs = [list(zip(names, values, strict=True)) for values in cells]
+    return np.concatenate([known.observed(one, parted.codes, len(parted.labels)) for one in pairs])
 
 
 _Cells = Iterator[tuple[tuple[Any, ...], Averaged]]
@@ -340,9 +319,9 @@ class _Frame:
     level: float
 
     def table(
-        self, names: Sequence[str], parted: _Parted, cells: "_Cells | Sequence[Any]", scale: Scale
+        self, what: str, names: Sequence[str], parted: _Parted, cells: "_Cells | Sequence[Any]", scale: Scale
     ) -> "pd.DataFrame":
-        """Estimates with standard deviations and intervals."""
+        """Estimates with standard deviations and intervals; those of a hinge fit are checked."""
         import pandas as pd
 
         classes = [()] if len(self.subject.models.fits) == 1 else [(one,) for one in self.subject.classes.tolist()]
@@ -356,7 +335,10 @@ class _Frame:
         if index.nlevels == 1:
             index = index.get_level_values(0)
         frame = pd.DataFrame(np.concatenate(rows), index=index, columns=["estimate", "sd", "lower", "upper"])
-        return self._noted(frame)
+        frame, check = self._noted(frame), self.subject.checked(what, names, parted.by)
+        frame.attrs = frame.attrs | check
+        frame.attrs["spreads"] = " ".join([frame.attrs["spreads"], *check.values()])
+        return frame
 
     def _noted(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """Say in the corner whose probability it is, and what the spreads are."""

@@ -1,7 +1,7 @@
 """What a fit knows: one two-class model, its coefficients on the user's scale, and how it was reached."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -17,13 +17,14 @@ from vbsvm.inference.gibbs import Sample
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
-from vbsvm.results import arviz, coefficients, display, random_effects, same_frame, tidy
+from vbsvm.results import arviz, coefficients, display, random_effects, same_frame, tidy, variance_components
 from vbsvm.results.adapted import adapted
 from vbsvm.results.calibration import Calibration
 from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.effect_rows import FormulaRows
-from vbsvm.results.effects import AverageEffects, Subject, subject_of
+from vbsvm.results.effect_subject import Subject, subject_of
+from vbsvm.results.effects import AverageEffects
 from vbsvm.results.fit_imputation import FitImputation
 from vbsvm.results.fit_predictions import FitPredictions
 from vbsvm.results.intervals import Intervals, LearnedSpreads, SpreadShelf
@@ -49,9 +50,9 @@ INPUTS = "inputs"
 class Fit(FitPredictions, FitImputation, AverageEffects):
     """A fitted two-class model. Positive scores mean the second of its classes.
 
-    Spreads of coefficients answer different questions (see ``summary``): by default they are robust, so that intervals
-    are confidence intervals; those of the posterior cover the truth less often than their level. The corner of each
-    table notes which it shows, and ``attrs["spreads"]`` has the full text.
+    Standard errors answer different questions (see ``summary``): by default they are the posterior's in a logistic
+    model, and robust in a support vector machine. The corner of each table notes which it shows, and
+    ``attrs["spreads"]`` has the full text.
     """
 
     spec: Spec
@@ -97,6 +98,7 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
 
     def intervals(self, covariance: str | None = None) -> Intervals:
         """Spreads of the coefficients of a kind (see ``summary``): what tables and figures ask."""
+        self._shelf.warn_of_margin("" if self.classes[0] is not None else f"{self.classes[1]!s} against the rest: ")
         return self._shelf.intervals(self._shown if covariance is None else covariance)
 
     def showing(self, covariance: str | None) -> "Fit":
@@ -222,6 +224,11 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         return self.plan.shown(self.posterior.signs)
 
     @property
+    def likelihood_power(self) -> float:
+        """The power of the pseudo-likelihood; 1 with a logistic likelihood."""
+        return self.spec.likelihood_power
+
+    @property
     def penalty(self) -> float:
         """E[α] = E[σ⁻²]/4 of the inputs' prior, for the standardised columns: the paper's penalty parameter."""
         names = [block.name for block in self.spec.blocks]
@@ -254,6 +261,9 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         own = {"gates": self.selects, "odds": self.spec.likelihood.normalised}
         table = coefficients.table(self.plan, self.posterior, intervals, level, **own)
         frame, starts = noted(table, intervals.words, "sd", level), self.course.starts if self.selects else []
+        if own["odds"] and not self.posterior.by_draws:
+            about = self.plan, self.spec, self.posterior.state, intervals
+            frame.attrs["spreads"] += coefficients.about_prior(*about)
         if len(starts) > 1:
             frame.attrs["starts"] = starts
         return frame
@@ -320,12 +330,25 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         return adapted(self, self.reader, data, weights)
 
     def variance_components(self, level: float = 0.95) -> "pd.DataFrame":
-        """Standard deviations of random effects and splines with their spread; correlations of slopes.
+        """Standard deviations of random effects and splines with their intervals; correlations of slopes.
 
         ``sd`` is the median, with an interval; ``variance`` is its square, the median of the variance. Slopes are given
-        for the user's column. After Gibbs sampling it has R̂ and effective draws.
+        for the user's column. In logistic models intervals of random effects that are integrated out, and those after
+        Gibbs sampling, are highest-density intervals, which contain 0 where the data allow it. Other intervals of
+        random effects have the word "too narrow" in ``note``, and a ``ReliabilityWarning`` is given. After Gibbs
+        sampling the table has R̂ and effective draws.
         """
         require_level("variance_components", level)
+        table = self._noted_components(level)
+        variance_components.warn_of_narrow(table)
+        return table
+
+    def component_table(self, level: float = 0.95) -> "pd.DataFrame":
+        """The table of ``variance_components`` as it is printed: without a warning, and notes where there are some."""
+        table = self._noted_components(level)
+        return table if variance_components.narrow_terms(table) else table.drop(columns="note", errors="ignore")
+
+    def _noted_components(self, level: float) -> "pd.DataFrame":
         table = self.posterior.variance_components(level, self._log_variances)
         return noted(table, self.component_words, "interval", level)
 
@@ -337,9 +360,8 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
     @property
     def component_words(self) -> Words:
         """What tables and reports say of the variance components."""
-        if not self._log_variances:
-            return self.posterior.words
-        return of_components(self.posterior.words, groups=bool(self.plan.factors))
+        narrow = variance_components.narrow_terms(self.posterior.variance_components(0.5))
+        return of_components(self.posterior.words, narrow=bool(narrow), by_response=bool(narrow or self._log_variances))
 
     def to_arviz(self, *, log_likelihood: bool = False) -> Any:
         """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns; labels and weights.
@@ -383,7 +405,7 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
 
     def without_rows(self) -> "Fit":
         """The same fit with everything learned that its training rows are needed for, and without these."""
-        self.variance_components()
+        self.component_table()
         return replace(
             self,
             outcome=self.outcome if self._waiting is None else self._waiting.bounded,
@@ -394,12 +416,20 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         )
 
     def __getstate__(self) -> dict[str, Any]:
-        """What pickles and copies hold: no training rows."""
-        return vars(self) if self._rows is None else vars(self.without_rows())
+        """What pickles and copies hold: neither training rows nor what has been made of the fields."""
+        fit = self if self._rows is None else self.without_rows()
+        return {one.name: getattr(fit, one.name) for one in fields(fit)}
 
-    def left_out_predictions(self) -> LeftOutPredictions:
-        """What the fit without a row would predict of it, for each training row; ``compare_models`` asks for it."""
-        return leave_one_out([self], self.classes)
+    def left_out_predictions(self, refits: int | None = None, folds: int | None = None) -> LeftOutPredictions:
+        """Predict each training observation by a fit without it; ``compare_models`` asks for it.
+
+        With up to ``refits`` observations the fit is repeated without each of them. Else predictions are approximate,
+        by one step from the fit to all; where that may be far off, they come from refits without single observations,
+        or in up to 50 folds, within the same limit. ``refits=None`` is 200, or 10 where observations × coefficients
+        exceed 50 000; 0 gives the approximation, and ``folds=k`` so many folds. ``method`` of the result says what was
+        done. In refits columns are standardised as in the fit to all.
+        """
+        return leave_one_out([self], self.classes, refits, folds)
 
     @property
     def input_population(self) -> Population | None:

@@ -127,8 +127,9 @@ class FitPredictions(ABC):
     def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
         """Probabilities of the two classes; the larger belongs to the predicted class.
 
-        Those of a hinge likelihood are calibrated, those of a logistic one averaged over the posterior. They speak of
-        the population of the weights. If inputs are missing or a group was not seen in fit, they are
+        Those of a hinge likelihood are its scores passed through a link that is fitted to leave-one-out scores, which
+        can be far off (``report`` and ``effects`` check them); those of a logistic one are averaged over the posterior.
+        They speak of the population of the weights. If inputs are missing or a group was not seen in fit, they are
         averaged over their possible values.
         """
         if collections.is_collection(data):

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
 from vbsvm.inference.reliability import Reliability
 from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import KINDS, Spread
@@ -167,6 +168,22 @@ class SpreadShelf:
     rows: Learning | None
     factors: tuple[str, ...] = ()
     _found: dict[str, Intervals] = field(default_factory=dict)
+    _told: list[str] = field(default_factory=list)
+
+    @property
+    def on_the_margin(self) -> str:
+        """What is wrong where many observations of a hinge fit lie on the margin; empty where few do."""
+        if self.posterior.words.normalised:
+            return ""
+        found = self.known.reliability if self.rows is None else self.rows.reliability
+        return "" if found is None else found.on_the_margin
+
+    def warn_of_margin(self, whose: str = "") -> None:
+        """Warn if many observations lie on the margin, the first time that it is asked for."""
+        if not self._told:
+            self._told.append(self.on_the_margin)
+            if self._told[0]:
+                warn_user(f"{whose}{self._told[0]}", ReliabilityWarning)
 
     @property
     def default(self) -> str:

@@ -46,7 +46,10 @@ class LeftOutPredictions:
 
     ``rows`` are the rows' numbers in the data, ``labels`` their classes, ``weights`` the numbers of rows that each
     stands for, and ``groups`` the number of each row's group, by the name of the factor. ``scheme`` says how rows were
-    left out. ``bound`` is that of the fit to all rows, NaN where there is none.
+    left out. ``bound`` is that of the fit to all rows, NaN where there is none, and ``powers`` are those of its
+    likelihoods. ``method`` is "refitted" (a refit
+    without each observation), "approximate" (one step from the fit to all), "approximate, 12 observations refitted" or
+    "50-fold"; ``doubt`` says why the approximation alone is not reliable here, or is None; ``folds`` is their number.
     """
 
     scheme: str
@@ -57,6 +60,16 @@ class LeftOutPredictions:
     log_probability: Array  # of each row's own class
     groups: Mapping[str, NDArray[np.intp]]
     bound: float = np.nan
+    powers: tuple[float, ...] = ()
+    method: str = ""
+    doubt: str | None = None
+    folds: int | None = None
+
+    def __repr__(self) -> str:
+        """How many observations there are, how they were left out, and both measures."""
+        measures = {"log-loss": self.log_loss, "balanced error": self.balanced_error}
+        shown = ", ".join(f"{name} {one.value:.4f} ± {one.se:.4f}" for name, one in measures.items())
+        return f"<LeftOutPredictions of {len(self.rows)} observations, {self.method or self.scheme}: {shown}>"
 
     def take(self, which: NDArray[Any]) -> "LeftOutPredictions":
         """Some of the rows."""

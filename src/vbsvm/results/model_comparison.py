@@ -1,16 +1,16 @@
 """Models of the same rows beside each other, by what each predicts of rows that it was not fitted to."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, final, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base import printing
-from vbsvm.results import leave_one_out
+from vbsvm.results.cross_validation import CrossValidation
 from vbsvm.results.left_out_predictions import LeftOutPredictions, Measure
+from vbsvm.results.refits import APPROXIMATE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,20 +22,19 @@ ABOUT_ROWS = (
     "se: standard error, with rows as independent units; diff: difference to the best model, with the standard error "
     "of the paired differences."
 )
-ABOUT_LINK = (
-    "Scores without a row are approximate, with the scales of priors held, and the link from scores to probabilities "
-    "was learned from the same rows: log-losses are slightly too small, by about 1/n."
+ABOUT_APPROXIMATION = (
+    "approximate: one step from the fit to all rows, with the link from scores to probabilities and most scales of "
+    "priors held. Log-losses are too small by about 1/n to 2/n, and with random effects by 4/n or more."
 )
+ABOUT_FOLDS = "All models are refitted in the same folds, because the approximation may be far off: {}."
 ABOUT_NEW_GROUPS = (
-    "A row is predicted with the other rows of its group at hand: this does not speak of new groups. For these leave "
-    "out whole groups: cross_validate(model, groups={!r}), or GroupKFold for estimators. Models with groups are also "
-    "flattered, as their scales are held: by a few times 1/n, and sometimes by more. Confirm a difference between "
-    "models with and without groups by cross_validate, which fits again."
+    "Each row is predicted with the other rows of its group in the fit: this does not measure predictions for new "
+    "groups. For these leave out whole groups: cross_validate(model, groups={!r}), or GroupKFold for estimators."
 )
 ABOUT_BOUND = (
     "elbo: comparable only between models with the same rows, labels and standardised columns. Do not choose fixed "
-    "effects by it: under a flat prior such as Normal(1e8), the default of fixed effects, it depends on the prior's "
-    "width, and the price of each further column is at least ½ log 1e8, about 9."
+    "effects by it: it depends on the width of their prior, whatever the data say, and under a flat prior such as "
+    "Normal(1e8) each further column costs at least ½ log 1e8, about 9."
 )
 
 
@@ -73,7 +72,7 @@ class ModelComparison:
         shown = [printing.html_frame("", self._shown(measure), len(self.table)) for measure in MEASURES]
         if "elbo" in self.table:
             shown.append(printing.html_frame("", self.table.filter(items=["elbo"]), len(self.table)))
-        return "".join([*shown, *(f"<p>{escape(note)}</p>" for note in self.notes)])
+        return "".join([*shown, *(f"<p>{printing.html_text(note)}</p>" for note in self.notes)])
 
     def _shown(self, measure: str) -> "pd.DataFrame":
         """The columns of one measure under short heads."""
@@ -84,7 +83,9 @@ class ModelComparison:
         return self.table.filter(items=list(heads)).rename(columns=heads)
 
 
-def compare_models(models: Mapping[str, Any], groups: str | None = None) -> ModelComparison:
+def compare_models(
+    models: Mapping[str, Any], groups: str | None = None, *, refits: int | None = None
+) -> ModelComparison:
     """Compare models of the same rows by what they predict of rows left out: log-loss and balanced error.
 
     Parameters
@@ -96,6 +97,11 @@ def compare_models(models: Mapping[str, Any], groups: str | None = None) -> Mode
     groups : str, default None
         The factor whose groups are taken as independent units in the columns ``…_group_se``. None means the one with
         the most groups, where there is one.
+    refits : int, default None
+        At most so many refits of each fit. With no more rows than that, each fit is repeated without each row. Else
+        predictions are approximate, with refits for rows of high leverage; or all models are refitted in the same
+        folds, at most 50, where the approximation may be far off for one of them. 0 means none, and None 200, or 10
+        where rows × coefficients exceed 50 000.
 
     Returns
     -------
@@ -105,11 +111,11 @@ def compare_models(models: Mapping[str, Any], groups: str | None = None) -> Mode
 
     Notes
     -----
-    Fits are compared by leaving out one row at a time, to first order and without refits. In a model with groups, the
-    other rows of the group stay in the fit, so this does not speak of new groups: compare results of
-    ``cross_validate(model, groups=…)`` for these. A difference of less than two of its standard errors says little.
+    The notes say how rows were left out. In a model with groups, the other rows of the group stay in the fit, so this
+    does not measure predictions for new groups: compare results of ``cross_validate(model, groups=…)`` for these. A
+    difference of less than two of its standard errors may well be chance.
     """
-    found = _read(models)
+    found = _read(models, refits)
     _require_same_rows(found)
     name, members = _groups(found, groups)
     order = sorted(found, key=lambda key: found[key].log_loss.value)
@@ -117,13 +123,31 @@ def compare_models(models: Mapping[str, Any], groups: str | None = None) -> Mode
     notes = [f"{len(first.rows)} rows, left out by {first.scheme}. {ABOUT_ROWS}"]
     if members is not None:
         notes.append(f"group se: with the {len(np.unique(members))} groups of {name} as independent units.")
-    if first.scheme == leave_one_out.SCHEME:
-        notes.append(ABOUT_LINK)
-        if name is not None:
-            notes.append(ABOUT_NEW_GROUPS.format(name))
-    if "elbo" in table:
+    notes += _about_methods(found)
+    if first.method and name is not None:
+        notes.append(ABOUT_NEW_GROUPS.format(name))
+    if "elbo" in table and len({one.powers for one in found.values() if one.powers}) > 1:
+        table = table.drop(columns="elbo")
+        notes.append("ELBOs are not shown: those of fits with different likelihood powers are not comparable.")
+    elif "elbo" in table:
         notes.append(ABOUT_BOUND)
     return ModelComparison(table, tuple(notes))
+
+
+def _about_methods(found: Mapping[str, LeftOutPredictions]) -> Iterator[str]:
+    """How rows were left out, model by model where that differs."""
+    methods: dict[str, list[str]] = {}
+    for key, one in found.items():
+        methods.setdefault(one.method, []).append(key)
+    if not all(methods):
+        return
+    named = "; ".join(f"{method} ({', '.join(keys)})" for method, keys in methods.items())
+    yield f"Method: {named if len(methods) > 1 else next(iter(methods))}."
+    doubts = dict.fromkeys(f"{key}: {one.doubt}" for key, one in found.items() if one.doubt is not None)
+    if any(method.startswith(APPROXIMATE) for method in methods):
+        yield ABOUT_APPROXIMATION + "".join(f" It may be far off for {one}." for one in doubts)
+    elif doubts:
+        yield ABOUT_FOLDS.format("; ".join(doubts))
 
 
 def _table(
@@ -148,24 +172,32 @@ def _columns(name: str, measure: Measure, members: NDArray[np.intp] | None) -> d
     return found if members is None else found | {f"{name}_group_se": measure.group_se(members)}
 
 
-def _read(models: Any) -> dict[str, LeftOutPredictions]:
-    """The left-out predictions of each model, by name."""
+def _read(models: Any, refits: int | None) -> dict[str, LeftOutPredictions]:
+    """The left-out predictions of each model, by name; in the same folds for all where one needs them."""
     if not isinstance(models, Mapping):
         raise TypeError(f"compare_models takes a dict of models by name; got {type(models).__name__}.")
     if not models:
         raise ValueError("compare_models: the dict is empty; give it models by name, such as {'a': fit1, 'b': fit2}.")
-    found = {}
     for name, one in models.items():
         if not isinstance(one, Predicted) or isinstance(one, type):
             raise TypeError(
                 f"compare_models takes fits of a Model, fitted estimators or results of cross_validate; {name!r} is "
                 f"{type(one).__name__}."
             )
-        try:
-            found[str(name)] = one.left_out_predictions()
-        except ValueError as error:
-            raise ValueError(f"compare_models, model {name!r}: {error}") from error
+    found = {str(name): _asked(name, one, refits=refits) for name, one in models.items()}
+    folds = min((one.folds for one in found.values() if one.folds is not None), default=None)
+    if folds is not None:
+        others = {name: one for name, one in models.items() if found[str(name)].folds != folds}
+        found |= {str(name): _asked(name, one, refits=refits, folds=folds) for name, one in others.items()}
     return found
+
+
+def _asked(name: Any, one: Any, **settings: int | None) -> LeftOutPredictions:
+    """The left-out predictions of a model; a cross-validation has made its own already."""
+    try:
+        return one.left_out_predictions(**({} if isinstance(one, CrossValidation) else settings))
+    except ValueError as error:
+        raise ValueError(f"compare_models, model {name!r}: {error}") from error
 
 
 def _require_same_rows(found: Mapping[str, LeftOutPredictions]) -> None:

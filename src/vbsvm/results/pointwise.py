@@ -15,7 +15,7 @@ from vbsvm.sources.distributed import Distributed
 MOST_NUMBERS = 2**28
 CAVEAT = (
     "The hinge loss is no normalised likelihood: these are logs of a pseudo-likelihood, and elpd by LOO or WAIC has no "
-    "absolute meaning. vbsvm.compare_models compares models by calibrated probabilities instead."
+    "absolute meaning. vbsvm.compare_models compares models by predicted probabilities instead."
 )
 
 

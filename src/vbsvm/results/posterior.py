@@ -6,13 +6,13 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, final
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.design.columns import Plan
 from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
@@ -159,9 +159,10 @@ class MeanField:
         if self.outcome.integrated:
             return words.INTEGRATED
         if self.outcome.exact:
-            return words.EXACT_LOGISTIC_BOUND if self.spec.likelihood.normalised else words.EXACT_BOUND
+            found = words.of_exact_bound(normalised=self.spec.likelihood.normalised, groups=bool(self.plan.factors))
+            return words.at_power(found, self.spec.likelihood_power)
         own = {"joint_gates": self.spec.joint_gates, "normalised": self.spec.likelihood.normalised}
-        found = words.of_mean_field(groups=bool(self.plan.factors), **own)
+        found = words.at_power(words.of_mean_field(groups=bool(self.plan.factors), **own), self.spec.likelihood_power)
         coefficients = self.state.coefficients
         return estimated(found, len(coefficients.draws)) if isinstance(coefficients, DrawnGaussian) else found
 
@@ -218,7 +219,7 @@ class MeanField:
 
     def combination(self, t: Array, chances: list[float]) -> tuple[float, list[float], float]:
         """Normal, with the variance of the effective coefficients."""
-        rows = DenseRows(0, DenseMatrix(t[None], np.empty((1, len(t)))), np.ones(1), np.ones(1))
+        rows = DenseRows(0, DenseMatrix(t[None]), np.ones(1), np.ones(1))
         _, variance = self.state.gaussian.fixed(self.plan.n_fixed).message(self.state.gates).row_moments(rows)
         mean, sd = float(t @ self.mean), float(np.sqrt(np.asarray(variance)[0]))
         return sd, [mean + float(ndtri(chance)) * sd for chance in chances], float(ndtr(mean / sd)) if sd > 0 else 0.5
@@ -272,7 +273,8 @@ class Sampled:
     @property
     def words(self) -> Words:
         """Those of draws."""
-        return words.DRAWS_OF_POSTERIOR if self.spec.likelihood.normalised else words.DRAWS
+        found = words.DRAWS_OF_POSTERIOR if self.spec.likelihood.normalised else words.DRAWS
+        return words.at_power(found, self.spec.likelihood_power)
 
     @property
     def state(self) -> State:
@@ -339,7 +341,8 @@ class Sampled:
 
     def variance_components(self, level: float, log_variances: Mapping[str, float] | None = None) -> "pd.DataFrame":
         """By the draws, with R̂ and effective draws."""
-        return variance_components.table_of_draws(self.course.traces, level)
+        own = self.spec.likelihood.normalised
+        return variance_components.table_of_draws(self.course.traces, level, highest_density=own)
 
     def diagnostics(self) -> dict[str, Array]:
         """R̂ and effective draws."""

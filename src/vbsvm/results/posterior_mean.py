@@ -24,20 +24,20 @@ class PosteriorMean:
     offset: float = 0.0
 
 
-def log_odds(links: Sequence[PosteriorMean], scores: Array, variances: Array) -> Array:
-    """Log odds of the mean probability, rows × models, where scores are normal with these variances.
+def log_odds(links: Sequence[PosteriorMean], odds: Array) -> Array:
+    """Log odds of the population, rows × models, from those of the mean probability.
 
     Of several classes the log probability against the rest is given instead: their probabilities are in proportion to
     these.
     """
-    odds = averaged(scores, variances) + np.array([one.offset for one in links])
+    odds = odds + np.array([one.offset for one in links])
     return odds if len(links) == 1 else odds - np.logaddexp(0.0, odds)
 
 
 def averaged(scores: Array, variances: Array) -> Array:
     """Log odds of the mean of expit under normal scores; they have the sign of the mean score."""
     t = np.minimum(variances, LARGEST_VARIANCE)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # derivatives, which are not asked for
         positive = AVERAGED_LOGISTIC.log_mean_likelihood(-scores, t).value
         odds = positive - AVERAGED_LOGISTIC.log_mean_likelihood(scores, t).value
     return np.sign(scores) * np.maximum(np.abs(odds), SMALLEST_SLOPE * np.abs(scores))

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Protocol
@@ -85,10 +85,12 @@ def write(
     keep: Sequence[str] = (),
     proba: bool = False,
     scores: bool = False,
+    change: "Callable[[pd.DataFrame], pd.DataFrame] | None" = None,
 ) -> int:
     """Predict the rows of files and write them, in one step as others see it; give the number of rows.
 
-    ``columns`` are those that the model needs, ``text`` those of them that are text in any case.
+    ``columns`` are those that the model needs, ``text`` those of them that are text in any case; ``change`` is made to
+    each piece before it is written.
     """
     if isinstance(keep, str):
         raise TypeError(f"keep must be a list of columns; got the text {keep!r}.")
@@ -106,7 +108,8 @@ def write(
             with piece.numbered():
                 kept = _plain(piece.frame.loc[:, list(keep)], table.types)
                 inputs = piece.frame.loc[:, list(columns)]
-                writer(predicted(fitted, inputs, kept, classes, proba=proba, scores=scores))
+                found = predicted(fitted, inputs, kept, classes, proba=proba, scores=scores)
+                writer(found if change is None else change(found))
             n_rows += len(piece.frame)
         if not n_rows:
             raise ValueError("The files hold no rows.")

@@ -15,8 +15,10 @@ from scipy.sparse import csr_array, issparse
 from scipy.special import expit, log_expit, log_softmax, ndtr, softmax
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import MIDDLES
 from vbsvm.base.row_sums import block_rows, single_threaded_blas
 from vbsvm.design.columns import Encoded, Plan
+from vbsvm.design.levels import UNSEEN
 from vbsvm.missing.population import Population
 from vbsvm.missing.row_updates import conditional_means, left_over
 from vbsvm.missing.rows import IncompleteRows
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 # How scores become probabilities.
 Link = Calibration | PosteriorMean
+# Multipliers that have no divisor in common with the number of quantiles.
+LATTICE = (1, 2, 4, 5, 7, 8)
 # Mean and covariance of the inputs, learned where a row misses some; None where there are too many columns.
 Learn = Callable[[], Population | None]
 
@@ -43,11 +47,16 @@ Learn = Callable[[], Population | None]
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Scores:
-    """Mean of each row's score, its variance, and the part of that which missing inputs and new groups cause."""
+    """Mean of each row's score, its variance, and the part of that which missing inputs and new groups cause.
+
+    The variance of a new group's effects is itself uncertain: ``departures`` (rows × values) says how far the part of
+    new groups is from its average at equally likely values of the variance components; None without new groups.
+    """
 
     mean: Array
     variance: Array
     from_unknown: Array
+    departures: Array | None = None
 
 
 def mean_scores(plan: Plan, spec: Spec, state: State, encoded: Encoded, learn: Learn) -> Scores:
@@ -56,13 +65,15 @@ def mean_scores(plan: Plan, spec: Spec, state: State, encoded: Encoded, learn: L
 
 
 def score_moments(plan: Plan, spec: Spec, state: State, encoded: Encoded, learn: Learn) -> Scores:
-    """Mean and variance of each row's score; a group that was not seen in fit adds its prior variance zᵀE[Σ]z."""
+    """Mean and variance of each row's score; a group that was not seen in fit adds the variance zᵀΣz of its effects."""
     return _scores(plan, state.coefficients.message(state.gates), spec, state, encoded, learn)
 
 
 def _scores(plan: Plan, message: Message, spec: Spec, state: State, encoded: Encoded, learn: Learn) -> Scores:
-    of_new = [prior_covariance(plan, spec, state, k) for k in range(len(plan.factors))]
+    of_new = [prior_covariances(plan, spec, state, k) for k in range(len(plan.factors))]
     found = Scores(*(np.zeros(encoded.table.shape[0]) for _ in range(3)))
+    if any((levels == UNSEEN).any() for levels in encoded.levels):
+        found = replace(found, departures=np.zeros((len(found.mean), len(MIDDLES))))
     for block in _blocks_of(plan, encoded, learn):
         at, design = block.where, block.design
         rows, incomplete = _completed(block, learn)
@@ -70,9 +81,12 @@ def _scores(plan: Plan, message: Message, spec: Spec, state: State, encoded: Enc
             found.from_unknown[at] = left_over(incomplete, rows, message, _known(learn).distribution)
             design = incomplete.design
         found.mean[at], found.variance[at] = message.row_moments(rows)
-        for covariance, grouping in zip(of_new, block.groupings, strict=True):
-            if grouping.has_unseen:
-                found.from_unknown[at] += _quadratic(grouping.unseen_effects(design), covariance)
+        for covariances, grouping in zip(of_new, block.groupings, strict=True):
+            if grouping.has_unseen and found.departures is not None:
+                z = grouping.unseen_effects(design)
+                added = np.einsum("iq,kqr,ir->ik", z, covariances, z)
+                found.from_unknown[at] += added.mean(axis=1)
+                found.departures[at] += added - added.mean(axis=1, keepdims=True)
         found.variance[at] += found.from_unknown[at]
     return found
 
@@ -110,13 +124,6 @@ def _known(learn: Learn) -> Population:
     return population
 
 
-def _quadratic(z: Array, covariance: Array) -> Array:
-    """zᵀΣz of each row; a distribution without a mean has infinite variances, in the rows with such effects alone."""
-    finite = np.isfinite(covariance.diagonal())
-    known = np.where(finite[:, None] & finite, covariance, 0.0)
-    return np.einsum("iq,qr,ir->i", z, known, z) + np.where(z[:, ~finite].any(axis=1), np.inf, 0.0)
-
-
 def require_finite(scores: Scores, encoded: Encoded, learn: Learn) -> Scores:
     """Refuse rows without a finite score: they have no class."""
     bad = ~(np.isfinite(scores.mean) & ~np.isnan(scores.from_unknown))
@@ -140,7 +147,10 @@ def averaged(scores: Scores, rows: NDArray[np.intp], chances: Array) -> Scores:
 
     centre = mean(scores.mean)
     between = np.maximum(mean(np.square(scores.mean)) - np.square(centre), 0.0)
-    return Scores(centre, mean(scores.variance) + between, mean(scores.from_unknown) + between)
+    of_levels = None
+    if scores.departures is not None:
+        of_levels = np.stack([mean(column) for column in scores.departures.T], axis=1)
+    return Scores(centre, mean(scores.variance) + between, mean(scores.from_unknown) + between, of_levels)
 
 
 def decision_values(found: Sequence[Scores], calibrations: Sequence[Link | None]) -> Array:
@@ -148,12 +158,12 @@ def decision_values(found: Sequence[Scores], calibrations: Sequence[Link | None]
 
     That is times their slopes, or with probabilities of their own the log odds of these.
     """
-    scores = np.stack([one.mean for one in found], axis=1)
+    scores = _means(found)
     known = [one for one in calibrations if one is not None]
     if len(found) == 1 or len(known) < len(found):
         return scores
     if isinstance(known[0], PosteriorMean):
-        return posterior_mean.averaged(scores, np.stack([one.variance for one in found], axis=1))
+        return _over_new_levels(found, _total_variance, posterior_mean.averaged)
     with np.errstate(over="ignore"):
         return scores * np.array([one.slope for one in known])
 
@@ -164,22 +174,53 @@ def log_odds(found: Sequence[Scores], links: Sequence[Link | None]) -> Array:
     Those of a likelihood that has probabilities of its own are averaged over the coefficients, too; others are
     calibrated. Files of older versions have no calibration: then those of the normalised pseudo-likelihood.
     """
-    scores = np.stack([one.mean for one in found], axis=1)
     own = [one for one in links if isinstance(one, PosteriorMean)]
     if own:
-        return posterior_mean.log_odds(own, scores, np.stack([one.variance for one in found], axis=1))
+        return posterior_mean.log_odds(own, _over_new_levels(found, _total_variance, posterior_mean.averaged))
     known = [one for one in links if isinstance(one, Calibration)]
     if len(known) < len(found):
         return pseudo_log_odds(found)
-    return calibration.log_odds(known, scores, np.stack([one.from_unknown for one in found], axis=1))
+    return _over_new_levels(found, _unknown_variance, lambda f, v: calibration.log_odds(known, f, v))
 
 
 def pseudo_log_odds(found: Sequence[Scores]) -> Array:
     """Log odds of each model by the normalised pseudo-likelihood, averaged in the same way."""
-    scores = np.stack([one.mean for one in found], axis=1)
-    # The same variance for all classes: the largest probability then belongs to the largest score.
-    variance = np.stack([one.from_unknown for one in found], axis=1).mean(axis=1, keepdims=True)
-    return hinge.averaged_log_odds(scores, np.broadcast_to(variance, scores.shape))
+
+    def averaged(scores: Array, variances: Array) -> Array:
+        # The same variance for all classes: the largest probability then belongs to the largest score.
+        common = variances.mean(axis=1, keepdims=True)
+        return hinge.averaged_log_odds(scores, np.broadcast_to(common, scores.shape))
+
+    return _over_new_levels(found, _unknown_variance, averaged)
+
+
+def _means(found: Sequence[Scores]) -> Array:
+    return np.stack([one.mean for one in found], axis=1)
+
+
+def _total_variance(scores: Scores) -> Array:
+    return scores.variance
+
+
+def _unknown_variance(scores: Scores) -> Array:
+    return scores.from_unknown
+
+
+def _over_new_levels(
+    found: Sequence[Scores], variance: Callable[[Scores], Array], averaged: Callable[[Array, Array], Array]
+) -> Array:
+    """Log odds of probabilities that are averaged over normal scores, and over the variances of new groups' effects."""
+    scores, variances = _means(found), np.stack([variance(one) for one in found], axis=1)
+    odds = averaged(scores, variances)
+    departures = [one.departures for one in found if one.departures is not None]
+    if not departures:
+        return odds
+    of_models = np.stack(departures, axis=2)  # rows × values × models
+    new = of_models.any(axis=(1, 2))
+    values = [averaged(scores[new], variances[new] + of_models[new, k]) for k in range(of_models.shape[1])]
+    positive, negative = (np.logaddexp.reduce(log_expit(way * np.array(values)), axis=0) for way in (1.0, -1.0))
+    odds[new] = positive - negative
+    return odds
 
 
 def probabilities(log_odds: Array) -> Array:
@@ -204,16 +245,22 @@ def table(mean: Array, sd: Array) -> "pd.DataFrame":
     return pd.DataFrame({"mean": mean, "sd": sd, "p_positive": positive})
 
 
-def prior_covariance(plan: Plan, spec: Spec, state: State, k: int) -> Array:
-    """E[Σ] of the effects of a level of the k-th factor; zero between effects of different terms."""
+def prior_covariances(plan: Plan, spec: Spec, state: State, k: int) -> Array:
+    """Equally likely covariances of the effects of a level of the k-th factor; zero between effects of different terms.
+
+    Quantiles of the terms' variances are paired as in a lattice, so that they go up and down independently.
+    """
     begin, q = plan.first_effects()[k], len(plan.factors[k].slopes)
-    covariance = np.zeros((q, q))
-    for block, scale in zip(spec.blocks, state.scales, strict=True):
+    found, n = np.zeros((len(MIDDLES), q, q)), len(MIDDLES)
+    for j, (block, scale) in enumerate(zip(spec.blocks, state.scales, strict=True)):
         places = [columns.start - begin for columns in block.columns if 0 <= columns.start - begin < q]
         if places:
-            mean = scale.mean
-            covariance[np.ix_(places, places)] = mean if isinstance(mean, np.ndarray) else mean * np.eye(len(places))
-    return covariance
+            order = np.arange(n) * LATTICE[j % len(LATTICE)] % n
+            values = scale.values_at(MIDDLES[order])
+            found[:, np.array(places)[:, None], places] = (
+                values if values.shape[1] > 1 else values * np.eye(len(places))
+            )
+    return found
 
 
 @final
@@ -233,7 +280,7 @@ def _blocks_of(plan: Plan, encoded: Encoded, learn: Learn) -> Iterator[_Block]:
 
 def _blocks(plan: Plan, encoded: Encoded, learn: Learn) -> Iterator[_Block]:
     n_rows, size = len(encoded.table), block_rows(plan.recipe.n_columns)
-    work_space, scratch = (plan.recipe.work_space(min(size, n_rows)) for _ in range(2))
+    work_space = plan.recipe.work_space(min(size, n_rows))
     groupings = [Grouping.of(factor, levels) for factor, levels in zip(plan.factors, encoded.levels, strict=True)]
     missing_inputs = None
     with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():  # the caller looks at the scores
@@ -253,7 +300,7 @@ def _blocks(plan: Plan, encoded: Encoded, learn: Learn) -> Iterator[_Block]:
             if missing_inputs is None and np.isnan(builder.design.sum()) and (population := learn()) is not None:
                 missing_inputs = _missing_inputs(encoded, population)
             if missing_inputs is None or not np.isnan(builder.design.sum()):
-                yield _Block(where, builder.whole(scratch), builder.design, builder.groupings)
+                yield _Block(where, builder.whole(), builder.design, builder.groupings)
                 continue
             builder = replace(builder, missing_inputs=missing_inputs.take(here))
             for which, rows in builder.parts(builder.patterns()):

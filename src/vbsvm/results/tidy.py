@@ -35,13 +35,13 @@ def terms(fit: "Fit", level: float, covariance: str | None, exponentiate: bool) 
 
 def model_row(fit: "Fit") -> dict[str, Any]:
     """What one row says of a model as a whole; ``elbo`` is NaN where there is no bound."""
-    bounds = fit.course.bounds
+    bounds, power = fit.course.bounds, fit.likelihood_power
     return {
         "n_rows": np.nan if fit.facts is None else float(fit.facts.n_rows),
         "n_terms": len(fit.coef) + int(fit.plan.recipe.intercept),
         "elbo": float(bounds[-1]) if len(bounds) else np.nan,
         "converged": bool(fit.converged),
-    }
+    } | ({} if power == 1.0 else {"likelihood_power": power})
 
 
 def models(fits: "tuple[Fit, ...]") -> "pd.DataFrame":

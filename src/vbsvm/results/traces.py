@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 from typing import final
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from vbsvm.base import diagnostics
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.diagnostics import Mixing
 from vbsvm.design.columns import INTERCEPT, Plan
 from vbsvm.inference.gibbs import Sample

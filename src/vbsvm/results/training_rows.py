@@ -1,8 +1,8 @@
 """The rows of a fit, while they are at hand: what nobody asked for during the fit is learned from them when it is."""
 
 import math
-import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, final
@@ -11,29 +11,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.cached import cached_property
+from vbsvm.base.cached import learned_property
+from vbsvm.base.locks import new_lock
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.input_chain import proper_draws
-from vbsvm.inference.leave_one_out import row_influence
-from vbsvm.inference.reliability import Reliability
+from vbsvm.inference.leave_one_out import refit, row_influence, unseen_rows
+from vbsvm.inference.reliability import Reliability, reliability
 from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import Spread, Spreads, robust_of_draws
+from vbsvm.inference.variational import Variational
 from vbsvm.missing.input_model import PAPERS_PSI
 from vbsvm.missing.model import MissingState, input_model
 from vbsvm.missing.population import Population
 from vbsvm.missing.proper_draws import ProperDraw
 from vbsvm.model.interfaces import CoefficientDistribution
+from vbsvm.model.left_out import RowInfluence
 from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
 from vbsvm.results import imputed_spread
 from vbsvm.results.calibration import LeftOutScores, calibrate
+from vbsvm.results.data_summary import Facts
 from vbsvm.results.nesting import SharedRows
 from vbsvm.results.posterior_mean import PosteriorMean
-from vbsvm.results.prediction import Link
+from vbsvm.results.prediction import Link, Scores
 from vbsvm.sources.distributed import Distributed
-from vbsvm.sources.kinds import AnyRows, InMemory
+from vbsvm.sources.kinds import AnyRows, InMemory, reweighted
 from vbsvm.sources.memory import Memory
 
 # Probabilities are learned from at most about so many rows, where these lie in files or on other machines.
@@ -42,8 +46,6 @@ MOST_LEFT_OUT = 2**20
 # With groups the curvature is too poor a substitute to be taken sooner than it must be.
 MOST_RESPONDING, MOST_GROUPED = 250_000, 5_000_000
 ROBUST = "robust"
-# Rows have one work space: bounds that several threads ask for are climbed one after another.
-_CLIMBING = threading.RLock()
 
 
 @final
@@ -65,8 +67,9 @@ class TrainingRows:
 
     ``n`` is the number of coefficients of columns. ``unweighted`` gives the rows without the weights of classes, where
     these have some. ``given`` are the numbers that the rows have in the user's data, where these differ from
-    those in the source. ``data`` are these data themselves, where they are in memory; they are not copied. Files,
-    pickles and copies of a fit hold no rows: what they need is learned before.
+    those in the source. ``data`` are these data themselves, where they are in memory; they are not copied.
+    ``inference`` made the fit, where it can be made again. Files, pickles and copies of a fit hold no rows: what they
+    need is learned before. Of several threads that ask for the same, one learns it under the ``lock`` of these rows.
     """
 
     spec: Spec
@@ -77,7 +80,9 @@ class TrainingRows:
     given: NDArray[np.intp] | None
     learn_population: Callable[[], Population | None]
     data: Any = None
+    inference: Variational | None = None
     fingerprint: Array | None = field(init=False)
+    lock: AbstractContextManager[bool] = field(init=False, default_factory=new_lock)
     _found: dict[str, Spread] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,20 +104,19 @@ class TrainingRows:
             )
         return self.source
 
-    @cached_property
+    @learned_property
     def population(self) -> Population | None:
         """Mean and covariance of all inputs, where there are not too many."""
         assert self._unchanged is not None
         return self.learn_population()
 
-    @cached_property
+    @learned_property
     def bounded(self) -> Outcome:
         """The outcome with its bounds, which are climbed now where the fit had no need of them."""
         assert isinstance(self.outcome, Outcome)
-        with _CLIMBING:
-            return self.outcome.bounded(self._unchanged) if self.outcome.waits else self.outcome
+        return self.outcome.bounded(self._unchanged) if self.outcome.waits else self.outcome
 
-    @cached_property
+    @learned_property
     def calibration(self) -> Link:
         """How scores become probabilities."""
         with single_threaded_blas():
@@ -129,12 +133,49 @@ class TrainingRows:
 
     def left_out_scores(self) -> LeftOutScores:
         """Scores of the rows in fits without them, in the order of a pass; of ``every`` so many-th block of them."""
-        rows = row_influence(self.spec, self.outcome, self._unchanged, self.every)
+        rows, given = self.influence()
+        counts = rows.s if given is None else given
         if self.spec.likelihood.normalised:  # probabilities are averaged over the coefficients, too
-            rows = replace(rows, unknown=rows.unknown + rows.response)
+            rows = replace(rows, unknown=rows.unknown + rows.left_out_response(counts))
+        return LeftOutScores.of(rows, counts)
+
+    def influence(self) -> tuple[RowInfluence, Array | None]:
+        """What each row did to the fit, and its sample weight; None where there are no class weights."""
+        rows = row_influence(self.spec, self.outcome, self._unchanged, self.every)
         if self._unweighted is None:
-            return LeftOutScores.of(rows, rows.s)
-        return LeftOutScores.of(rows, np.concatenate(self._unweighted.counted.total(partial(_weights, self.every))))
+            return rows, None
+        return rows, np.concatenate(self._unweighted.counted.total(partial(_weights, self.every)))
+
+    @property
+    def can_refit(self) -> bool:
+        """Whether the fit can be made again without some rows: by variational Bayes, of rows in memory.
+
+        A covariance that is known by draws is that of the fit's own rows.
+        """
+        if isinstance(self.source, Distributed) or self.source.pages is not None or self.source.drawn_covariance:
+            return False
+        return self.inference is not None
+
+    def refitted(self, kept: Array) -> "TrainingRows":
+        """The fit to the same rows with these proportions of their weights; columns stay standardised as they are."""
+        source, inference, outcome, unweighted = self._unchanged, self.inference, self.outcome, self._unweighted
+        assert not isinstance(source, Distributed)
+        assert inference is not None
+        assert isinstance(outcome, Outcome)
+        source = reweighted(source, kept)
+        if unweighted is not None:
+            counted, squared = unweighted.counted, unweighted.squared
+            assert not isinstance(counted, Distributed)
+            assert not isinstance(squared, Distributed)
+            unweighted = Unweighted(reweighted(counted, kept), reweighted(squared, kept))
+        found = refit(self.spec, outcome, source, inference)
+        return replace(self, outcome=found, source=source, unweighted=lambda: unweighted, _found={})
+
+    def scores_of(self, rows: InMemory) -> Scores:
+        """Scores of rows that this fit has not seen, in the order of a pass."""
+        assert isinstance(self.outcome, Outcome)
+        found = unseen_rows(self.spec, self.outcome, rows)
+        return Scores(found.score, found.response + found.unknown, found.unknown)
 
     def counted(self) -> tuple[NDArray[np.intp], Array]:
         """Rows of the user's data that count, and how often; class weights have no say in it."""
@@ -155,17 +196,11 @@ class TrainingRows:
             most = min(MOST_LEFT_OUT, self.source.pages.most_kept // 8)
         return max(1, math.ceil(self.source.n_rows / most))
 
-    @cached_property
+    @learned_property
     def order(self) -> NDArray[np.intp]:
         """Where in the source each row of a pass stands; the first of its candidates where there are some."""
-        source = self.source
-        assert not isinstance(source, Distributed)
-        numbered = np.where(source.weights > 0, np.arange(1.0, len(source.weights) + 1), 0.0)
-        found = np.concatenate(replace(source, weights=numbered).total(partial(_weights, 1))).astype(np.intp) - 1
-        if source.candidates is None:
-            return found
-        rows = source.candidates.row[found]
-        return found[np.r_[True, rows[1:] != rows[:-1]]]
+        assert not isinstance(self.source, Distributed)
+        return pass_order(self.source)
 
     def proper_draws(self, n: int, seed: int) -> list[ProperDraw]:
         """Draws of the joint distribution of labels and inputs; without labels where no input is missing."""
@@ -181,16 +216,17 @@ class TrainingRows:
 
     def spread(self, kind: str) -> Spread:
         """Robust, or the posterior's by linear response; in large tables the robust one goes by the curvature."""
-        if kind not in self._found:
-            source = self._unchanged
-            if isinstance(self.outcome, Sample):
-                state = self.outcome.state
-                self._found[kind] = robust_of_draws(self.spec, state, source, self.n, self._squared, self.units)
-            else:
-                by = "response" if self.responds else "curvature"
-                imputed = kind == ROBUST and self.imputes
-                self._found[kind] = self._imputed(self.outcome, by) if imputed else self._spreads.of(kind, by)
-        return self._found[kind]
+        with self.lock:
+            if kind not in self._found:
+                self._found[kind] = self._learn_spread(kind)
+            return self._found[kind]
+
+    def _learn_spread(self, kind: str) -> Spread:
+        source = self._unchanged
+        if isinstance(self.outcome, Sample):
+            return robust_of_draws(self.spec, self.outcome.state, source, self.n, self._squared, self.units)
+        by = "response" if self.responds else "curvature"
+        return self._imputed(self.outcome, by) if kind == ROBUST and self.imputes else self._spreads.of(kind, by)
 
     @property
     def responds(self) -> bool:
@@ -221,23 +257,25 @@ class TrainingRows:
     @property
     def learned(self) -> tuple[Spread, ...]:
         """Spreads that have been asked for."""
-        return tuple(self._found.values())
+        with self.lock:
+            return tuple(self._found.values())
 
-    @cached_property
+    @learned_property
     def _spreads(self) -> Spreads:
         assert isinstance(self.outcome, Outcome)
         spec = replace(self.spec, likelihood=self.outcome.likelihood)
         rest = {"squared": self._squared, "units": self.units, "settled": self.outcome.integrated}
         return Spreads(spec, self.outcome.state, self._unchanged, self.n, **rest)
 
-    @cached_property
+    @learned_property
     def units(self) -> Units | None:
         """The independent units of a model with groups: those of the outermost factor that the tail's groups lie in."""
         if not self.source.groupings:
             return None
         *others, tail = self.source.groupings
+        sizes = Facts.of(self.source).group_sizes
         if not others:
-            return Units(np.arange(tail.n_groups), np.zeros(self.n, dtype=bool), 0, False)
+            return Units(np.arange(tail.n_groups), np.zeros(self.n, dtype=bool), 0, False, sizes[0])
         shared = self.source.of_memories(SharedRows.of)
         outer = [k for k in range(len(others)) if shared.lies_in(len(others), k)]
         chosen = min(outer, key=lambda k: others[k].n_groups, default=len(others))
@@ -245,9 +283,9 @@ class TrainingRows:
         own = np.concatenate(
             [np.zeros(self.n, dtype=bool), *(np.full(a.size, b) for a, b in zip(others, inside, strict=True))]
         )
-        return Units(shared.outer_of(len(others), chosen), own, chosen, not all(inside))
+        return Units(shared.outer_of(len(others), chosen), own, chosen, not all(inside), sizes[chosen])
 
-    @cached_property
+    @learned_property
     def _unweighted(self) -> Unweighted | None:
         return self.unweighted()
 
@@ -258,13 +296,26 @@ class TrainingRows:
     @property
     def curvature(self) -> CoefficientDistribution:
         """The distribution by the curvature at the mean."""
-        with single_threaded_blas():
+        with self.lock, single_threaded_blas():
             return self._spreads.curvature
 
     @property
     def reliability(self) -> Reliability:
         """What the rows say of spreads."""
-        return self._spreads.reliability
+        with self.lock:
+            if isinstance(self.outcome, Sample):
+                return reliability(self.outcome.state, self._unchanged, self.spec.likelihood)
+            return self._spreads.reliability
+
+
+def pass_order(source: InMemory) -> NDArray[np.intp]:
+    """Where in the source each row of a pass stands; the first of its candidates where there are some."""
+    numbered = np.where(source.weights > 0, np.arange(1.0, len(source.weights) + 1), 0.0)
+    found = np.concatenate(replace(source, weights=numbered).total(partial(_weights, 1))).astype(np.intp) - 1
+    if source.candidates is None:
+        return found
+    rows = source.candidates.row[found]
+    return found[np.r_[True, rows[1:] != rows[:-1]]]
 
 
 def links(rows: Sequence[TrainingRows]) -> list[Link]:

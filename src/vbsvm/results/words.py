@@ -14,6 +14,14 @@ _NOT_CONFIDENCE = (
     "The posterior's own, by Gibbs(), are not confidence intervals either, and cover the truth less often than their "
     "level."
 )
+_INCLUDES_NOISE = (
+    "At a likelihood power of 1 the hinge loss is overconfident, and predictors that are noise may have a probability "
+    "near 1, by Gibbs() as well: use likelihood_power='calibrated', or a logistic model."
+)
+_AT_POWER = (
+    "The likelihood power is {:.3g}: at a calibrated power, posterior intervals contain the true value about as often "
+    "as their level says."
+)
 _DRAWS_FROM = " Gibbs() draws from the posterior."
 _NUMBERS = "Standard deviations, intervals and probabilities of a sign are those of"
 _FROM_GROUPS = (
@@ -45,6 +53,7 @@ class Words:
     selection: str
     exact: bool = False  # whether the climb was one of the exact bound
     normalised: bool = False  # whether the likelihood is one, and not a pseudo-likelihood
+    power: float = 1.0  # of a pseudo-likelihood
 
     def interval(self, level: float) -> str:
         """Which interval a figure shows."""
@@ -113,16 +122,24 @@ EXACT_LOGISTIC_BOUND = Words(
     mean="mean",
     aside=" (exact bound)",
     intervals="by the exact bound",
-    components="by the exact bound, somewhat too small where groups have few rows",
+    components="by the exact bound, too small where groups have few observations",
     spreads=("Spreads are somewhat too small", f"{_NUMBERS} the exact bound: somewhat narrower than the posterior's."),
     groups=(
-        "With groups of few rows, standard deviations of effects by the exact bound are somewhat too small: on the "
-        "toenail data 3.7 where Gibbs sampling found 4.2. Compare with a fit by Gibbs() if these numbers matter."
+        "The random effects were not integrated out: with few observations per group their standard deviations are too "
+        "small (in one nested model 2.0 where NUTS found 2.6), and coefficients can be off by a posterior standard "
+        "deviation; with few groups standard deviations of coefficients are too small (with three groups of 20 or more "
+        ".4 to .9 of those of Gibbs sampling). Compare with a fit by Gibbs() if these numbers matter."
     ),
     selection="",
     exact=True,
     normalised=True,
 )
+
+
+def of_exact_bound(*, normalised: bool, groups: bool) -> Words:
+    """Of the exact bound; what it says of groups where there are some."""
+    found = EXACT_LOGISTIC_BOUND if normalised else EXACT_BOUND
+    return found if groups else replace(found, groups="")
 
 
 INTEGRATED = Words(
@@ -198,6 +215,23 @@ DRAWS = Words(
 )
 
 
+def at_power(base: Words, power: float) -> Words:
+    """Of a pseudo-likelihood at a power: at 1 it includes noise, and below that its intervals are no longer too short.
+
+    Other words stay as they are.
+    """
+    if base.normalised:
+        return base
+    if power == 1.0:
+        return replace(base, selection=f"{base.selection} {_INCLUDES_NOISE}") if base.selection else base
+    title, text = base.spreads
+    told = _AT_POWER.format(power)
+    if base is DRAWS:
+        title, text = "Spreads are the posterior's", f"{_NUMBERS} the posterior of the pseudo-likelihood."
+        base = replace(base, explanation=f"Spreads are those of the pseudo-likelihood's posterior. {told}")
+    return replace(base, spreads=(title, f"{text.replace(_NOT_CONFIDENCE, '').strip()} {told}"), power=power)
+
+
 def of_kind(
     kind: str,
     base: Words,
@@ -246,16 +280,23 @@ def estimated(base: Words, n_draws: int) -> Words:
     )
 
 
-def of_components(base: Words, *, groups: bool) -> Words:
-    """Of variance components whose intervals are those of the posterior, around the value of the fit."""
-    if base is INTEGRATED:
+def of_components(base: Words, *, narrow: bool, by_response: bool) -> Words:
+    """Of variance components: by quadrature or draws, by linear response, or else by the bound itself."""
+    advice = " Intervals marked as too narrow cover less often than their level: use inference=Gibbs()." * narrow
+    if base in (INTEGRATED, DRAWS_OF_POSTERIOR):
+        how = ", random effects integrated out" * (base is INTEGRATED)
+        return replace(
+            base,
+            explanation=f"Posterior medians and highest-density intervals{how}.{advice}",
+            components=f"of the highest posterior density{how}",
+        )
+    if not by_response:
         return base
-    where = " With groups, mean field's own value can be far off." if groups and not base.exact else ""
     return replace(
         base,
-        explanation=f"Intervals of standard deviations are the posterior's, by linear response.{where}",
-        corner="posterior {}",
-        components="of the posterior, by linear response",
+        explanation=f"Intervals of standard deviations approximate the posterior by linear response.{advice}",
+        corner="{} too narrow" if narrow else "posterior {}",
+        components="by linear response; too narrow for random effects" if narrow else "by linear response",
     )
 
 
@@ -288,14 +329,20 @@ def _robust(base: Words, clusters: str | None, by: str, missing: bool) -> Words:
 
 
 def _by_response(base: Words, clusters: str | None, by: str, missing: bool) -> Words:
-    if base.normalised:
+    if base.normalised or base.power != 1.0:
         how = "with the effects of groups integrated out" if by == "quadrature" else "by linear response"
+        own = f"Standard deviations and intervals are those of the posterior, {how}."
+        if base.groups:
+            own = f"Standard deviations and intervals approximate the posterior {how}. {base.groups}"
+        told = (
+            "They are valid if the model is; covariance='robust' gives confidence intervals that are valid if it is "
+            "not."
+        )
+        if not base.normalised:
+            told = _AT_POWER.format(base.power)
         return replace(
             base,
-            explanation=(
-                f"Standard deviations and intervals are those of the posterior, {how}. They hold if the model does; "
-                "covariance='robust' gives confidence intervals that also hold if it does not."
-            ),
+            explanation=f"{own} {told}",
             corner="posterior {}",
             mean="mean",
             aside=" (posterior)",

@@ -3,10 +3,10 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import fields, replace
-from functools import cached_property
 from typing import Any, Protocol, cast
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import fold_blocks, single_threaded_blas
 from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.level_model import LevelCounts

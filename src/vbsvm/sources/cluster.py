@@ -7,8 +7,10 @@ instructions would add them in another order. They are pickled, as Dask does wit
 trusts it. Nothing of this is ever written to a file.
 """
 
+import asyncio
 import itertools
 import pickle
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -29,6 +31,9 @@ FAN_IN = 8
 MOST_COPIED = 2**20
 # Messages of a pass hold matrices of columns × columns, which a graph may hold; Dask would warn of such graphs.
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
+# A setting of Dask: how long a fit waits for workers where a cluster has none; None is for ever.
+WORKER_TIMEOUT = "vbsvm.worker-timeout"
+SECONDS_BETWEEN_LOOKS = 5.0
 
 INSTALL = "Dask is not installed: pip install 'vbsvm[dask]'."
 KILLED = (
@@ -38,6 +43,10 @@ KILLED = (
 LOST = (
     "The cluster has lost the data or has stopped: what was scattered from a client can't be made again when its "
     "worker dies, and a scheduler that is restarted forgets everything. Load the data within the cluster."
+)
+NO_WORKERS = (
+    "The Dask cluster at {address} has had no workers for {empty:g} seconds, and a fit waits for at most {limit:g}. "
+    "Start some, as by 'dask worker {address}'; dask.config.set({{'vbsvm.worker-timeout': 900}}) sets another limit."
 )
 
 
@@ -83,7 +92,33 @@ class Cluster:
     def collected(self, futures: Sequence[Any]) -> list[Any]:
         """The values of futures."""
         with self._in_words(futures):
-            return self._client.gather(list(futures))
+            return self._gathered(futures)
+
+    def _gathered(self, futures: Sequence[Any]) -> list[Any]:
+        """The values of futures; where the cluster has no workers, say so, and end it where none come in time."""
+        from dask import config
+        from dask.utils import parse_timedelta
+
+        given = config.get(WORKER_TIMEOUT, 300)
+        limit = np.inf if given is None else max(float(parse_timedelta(given, default="s")), 1.0)
+        step, empty = min(SECONDS_BETWEEN_LOOKS, limit), 0.0
+        coroutine = self._client.gather(list(futures), asynchronous=True)
+        answer = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
+        try:
+            while True:
+                try:
+                    return answer.result(step)
+                except TimeoutError:
+                    if answer.done():  # what was asked has failed so itself
+                        raise
+                empty = 0.0 if self._client.scheduler_info()["workers"] else empty + step
+                told = NO_WORKERS.format(address=self._client.scheduler.address, empty=empty, limit=limit)
+                if empty >= limit:
+                    raise TimeoutError(told)
+                if empty == step:
+                    warnings.warn(f"{told} The fit goes on when there are some.", stacklevel=2)
+        finally:
+            answer.cancel()
 
     def sum(self, function: Callable[[Any], T], things: Sequence[Any]) -> T:
         """Sum a function over what futures hold; the last few terms are added here, which saves a round of tasks."""
@@ -94,7 +129,7 @@ class Cluster:
                 groups = [terms[k : k + FAN_IN] for k in range(0, len(terms), FAN_IN)]
                 terms = [self._client.submit(_added, some, key=self._next_name("added")) for some in groups]
                 made += terms
-            return pickle.loads(_added(self._client.gather(terms)))
+            return pickle.loads(_added(self._gathered(terms)))
 
     def _answers(self, function: Callable[[Any], T], things: Sequence[Any], made: list[Any]) -> list[Any]:
         """Futures of a function's answers: a small message lies in every task, a large one in the graph once."""
@@ -124,7 +159,7 @@ class Cluster:
                 self._client.cancel(list(futures), force=True)
             if isinstance(error, KilledWorker):
                 raise RuntimeError(KILLED) from error
-            if isinstance(error, CancelledError):
+            if isinstance(error, CancelledError | asyncio.CancelledError):
                 raise RuntimeError(LOST) from error
             raise
 

@@ -1,10 +1,11 @@
 """Dask's arrays and data frames: their partitions, and predictions that wait until somebody asks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from vbsvm.design.spelling import listed
 from vbsvm.sources.cluster import INSTALL
 
 
@@ -39,21 +40,58 @@ def header(X: Any) -> Any:
     return np.empty((0, X.shape[1]))
 
 
-def partitions(X: Any, y: Any, sample_weight: Any) -> list[tuple[Any, ...]]:
-    """Delayed values of the partitions: of X, of y, and of the weights or None."""
+def require_in_memory(**given: Any) -> None:
+    """Refuse collections where rows are taken from memory."""
+    for name, data in given.items():
+        if is_collection(data):
+            raise TypeError(
+                f"{name} is a collection of Dask: use DaskVBSVC or DaskVBLogistic of vbsvm.dask, or pass "
+                f"{name}.compute() if it fits in memory."
+            )
+
+
+def columns_of_part(part: Any, names: Sequence[Any]) -> Any:
+    """These columns of a partition, which may be in another order than the collection says, but must be there."""
+    if not hasattr(part, "columns"):
+        raise TypeError(f"it is no data frame, but {type(part).__name__}: let every partition be one.")
+    lost = [name for name in names if name not in part.columns]
+    if lost:
+        raise ValueError(f"it has no column {lost[0]!r}; it has {listed(list(part.columns))}.")
+    return part.loc[:, list(names)]
+
+
+def taken(data: Any, target: str, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Inputs, labels and weights of a data frame that has the labels in a column; weights may be one, too."""
+    require_collection(data, "X")
+    columns = [] if is_array(data) else [str(name) for name in data.columns]
+    names = [target, sample_weight] if isinstance(sample_weight, str) else [target]
+    for name in names:
+        if name not in columns:
+            raise ValueError(f"X has no column {name!r}: target is the column of a data frame that holds the labels.")
+    weights = data[sample_weight] if isinstance(sample_weight, str) else sample_weight
+    return data.drop(columns=names), data[target], weights
+
+
+def partitions(X: Any, y: Any, sample_weight: Any) -> list[Any]:
+    """Delayed partitions, each of X, of y, and of the weights or None."""
     others = [(y, "y")] if sample_weight is None else [(y, "y"), (sample_weight, "sample_weight")]
     for one, name in others:
         require_collection(one, name)
-    found = [delayed_parts(_whole_rows(X)), *(delayed_parts(_aligned(X, one, name)) for one, name in others)]
-    for (one, name), parts in zip(others, found[1:], strict=True):
-        if len(parts) != len(found[0]):
+    aligned = [_whole_rows(X), *(_aligned(X, one, name) for one, name in others)]
+    for other, (_, name) in zip(aligned[1:], others, strict=True):
+        if other.npartitions != aligned[0].npartitions:
             raise ValueError(
-                f"X has {len(found[0])} partitions, and {name} has {len(parts)}: give {name} the partitions of X, as "
-                f"by {name}.{'rechunk' if is_array(one) else 'repartition'}, or take both from one data frame."
+                f"X has {aligned[0].npartitions} partitions, and {name} has {other.npartitions}: their rows can't be "
+                "paired. Put both into one data frame and name the labels' column, as in fit(frame, target='y')."
             )
-    if sample_weight is None:
-        found.append([None] * len(found[0]))
-    return list(zip(*found, strict=True))
+    if not any(map(is_array, aligned)):
+        # One graph for all of them: where files are small, Dask joins so many as the columns that are read allow.
+        return delayed_parts(aligned[0].map_partitions(_row, *aligned[1:], meta=X._meta, enforce_metadata=False))
+    return [delayed(_row)(*row) for row in zip(*map(delayed_parts, aligned), strict=True)]
+
+
+def _row(X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any, Any]:
+    return X, y, sample_weight
 
 
 def _whole_rows(X: Any) -> Any:

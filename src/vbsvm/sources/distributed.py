@@ -1,6 +1,5 @@
 """Rows on many machines: parts that lie in the workers of a cluster, which are sent messages and answer with sums."""
 
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -30,7 +29,7 @@ ALIGNMENT = 16
 
 @final
 class HeldPart:
-    """A part of the rows in the worker that holds it; its work space serves one sum at a time."""
+    """A part of the rows in the worker that holds it."""
 
     def __init__(self, memory: Memory) -> None:
         incomplete = memory.missing_inputs
@@ -44,12 +43,10 @@ class HeldPart:
             weights=settled(memory.weights),
             missing_inputs=incomplete,
         )
-        self._lock = threading.Lock()
 
     def answer(self, function: Callable[[Memory], T]) -> T:
         """What a function makes of the rows."""
-        with self._lock:
-            return function(self.memory)
+        return function(self.memory)
 
     def __sizeof__(self) -> int:
         """Bytes that would have to move: by them a scheduler decides where rows stay."""
@@ -57,7 +54,7 @@ class HeldPart:
         return sum(array.nbytes for array in arrays) + sum(one.index.nbytes for one in self.memory.groupings)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Move without lock and work space."""
+        """Move without what was made of the rows."""
         return HeldPart, (replace(self.memory),)
 
 

@@ -1,6 +1,7 @@
 """Tables in files that may be larger than memory: which files, how they are read, and how much memory that may take."""
 
 import os
+import stat
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -65,6 +66,8 @@ class Files(Parameters):
         require_flag("Files", progress=self.progress)
         if self.cache is not None and not isinstance(self.cache, str | os.PathLike):
             raise TypeError(f"Files: cache must be the name of a folder, or None; got {self.cache!r}.")
+        if self.cache is not None and "\0" in str(self.cache):
+            raise ValueError(f"Files: no folder is named {str(self.cache)!r}: it holds a null character.")
         if self.limit < SMALLEST_LIMIT:
             raise ValueError(f"Files: memory_limit must be at least 100MB; got {self.memory_limit!r}.")
 
@@ -211,19 +214,29 @@ def _found(given: Any) -> list[Path]:
 def _matches(name: str) -> list[Path]:
     place = Path(name).expanduser()
     if place.is_dir():
-        found = sorted(one for one in place.iterdir() if one.is_file() and _is_table(one))
+        found = sorted(one for one in place.iterdir() if _is_table(one) or _is_partition(one))
         if not found:
             raise FileNotFoundError(f"The folder {name} holds no file that ends in .parquet, .csv, .tsv or .txt.")
-        return found
+        return [_regular(one) for one in found]
     if place.exists():
-        return [place]
+        return [_regular(place)]
     if has_magic(name):
         root = Path(place.anchor)
-        found = sorted(one for one in root.glob(str(place.relative_to(root))) if one.is_file())
+        found = [_regular(one) for one in sorted(_glob(root, place)) if _is_table(one) or not one.is_dir()]
         if found:
             return found
         raise FileNotFoundError(f"No file matches {name!r}.")
     raise FileNotFoundError(f"There is no file {name}: data must name files, or be a table.")
+
+
+def _glob(root: Path, pattern: Path) -> Iterator[Path]:
+    """Everything that matches, dangling links included, which glob leaves out where the last name is no pattern."""
+    if has_magic(pattern.name):
+        yield from root.glob(str(pattern.relative_to(root)))
+        return
+    for folder in root.glob(str(pattern.parent.relative_to(root))):
+        if os.path.lexists(folder / pattern.name):
+            yield folder / pattern.name
 
 
 def _is_table(path: Path) -> bool:
@@ -232,6 +245,25 @@ def _is_table(path: Path) -> bool:
     for packing in PACKED:
         name = name.removesuffix(packing)
     return not name.startswith((".", "_")) and Path(name).suffix in (*PARQUET, *TEXT)
+
+
+def _is_partition(path: Path) -> bool:
+    """Whether it is a folder such as ``year=2024``, in which other programs put some of a table's rows."""
+    return "=" in path.name and not path.name.startswith((".", "_")) and path.is_dir()
+
+
+def _regular(path: Path) -> Path:
+    """The path of a file with rows; whatever else matches is refused, as its rows would be left out."""
+    hint = "Remove it, or name the files that are meant, as in 'data/*.parquet' or in a list."
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        why = "is a link to a file that is not there" if path.is_symlink() else f"can't be read ({error.strerror})"
+        raise FileNotFoundError(f"{path} {why}. {hint}") from error
+    if stat.S_ISREG(mode):
+        return path
+    what = "a folder: its rows would be left out" if stat.S_ISDIR(mode) else "not a regular file, but a pipe or device"
+    raise ValueError(f"{path} is {what}. {hint}")
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:

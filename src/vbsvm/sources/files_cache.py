@@ -10,7 +10,8 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +26,11 @@ from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import ROWS
 from vbsvm.version import __version__
 
-FORMAT, SCHEMA = "vbsvm rows", 2
+FORMAT, SCHEMA = "vbsvm rows", 3
 LEARNED = "learned.vbsvm"
 CLIMB = ".climb"
+# Bytes that are read at a time for a checksum.
+CHUNK = 1 << 20
 REGISTRY = Registry(ROWS)
 # Folders that a killed process has left behind, and rows of a fit that nobody has gone on with, are removed after days.
 DAY = 86_400.0
@@ -62,14 +65,19 @@ class Cache:
         place = _users() if root is None else Path(root).expanduser()
         return Cache(place.absolute(), key, root is not None, limit)
 
-    def found(self) -> CachedRows | None:
-        """Rows that were encoded before; None where there are none, or where they are damaged."""
+    def found(self, *, verify: bool = True) -> CachedRows | None:
+        """Rows that were encoded before; None where there are none, or where they are damaged.
+
+        ``verify`` reads all of them once, to compare them with the checksums that were written with them.
+        """
         place = self.root / self.key
         try:
             file = archive.read(place / LEARNED, FORMAT, SCHEMA)
             learned = REGISTRY.decode(file.tree, file.arrays)
+            if verify and file.about["checksums"] != _checksums(place, file.about["arrays"]):
+                return None
             arrays = {name: _mapped(place / f"{name}.npy", *shape) for name, shape in file.about["arrays"].items()}
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, EOFError, ValueError, KeyError, TypeError):
             return None
         with suppress(OSError):
             os.utime(place)
@@ -134,7 +142,8 @@ class Writer:
                 one.flush()
         shapes = {name: [list(one.shape), one.dtype.str] for name, one in self._arrays.items()}
         tree, arrays = REGISTRY.encode(learned, "what was learned of the rows")
-        archive.write(self._folder / LEARNED, FORMAT, SCHEMA, archive.Archive({"arrays": shapes}, tree, arrays))
+        about = {"arrays": shapes, "checksums": _checksums(self._folder, shapes)}
+        archive.write(self._folder / LEARNED, FORMAT, SCHEMA, archive.Archive(about, tree, arrays))
 
     def release(self) -> None:
         """Let go of the arrays."""
@@ -157,6 +166,19 @@ def _mapped(path: Path, shape: list[int], dtype: str) -> NDArray[Any]:
     if list(found.shape) != shape or found.dtype.str != dtype:
         raise ValueError(f"{path} is not what was written")
     return found.view(np.ndarray)
+
+
+def _checksums(folder: Path, names: Iterable[str]) -> dict[str, list[int]]:
+    """Size and CRC-32 of each array's file. They are read, not mapped: what was read is no memory of the process."""
+    found: dict[str, list[int]] = {}
+    buffer = memoryview(bytearray(CHUNK))
+    for name in names:
+        size, crc = 0, 0
+        with (folder / f"{name}.npy").open("rb", buffering=0) as file:
+            while n_bytes := file.readinto(buffer):
+                size, crc = size + n_bytes, zlib.crc32(buffer[:n_bytes], crc)
+        found[name] = [size, crc]
+    return found
 
 
 def _take_room(file: int, begin: int, size: int) -> None:

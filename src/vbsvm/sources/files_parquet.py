@@ -28,10 +28,11 @@ class Parquet:
             schema, n_rows = file.schema_arrow, file.metadata.num_rows
             index = (schema.pandas_metadata or {}).get("index_columns", [])
             names = [name for name in schema.names if name not in index]
-            for name in names:
-                if names.count(name) > 1:
-                    raise ValueError(f"{path} has two columns named {name!r}: rename one.")
-            return Parquet(path, {name: _in_words(schema.field(name).type) for name in names}, n_rows)
+            twice = [name for name in names if names.count(name) > 1]
+            types = {name: _in_words(schema.field(name).type) for name in names if name not in twice}
+        if twice:
+            raise ValueError(f"{path} has two columns named {twice[0]!r}: rename one.")
+        return Parquet(path, types, n_rows)
 
     def holding(self, types: dict[str, str]) -> "Parquet":
         """The same where other files of the table are known as well."""
@@ -54,15 +55,11 @@ def _parquet() -> Any:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """Say in words why a file can't be read."""
-    try:
-        import pyarrow
-    except ImportError as error:
-        raise ImportError("Parquet files are read by pyarrow: pip install vbsvm[files]") from error
+    """Say in words why a file can't be read: of one that is garbled, pyarrow may raise anything."""
     try:
         yield
-    except (pyarrow.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
+    except Exception as error:
+        if isinstance(error, ImportError) or (isinstance(error, OSError) and error.errno is not None):
             raise
         raise ValueError(
             f"{path} can't be read as Parquet: it was cut short or damaged, or is of another kind."

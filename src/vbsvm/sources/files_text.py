@@ -10,7 +10,6 @@ import gzip
 import io
 import lzma
 import re
-import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -36,12 +35,20 @@ MISSING = (
 # Rows that are looked at together to see what columns hold: no more than so many, and than take so many bytes.
 LOOK, LOOK_BYTES = 50_000, 2**23
 FIRST_LOOK = 1000
+# Bytes of a line: more than a million columns take.
+LONGEST_LINE = 2**25
 # Text is words, or numbers with commas in them.
 WORDS, COMMAS = "words", "numbers with commas"
 NOTHING, WHOLE_NUMBERS, NUMBERS, TRUTH, TEXT = "nothing", "whole numbers", "numbers", "true or false", "text"
 _TYPES: dict[str, Any] = {WHOLE_NUMBERS: "int64", NUMBERS: "float64", TEXT: object}
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 _UNEVEN = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
+
+
+def raise_interrupt(error: Exception) -> None:
+    """Raise KeyboardInterrupt where that is what ended a read: pandas drops an error without a message, as that is."""
+    if "read(nbytes) on source failed" in str(error):
+        raise KeyboardInterrupt from error
 
 
 def separator_of(header: str, usual: str) -> str:
@@ -70,10 +77,14 @@ class Text:
             if first is None:
                 raise ValueError(f"{path} is empty: it needs a header with the names of the columns.")
             sep = sep or separator_of(first, usual)
-            names = next(csv.reader(chain([first], lines), delimiter=sep))
+            rows = csv.reader(chain([first], lines), delimiter=sep)
+            names = next(rows)
+            longer = len(next((row for row in rows if not _is_blank(row)), names)) > len(names)
         for name in names:
             if name.strip() and names.count(name) > 1:
                 raise ValueError(f"{path} has two columns named {name!r}: rename one.")
+        if longer:  # of such a file pandas would drop cells, with a warning that other threads can hide
+            _require_even(path, sep, len(names))
         seen = _seen(path, sep, decimal or ".")
         if decimal is None and _by_commas(seen, sep, text):
             decimal, seen = ",", _seen(path, sep, ",")
@@ -179,17 +190,17 @@ def _frames(
 ) -> "Iterator[pd.DataFrame]":
     """Some rows at a time, as pandas reads them; with ``room``, no more than take so many bytes."""
     import pandas as pd
-    from pandas.errors import ParserError, ParserWarning
+    from pandas.errors import ParserError
 
     try:
-        with _opened(path) as lines, warnings.catch_warnings():
-            warnings.simplefilter("error", ParserWarning)
+        with _opened(path) as lines:
             file: Any = lines
             settings: dict[str, Any] = {"sep": sep, "decimal": decimal, "index_col": False, "low_memory": False}
             reader: Any = pd.read_csv(file, chunksize=n_rows, **settings, **options)
             with reader as frames:
                 yield from frames if room is None else _within(frames, n_rows, room)
-    except (ParserError, ParserWarning) as error:
+    except ParserError as error:
+        raise_interrupt(error)
         found = _UNEVEN.search(str(error))
         if found:
             raise ValueError(
@@ -213,16 +224,22 @@ def _within(reader: Any, n_rows: int, room: int) -> "Iterator[pd.DataFrame]":
 
 
 def _require_even(path: Path, sep: str, n_names: int) -> None:
-    """Refuse a row with fewer cells than the header has names."""
+    """Refuse a row with fewer cells than the header has names, or more, unless that is one separator at the end."""
     with _opened(path) as lines:
         rows = csv.reader(lines, delimiter=sep)
         for row in rows:
-            blank = len(row) < 2 and not "".join(row).strip()
-            if not blank and len(row) < n_names:
+            more = len(row) > n_names + 1 or any(row[n_names:])
+            if (more or len(row) < n_names) and not _is_blank(row):
                 raise ValueError(
                     f"{path}: line {rows.line_num} has {len(row)} cell{'s' * (len(row) != 1)}, and the header has "
-                    f"{n_names} names. Give every row a cell for each name."
+                    f"{n_names} names. Give every row a cell for each name, and put cells that hold the separator in "
+                    "quotation marks."
                 )
+
+
+def _is_blank(row: list[str]) -> bool:
+    """Whether a line holds nothing."""
+    return len(row) < 2 and not "".join(row).strip()
 
 
 @contextmanager
@@ -236,13 +253,13 @@ def _opened(path: Path) -> Iterator[IO[str]]:
                 if len(names) != 1:
                     raise ValueError(f"{path} holds {len(names)} files, but only one is allowed: unpack it first.")
                 with archive.open(names[0]) as raw:
-                    yield _decoded(raw)
+                    yield _decoded(raw, path)
         elif packing in _OPENERS:
             with _OPENERS[packing](path, "rb") as raw:
-                yield _decoded(raw)
+                yield _decoded(raw, path)
         else:
             with path.open("rb") as raw:
-                yield _decoded(raw)
+                yield _decoded(raw, path)
     except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} can't be unpacked: it was cut short or damaged. Copy it again.") from error
     except csv.Error as error:
@@ -252,5 +269,27 @@ def _opened(path: Path) -> Iterator[IO[str]]:
         raise ValueError(f"{path} is not UTF-8 text (it holds the byte 0x{wrong:02x}): save it as UTF-8.") from error
 
 
-def _decoded(raw: Any) -> IO[str]:
-    return io.TextIOWrapper(raw, encoding="utf-8-sig", newline="")
+def _decoded(raw: Any, path: Path) -> IO[str]:
+    return io.TextIOWrapper(io.BufferedReader(_Lines(raw, path), 2**17), encoding="utf-8-sig", newline="")
+
+
+@final
+class _Lines(io.RawIOBase):
+    """Bytes whose lines are bounded: a small packed file may hold a line that does not fit in memory."""
+
+    def __init__(self, raw: Any, path: Path) -> None:
+        self._raw, self._path, self._length = raw, path, 0
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read, and look for the end of the line."""
+        n_bytes = self._raw.readinto(buffer)
+        some = bytes(buffer[:n_bytes])
+        end = max(some.rfind(b"\n"), some.rfind(b"\r"))
+        self._length = self._length + n_bytes if end < 0 else n_bytes - end - 1
+        if self._length > LONGEST_LINE:
+            raise ValueError(f"{self._path} can't be read as text: it has a line of more than {LONGEST_LINE >> 20} MB.")
+        return n_bytes

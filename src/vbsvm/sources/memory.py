@@ -164,7 +164,7 @@ class Memory(BlockSource):
         """Give a function that encodes a block of rows into work space of its own."""
         if self.plain:
             return self._plain_block
-        design, scratch = self.recipe.work_space(size), self.recipe.work_space(size)
+        design = self.recipe.work_space(size)
 
         def block_of(index: int, where: slice) -> _Block:
             raw, weights, kept = weighted_rows(self.X, self.weights, where)
@@ -184,7 +184,7 @@ class Memory(BlockSource):
             candidates = None if self.candidates is None else self.candidates.take(where).take(kept)
             if candidates is not None and self.held_levels is not None:
                 candidates = self.held_levels.attached(candidates, encoded, rows.signs)
-            return _Block(self, places, rows, scratch, candidates)
+            return _Block(self, places, rows, candidates)
 
         return block_of
 
@@ -327,7 +327,6 @@ class _Block:
     source: Memory
     places: _Places
     rows: RowBuilder
-    scratch: Array
     candidates: Candidates | None
 
     def relabelled(self, signs: Array) -> "_Block":
@@ -342,7 +341,7 @@ class _Block:
     @cached_property
     def _parts(self) -> tuple[Any, ...]:
         if self.source.missing_inputs is None:
-            return (self._part(slice(None), self.rows.whole(self.scratch)),)
+            return (self._part(slice(None), self.rows.whole()),)
         return tuple(self._part(which, rows) for which, rows in self.rows.parts(self._patterns))
 
     def _part(self, which: Any, rows: Any) -> Any:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.design.columns import FactorPlan
 from vbsvm.design.levels import UNSEEN
 from vbsvm.design.scaling import Recipe
@@ -120,15 +120,15 @@ class RowBuilder:
         incomplete = np.asarray(missing.any(axis=1))
         return Patterns(incomplete, pattern_groups(missing[incomplete]))
 
-    def whole(self, scratch: Array) -> Any:
-        """All rows, taken as complete; ``scratch`` is work space of the size of the design."""
-        return self._rows(self.design, slice(None), scratch)
+    def whole(self) -> Any:
+        """All rows, taken as complete."""
+        return self._rows(self.design, slice(None))
 
     def parts(self, patterns: Patterns) -> Iterator[tuple[NDArray[np.intp], Any]]:
         """Complete and incomplete rows where there are any, each with their places in the block."""
         if not patterns.incomplete.all():
             which = np.flatnonzero(~patterns.incomplete)
-            yield which, self._make(self._taken(which), which)
+            yield which, self._rows(self._taken(which), which)
         if patterns.incomplete.any():
             which = np.flatnonzero(patterns.incomplete)
             yield which, self._incomplete(which, patterns.groups)
@@ -137,17 +137,13 @@ class RowBuilder:
         """A copy of some rows, column by column like the work space."""
         return self.design.T[:, which].T
 
-    def _make(self, design: Array, which: Any) -> Any:
-        return self._rows(design, which, self.recipe.work_space(len(design)))
-
-    def _rows(self, design: Array, which: Any, scratch: Array) -> Any:
+    def _rows(self, design: Array, which: Any) -> Any:
         """Rows of the layout with any design, and with labels, weights and groups of these rows of the block."""
         n_fixed = self.recipe.n_columns - self.n_carried
         signs, weights = self.signs[which], self.weights[which]
         if self.wide:
             return DualRows(self.index, design[:, :n_fixed], signs, weights)
-        matrix = DenseMatrix(design[:, :n_fixed], scratch[: len(design), :n_fixed])
-        rows = DenseRows(self.index, matrix, signs, weights)
+        rows = DenseRows(self.index, DenseMatrix(design[:, :n_fixed]), signs, weights)
         if not self.groupings:
             return rows
         *factors, tail = (grouping.take(which).factor(design) for grouping in self.groupings)
@@ -162,7 +158,7 @@ class RowBuilder:
             self.index,
             self.signs[which],
             self.weights[which],
-            lambda design, part: self._make(design, which[part]),
+            lambda design, part: self._rows(design, which[part]),
         )
         design, beside = self._taken(which), missing_inputs.beside[which]
         return IncompleteRows.of(

@@ -19,6 +19,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from vbsvm.base.locks import new_lock
 from vbsvm.storage.atomic import replacing
 from vbsvm.storage.codec import PLAIN
 from vbsvm.version import __version__
@@ -124,15 +125,22 @@ def _require_format(head: Any, format: str, schema: int) -> None:
         raise ArchiveError(f"it has the schema {head['schema']}, which this vbsvm no longer reads")
 
 
+# NumPy reads headers by Python's parser, of which some versions of 3.11 fail in several threads at once.
+_HEADERS = new_lock()
+
+
 def _array(part: bytes) -> NDArray[Any]:
     """An array whose header agrees with the length of what follows; nothing is allocated before that is known."""
     buffer = io.BytesIO(part)
     version = np.lib.format.read_magic(buffer)
     read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, by_columns, dtype = read_header(buffer)
+    with _HEADERS:
+        shape, by_columns, dtype = read_header(buffer)
     if dtype.kind not in PLAIN:
         raise ArchiveError(f"an array holds {dtype}")
-    if math.prod(shape) * dtype.itemsize != len(part) - buffer.tell():
+    n_values = math.prod(shape)
+    # Text of no characters takes no bytes of the file, but some of memory.
+    if n_values * dtype.itemsize != len(part) - buffer.tell() or (not dtype.itemsize and n_values > len(part)):
         raise ArchiveError("an array is longer or shorter than it says")
-    flat = np.frombuffer(part, dtype, offset=buffer.tell()) if dtype.itemsize else np.zeros(math.prod(shape), dtype)
+    flat = np.frombuffer(part, dtype, offset=buffer.tell()) if dtype.itemsize else np.zeros(n_values, dtype)
     return np.array(flat.reshape(shape, order="F" if by_columns else "C"), dtype=dtype.newbyteorder("="), order="K")

@@ -1,5 +1,6 @@
 """Files that are there as a whole or not at all, whatever happens to the process that writes them."""
 
+import errno
 import hashlib
 import os
 import platform
@@ -33,6 +34,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         beside.replace(place)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EFBIG) and error.filename is None:
+            error.filename = os.fspath(path)
+        raise
     finally:
         beside.unlink(missing_ok=True)
 

@@ -10,12 +10,13 @@ import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
-from functools import cached_property
 from importlib import import_module
 from typing import Any, Union, final, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
+
+from vbsvm.base.cached import cached_property
 
 # Booleans, numbers, fixed-width text and bytes, dates: all that an array can hold without objects.
 PLAIN = "biufUSmM"

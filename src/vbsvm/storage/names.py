@@ -29,12 +29,14 @@ CHAINS = {
     "Latent": "vbsvm.base.distributions:Latent",
     "LatentPoint": "vbsvm.base.distributions:LatentPoint",
     "InverseGamma": "vbsvm.base.distributions:InverseGamma",
+    "TabulatedVariance": "vbsvm.base.tabulated_variance:TabulatedVariance",
     "InverseWishartLaw": "vbsvm.base.distributions:InverseWishart",
 }
 # All that can be reached from a fit.
 MODELS = CHAINS | {
     "Normal": "vbsvm.model.priors.normal:Normal",
     "Ridge": "vbsvm.model.priors.ridge:Ridge",
+    "HalfT": "vbsvm.model.priors.half_t:HalfT",
     "LaplaceZero": "vbsvm.model.priors.laplace_zero:LaplaceZero",
     "Beta": "vbsvm.model.priors.laplace_zero:Beta",
     "Factorised": "vbsvm.model.priors.laplace_zero:Factorised",

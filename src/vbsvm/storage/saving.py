@@ -5,6 +5,7 @@ with many more columns than rows is made of its rows. Whatever is wrong with a f
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from vbsvm.storage.upgrades import upgraded
 
 FORMAT, SCHEMA = "vbsvm model", 1
 REGISTRY = Registry(MODELS)
+# What Python and NumPy say of values that do not fit together.
+INTERNAL = re.compile(r"zip\(\)|broadcast|operand|unpack|shape|dimension|convert|literal")
 
 
 def write(path: str | os.PathLike[str], kind: str, content: Mapping[str, Any]) -> None:
@@ -39,4 +42,6 @@ def read(path: str | os.PathLike[str], makers: Mapping[str, Callable[[Mapping[st
     except ArchiveError as error:
         raise ModelFileError(f"{os.fspath(path)} can't be read as a model file: {error}.") from error
     except Exception as error:
-        raise ModelFileError(f"{os.fspath(path)} holds no model that makes sense: {error}.") from error
+        internal = not isinstance(error, ValueError) or INTERNAL.search(str(error))
+        why = "its parts do not belong together" if internal else error
+        raise ModelFileError(f"{os.fspath(path)} holds no model that makes sense: {why}.") from error

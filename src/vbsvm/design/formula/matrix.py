@@ -1,8 +1,8 @@
 """A part of a formula that formulaic encodes: what it learns once is applied to new data, or read from a file."""
 
 import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sized
+from collections.abc import Iterator, Mapping, Sized
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, final
@@ -16,8 +16,9 @@ from formulaic.parser.types import Factor
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.user_warnings import ignored
 from vbsvm.design.columns import INTERCEPT
-from vbsvm.design.formula.guard import LARGEST_SETTING, FormulaError, clipped, width_of
+from vbsvm.design.formula.guard import LARGEST_DEGREE, LARGEST_SETTING, FormulaError, clipped, width_of
 from vbsvm.design.formula.missing_inputs import columns_in
 from vbsvm.design.formula.terms import parsed
 from vbsvm.design.values import shown
@@ -48,6 +49,12 @@ class Matrix:
     ) -> tuple["Matrix", Array]:
         """Learn contrasts, and the state of transforms but those whose state is given by expression."""
         _require_moderate(formula, frame, {})
+        for one in _evaluated(formula):
+            if one not in (transforms or {}) and width_of(one) > len(frame) + 2 * LARGEST_DEGREE:
+                raise FormulaError(
+                    f"{one} has more columns than the data have rows ({len(frame)}): take a smaller df, or a smooth "
+                    "term such as s(x), whose flexibility is inferred."
+                )
         calculable = _calculable(formula, frame)
         given = [transforms[one] for one in _evaluated(formula) if one in transforms] if transforms else []
         spec = ModelSpec(
@@ -56,7 +63,8 @@ class Matrix:
             na_action=NAAction.IGNORE,
             transform_state=deepcopy({key: state for states in given for key, state in states.items()}),
         )
-        encoded = _formulaic(lambda: spec.get_model_matrix(calculable, context=_CONTEXT), frame)
+        with _unknown_categories():  # they are refused below
+            encoded = _formulaic(spec, calculable)
         found = Matrix(formula, encoded.model_spec)
         for expression, name, row, known in found._unknown(frame):
             raise FormulaError(
@@ -90,8 +98,9 @@ class Matrix:
             encoder_state=categories,
         )
         calculable = _calculable(formula, row)
-        found = Matrix(formula, _formulaic(lambda: spec.get_model_matrix(calculable, context=_CONTEXT), row).model_spec)
-        if found.learned["categories"].keys() != learned["categories"].keys():
+        with _unknown_categories():  # the row need not have any that was learned
+            found = Matrix(formula, _formulaic(spec, calculable).model_spec)
+        if any(found.learned[one].keys() != learned[one].keys() for one in ("categories", "transforms")):
             raise FormulaError(f"What was learned of {formula!r} does not belong to it.")
         return found
 
@@ -107,7 +116,7 @@ class Matrix:
             encoder_state=deepcopy(self.spec.encoder_state), transform_state=deepcopy(self.spec.transform_state)
         )
         calculable = _calculable(self.formula, frame)
-        encoded = _formulaic(lambda: spec.get_model_matrix(calculable, context=_CONTEXT), frame)
+        encoded = _formulaic(spec, calculable)
         return np.asarray(encoded, dtype=np.float64)
 
     def _unknown(self, frame: "pd.DataFrame") -> Iterator[tuple[str, str, int, str]]:
@@ -209,16 +218,20 @@ def _width(expression: str, frame: "pd.DataFrame", categories: Mapping[str, Size
     return size
 
 
-def _formulaic(call: Callable[[], Any], frame: "pd.DataFrame") -> Any:
-    """Call formulaic; hand on its warnings as what they are here, errors in words."""
+def _formulaic(spec: ModelSpec, frame: "pd.DataFrame") -> Any:
+    """Call formulaic; say its errors in words."""
     try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"):  # what is not finite is named by its row later
-            warnings.simplefilter("ignore", RuntimeWarning)
-            warnings.simplefilter("ignore", DataMismatchWarning)  # categories that are not known are refused
-            warnings.filterwarnings("ignore", "Constructing a Categorical")  # pandas on the same
-            return call()
+        with np.errstate(all="ignore"):  # what is not finite is named by its row later
+            return spec.get_model_matrix(frame, context=_CONTEXT)
     except _FAILURES as error:
         raise FormulaError(_in_words(str(error), frame)) from error
+
+
+@contextmanager
+def _unknown_categories() -> Iterator[None]:
+    """Ignore what formulaic and pandas say of categories that are not among the levels, and NumPy of empty columns."""
+    with ignored(RuntimeWarning, DataMismatchWarning), ignored(Warning, message="Constructing a Categorical"):
+        yield
 
 
 def _in_words(said: str, frame: "pd.DataFrame") -> str:

@@ -30,7 +30,8 @@ _SAID = {
     "String literals": "text is no term; put backticks around names of columns",
     "insuffient arguments": "a term is missing beside a sign, or a bracket is empty",
     "The right-hand argument": f"a power is a whole number from 1 to {LARGEST_POWER}",
-    "Unknown operator": "a sign in it has no meaning between terms; put arithmetic in I(…)",
+    "Unknown operator": "a sign in it has no meaning between terms; put arithmetic in I(…), and backticks around names "
+    "with such signs",
     "Operator `~`": "there is a second ~ in it",
 }
 

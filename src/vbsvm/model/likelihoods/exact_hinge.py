@@ -23,8 +23,9 @@ SMALLEST_VARIANCE = 1e-300
 @final
 @dataclass(frozen=True, slots=True)
 class ExactHinge:
-    """ℓ = −2s E(1 − y f)₊ under a normal score."""
+    """ℓ = −2ηs E(1 − y f)₊ under a normal score; η is the ``power`` of the pseudo-likelihood."""
 
+    power: float = 1.0
     name: ClassVar[str] = "hinge"
     normalised: ClassVar[bool] = False
     averages: ClassVar[Averages | None] = AveragedHinge()
@@ -35,30 +36,33 @@ class ExactHinge:
         return self
 
     def width(self, v: Array) -> Array:
-        """√v: rows bend within a standard deviation of the kink."""
-        return np.sqrt(v)
+        """√v/η: rows bend within a standard deviation of the kink."""
+        return np.sqrt(v) / self.power
 
     def at_point(self, margin: Array) -> Array:
-        """−2(1 − margin)₊."""
-        return -2.0 * np.maximum(1.0 - margin, 0.0)
+        """−2η(1 − margin)₊."""
+        return -2.0 * self.power * np.maximum(1.0 - margin, 0.0)
 
     def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
-        """w = 2sφ(z)/σ and u = w f + 2syΦ(z); the curvature is w."""
+        """w = 2ηsφ(z)/σ and u = w f + 2ηsyΦ(z); the curvature is w."""
+        twice, s = 2.0 * self.power, self.power * s
         h, sd = 1.0 - y * f, np.sqrt(np.maximum(v, SMALLEST_VARIANCE))
         z = h / sd
         below, density = ndtr(z), np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
         w = 2.0 * s * density / sd
-        return RowTerms(-2.0 * (h * below + sd * density), w * f + 2.0 * s * y * below, w, w)
+        return RowTerms(-twice * (h * below + sd * density), w * f + 2.0 * s * y * below, w, w)
 
     def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
-        """ℓ, and ∂ℓ/∂f = 2syΦ(z)."""
+        """ℓ, and ∂ℓ/∂f = 2ηsyΦ(z)."""
+        twice = 2.0 * self.power
         h, sd = 1.0 - y * f, np.sqrt(np.maximum(v, SMALLEST_VARIANCE))
         z = h / sd
         below, density = ndtr(z), np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-        return -2.0 * (h * below + sd * density), 2.0 * s * y * below
+        return -twice * (h * below + sd * density), twice * s * y * below
 
     def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
-        """ℓ_f = 2syΦ(z), ℓ_ff = −w, ℓ_fv = −½ywz/σ and ℓ_vv = w(1 − z²)/(4v)."""
+        """ℓ_f = 2ηsyΦ(z), ℓ_ff = −w, ℓ_fv = −½ywz/σ and ℓ_vv = w(1 − z²)/(4v)."""
+        s = self.power * s
         sd = np.sqrt(np.maximum(v, SMALLEST_VARIANCE))
         z = (1.0 - y * f) / sd
         w = 2.0 * s * np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * sd)

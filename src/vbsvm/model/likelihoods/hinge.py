@@ -1,7 +1,7 @@
-"""The whole likelihood: the hinge loss exp{−2 s (1 − y f)₊} as a Gaussian scale mixture over a latent scale a.
+"""The whole likelihood: the hinge loss exp{−2η s (1 − y f)₊} as a Gaussian scale mixture over a latent scale a.
 
 Elementwise over rows, from their labels y, weights s > 0, and the mean f and variance v of their scores, with
-h = 1 − y f (paper, Section 2.3).
+h = 1 − y f (paper, Section 2.3, where the power η is 1).
 """
 
 from dataclasses import dataclass
@@ -28,30 +28,37 @@ class Hinge(ScaleMixture):
     """The paper's bound: the latent scale a of a row is resolved given the moments of its score.
 
     The conditional of a is GIG(½, 1, s²χ) with the slack χ = E(1 − y f)² = h² + v, a sum that never cancels. ℓ =
-    −s(h + √χ), w = s² E[1/a] and u = y(s + w) (Algorithm 1, line 3; Algorithm 2, line 3).
+    −s(h + √χ), w = s² E[1/a] and u = y(s + w) (Algorithm 1, line 3; Algorithm 2, line 3). With a ``power`` η of the
+    pseudo-likelihood, ηs takes the place of s.
     """
+
+    power: float = 1.0
 
     name: ClassVar[str] = "hinge"
     normalised: ClassVar[bool] = False
     kink: ClassVar[float] = 1.0
-    slope: ClassVar[float] = 1.0
+
+    @property
+    def slope(self) -> float:
+        """η."""
+        return self.power
 
     @property
     def exact(self) -> ExactHinge:
         """The hinge loss itself."""
-        return EXACT_HINGE
+        return EXACT_HINGE if self.power == 1.0 else ExactHinge(self.power)
 
     def height(self, root: Array) -> Array:
-        """−√χ."""
-        return -root
+        """−η√χ."""
+        return -self.power * root
 
     def latent(self, s: Array, root: Array) -> Latent:
         """The distribution of a."""
-        return Latent(s, root)
+        return Latent(self.power * s, root)
 
     def unit_weight(self, root: Array) -> Array:
-        """1/√χ."""
-        return 1.0 / root
+        """η/√χ."""
+        return self.power / root
 
     def elasticity(self, root: Array) -> float:
         """−1."""
@@ -62,11 +69,11 @@ class Hinge(ScaleMixture):
         return w * (v / slack)
 
     def width(self, v: Array) -> Array:
-        """√v: rows bend within a standard deviation of the kink."""
-        return np.sqrt(v)
+        """√v/η: rows bend within a standard deviation of the kink."""
+        return np.sqrt(v) / self.power
 
     def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
-        """ℓ = −s(h + √χ) and ∂ℓ/∂f = s y (1 + h/√χ); in place, as looks at the mean take most of a climb."""
+        """ℓ = −η(h + √χ) and ∂ℓ/∂f = ηsy(1 + h/√χ); in place, as looks at the mean take most of a climb."""
         h = y * f
         np.subtract(1.0, h, out=h)
         root = h * h
@@ -76,8 +83,10 @@ class Hinge(ScaleMixture):
         slope += 1.0
         slope *= y
         slope *= s
+        if self.power != 1.0:
+            slope *= self.power
         root += h
-        return np.negative(root, out=root), slope
+        return np.multiply(root, -self.power, out=root), slope
 
 
 HINGE = Hinge()

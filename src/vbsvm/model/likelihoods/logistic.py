@@ -27,7 +27,11 @@ class Logistic(ScaleMixture):
     name: ClassVar[str] = "logistic"
     normalised: ClassVar[bool] = True
     kink: ClassVar[float] = 0.0
-    slope: ClassVar[float] = 0.5
+
+    @property
+    def slope(self) -> float:
+        """½."""
+        return 0.5
 
     @property
     def exact(self) -> ExactLogistic:

@@ -21,8 +21,12 @@ class ScaleMixture(ABC):
     __slots__ = ()
 
     kink: ClassVar[float]
-    slope: ClassVar[float]
     averages: ClassVar[Averages | None] = None
+
+    @property
+    @abstractmethod
+    def slope(self) -> float:
+        """How fast the linear part of −ℓ grows with h, at weight 1."""
 
     @abstractmethod
     def height(self, root: Array) -> Array:

@@ -64,6 +64,10 @@ class Prior(Parameters, ABC, Generic[S]):
         """
         return None
 
+    def rate_slope(self, scale: S) -> float:
+        """How the rate that the prior adds to an inverse gamma distribution of σ² answers to E[σ⁻²]."""
+        return 0.0
+
     @property
     def joint(self) -> bool:
         """Whether gates and coefficients have a joint distribution in variational Bayes."""

@@ -95,10 +95,9 @@ class HuangWandDistribution:
         """E[Σ⁻¹]."""
         return self.covariance.inverse_mean
 
-    @property
-    def mean(self) -> Array:
-        """E[Σ]."""
-        return self.covariance.mean
+    def values_at(self, chances: Array) -> Array:
+        """Covariances by which zᵀΣz has these quantiles."""
+        return self.covariance.values_at(chances)
 
     def pack(self) -> list[float]:
         """Give the numbers of the covariance, then those of the auxiliary scales."""

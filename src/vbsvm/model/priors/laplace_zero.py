@@ -92,10 +92,9 @@ class LaplaceZeroDistribution:
         """E[σ⁻²]."""
         return self.variance.inverse_mean
 
-    @property
-    def mean(self) -> float:
-        """E[σ²]."""
-        return self.variance.mean
+    def values_at(self, chances: Array) -> Array:
+        """Quantiles of σ²."""
+        return self.variance.values_at(chances)
 
     def pack(self) -> list[float]:
         """Give log rates of σ², logs of E b, and logs of the Beta distribution's counts."""
@@ -136,9 +135,10 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
 
     Parameters
     ----------
-    rho : float, sequence of floats, or Beta, default 0.01
-        Prior probability that an input is included: one number for all, one for each gate, or ``Beta(a, b)`` to infer
-        it.
+    rho : float, sequence of floats, or Beta, default None
+        Prior probability that a predictor is included: one number for all, one for each inclusion indicator, or
+        ``Beta(a, b)`` to infer it. None is ``Beta(1, 20)`` under the hinge loss with a ``likelihood_power`` below 1,
+        its default, and else 0.01.
     expected_size : float, default None
         Expected number of gates that are in; instead of ``rho``, which is then left at its default.
     shape, rate : float, default 0.01
@@ -154,7 +154,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
 
     in_words: ClassVar[str] = "zero, or Laplace with an inferred scale"
 
-    rho: float | Sequence[float] | Beta = RHO
+    rho: float | Sequence[float] | Beta | None = None
     expected_size: float | None = None
     shape: float = 0.01
     rate: float = 0.01
@@ -166,16 +166,16 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
         require_positive("LaplaceZero", shape=self.shape, rate=self.rate)
-        if not isinstance(self.rho, Beta):
+        if self.rho is not None and not isinstance(self.rho, Beta):
             for share in np.atleast_1d(np.asarray(self.rho, dtype=object)):
                 if not is_number(share) or not 0 < share < 1:
                     raise ValueError(f"LaplaceZero: rho must lie between 0 and 1; got {share!r}.")
         if self.expected_size is not None:
             require_positive("LaplaceZero", expected_size=self.expected_size)
-            if not is_number(self.rho) or self.rho != RHO:
+            if self.rho is not None and (not is_number(self.rho) or self.rho != RHO):  # files once had the default
                 raise ValueError(
                     f"LaplaceZero: rho={self.rho!r} and expected_size={self.expected_size!r} both say how many inputs "
-                    f"are in. Leave rho at {RHO}, or expected_size at None."
+                    "are in. Leave one of them at None."
                 )
         _require_groups(self.groups)
         require_whole("LaplaceZero", 0, MOST_RESTARTS, restarts=self.restarts)
@@ -201,7 +201,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
             raise ValueError("LaplaceZero: Joint() takes no shared gates; take Factorised(), or leave groups out.")
         if self.expected_size is not None and not self.expected_size < n_gates:
             raise ValueError(f"LaplaceZero: expected_size={self.expected_size:g} is not below the {n_gates} gates.")
-        if self.expected_size is None and not isinstance(self.rho, Beta) and np.size(self.rho) not in (1, n_gates):
+        if self.rho is not None and not isinstance(self.rho, Beta) and np.size(self.rho) not in (1, n_gates):
             raise ValueError(f"LaplaceZero: rho has {np.size(self.rho)} numbers; 1 or {n_gates} are needed.")
         return gate_of
 
@@ -219,8 +219,14 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         share = Share(self.rho.a, self.rho.b) if isinstance(self.rho, Beta) and self.expected_size is None else None
         return LaplaceZeroDistribution(Point(1.0), Latent(np.ones(size), np.ones(size)), share)
 
+    def with_default_rho(self, rho: Beta) -> "LaplaceZero":
+        """The same with this distribution of ρ, unless the user has said something of it."""
+        return replace(self, rho=rho) if self.rho is None and self.expected_size is None else self
+
     def _log_odds(self, n_gates: int) -> Array:
-        rho = self.rho if self.expected_size is None else self.expected_size / n_gates
+        rho: object = RHO if self.rho is None else self.rho
+        if self.expected_size is not None:
+            rho = self.expected_size / n_gates
         return np.broadcast_to(logit(np.asarray(rho, dtype=np.float64)), n_gates)
 
     def gate_log_odds(self, scale: LaplaceZeroDistribution, n_gates: int) -> Array:

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar, final
 
+from scipy.special import gammainc
+
 from vbsvm.base.distributions import InverseGamma, Point
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import require_positive
@@ -56,6 +58,15 @@ class Ridge(Prior[InverseGamma | Point]):
         guess = (self.shape + 0.5 * determined) / (self.rate + 0.5 * (moments.total - spread))
         shape = self.shape + 0.5 * moments.size
         return InverseGamma(shape, shape / guess)
+
+    def chance_above(self, variance: float) -> float:
+        """P(σ² > variance)."""
+        return float(gammainc(self.shape, self.rate / variance))
+
+    def log_density(self, log_sd: float) -> tuple[float, float, float]:
+        """log p(λ) of λ = log σ up to a constant, its slope, and minus its second derivative."""
+        pull = 2.0 * self.rate * math.exp(-2.0 * log_sd)
+        return -2.0 * self.shape * log_sd - 0.5 * pull, -2.0 * self.shape + pull, 2.0 * pull
 
     def stretch(self, scale: InverseGamma | Point, moments: Moments, g: float) -> tuple[Point, float]:
         """σ² → g²σ²: −2A log g − (B/σ²)(g⁻² − 1)."""

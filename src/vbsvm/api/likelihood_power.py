@@ -1,0 +1,147 @@
+"""The power of the hinge's pseudo-likelihood: what users ask for, what is decided for them, and its calibration.
+
+The loss of a support vector machine is not a log likelihood, and taken for one it is overconfident: intervals of its
+posterior are too short, and ``LaplaceZero`` includes noise with certainty. A power η below 1, exp{−2η(1 − y f)₊}, mends
+both (Bissiri, Holmes & Walker 2016). It is a part of the likelihood and not a weight of the rows, so that sandwich
+estimates and the calibration of probabilities count each row once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from vbsvm.api.task import Task
+from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.settings import lies_within
+from vbsvm.inference.gibbs import Gibbs
+from vbsvm.inference.variational import AUTO, Variational
+from vbsvm.missing.model import MissingModel
+from vbsvm.model.likelihoods.hinge import Hinge
+from vbsvm.model.priors import Beta, LaplaceZero, Ridge
+from vbsvm.model.row_pass import Part
+from vbsvm.results.training_rows import TrainingRows
+
+CALIBRATED = "calibrated"
+# Powers lie around the first pilot's where predictors tell the classes apart; one that is further off is found again.
+PILOT, NEAR = 1 / 3, 1.3
+PILOT_FIT = Variational(bound="exact")
+# Digits of a calibrated power, which varies by .01 to .05 between samples: the same wherever the rows are.
+DIGITS = 3
+# Where the posterior is not overconfident, it can be left to infer how many predictors are included.
+INFERRED_SHARE = Beta(1.0, 20.0)
+LOGISTIC = "Use VBLogistic, or Model(…, likelihood='logistic')."
+
+
+def read_power(owner: str, given: Any) -> float | str | None:
+    """The power that was asked for; refuse what is none."""
+    if given is None or (isinstance(given, str) and given == CALIBRATED):
+        return given
+    if isinstance(given, str) or not lies_within(given, 1e-6, 1.0):
+        raise ValueError(
+            f"{owner}: likelihood_power must be None, 'calibrated', or a number above 0 and up to 1; got {given!r}."
+        )
+    return float(given)
+
+
+def decided(
+    owner: str, tasks: Sequence[Task], given: float | str | None, inference: Variational | Gibbs
+) -> tuple[list[Task], list[str]]:
+    """The tasks with the powers that they are fitted at, and what users should know of these."""
+    found, remarks = [], []
+    for task in tasks:
+        power, remark = _power(owner, task, given, inference)
+        found.append(_powered(task, power))
+        remarks += [] if remark is None else [remark]
+    return found, list(dict.fromkeys(remarks))
+
+
+def _power(
+    owner: str, task: Task, given: float | str | None, inference: Variational | Gibbs
+) -> tuple[float, str | None]:
+    """The power of one model, and what is to be said of it."""
+    if task.spec.likelihood.normalised:
+        return 1.0, None
+    unsound = _unsound(task)
+    if given is None:
+        papers = isinstance(inference, Variational) and not (inference.bound == AUTO and inference.accelerate)
+        if papers or task.spec.gate_map is None:
+            return 1.0, None
+        unsound = unsound or _too_few(task)
+        if unsound is not None:
+            return 1.0, (
+                f"{owner}: inclusion probabilities are not calibrated. {unsound}, the likelihood power of the hinge "
+                f"loss stays 1, at which LaplaceZero may include noise with a probability near 1. {LOGISTIC}"
+            )
+    elif given == 1.0:
+        return 1.0, None
+    elif unsound is not None:
+        raise ValueError(
+            f"{owner}: likelihood_power={given!r} is not supported. {unsound}, a power below 1 would bias the "
+            "estimates: use likelihood_power=1, or a logistic model."
+        )
+    if isinstance(given, float):
+        return given, None
+    raw = _calibrated(owner, task)
+    if raw < 1.0:
+        return raw, None
+    return 1.0, (
+        f"{owner}: the calibrated likelihood power is above 1 ({raw:.3g}) and was set to 1: the fit predicts one class "
+        f"only, or the observations lie on the margin. Posterior intervals and inclusion probabilities are not "
+        f"calibrated. {LOGISTIC}"
+    )
+
+
+def _unsound(task: Task) -> str | None:
+    """Where a power below 1 does harm."""
+    if task.plan.factors:
+        return "With random effects, whose variances a lower power shrinks"
+    missing = task.spec.missing
+    if isinstance(missing, MissingModel) and not missing.held:
+        return "With missing values that are inferred together with the coefficients"
+    return None
+
+
+def _too_few(task: Task) -> str | None:
+    """Where a lower power leaves nothing to be selected."""
+    gates = task.spec.gate_map
+    assert gates is not None
+    rows = task._unweighted()
+    n_predictors = int(np.count_nonzero(gates.gate_of >= 0))
+    n = (task.source if rows is None else rows.counted).total(_total_weight, light=True)
+    return None if n_predictors <= n else f"With more predictors ({n_predictors}) than observations ({n:g})"
+
+
+def _total_weight(part: Part) -> float:
+    return float(part.rows.weights.sum())
+
+
+def _powered(task: Task, power: float) -> Task:
+    """The same task at this power."""
+    if power == 1.0:
+        return task
+    spec = task.spec.with_priors(lambda prior: cast(LaplaceZero, prior).with_default_rho(INFERRED_SHARE))
+    return replace(task, spec=replace(spec, likelihood=Hinge(power)))
+
+
+def _calibrated(owner: str, task: Task) -> float:
+    """The calibrated power, from one pilot or two; above 1 where the fit is degenerate."""
+    if task.source.drawn_covariance:
+        raise ValueError(
+            f"{owner}: likelihood_power='calibrated' does not support tables of so many rows and columns: give a "
+            "number, such as the power of a fit to some of the rows."
+        )
+    found = _step(task, PILOT)
+    return found if 1 / NEAR < found / PILOT < NEAR or found >= 1 else _step(task, found)
+
+
+def _step(task: Task, power: float) -> float:
+    """The power by what each row did to a pilot at this one, with ``Ridge`` in the place of ``LaplaceZero``."""
+    spec = replace(task.spec.with_priors(lambda _: Ridge()), likelihood=Hinge(power))
+    outcome = PILOT_FIT.run(spec, task.source).finished()
+    pilot = TrainingRows(spec, outcome, task.source, task.plan.n_fixed, task._unweighted, task.given, lambda: None)
+    with single_threaded_blas(), np.errstate(all="ignore"):
+        rows, counts = pilot.influence()
+        found = rows.calibrated_power(rows.s if counts is None else counts, power)
+    return max(round(found, DIGITS), 0.1**DIGITS)

@@ -1,0 +1,194 @@
+"""Whether probabilities agree with the data: mean predictions against observed proportions in cells of observations.
+
+A support vector machine learns which class is likelier, and not how likely it is. So effects of a hinge fit are checked
+where they are asked for: within the levels of the variables (fifths of numbers with many values) and of ``by``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from vbsvm.base.arrays import Array
+from vbsvm.design import frames
+from vbsvm.inference.reliability import ADVICE
+from vbsvm.results.effect_rows import EffectRows, GivenRows, groups_of, is_discrete
+from vbsvm.results.leave_one_out import left_out_rows
+
+if TYPE_CHECKING:
+    from vbsvm.results.fit import Fit
+
+# Mean prediction and observed proportion of a cell may differ by this much, whatever chance says.
+TOLERANCE = 0.03
+LEVEL = 0.05
+# Numbers with many values are cut into as many parts of equal size.
+N_PARTS = 5
+CHECKED = "Mean predictions and observed proportions agree in the cells of the variables."
+NOT_CHECKED = (
+    "The probabilities were not checked against observed proportions, as no observations with known outcome are "
+    "available."
+)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Misfit:
+    """The cell in which mean prediction and observed proportion differ most clearly."""
+
+    cell: int
+    predicted: float
+    observed: float
+    n: float
+
+
+def misfit(
+    codes: NDArray[np.intp],
+    chances: Array,
+    positive: Array,
+    weights: Array,
+    groups: Sequence[NDArray[np.intp]] = (),
+    level: float = LEVEL,
+) -> Misfit | None:
+    """Test whether the predictions are those of the observations in all cells; None where they may be.
+
+    The statistic is the sum of z² over the cells in which mean prediction and observed proportion differ by more than
+    the tolerance, compared with χ² of as many degrees of freedom as there are cells. A cell's variance is that of the
+    labels given the predictions, and at least that of its observed proportion (two observations added, one of each
+    class) and that of independent groups. Observations of no cell have the code −1.
+    """
+    inside = codes >= 0
+    names, codes = np.unique(codes[inside], return_inverse=True)
+    chances, positive, weights = chances[inside], positive[inside], weights[inside]
+
+    def total(of_rows: Array) -> Array:
+        return np.bincount(codes, of_rows, minlength=len(names)).astype(np.float64)
+
+    n, n_predicted, n_observed = total(weights), total(weights * chances), total(weights * positive)
+    smoothed = (n_observed + 1.0) / (n + 2.0)
+    variance = np.maximum(total(weights * chances * (1.0 - chances)), n * smoothed * (1.0 - smoothed))
+    residuals = weights * (positive - chances)
+    for of_rows in groups:
+        pairs, pair = np.unique(codes + len(names) * of_rows[inside], return_inverse=True)
+        squares = np.square(np.bincount(pair, residuals))
+        variance = np.maximum(variance, np.bincount(pairs % len(names), squares, minlength=len(names)))
+    predicted, observed = n_predicted / n, n_observed / n
+    squares = np.where(np.abs(predicted - observed) > TOLERANCE, np.square(n_predicted - n_observed) / variance, 0.0)
+    if not chi2.sf(squares.sum(), len(names)) < level:
+        return None
+    worst = int(np.argmax(squares))
+    return Misfit(int(names[worst]), float(predicted[worst]), float(observed[worst]), float(n[worst]))
+
+
+def parts_of(values: Array) -> NDArray[np.intp]:
+    """The fifth that each number lies in, or fewer parts where numbers are tied; −1 where it is missing."""
+    known = np.isfinite(values)
+    edges = np.unique(np.quantile(values[known], np.arange(1, N_PARTS) / N_PARTS)) if known.any() else np.empty(0)
+    return np.where(known, np.searchsorted(edges, values), -1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class KnownRows:
+    """Observations with their outcomes and predicted probabilities, observations × classes; of two that of the second.
+
+    ``left_out`` says that each was predicted without itself; else they are new to the fit.
+    """
+
+    rows: EffectRows
+    truth: Array
+    chances: Array
+    groups: tuple[NDArray[np.intp], ...]
+    left_out: bool
+
+    @staticmethod
+    def of_training(fits: "Sequence[Fit]", rows: EffectRows, given: GivenRows) -> "KnownRows | None":
+        """The observations of the fit, each predicted without itself; None where this can't be known of each."""
+        try:
+            found = left_out_rows(fits)
+        except ValueError:  # the data have been changed since
+            return None
+        if found.rows is None or given.kept is None or not np.array_equal(found.rows, given.kept):
+            return None
+        truth = (found.truth[:, None] == np.arange(found.log_chances.shape[1])).astype(np.float64)
+        some = slice(1, None) if len(fits) == 1 else slice(None)
+        return KnownRows(
+            rows, truth[:, some], np.exp(found.log_chances[:, some]), tuple(found.groups.values()), left_out=True
+        )
+
+    @staticmethod
+    def of_new(fit: "Fit", rows: EffectRows, given: GivenRows) -> "KnownRows | None":
+        """Observations of a formula's data, as far as these have the outcome."""
+        if fit.reader is None or fit.reader.parts.outcome not in frames.names_of(given.data):
+            return None
+        try:
+            truth = fit.known_outcome(given.data) == fit.classes[1]
+        except (ValueError, TypeError):  # some outcomes are missing, or are none of the classes
+            return None
+        truth = truth if given.kept is None else truth[given.kept]
+        encoded = rows.encoded({})
+        groups = encoded.levels if encoded.candidates is None else ()
+        return KnownRows(
+            rows, truth[:, None].astype(np.float64), fit.predict_proba(encoded)[:, 1:], groups, left_out=False
+        )
+
+    def observed(self, values: Sequence[tuple[str, Any]], codes: NDArray[np.intp], n_groups: int) -> Array:
+        """Proportions of the classes among rows that have these values, by group of rows; NaN where there are none.
+
+        A number with many values has no cells: there the proportions are NaN.
+        """
+        inside = codes >= 0
+        for name, value in values:
+            inside &= np.asarray(self.rows.column(name) == value, dtype=bool) & is_discrete(self.rows, name)
+        weights = self.rows.weights * inside
+        sums = np.stack(
+            [np.bincount(codes[inside], one[inside], minlength=n_groups) for one in (weights * self.truth.T)]
+        )
+        with np.errstate(invalid="ignore"):
+            return (sums / np.bincount(codes[inside], weights[inside], minlength=n_groups)).T.ravel()
+
+    def caution(self, what: str, variables: Sequence[str], by: Sequence[str], classes: NDArray[Any]) -> str | None:
+        """What is wrong with the probabilities in the cells of these variables; None where nothing is."""
+        codes, labels = self._cells(what, variables, by)
+        shown = classes[1:] if self.chances.shape[1] == 1 else classes
+        for k, label in enumerate(shown):
+            rest = self.chances[:, k], self.truth[:, k], self.rows.weights, self.groups, LEVEL / len(shown)
+            found = misfit(codes, *rest)
+            if found is not None:
+                how = ", each predicted without itself" if self.left_out else ""
+                return (
+                    f"The mean predicted probability of {label!s} is {found.predicted:.3f} where {labels[found.cell]}, "
+                    f"and the observed proportion is {found.observed:.3f} ({found.n:g} observations{how}): the "
+                    f"probabilities of this SVM, and effects on them, may mislead. {ADVICE}"
+                )
+        return None
+
+    def _cells(self, what: str, variables: Sequence[str], by: Sequence[str]) -> tuple[NDArray[np.intp], dict[int, str]]:
+        """The cell of each row, −1 where a value is missing, and what cells are called."""
+        codes, keys = groups_of(what, self.rows, by)
+        labels = [", ".join(f"{name} is {value!s}" for name, value in zip(by, key, strict=True)) for key in keys]
+        for name in variables:
+            own, named = self._levels(name)
+            both = np.where((codes >= 0) & (own >= 0), codes * len(named) + own, -1)
+            labels = [", ".join(filter(None, (one, label))) for label in labels for one in named]
+            codes = both
+        return codes, dict(enumerate(labels))
+
+    def _levels(self, name: str) -> tuple[NDArray[np.intp], list[str]]:
+        """The level of each row in a variable, or its part of the numbers, and what they are called."""
+        import pandas as pd
+
+        column = self.rows.column(name)
+        if is_discrete(self.rows, name):
+            codes, levels = pd.factorize(column, sort=True)
+            return codes.astype(np.intp), [f"{name} is {_plain(level)}" for level in levels]
+        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        codes = parts_of(values)
+        ends = [values[codes == k] for k in range(int(codes.max()) + 1)]
+        return codes, [f"{name} is {one.min():.4g} to {one.max():.4g}" for one in ends]
+
+
+def _plain(level: Any) -> str:
+    return f"{level:g}" if isinstance(level, float) else str(level)
