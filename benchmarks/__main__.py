@@ -21,6 +21,7 @@ from benchmarks import (
     speed,
     streaming,
     threads,
+    truth,
     uncertainty,
     untuned,
 )
@@ -42,6 +43,7 @@ BENCHMARKS = {
     "distributed": distributed.main,
     "bounds": bounds.main,
     "uncertainty": uncertainty.main,
+    "truth": truth.main,
     "logistic": logistic.main,
     "sparse": sparse.main,
     "files": files.main,

@@ -41,7 +41,7 @@ def methods() -> dict[str, Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]]:
     """Each takes training and test rows, and gives the test rows' predictions."""
 
     def ours(formula: str) -> Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]:
-        return lambda train, test: Model(formula, train).fit().predict(test)
+        return lambda train, test: Model(formula, train, likelihood="hinge").fit().predict(test)
 
     def svm(group: str | None, C: float | None = None) -> Callable[[pd.DataFrame, pd.DataFrame], np.ndarray]:
         def run(train: pd.DataFrame, test: pd.DataFrame) -> np.ndarray:
@@ -111,14 +111,14 @@ def splits(n_splits: int) -> None:
 def fit_speed(rounds: int) -> None:
     """Fit toenail; the model object is built already, as is its rivals' design."""
     data = toenail()
-    model = Model(FORMULA, data)
+    model = Model(FORMULA, data, likelihood="hinge")
     X = np.column_stack([np.ones(len(data)), data[INPUTS].to_numpy()])
     y, groups = (data["outcome"] == "none or mild").to_numpy(dtype=float), data[GROUP].to_numpy()
     # gpboost stops at a relative change of 1e-6 of its objective, some 1e-3 nats here.
     calls = {
         "Model.fit": model.fit,
         "Model.fit, tol=1e-3": lambda: model.fit(Variational(tol=1e-3)),
-        "Model and fit": lambda: Model(FORMULA, data).fit(),
+        "Model and fit": lambda: Model(FORMULA, data, likelihood="hinge").fit(),
         "gpboost GPModel and fit": lambda: gpboost_glmm.fit(groups, X, y),
     }
     seconds = fastest(calls, rounds)
@@ -133,7 +133,7 @@ def growth(rounds: int, n: int = 500_000, m: int = 50_000) -> None:
     """Time of a pass, and of a step with it, at n rows in m groups and at twice of both; then memory of a fit."""
     passes, steps = {}, {}
     for factor in (1, 2):
-        model = Model("y ~ x + z + (1 | g)", simulate(factor * n, factor * m))
+        model = Model("y ~ x + z + (1 | g)", simulate(factor * n, factor * m), likelihood="hinge")
         spec, source = model.spec, model._task.source
         state, _ = sweep.sweep(spec, spec.start(), source, expect)
         passes[factor] = partial(sweep.pass_rows, spec, state, source, expect, with_curvature=True)
@@ -143,7 +143,7 @@ def growth(rounds: int, n: int = 500_000, m: int = 50_000) -> None:
         seconds = fastest({f"{factor * n} rows": call for factor, call in calls.items()}, rounds)
         print_times(f"One {name}, a row in ten a group", seconds, f"{n} rows")
         print_ratio(seconds, f"{2 * n} rows", f"{n} rows")
-    model = Model("y ~ x + z + (1 | g)", simulate(2 * n, 2 * m))
+    model = Model("y ~ x + z + (1 | g)", simulate(2 * n, 2 * m), likelihood="hinge")
     begin = time.perf_counter()
     fit = model.fit()
     seconds = time.perf_counter() - begin

@@ -57,9 +57,9 @@ def run_curves(shape: str, mechanism: str, seed: int, truth: float) -> list[tupl
     """Distance from the curve of the whole data, its slope on that, and whether an interval holds the truth."""
     formula, found = SHAPES[shape][0], []
     whole, u = simulate(shape, ROWS, seed)
-    data, wanted = with_gaps(whole, u, mechanism), curve(Model(formula, whole).fit())
+    data, wanted = with_gaps(whole, u, mechanism), curve(Model(formula, whole, likelihood="hinge").fit())
     for name, settings in METHODS.items():
-        fit = Model(formula, data, **settings).fit()
+        fit = Model(formula, data, likelihood="hinge", **settings).fit()
         scores, covered = curve(fit), np.nan
         if shape == "square":
             row = fit.summary().iloc[-1]
@@ -72,7 +72,7 @@ def run_curves(shape: str, mechanism: str, seed: int, truth: float) -> list[tupl
 def curves(n_sets: int) -> None:
     """Both shapes and mechanisms, in turn; resumable."""
     whole, _ = simulate("square", 200_000, 10**6)
-    truth = float(Model(SHAPES["square"][0], whole, {"fixed": Normal(1e8)}).fit().coef[-1])
+    truth = float(Model(SHAPES["square"][0], whole, {"fixed": Normal(1e8)}, likelihood="hinge").fit().coef[-1])
     known = known_results(CURVES, COLUMNS, ["shape", "mechanism", "data_set"])
     wanted = [(shape, how, seed) for seed in range(n_sets) for shape in SHAPES for how in ("MCAR", "MAR")]
     run_jobs((delayed(run_curves)(*job, truth) for job in wanted if job not in known), CURVES)

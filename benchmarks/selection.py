@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 
 from benchmarks.rivals import abess_logistic, l1_logistic
 from benchmarks.tables import print_table
-from vbsvm import VBSVC, Joint, LaplaceZero
+from vbsvm import VBSVC, Joint, LaplaceZero, VBLogistic
 
 CELLS = ((500, 200, 20), (100, 2000, 10))
 RESULTS = Path(__file__).parent / "results" / "selection.csv"
@@ -31,12 +31,15 @@ def simulate(n: int, p: int, k: int, seed: int) -> tuple[np.ndarray, np.ndarray,
 def methods() -> dict:
     """Each takes inputs and labels, and gives which inputs are in."""
 
-    def ours(prior: LaplaceZero):
-        return lambda X, y: VBSVC(prior=prior).fit(X, y).selected_[0]
+    def ours(prior: LaplaceZero, power: float | None = None):
+        return lambda X, y: VBSVC(prior=prior, likelihood_power=power).fit(X, y).selected_[0]
 
     return {
         OURS: ours(LaplaceZero()),
         "LaplaceZero(gates=Joint())": ours(LaplaceZero(gates=Joint())),
+        "LaplaceZero(), likelihood power 1": ours(LaplaceZero(), 1.0),
+        "LaplaceZero(gates=Joint()), likelihood power 1": ours(LaplaceZero(gates=Joint()), 1.0),
+        "VBLogistic(LaplaceZero())": lambda X, y: VBLogistic(LaplaceZero()).fit(X, y).selected_[0],
         "L1 logistic, tuned": l1_logistic.select,
         "abess": abess_logistic.select,
     }

@@ -38,7 +38,7 @@ def _nested() -> Callable[[], Any]:
     x = rng.normal(size=2159)
     y = x + rng.normal(size=161)[outer] + rng.normal(size=2159) > 0
     table = pd.DataFrame({"y": y, "x": x, "a": outer.astype(str), "b": inner.astype(str)})
-    model = Model("y ~ x + (1 | a/b)", table)
+    model = Model("y ~ x + (1 | a/b)", table, likelihood="hinge")
     return model.fit
 
 

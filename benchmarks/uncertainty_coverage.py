@@ -55,7 +55,7 @@ class Design:
     def fit(self, data: pd.DataFrame, inference: Variational | Gibbs | None = None, seed: int = 0) -> Fit:
         """Fit a data set."""
         if self.formula is not None:
-            return Model(self.formula, data).fit(inference, random_state=seed)
+            return Model(self.formula, data, likelihood="hinge").fit(inference, random_state=seed)
         return VBSVC(inference=inference, random_state=seed).fit(data.drop(columns="y"), data["y"]).fit_[0]
 
     def truth(self) -> dict[str, float]:

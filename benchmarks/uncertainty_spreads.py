@@ -87,7 +87,7 @@ def _table(name: str, X: Any, y: Any, draws: int = 10_000, group: str | None = N
 
 
 def _formula(name: str, formula: str, data: pd.DataFrame, draws: int = 10_000) -> Case:
-    model = Model(formula, data)
+    model = Model(formula, data, likelihood="hinge")
     return Case(name, name, lambda inference, seed: model.fit(inference, random_state=seed), draws)
 
 

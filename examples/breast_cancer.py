@@ -3,7 +3,7 @@ One fit instead of a grid search
 ================================
 
 A classifier for thirty measurements of breast tumours. The penalty is inferred, so there is no grid and no cross-
-validation; the same fit gives held-out accuracy, calibrated probabilities, and coefficients with intervals.
+validation; the same fit gives held-out accuracy, probabilities, and coefficients with intervals.
 """
 
 from sklearn.datasets import load_breast_cancer

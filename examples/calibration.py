@@ -2,8 +2,8 @@
 Are the probabilities right?
 ============================
 
-``predict_proba`` is calibrated with the scores that rows would have had in fits without them, so no rows are set
-aside for it. Here it is checked on rows that the fit has not seen: of those that are given a probability of 70 %,
+``predict_proba`` passes scores through a link that is fitted to leave-one-out scores, so no rows are set aside for
+it. Here it is checked on rows that the fit has not seen: of those that are given a probability of 70 %,
 some 70 % should belong to the class.
 """
 
@@ -28,7 +28,7 @@ print(f"log-loss of VBSVC {log_loss(y[test], clf.predict_proba(X[test])):.3f}")
 print(f"log-loss of logistic regression {log_loss(y[test], logistic.predict_proba(X[test])):.3f}")
 
 # %%
-# ``pseudo_probability`` is what the hinge loss says by itself. It is shown beside the calibrated curve, because
+# ``pseudo_probability`` is what the hinge loss says by itself. It is shown beside that curve, because
 # many SVMs are used that way: it is too sure.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.2, 4.2), layout="constrained")

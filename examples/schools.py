@@ -6,10 +6,12 @@ Nested groups, slopes that vary between schools, and a smooth curve, by one form
 are simulated, so that what is found can be set beside the truth.
 """
 
+import warnings
+
 import numpy as np
 import pandas as pd
 
-from vbsvm import Model, plots
+from vbsvm import Model, ReliabilityWarning, plots
 
 rng = np.random.default_rng(0)
 n, n_schools, n_forms = 6000, 60, 5
@@ -31,8 +33,11 @@ pupils = pd.DataFrame(
 train, test = pupils[:4500], pupils[4500:]
 
 # %%
-# The model: a slope of hours for each school, an intercept for each form in each school, and a curve over age.
+# The model: a slope of hours for each school, an intercept for each form in each school, and a curve over age. Its
+# variance components are approximate, of which a warning tells; predictions are the aim here, and ``Gibbs()`` gives the
+# components.
 
+warnings.simplefilter("ignore", ReliabilityWarning)
 model = Model("passed ~ hours + s(age) + (hours | school) + (1 | school:form)", train)
 print(model, end="\n\n")
 fit = model.fit()

@@ -12,7 +12,7 @@ from vbsvm.datasets import load_spam
 data = load_spam()
 X, y = data.drop(columns="class"), data["class"]
 
-clf = VBSVC(LaplaceZero(rho=0.01)).fit(X, y)
+clf = VBSVC(LaplaceZero()).fit(X, y)
 table = clf.summary().round(3)
 print(f"{clf.selected_.sum()} of {X.shape[1]} inputs are in, after {clf.n_iter_} passes over the data.\n")
 print(table[table["inclusion"] > 0.5].sort_values("coefficient")[["coefficient", "p_positive", "inclusion"]])
