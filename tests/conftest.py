@@ -3,6 +3,7 @@
 import signal
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 
 OPTIONAL = ("arviz", "dask", "distributed", "jinja2", "matplotlib", "polars", "pyarrow")
@@ -14,6 +15,12 @@ def ctrl_c():
     """A shell starts what runs in the background with Ctrl-C ignored: tests of Ctrl-C would then wait for ever."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """Samplers without a ``random_state`` begin from NumPy's global one: a test draws the same each time."""
+    np.random.seed(0)  # noqa: NPY002
 
 
 @pytest.hookimpl(wrapper=True)

@@ -396,7 +396,7 @@ class TestSampler:
         data.loc[::4, "arm"] = None
         data.loc[::5, "x"] = np.nan
         fit = Model("y ~ x + arm", data, {"fixed": Normal(1.0)}, likelihood="hinge").fit(
-            Gibbs(draws=4000, tune=100, chains=2)
+            Gibbs(draws=10000, tune=100, chains=2), random_state=0
         )
         climbed = Model("y ~ x + arm", data, {"fixed": Normal(1.0)}, likelihood="hinge").fit()
         gap = fit.summary()["coefficient"] - climbed.summary()["coefficient"]

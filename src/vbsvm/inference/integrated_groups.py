@@ -59,6 +59,10 @@ LARGEST_SD, LEAST_DROP, MOST_DROP = 0.45, 2.3, 7.0
 SHARE, LONGEST, MOST_PLACES, FAR = 0.7, 0.4, 15, 8.0
 # Where it rises by more than this away from the mode, σ and c are hardly bounded, as in groups of one row each.
 MOST_RISE = 0.5
+# c is settled by one Newton step where that promises to gain less than this, and by at most so many elsewhere: far from
+# the mode of λ it moves quickly. A walk may end early, for want of a c or at a rise, if the density has fallen by
+# LEAST_DROP: what lies beyond is a straight line.
+MOST_GAIN, MOST_STEPS = 0.5, 6
 
 
 def suits(spec: Spec, source: Source) -> bool:
@@ -137,14 +141,25 @@ class _Settled:
 
     @staticmethod
     def of(place: _Place) -> "_Settled":
-        """By a Newton step for c that is not looked at again."""
+        """By a Newton step for c that is not looked at again; a ``LinAlgError`` where the precision is not positive."""
         n = len(place.at) - 1
         precision, gradient = place.precision[:n, :n], place.gradient[:n]
+        log_root = float(np.log(cholesky(precision).diagonal()).sum())
         covariance = inverse(precision)
         step = covariance @ gradient
-        log_density = place.value + 0.5 * float(step @ gradient) - 0.5 * float(np.linalg.slogdet(precision)[1])
+        log_density = place.value + 0.5 * float(step @ gradient) - log_root
         effects = place.effects + place.of_effects[:, :n] @ step
         return _Settled(place, place.at[:n] + step, covariance, log_density, effects)
+
+    @property
+    def step(self) -> Array:
+        """The Newton step for c."""
+        return self.c - self.place.at[:-1]
+
+    @property
+    def gain(self) -> float:
+        """Twice what the step promises to add to the log posterior."""
+        return float(self.step @ self.place.gradient[:-1])
 
     @property
     def at(self) -> Array:
@@ -259,7 +274,10 @@ class _Problem:
         off = np.abs(shift) / np.sqrt(centre.covariance.diagonal())
         if not (mode.cancelled < MOST_CANCELLED and off.max(initial=0.0) < MOST_SHIFT):
             return None
-        found, log_steps = self._along_scale(centre)
+        along = self._along_scale(centre)
+        if along is None:
+            return None
+        found, log_steps = along
         densities = np.array([one.log_density for one in found])
         if not densities.max() < centre.log_density + MOST_RISE:
             return None
@@ -283,32 +301,56 @@ class _Problem:
         coefficients = ArrowGaussian(core, effects[:, None], root[:, None, None], -link[:, None, :], before.shapes)
         return State(coefficients, (*state.scales[:-1], TabulatedVariance(lam, densities - densities.max())))
 
-    def _along_scale(self, centre: _Settled) -> tuple[list[_Settled], Array]:
-        """The best c for each of several λ; and logarithms of what each counts beside the density there."""
+    def _along_scale(self, centre: _Settled) -> tuple[list[_Settled], Array] | None:
+        """The best c for each of several λ, and logarithms of what each counts beside the density there.
+
+        None where the density can't be followed far enough.
+        """
         covariance = inverse(centre.place.precision)
         sd = math.sqrt(float(covariance[-1, -1]))
         along = covariance[:, -1] / sd
         if sd < LARGEST_SD:
             below, above = (self._walk(centre, sign * along, SCALES[SCALES > 0], math.inf) for sign in (-1.0, 1.0))
             drops = [centre.log_density - one[-1].log_density for one in (below, above)]
-            if all(LEAST_DROP < drop < MOST_DROP for drop in drops):
-                return [*below[::-1], centre, *above], LOG_WEIGHTS
+            whole = len(below) == len(above) == len(SCALES) // 2 + 1
+            if whole and all(LEAST_DROP < drop < MOST_DROP for drop in drops):
+                return [*below[1:][::-1], centre, *above[1:]], LOG_WEIGHTS
         outwards = min(SHARE, LONGEST / sd) * np.arange(1.0, MOST_PLACES + 1)
         below, above = (self._walk(centre, sign * along, outwards, FAR) for sign in (-1.0, 1.0))
-        return [*below[::-1], centre, *above], np.zeros(len(below) + 1 + len(above))
+        for places in (below, above):
+            if len(places) <= MOST_PLACES and not centre.log_density - places[-1].log_density > LEAST_DROP:
+                return None
+        return [*below[1:][::-1], centre, *above[1:]], np.zeros(len(below) - 1 + len(above))
 
     def _walk(self, centre: _Settled, along: Array, distances: Array, far: float) -> list[_Settled]:
-        """From the centre to these distances in units of ``along``, up to the first where the density is much less."""
-        found, before, highest = [centre], 0.0, centre.log_density
+        """From the centre to these distances in units of ``along``, up to the first where the density is much less.
+
+        It ends early where c can't be settled, and before the density would rise again after it has fallen.
+        """
+        places, before = [centre], 0.0
         for distance in distances:
-            here = found[-1]
-            ahead = here.at + (distance - before) * along
-            one = _Settled.of(self._next(here.place, ahead - here.place.at))
-            along = (one.at - here.at) / (distance - before)
-            found, before, highest = [*found, one], distance, max(highest, one.log_density)
-            if highest - one.log_density > far:
+            here, highest = places[-1], max(one.log_density for one in places)
+            try:
+                ahead = self._settled(here, (distance - before) * along)
+            except np.linalg.LinAlgError:
                 break
-        return found[1:]
+            if highest - here.log_density > LEAST_DROP and ahead.log_density > here.log_density + NOISE:
+                break
+            along, before = (ahead.at - here.at) / (distance - before), distance
+            places.append(ahead)
+            if highest - ahead.log_density > far:
+                break
+        return places
+
+    def _settled(self, here: _Settled, step: Array) -> _Settled:
+        """The best c a step further; a ``LinAlgError`` where it is not found."""
+        ahead = _Settled.of(self._next(here.place, here.at + step - here.place.at))
+        for _ in range(MOST_STEPS):
+            if ahead.gain < MOST_GAIN:
+                return ahead
+            ahead = _Settled.of(self._next(ahead.place, np.append(ahead.step, 0.0)))
+        raise np.linalg.LinAlgError("The coefficients of the core do not settle.")
+
 
     def _shift(self, mode: _Place, S: Array, shapes: tuple[tuple[int, int], ...]) -> Array:
         """From mode to mean of c given λ: ½ S Σ S_lm F′″_klm to the next order, with the covariance S = (−F″)⁻¹.
