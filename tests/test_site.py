@@ -115,7 +115,7 @@ def test_every_public_name_is_in_the_reference(site):
 
 
 def complaint(output):
-    """What a cell has said on stderr, but for progress: of a sampler, and of a fit that takes long on a busy machine."""
+    """What a cell has said on stderr, but for progress: of a sampler, and of a fit that takes long."""
     if output.get("name") != "stderr":
         return ""
     return re.sub(r"sweeps: \d+ %, \d+ s left|Pass \d+: bound [^\r\n]*", "", "".join(output["text"])).strip()
