@@ -195,6 +195,13 @@ class TestSelection:
         assert "not calibrated" in told[0]
         assert "VBLogistic" in told[0]
         assert fitted(VBSVC(), X, y)[1] == []
+        for power in (1, "calibrated"):
+            assert (
+                "With more predictors (60) than observations (40)"
+                in fitted(VBSVC(LaplaceZero(), likelihood_power=power), X, y)[1][0]
+            )
+        paper = Variational(accelerate=False, max_iter=20)
+        assert any("not calibrated" in one for one in fitted(VBSVC(LaplaceZero(), paper), X, y)[1])
 
     def test_groups_keep_power_one_and_are_warned_of(self):
         X, y = table(200, 4)
@@ -212,6 +219,19 @@ class TestSelection:
         assert selecting
         assert np.mean(selecting) > 0.7
         assert not any(told for count, told in found if not count)
+
+    @pytest.mark.parametrize("kind", [VBSVC, VBLogistic])
+    def test_predictors_that_would_do_as_well_are_named(self, kind):
+        """Of correlated predictors one is included with certainty; independent ones give no such warning."""
+        rng = np.random.default_rng(5)
+        apart = rng.normal(size=(200, 20))
+        common = np.repeat(rng.normal(size=(200, 4)), 5, axis=1)
+        for X, correlated in ((0.98 * common + 0.2 * apart, True), (apart, False)):
+            score = 1.5 * X[:, [0, 5]].sum(axis=1)
+            y = rng.random(200) < 1 / (1 + np.exp(-score))
+            clf, told = fitted(kind(LaplaceZero()), pd.DataFrame(X).add_prefix("x"), y)
+            assert clf.selected_.any()
+            assert any("would do as well" in one and "'x" in one for one in told) == correlated
 
     def test_starts_that_disagree_are_warned_of(self):
         rng = np.random.default_rng(2)

@@ -321,3 +321,36 @@ def test_groups_of_one_row_leave_sigma_unbounded_and_the_exact_bound_stays():
     fit = Model("y ~ x + (1 | g)", grouped(100, 1), likelihood="logistic").fit()
     assert not fit.outcome.integrated
     assert fit.outcome.exact
+
+
+@pytest.mark.parametrize(("n_groups", "size", "seed"), [(10, 5, 19), (20, 3, 34), (20, 3, 0), (40, 3, 18)])
+def test_far_from_the_mode_of_sigma_the_coefficients_are_those_of_a_maximum(n_groups, size, seed):
+    """A single Newton step there led anywhere: an intercept of −32 ± 60 where sampling has −4 ± 2."""
+    rng = np.random.default_rng([52, n_groups, size, seed])
+    outcome = np.zeros(1)
+    while outcome.sum() < 2:
+        g, x = np.repeat(np.arange(n_groups), size), rng.normal(size=n_groups * size)
+        effects = 0.3 * rng.normal(size=n_groups)
+        outcome = (rng.uniform(size=len(g)) < expit(-2.2 + 0.8 * x + effects[g])).astype(int)
+    data = pd.DataFrame({"g": g, "x": x, "y": outcome})
+    model = Model("y ~ x + (1 | g)", data)
+    fit, exact = model.fit(), model.fit(Variational(bound="exact"))
+    table, other = fit.summary(), exact.summary()
+    assert (np.abs(table["coefficient"] - other["coefficient"]) < 0.5 * other["sd"]).all()
+    assert (table["sd"] < 2 * other["sd"]).all()
+    assert fit.variance_components()["upper"].iloc[0] < 1.5 * exact.variance_components()["upper"].iloc[0]
+    assert abs(fit.predict_proba(data)[:, 1].mean() - data["y"].mean()) < 0.05
+
+
+def test_a_spline_beside_integrated_groups_is_marked_as_too_narrow():
+    """Its variance is mean field's: .13 to .26 where sampling has .05 to 1.2. Without groups it has linear response."""
+    with pytest.warns(ReliabilityWarning, match=r"components of s\(x\) are too narrow"):
+        table = Model("y ~ s(x) + (1 | g)", grouped(40, 8)).fit().variance_components()
+    assert dict(zip(table.index.get_level_values("term"), table["note"], strict=True)) == {
+        "s(x)": "too narrow",
+        "(1 | g)": "",
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone = Model("y ~ s(x)", grouped(40, 8)).fit().variance_components()
+    assert list(alone["note"]) == [""]

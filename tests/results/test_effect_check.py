@@ -217,6 +217,8 @@ def test_new_rows_are_checked_by_their_own_outcomes(fit, data, tmp_path):
     loaded = load(tmp_path / "fit")
     assert loaded.effects("b", data=new.drop(columns="y")).attrs["check"] == NOT_CHECKED
     assert NOT_CHECKED in loaded.effects("b", data=new.drop(columns="y")).attrs["spreads"]
+    assert "not checked" in str(loaded.effects("b", data=new.drop(columns="y")))
+    assert "not checked" not in str(same)
     assert loaded.effects("b", data=new).attrs["caution"] == message
 
 

@@ -64,19 +64,13 @@ def _power(
     if task.spec.likelihood.normalised:
         return 1.0, None
     unsound = _unsound(task)
-    if given is None:
-        papers = isinstance(inference, Variational) and not (inference.bound == AUTO and inference.accelerate)
-        if papers or task.spec.gate_map is None:
-            return 1.0, None
-        unsound = unsound or _too_few(task)
-        if unsound is not None:
-            return 1.0, (
-                f"{owner}: inclusion probabilities are not calibrated. {unsound}, the likelihood power of the hinge "
-                f"loss stays 1, at which LaplaceZero may include noise with a probability near 1. {LOGISTIC}"
-            )
-    elif given == 1.0:
-        return 1.0, None
-    elif unsound is not None:
+    papers = isinstance(inference, Variational) and not (inference.bound == AUTO and inference.accelerate)
+    too_few = None if task.spec.gate_map is None else _too_few(task)
+    if given == 1.0 or (given is None and (papers or task.spec.gate_map is None)):
+        return 1.0, None if too_few is None else _at_one(owner, too_few)
+    if given is None and (unsound or too_few):
+        return 1.0, _at_one(owner, unsound or too_few)
+    if unsound is not None:
         raise ValueError(
             f"{owner}: likelihood_power={given!r} is not supported. {unsound}, a power below 1 would bias the "
             "estimates: use likelihood_power=1, or a logistic model."
@@ -85,11 +79,22 @@ def _power(
         return given, None
     raw = _calibrated(owner, task)
     if raw < 1.0:
-        return raw, None
+        return raw, None if too_few is None else (
+            f"{owner}: inclusion probabilities are not calibrated. {too_few}, the calibrated likelihood power "
+            f"({raw:.3g}) may leave nothing to be selected. {LOGISTIC}"
+        )
     return 1.0, (
         f"{owner}: the calibrated likelihood power is above 1 ({raw:.3g}) and was set to 1: the fit predicts one class "
         f"only, or the observations lie on the margin. Posterior intervals and inclusion probabilities are not "
         f"calibrated. {LOGISTIC}"
+    )
+
+
+def _at_one(owner: str, why: str | None) -> str:
+    return (
+        f"{owner}: inclusion probabilities are not calibrated. {why}, the likelihood power of the hinge "
+        "loss stays 1, at which LaplaceZero may include noise with a probability near 1. "
+        f"{LOGISTIC}"
     )
 
 

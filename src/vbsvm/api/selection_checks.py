@@ -1,4 +1,4 @@
-"""Whether a selection can be relied on: do starts agree, and is it better than none at all?"""
+"""Whether a selection can be relied on: do starts agree, would others do as well, and is it better than none at all?"""
 
 from dataclasses import replace
 from typing import cast
@@ -7,14 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.api.task import Task
+from vbsvm.base.reading import expect
 from vbsvm.inference.climb import Outcome
 from vbsvm.inference.variational import Variational
+from vbsvm.model.layouts.dense import DenseGram
 from vbsvm.model.priors import LaplaceZero
 from vbsvm.model.spec import State
+from vbsvm.model.sweep import pass_rows
 from vbsvm.results.fit import Fit
 
 # Bounds that differ by less are close: a Bayes factor of 20.
 CLOSE = 3.0
+# So many predictors that would do as well are named.
+MOST_NAMED = 3
 # A coefficient of so many standard deviations, which are those of mean field, is no noise.
 SURE = 10.0
 # A prior probability of inclusion that leaves everything out.
@@ -36,6 +41,15 @@ def selection_remarks(owner: str, task: Task, fit: Fit) -> list[str]:
             "may be correlated: report the alternatives (print the fit), or put such predictors into one group with "
             "LaplaceZero(groups=…)."
         )
+    pairs = _exchangeable(task, outcome.state, best)
+    if pairs:
+        named = [f"{task.plan.name_of(out)!r} for {task.plan.name_of(chosen)!r}" for chosen, out in pairs[:MOST_NAMED]]
+        found.append(
+            f"{owner}: other predictors would do as well as {len(pairs)} of the selected ones: {', '.join(named)}"
+            f"{', …' if len(pairs) > MOST_NAMED else ''} (exchanging them lowers the ELBO by less than {CLOSE:g}). "
+            "Inclusion probabilities do not tell which of them matters: report the alternatives, or put such "
+            "predictors into one group with LaplaceZero(groups=…)."
+        )
     gain = _gain(task, outcome, best)
     if gain < CLOSE:
         found.append(
@@ -51,6 +65,39 @@ def _selected(task: Task, state: State) -> NDArray[np.bool_]:
     assert state.gates is not None
     priors = [block.prior for block in task.spec.blocks for _ in range(block.n_gates)]
     return state.gates.inclusion > [prior.threshold for prior in priors if isinstance(prior, LaplaceZero)]
+
+
+def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Selected columns, each with the best one outside, where exchanging the two hardly lowers the bound.
+
+    The rows' quadratic terms are those of the fit: at other coefficients they are a lower bound, so that what is given
+    here can be exchanged. Only predictors with an inclusion indicator of their own, and tables with a dense gram.
+    """
+    gates = task.spec.gate_map
+    assert gates is not None
+    stats = pass_rows(task.spec, state, task.source, expect)
+    if not isinstance(stats.gram, DenseGram):
+        return []
+    own = np.zeros(len(gates.gate_of), dtype=bool)
+    own[[members[0] for members in gates.members if len(members) == 1]] = True
+    inside = ~gates.gated | np.append(selected, False)[gates.gate_of]
+    chosen, outside = np.flatnonzero(inside), np.flatnonzero(own & ~inside)
+    if not len(outside):
+        return []
+    G, r, prior = stats.gram.matrix, stats.cross, task.spec.precision(state).diagonal
+    covariance = np.linalg.inv(G[np.ix_(chosen, chosen)] + np.diag(prior[chosen]))
+    found = []
+    for j in np.flatnonzero(own[chosen]):
+        column, others = covariance[:, j], np.append(outside, chosen[j])
+        without = covariance - np.outer(column, column) / column[j]
+        links = G[np.ix_(others, chosen)]
+        links[-1, j] = 0.0
+        precision = G[others, others] + prior[chosen[j]] - np.einsum("kj,jl,kl->k", links, without, links)
+        score = 0.5 * np.square(r[others] - links @ without @ r[chosen]) / precision - 0.5 * np.log(precision)
+        best = int(np.argmax(score[:-1]))
+        if score[-1] - score[best] < CLOSE:
+            found.append((int(chosen[j]), int(outside[best])))
+    return found
 
 
 def _gain(task: Task, outcome: Outcome, selected: NDArray[np.bool_]) -> float:

@@ -5,13 +5,14 @@ each group climbs the bound over its own rows: D = P + Σ w z zᵀ, B = Σ w z c
 precision of the effects. All groups go together; a step that lowers a group's bound is shortened for that group alone.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, cholesky
 from vbsvm.base.reading import expect
 from vbsvm.model.gates import Gates
 from vbsvm.model.layouts.arrow import ArrowGaussian
@@ -88,11 +89,12 @@ class NaturalEffects:
 @final
 @dataclass(frozen=True, eq=False)
 class Adapted:
-    """Where the climb of the groups ended: their distribution, and what each row adds there."""
+    """Where the climb of the groups ended: their distribution, the bound of each, and what each row adds there."""
 
     rows: ArrowRows
     gates: Gates | None
     distribution: ArrowGaussian
+    bound: Array
     terms: RowTerms
 
     def by_curvature(self, prior: NaturalEffects, core: DenseGaussian) -> ArrowGaussian:
@@ -134,4 +136,19 @@ def adapt(
         share = np.where(better, np.minimum(1.0, 2.0 * share), 0.5 * share)
         if ((better & (moved < ENOUGH)) | (share < ENOUGH)).all():
             break
-    return Adapted(rows, gates, at, terms)
+    return Adapted(rows, gates, at, bound, terms)
+
+
+def mixture(components: Sequence[ArrowGaussian], weights: Array) -> ArrowGaussian:
+    """Normal distributions of the groups' effects given the core, with the moments of a mixture; weights × groups."""
+    if len(components) == 1:
+        return components[0]
+    effects = np.einsum("kg,kgq->gq", weights, [one.effects for one in components])
+    link = np.einsum("kg,kgqp->gqp", weights, [one.link for one in components])
+    covariance = np.zeros_like(components[0].root)
+    for w, one in zip(weights, components, strict=True):
+        off = one.effects - effects
+        given_core = one.root @ one.root.transpose(0, 2, 1) + off[:, :, None] * off[:, None, :]
+        covariance += w[:, None, None] * given_core
+    root = cholesky(covariance[:, ::-1, ::-1])[:, ::-1, ::-1]
+    return replace(components[0], effects=effects, root=root, link=link)

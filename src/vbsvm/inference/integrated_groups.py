@@ -351,7 +351,6 @@ class _Problem:
             ahead = _Settled.of(self._next(ahead.place, np.append(ahead.step, 0.0)))
         raise np.linalg.LinAlgError("The coefficients of the core do not settle.")
 
-
     def _shift(self, mode: _Place, S: Array, shapes: tuple[tuple[int, int], ...]) -> Array:
         """From mode to mean of c given λ: ½ S Σ S_lm F′″_klm to the next order, with the covariance S = (−F″)⁻¹.
 

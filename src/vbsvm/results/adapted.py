@@ -1,18 +1,21 @@
 """A fit that knows further groups: their effects are learned from a few rows, and all else is held."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import ScaleDraws
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.tabulated_variance import TabulatedVariance
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.levels import UNSEEN, group_labels
-from vbsvm.inference.adaptation import Adapted, NaturalEffects, adapt
+from vbsvm.inference.adaptation import Adapted, NaturalEffects, adapt, mixture
 from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
 from vbsvm.model.gates import Gates
@@ -25,6 +28,7 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.effect_rows import row_weights
 from vbsvm.results.intervals import LearnedSpreads
+from vbsvm.results.prediction import prior_covariances
 from vbsvm.sources.row_builder import Grouping, RowBuilder
 
 if TYPE_CHECKING:
@@ -137,22 +141,20 @@ class _Groups:
     here: NDArray[np.intp]
     places: NDArray[np.intp]
     n_groups: int
-    precision: Array
+    precisions: tuple[Array, ...]
 
     @staticmethod
     def of(spec: Spec, rows: _Rows, state: State) -> "_Groups":
         """Blocks of the tail get longer; what a block's prior says of one group holds for all."""
         tail = rows.plan.factors[-1]
-        begin, q = rows.plan.first_effects()[-1], len(tail.slopes)
+        begin = rows.plan.first_effects()[-1]
         blocks = [
             replace(block, columns=tuple(_longer(one, begin, begin + tail.size) for one in block.columns))
             for block in spec.blocks
         ]
         built, here = rows.built()
-        precision = _of_group(spec.precision(state), begin, q)
-        return _Groups(
-            replace(spec, blocks=tuple(blocks)), state, built, here, rows.places, len(tail.levels), precision
-        )
+        longer = replace(spec, blocks=tuple(blocks))
+        return _Groups(longer, state, built, here, rows.places, len(tail.levels), _precisions(spec, state, rows.plan))
 
     @property
     def known(self) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
@@ -166,15 +168,17 @@ class _Groups:
         before = self.state.coefficients
         if not isinstance(before, ArrowGaussian):
             raise ValueError("adapt: the coefficients of this fit are known by draws only: fit the new rows with it.")
-        found = self._adapt(outcome.likelihood, before.core, before.shapes, self._prior(before))
+        found, shares = self._adapt(outcome.likelihood, before.core, before.shapes, self._priors(before))
         gates = self.state.gates
         if gates is not None and self.spec.gate_map is not None:
             gates = Gates(gates.log_odds, self.spec.gate_map)
-        state = replace(self.state, coefficients=self._joined(before, found.distribution), gates=gates)
+        learned = mixture([one.distribution for one in found], shares)
+        state = replace(self.state, coefficients=self._joined(before, learned), gates=gates)
         if spreads is not None and isinstance(spreads.curvature, ArrowGaussian):
             curvature = spreads.curvature
-            learned = found.by_curvature(self._prior(curvature), curvature.core)
-            spreads = replace(spreads, curvature=self._joined(curvature, learned))
+            priors = self._priors(curvature)
+            by_curvature = [one.by_curvature(prior, curvature.core) for one, prior in zip(found, priors, strict=True)]
+            spreads = replace(spreads, curvature=self._joined(curvature, mixture(by_curvature, shares)))
         return replace(outcome, state=state, others=()), spreads
 
     def sampled(self, sample: Sample) -> Sample:
@@ -184,12 +188,13 @@ class _Groups:
                 "adapt: after Gibbs sampling only new groups are learned, and some of these rows have a group of the "
                 "fit: leave them out, or fit the model again."
             )
-        q, draws = len(self.precision), sample.coefficients
+        q, draws = len(self.precisions[0]), sample.coefficients
         n_core = draws.shape[2] - len(self.places) * q
         core = _gaussian(sample.flat[:, :n_core])
         shapes = tuple(factor.shape for factor in self.rows.factors)
-        prior = NaturalEffects.of_prior(self.precision, len(self.here), n_core)
-        found = self._adapt(self.spec.likelihood.exact, core, shapes, prior).distribution
+        priors = [NaturalEffects.of_prior(one, len(self.here), n_core) for one in self.precisions]
+        components, shares = self._adapt(self.spec.likelihood.exact, core, shapes, priors)
+        found = mixture([one.distribution for one in components], shares)
         tail = np.empty((*draws.shape[:2], self.n_groups, q))
         tail[:, :, self.places] = draws[:, :, n_core:].reshape(*draws.shape[:2], -1, q)
         noise = np.random.default_rng(len(draws)).standard_normal((*draws.shape[:2], len(self.here), q))
@@ -203,20 +208,21 @@ class _Groups:
         likelihood: Likelihood,
         core: DenseGaussian,
         shapes: tuple[tuple[int, int], ...],
-        prior: NaturalEffects,
-    ) -> Adapted:
-        return adapt(likelihood, core, shapes, self.state.gates, self.rows, prior)
+        priors: Sequence[NaturalEffects],
+    ) -> tuple[list[Adapted], Array]:
+        """Given each of the precisions, equally likely before; and the probability of each given a group's rows."""
+        found = [adapt(likelihood, core, shapes, self.state.gates, self.rows, prior) for prior in priors]
+        normaliser = [0.5 * np.linalg.slogdet(prior.precision)[1] for prior in priors]
+        evidence = np.array([one.bound for one in found]) + normaliser
+        return found, np.asarray(softmax(evidence, axis=0), dtype=np.float64)
 
-    def _prior(self, before: ArrowGaussian) -> NaturalEffects:
+    def _priors(self, before: ArrowGaussian) -> list[NaturalEffects]:
         known, old = self.known
-        prior = NaturalEffects.of_prior(self.precision, len(self.here), len(before.core.mean))
+        priors = [NaturalEffects.of_prior(one, len(self.here), len(before.core.mean)) for one in self.precisions]
         if not known.any():
-            return prior
+            return priors
         found, where = NaturalEffects.of(before, old), np.flatnonzero(known)
-        parts = [np.array(one) for one in (prior.precision, prior.border, prior.right)]
-        for part, own in zip(parts, (found.precision, found.border, found.right), strict=True):
-            part[where] = own
-        return NaturalEffects(*parts)
+        return [_replaced(prior, found, where) for prior in priors]
 
     def _joined(self, before: ArrowGaussian, learned: ArrowGaussian) -> ArrowGaussian:
         """All groups: those of the fit, and those that were learned."""
@@ -241,6 +247,28 @@ def _root(one: ArrowGaussian) -> Array:
 
 def _link(one: ArrowGaussian) -> Array:
     return one.link
+
+
+def _replaced(prior: NaturalEffects, known: NaturalEffects, where: NDArray[np.intp]) -> NaturalEffects:
+    """With what is known of some of the groups."""
+    parts = [np.array(one) for one in (prior.precision, prior.border, prior.right)]
+    for part, own in zip(parts, (known.precision, known.border, known.right), strict=True):
+        part[where] = own
+    return NaturalEffects(*parts)
+
+
+def _precisions(spec: Spec, state: State, plan: Plan) -> tuple[Array, ...]:
+    """Equally likely precisions of the effects of a new group.
+
+    One, the expected precision, where that is what a climb used. Where the variance is known by quadrature or draws, it
+    would be ruled by variances near 0.
+    """
+    begin, q = plan.first_effects()[-1], len(plan.factors[-1].slopes)
+    scales = [scale for block, scale in zip(spec.blocks, state.scales, strict=True) if block.columns[0].start >= begin]
+    if all(isinstance(scale, TabulatedVariance | ScaleDraws) for scale in scales):
+        covariances = prior_covariances(plan, spec, state, len(plan.factors) - 1)
+        return tuple(np.linalg.inv(one).astype(np.float64, copy=False) for one in covariances)
+    return (_of_group(spec.precision(state), begin, q),)
 
 
 def _longer(columns: slice, begin: int, end: int) -> slice:

@@ -18,6 +18,7 @@ from vbsvm.base.settings import require_level
 from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
 from vbsvm.results import same_frame
 from vbsvm.results.averages import LOGITS, LOGS, PLAIN, Averaged, Scale, shares
+from vbsvm.results.effect_check import NOT_CHECKED
 from vbsvm.results.effect_rows import EffectRows, grid, groups_of, known_numbers, names_of, require_input
 from vbsvm.results.effect_subject import Subject
 from vbsvm.results.words import noted
@@ -338,6 +339,8 @@ class _Frame:
         frame, check = self._noted(frame), self.subject.checked(what, names, parted.by)
         frame.attrs = frame.attrs | check
         frame.attrs["spreads"] = " ".join([frame.attrs["spreads"], *check.values()])
+        if NOT_CHECKED in check.values():
+            frame.columns.name = f"{frame.columns.name}, not checked"
         return frame
 
     def _noted(self, frame: "pd.DataFrame") -> "pd.DataFrame":

@@ -69,29 +69,33 @@ class Marginal:
     term: str
     effect: str
     distribution: InverseGamma | TabulatedVariance | Point | Correlation
-    of_groups: bool
+    mean_field: bool
 
     @property
     def note(self) -> str:
-        """Whether its interval is known to be too narrow, as where effects of groups are not integrated out."""
-        return TOO_NARROW if self.of_groups and isinstance(self.distribution, InverseGamma | Correlation) else ""
+        """Whether its interval is known to be too narrow, as where effects are not integrated out."""
+        return TOO_NARROW if self.mean_field and isinstance(self.distribution, InverseGamma | Correlation) else ""
 
 
 def marginals(plan: Plan, spec: Spec, state: State) -> Iterator[Marginal]:
-    """Of each block the variances of its effects, then their correlations, by a variational distribution."""
+    """Of each block the variances of its effects, then their correlations, by a variational distribution.
+
+    Where effects of groups are integrated out, the variances of other blocks, such as splines, are mean field's.
+    """
+    integrated = any(isinstance(scale, TabulatedVariance) for scale in state.scales)
     for block, scale in zip(spec.blocks, state.scales, strict=True):
         distribution = scale.covariance if isinstance(scale, HuangWandDistribution) else scale
         distribution = distribution.variance if isinstance(distribution, LaplaceZeroDistribution) else distribution
         if isinstance(distribution, Point) and block.columns[0].start < plan.n_fixed:
             continue
-        effects, of_groups = list(effects_of(plan, block)), block.columns[0].start >= plan.n_fixed
+        effects, mean_field = list(effects_of(plan, block)), integrated or block.columns[0].start >= plan.n_fixed
         for j, (name, unit) in enumerate(effects):
-            yield Marginal(block.name, name, _variance(distribution, j, unit), of_groups)
+            yield Marginal(block.name, name, _variance(distribution, j, unit), mean_field)
         if isinstance(distribution, InverseWishart | MatrixPoint):
             for j in range(len(effects)):
                 for i in range(j):
                     told = correlation_name(effects[i][0], effects[j][0])
-                    yield Marginal(block.name, told, _correlation(distribution, i, j), of_groups)
+                    yield Marginal(block.name, told, _correlation(distribution, i, j), mean_field)
 
 
 def table(
@@ -120,8 +124,8 @@ def warn_of_narrow(table: "pd.DataFrame") -> None:
     narrow = narrow_terms(table)
     if narrow:
         warn_user(
-            f"Intervals of the variance components of {', '.join(narrow)} are too narrow: these random effects were "
-            "not integrated out, and nominal 95 % intervals covered 40 to 90 % in simulations. Use inference=Gibbs().",
+            f"Intervals of the variance components of {', '.join(narrow)} are too narrow: their effects were not "
+            "integrated out, and nominal 95 % intervals covered 40 to 90 % in simulations. Use inference=Gibbs().",
             ReliabilityWarning,
         )
 
