@@ -29,9 +29,11 @@ CELLS = [(NO_SLOPE, n, sd, b0, 0.0) for n in (5, 20, 50, 200) for sd, b0 in ((0.
 CELLS.append((WITH_SLOPE, 50, 0.3, -2.2, 0.8))
 
 
-def _frame(rng: np.random.Generator, groups: int, sd: float, b0: float, b1: float) -> pd.DataFrame:
+def _frame(
+    rng: np.random.Generator, groups: int, sd: float, b0: float, b1: float, size: int = ROWS_A_GROUP
+) -> pd.DataFrame:
     """Groups with random intercepts, drawn again until both classes are there."""
-    g = np.repeat(np.arange(groups), ROWS_A_GROUP)
+    g = np.repeat(np.arange(groups), size)
     while True:
         x = rng.normal(size=len(g))
         y = bernoulli(rng, b0 + b1 * x + sd * rng.normal(size=groups)[g])
@@ -116,8 +118,26 @@ def one_group(seed: int) -> Numbers:
     return _judged(WITH_SLOPE, data, rng, (0.0, b0, b1), "logistic")
 
 
-NEW, HINGE, ONE = "new groups", "new groups, hinge", "one group"
-DESIGNS = (Design(NEW, new_groups, 1200), Design(HINGE, new_groups_hinge, 300), Design(ONE, one_group, 100))
+def small_groups(seed: int) -> Numbers:
+    """Groups of three to five rows with some 12 % positive outcomes, and a slope: is any standard error absurd?"""
+    rng = np.random.default_rng(seed)
+    groups, size = ((10, 5), (20, 3), (40, 3))[seed % 3]
+    data = _frame(rng, groups, 0.3, -2.2, 0.8, size)
+    while data["y"].sum() < 2:
+        data = _frame(rng, groups, 0.3, -2.2, 0.8, size)
+    model = Model(WITH_SLOPE, data, likelihood="logistic")
+    with recorded():
+        fit, exact = model.fit().summary(), model.fit(Variational(bound="exact")).summary()
+    return {"absurd": float((fit["sd"] > 3 * exact["sd"]).any())}
+
+
+NEW, HINGE, ONE, SMALL = "new groups", "new groups, hinge", "one group", "small groups"
+DESIGNS = (
+    Design(NEW, new_groups, 1200),
+    Design(HINGE, new_groups_hinge, 300),
+    Design(ONE, one_group, 100),
+    Design(SMALL, small_groups, 600),
+)
 EXTREME, HALF = "sd of a new group's linear predictor > 3 × upper limit of σ", "probability of a new group exactly .5"
 NONE, BASE = at_most(0.0, "0"), f"expected log-loss − base rate's > {MOST_EXCESS:g}"
 LINES = (
@@ -136,6 +156,7 @@ LINES = (
     Line(HINGE, f"hinge: {HALF}", "half", percent, NONE),
     Line(HINGE, f"hinge: {BASE}", "above", percent),
     Line(HINGE, "… by the model without groups", "plain_above"),
+    Line(SMALL, "10 × 5, 20 × 3, 40 × 3: a standard error > 3 × the exact bound's", "absurd", percent, NONE),
     Line(ONE, f"one group, logistic: {EXTREME}", "extreme", percent, NONE),
     Line(ONE, f"one group, logistic: {HALF}", "half", percent, NONE),
 )
