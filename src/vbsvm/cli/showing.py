@@ -144,3 +144,14 @@ def described(fitted: Any, covariance: str | None = None) -> str:
     return display.of_several_classes(
         fitted.fit_, tables.listed(fitted.classes_), fitted.summary(covariance=covariance)
     )
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def reproduce(arguments: tuple[str, ...]) -> None:
+    """Run the numerical experiments of the paper again; they are in vbsvm's repository and source distribution."""
+    raise click.ClickException(
+        "The paper's experiments are not a part of the installed package. Clone the repository of vbsvm, or unpack its "
+        "source distribution (pip download --no-deps --no-binary vbsvm vbsvm), and run there: python -m reproduction "
+        + (" ".join(arguments) or "all")
+    )

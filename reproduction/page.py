@@ -4,15 +4,15 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from reproduction import figures, numbers
+from reproduction.claims import CLAIMS, DECISIONS, PAPERS_SECONDS, Outcome
+from reproduction.findings import Findings, Interval
+from reproduction.work import EXPERIMENTS, GIBBS, MCMC, PAPERS_METHODS, SVM, VB, Job, Result, Settings
 from vbsvm.plots import style
 from vbsvm.report.blocks import Caveat, Cell, Section, Table, Text, cell
 from vbsvm.report.document import document, place
 from vbsvm.report.figures import picture
 from vbsvm.report.markdown import markdown
-from vbsvm.reproduction import figures, numbers
-from vbsvm.reproduction.claims import CLAIMS, DECISIONS, PAPERS_SECONDS, Outcome
-from vbsvm.reproduction.findings import Findings, Interval
-from vbsvm.reproduction.work import EXPERIMENTS, GIBBS, MCMC, PAPERS_METHODS, SVM, VB, Job, Result, Settings
 
 PAIRS = ((SVM, VB), (SVM, MCMC), (VB, MCMC))
 SAMPLERS = (VB, MCMC, GIBBS)
