@@ -21,12 +21,12 @@ INTERRUPTED = 130
 # Name, where the command is, and what the list of commands says of it.
 COMMANDS = {
     "fit": ("vbsvm.cli.fitting:fit", "Fit a model to a table and save it."),
-    "predict": ("vbsvm.cli.predicting:predict", "Predict the rows of a table with a saved model."),
-    "summary": ("vbsvm.cli.showing:summary", "Show the coefficients of a saved model."),
-    "effects": ("vbsvm.cli.averaging:effects", "Average what a saved model predicts over an input's values."),
-    "report": ("vbsvm.cli.showing:report", "Write a report of a saved model as one HTML page."),
-    "demo": ("vbsvm.cli.showing:demo", "Fit real data without tuning, and compare with a tuned linear SVM."),
-    "reproduce": ("vbsvm.cli.showing:reproduce", "Reproduce the paper's findings on its own data."),
+    "predict": ("vbsvm.cli.models:predict", "Predict the rows of a table with a saved model."),
+    "summary": ("vbsvm.cli.models:summary", "Show the coefficients of a saved model."),
+    "effects": ("vbsvm.cli.models:effects", "Average what a saved model predicts over an input's values."),
+    "report": ("vbsvm.cli.models:report", "Write a report of a saved model as one HTML page."),
+    "demo": ("vbsvm.cli.models:demo", "Fit real data without tuning, and compare with a tuned linear SVM."),
+    "reproduce": ("vbsvm.cli.models:reproduce", "Reproduce the paper's findings on its own data."),
 }
 CHECKOUT = Path(__file__).parents[3]
 
