@@ -1,12 +1,13 @@
 # make verify: the tests that take minutes.   make golden BASE=…: compare all results with those of another commit.
 # make test-matrix: the tests on every supported Python that is installed, with the oldest and the newest dependencies.
 # make docs: build the website.
+# make reproduce: the paper's experiments.
 # make demo: install what users get and show it on real data.   make test: lint, types, layers, tests.
 # PYTHON=… chooses the interpreter (after make clean, where there is a .venv already); pip's own settings choose the index.
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo docs test tests tests-oldest tests-newest test-matrix verify golden bench clean
+.PHONY: demo docs test tests tests-oldest tests-newest test-matrix verify golden bench reproduce clean
 
 demo: $(VENV)/.installed
 	@$(BIN)/python -m vbsvm demo
@@ -64,6 +65,11 @@ golden: $(VENV)/.installed-dev
 	git worktree add --quiet --detach "$$place/base" $(BASE); \
 	PYTHONPATH="$$place/base/src" $(BIN)/python tests/golden.py freeze "$$place/frozen" >/dev/null; \
 	PYTHONPATH=src $(BIN)/python tests/golden.py check "$$place/frozen"
+
+# OPTIONS are those of python -m reproduction --help.
+EXPERIMENT ?= all
+reproduce: $(VENV)/.installed
+	@$(BIN)/python -m reproduction $(EXPERIMENT) $(OPTIONS)
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python -m benchmarks

@@ -27,7 +27,6 @@ ROOT = HERE.parent
 PLACES = {
     "__main__": (27.0, 38.0, "python -m vbsvm", "#8a94a3"),
     "cli": (41.0, 57.0, "the command line", "#5c7cbf"),
-    "reproduction": (60.0, 78.0, "the paper's Section 4", "#8a94a3"),
     "dask": (81.0, 92.0, "DaskVBSVC", "#8a94a3"),
     "api": (
         12.0,

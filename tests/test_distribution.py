@@ -18,11 +18,11 @@ MOST_BYTES = 1_000_000
 pytest.importorskip("hatchling", reason="hatchling, which builds the distributions, is not installed")
 
 
-def run(*command, cwd):
+def run(*command, cwd, code=0):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_", "COV_"))}
     done = subprocess.run(list(map(str, command)), cwd=cwd, env=clean, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr if code else done.stdout
 
 
 def built(root, target, into):
@@ -75,7 +75,8 @@ def test_the_sdist_builds_the_same_wheel(wheel, tmp_path):
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     tree = tmp_path / sdist.name.removesuffix(".tar.gz")
-    for part in ("tests/test_distribution.py", "docs/architecture.md", "LICENSE", "CITATION.cff", "CHANGELOG.md"):
+    parts = ("tests/test_distribution.py", "reproduction/__main__.py", "docs/architecture.md")
+    for part in (*parts, "LICENSE", "CITATION.cff", "CHANGELOG.md"):
         assert (tree / part).is_file(), part
     assert contents(built(tree, "wheel", tmp_path / "again")) == contents(wheel)
 
@@ -98,3 +99,10 @@ def test_the_wheel_runs_where_it_is_installed(installed):
 def test_the_demonstration_runs_from_the_wheel(installed):
     shown = run(installed / "env" / PLACE / "vbsvm", "demo", cwd=installed)
     assert "VBSVC()" in shown
+
+
+def test_the_papers_experiments_are_not_in_the_wheel_and_the_command_says_where_they_are(installed):
+    command = installed / "env" / PLACE / "vbsvm"
+    told = run(command, "reproduce", "toenail", "--quick", cwd=installed, code=1)
+    assert "Clone the repository" in told
+    assert "python -m reproduction toenail --quick" in told

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from benchmarks.methods import Method
-from vbsvm.reproduction import default_svm
+from reproduction import default_svm
 
 HOLDOUTS = 10
 

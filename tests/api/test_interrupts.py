@@ -99,7 +99,7 @@ def test_ctrl_c_before_the_chains_begin_ends_the_run(monkeypatch):
 def test_ctrl_c_while_pandas_reads_is_ctrl_c(tmp_path, monkeypatch):
     """An error without a message, as the handler of SIGINT raises it, is lost in pandas."""
     frame(5_000, 9).to_csv(tmp_path / "rows.csv", index=False)
-    read, n = files_text._Lines.readinto, 0
+    read, n = files_text._CheckedBytes.readinto, 0
 
     def signalled(self, buffer):
         nonlocal n
@@ -108,7 +108,7 @@ def test_ctrl_c_while_pandas_reads_is_ctrl_c(tmp_path, monkeypatch):
             signal.raise_signal(signal.SIGINT)
         return read(self, buffer)
 
-    monkeypatch.setattr(files_text._Lines, "readinto", signalled)
+    monkeypatch.setattr(files_text._CheckedBytes, "readinto", signalled)
     with pytest.raises(KeyboardInterrupt):
         VBSVC().fit_files(tmp_path / "rows.csv", "y")
 

@@ -23,10 +23,8 @@ from click.testing import CliRunner
 import vbsvm
 from saved_models import incomplete, table
 from vbsvm import VBSVC, HalfT, LaplaceZero, Model, load
-from vbsvm.cli import main, streams, tables
-from vbsvm.cli.large import files_of
-from vbsvm.cli.showing import text_of
-from vbsvm.cli.texts import Signs
+from vbsvm.cli import main, tables
+from vbsvm.cli.models import text_of
 from vbsvm.cli.wording import by_options
 from vbsvm.datasets import load_toenail
 from vbsvm.results.fit import Fit
@@ -482,7 +480,7 @@ def test_files_that_the_system_does_not_give_are_told(error, message, place, mon
     def failing(*arguments):
         raise error
 
-    monkeypatch.setattr(streams, "_Counted", failing)
+    monkeypatch.setattr(tables, "_CountedFile", failing)
     said = run("fit", place / "data.csv", "--target", "y", code=1).stderr
     assert f"{place / 'data.csv'}" in said
     assert message in said
@@ -584,7 +582,7 @@ def test_commas_in_numbers_that_may_mean_something_else_are_told(content, tmp_pa
     (tmp_path / "d.csv").write_bytes(content)
     assert tables.read(str(tmp_path / "d.csv"))["a"].dtype.kind == "O"
     assert "If the comma is a decimal separator, add --decimal ," in capsys.readouterr().err
-    found = tables.read(str(tmp_path / "d.csv"), signs=Signs(decimal=","))
+    found = tables.read(str(tmp_path / "d.csv"), decimal=",")
     assert found["a"].dtype.kind == "f"
     assert capsys.readouterr().err.count("--decimal") == 0
 
@@ -714,7 +712,7 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize("ending", ["csv", "csv.gz"])
 def test_progress_is_shown_on_a_terminal_if_reading_takes_long(patience, shown, ending, tmp_path, monkeypatch, capsys):
     table().to_csv(tmp_path / f"d.{ending}", index=False)
-    monkeypatch.setattr(streams, "PATIENCE", patience)
+    monkeypatch.setattr(tables, "PATIENCE", patience)
     monkeypatch.setattr(sys, "stderr", Terminal())
     expected = tables.read(str(tmp_path / f"d.{ending}"))
     assert (f"Reading d.{ending}" in sys.stderr.getvalue()) == shown
@@ -874,7 +872,7 @@ def test_packed_tables_are_large_by_what_they_unpack_to(pack, tmp_path):
     ending = "gz" if pack is gzip.compress else "bz2"
     for n_rows, large in [(1000, False), (7_000_000, True)]:
         (tmp_path / f"d.csv.{ending}").write_bytes(pack(b"a,y\n" + b"1,0\n" * n_rows))
-        assert (files_of(str(tmp_path / f"d.csv.{ending}"), "100MB", Signs()) is not None) is large
+        assert (tables.files_of(str(tmp_path / f"d.csv.{ending}"), "100MB", None, None) is not None) is large
 
 
 # Hostile names and labels

@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 import browser
+from reproduction import page, work
+from reproduction.claims import CLAIMS
 from vbsvm import VBSVC, LaplaceZero, Model
-from vbsvm.reproduction import page, work
-from vbsvm.reproduction.claims import CLAIMS
 
 HOSTILE = "<script>window.hacked=1</script>"
 IMAGE = '"><img src=x onerror="window.hacked=2">'

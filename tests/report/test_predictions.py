@@ -13,7 +13,7 @@ import vbsvm
 from page_outline import outline
 from vbsvm import VBSVC, Files, Gibbs, LaplaceZero, Model
 from vbsvm.plots.resolve_fit import Predicted
-from vbsvm.report import rivals, tested, verdicts
+from vbsvm.report import checks, evaluation
 from vbsvm.report.effects import Owner
 from vbsvm.results import refits
 from vbsvm.results.leave_one_out import LeftOutRows
@@ -32,8 +32,10 @@ def rows_of(truth, chances, groups=None, weights=None):
 
 def made(truth, chances, *, others=None, weights=None, flattered=False):
     rows = rows_of(truth, chances, weights=weights)
-    known = rivals.Known(rows, np.zeros(2))
-    return tested.Tested(True, rows, ("no", "yes"), False, rivals.shares_alone(known), others or {}, None, flattered)
+    known = evaluation.KnownRows(rows, np.zeros(2))
+    return evaluation.Evaluation(
+        True, rows, ("no", "yes"), False, evaluation.shares_alone(known), others or {}, None, flattered
+    )
 
 
 class Table:
@@ -78,12 +80,12 @@ def by_brute_force(frame, truth, row):
 
 def test_one_input_alone_is_chosen_and_fitted_without_the_row():
     frame, truth = simulated(40, np.random.default_rng(0))
-    known = rivals.Known(rows_of(truth, np.full(40, 0.5)), np.zeros(2))
-    found = rivals.best_input(known, Table(frame), list(frame))
+    known = evaluation.KnownRows(rows_of(truth, np.full(40, 0.5)), np.zeros(2))
+    found = evaluation.best_input(known, Table(frame), list(frame))
     expected = np.array([by_brute_force(frame, truth, row)[truth[row]] for row in range(40)])
     np.testing.assert_allclose(found.log_probability, expected, rtol=1e-9)
     assert found.scheme in ("b", "arm")
-    assert rivals.best_input(known, Table(frame), ["a"]) is None
+    assert evaluation.best_input(known, Table(frame), ["a"]) is None
 
 
 def test_missing_numbers_are_at_the_median_and_of_several_classes_one_input_serves_all():
@@ -92,8 +94,8 @@ def test_missing_numbers_are_at_the_median_and_of_several_classes_one_input_serv
     frame = pd.DataFrame({"noise": rng.normal(size=120), "x": truth + 0.3 * rng.normal(size=120)})
     frame.loc[::9, "x"] = np.nan
     rows = rows_of(truth, np.full(120, 0.5))
-    known = rivals.Known(SimpleRows.of(rows, 3), np.zeros(3))
-    found = rivals.best_input(known, Table(frame), list(frame))
+    known = evaluation.KnownRows(SimpleRows.of(rows, 3), np.zeros(3))
+    found = evaluation.best_input(known, Table(frame), list(frame))
     assert found.scheme == "x"
     assert found.error.value < 0.25
 
@@ -110,8 +112,8 @@ class SimpleRows:
 
 def test_the_other_rows_of_a_group_do_not_include_the_row():
     truth, groups = np.array([0, 1, 1, 0, 1]), np.array([0, 0, 0, 1, 2])
-    known = rivals.Known(rows_of(truth, np.full(5, 0.5), groups), np.zeros(2))
-    found = np.exp(rivals.other_rows_of_group(known, "g").log_probability)
+    known = evaluation.KnownRows(rows_of(truth, np.full(5, 0.5), groups), np.zeros(2))
+    found = np.exp(evaluation.other_rows_of_group(known, "g").log_probability)
     np.testing.assert_allclose(found, [0.4 / 3, 1.6 / 3, 1.6 / 3, 0.4, 0.6])
 
 
@@ -139,7 +141,7 @@ def simulated_chances(n, seed=0):
 
 def calibration_verdict(truth, chances):
     found = Predicted(chances - 0.5, chances, truth == 1, ("no", "yes"), np.ones(len(truth)))
-    (said,) = verdicts.of_calibration(made(truth, chances), [found])
+    (said,) = checks.of_calibration(made(truth, chances), [found])
     return said
 
 
@@ -172,16 +174,16 @@ def test_few_rows_are_said_to_tell_little():
 def test_verdicts_on_predictions_are_about_more_than_chance():
     truth, log_odds = simulated_chances(500)
     one = made(truth, expit(log_odds))
-    first, *rest = verdicts.of_predictions(one, hinge=True)
+    first, *rest = checks.of_predictions(one, hinge=True)
     assert first.good
     assert first.text.startswith("The model predicts: ")
     assert rest == []
     blind = made(truth, expit(np.random.default_rng(9).permutation(log_odds)))
-    first, *_ = verdicts.of_predictions(blind, hinge=True)
+    first, *_ = checks.of_predictions(blind, hinge=True)
     assert not first.good
     assert "no better than the shares of the classes" in first.text
     better = made(truth, expit(log_odds), others={"x alone": blind.own, "itself": one.own})
-    said = [(verdict.good, verdict.text) for verdict in verdicts.of_predictions(better, hinge=True)][1:]
+    said = [(verdict.good, verdict.text) for verdict in checks.of_predictions(better, hinge=True)][1:]
     assert [good for good, _ in said] == [True, False]
     assert "does not clearly do better than itself" in said[1][1]
 
@@ -190,7 +192,7 @@ def test_verdicts_on_predictions_are_about_more_than_chance():
 def test_a_model_that_predicts_one_class_says_so_first(hinge):
     rng = np.random.default_rng(0)
     truth = (rng.random(300) < 0.2).astype(int)
-    first, *rest = verdicts.of_predictions(made(truth, np.full(300, 0.2) + 0.1 * truth), hinge=hinge)
+    first, *rest = checks.of_predictions(made(truth, np.full(300, 0.2) + 0.1 * truth), hinge=hinge)
     assert not first.good
     assert first.text.startswith(
         f"The model predicts one class: all rows are called no, although {truth.sum()} are yes"
@@ -269,8 +271,8 @@ def test_inputs_chosen_among_many_do_not_pass_for_good_predictions(tmp_path, mon
 def test_a_sampler_is_left_out_by_the_covariance_of_its_draws(data, tmp_path):
     with pytest.warns(UserWarning, match="mixed"):
         clf = VBSVC(inference=Gibbs(draws=200, tune=50, chains=2), random_state=0).fit(data[["a", "b"]], data["y"])
-    sampled = tested.of_fit(clf.fit_, Owner(clf))
-    climbed = tested.of_fit(VBSVC().fit(data[["a", "b"]], data["y"]).fit_, None)
+    sampled = evaluation.of_fit(clf.fit_, Owner(clf))
+    climbed = evaluation.of_fit(VBSVC().fit(data[["a", "b"]], data["y"]).fit_, None)
     assert sampled.own.log_loss.value == pytest.approx(climbed.own.log_loss.value, abs=0.03)
     assert "After a sampler" in outline(clf.report(tmp_path / "r.html")).words
 
@@ -317,7 +319,7 @@ def test_rows_of_the_effects_that_are_not_those_left_out_are_not_used(data):
     fit = Model("y ~ a + b", data).fit()
     other = SimpleNamespace(subject=lambda: SimpleNamespace(rows=SimpleNamespace(weights=np.ones(3))), data=None)
     assert (
-        tested._with_rivals(
+        evaluation._with_rivals(
             [fit], rows_of([0, 1, 1, 0], [0.1, 0.9, 0.8, 0.3]), np.zeros(2), other, left_out=True
         ).others
         == {}

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,13 +15,15 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
+from reproduction import claims, command, data, default_svm, page, solver, work
+from reproduction.claims import CLAIMS, Outcome
+from reproduction.findings import Findings, Interval
+from reproduction.journal import NAME, Journal, OtherSettingsError
+from reproduction.work import GIBBS, MCMC, METHODS, PAPERS_METHODS, SVM, VB, Job, Result, Settings
 from vbsvm import Gibbs, Variational
-from vbsvm.reproduction import claims, command, data, default_svm, page, solver, work
-from vbsvm.reproduction.claims import CLAIMS, Outcome
-from vbsvm.reproduction.findings import Findings, Interval
-from vbsvm.reproduction.journal import NAME, Journal, OtherSettingsError
-from vbsvm.reproduction.work import GIBBS, MCMC, METHODS, PAPERS_METHODS, SVM, VB, Job, Result, Settings
+from vbsvm.cli import main
 
+ROOT = Path(__file__).parents[2]
 SMALL = Settings(data_sets=2, splits=1, holdouts=2, sweeps=30, spam_sweeps=10)
 ALPHAS = np.logspace(2.5, -2, 10)
 
@@ -369,12 +372,15 @@ class TestClaims:
 
 
 RUN = """
+import sys
 from pathlib import Path
-from vbsvm.reproduction import command
-from vbsvm.reproduction import page
-from vbsvm.reproduction import work
-from vbsvm.reproduction.journal import Journal
-from vbsvm.reproduction.work import METHODS, Settings
+
+sys.path.insert(0, {root!r})
+from reproduction import command
+from reproduction import page
+from reproduction import work
+from reproduction.journal import Journal
+from reproduction.work import METHODS, Settings
 
 work.PAPERS_HOLDOUTS = 2
 
@@ -396,7 +402,7 @@ class TestRuns:
         for name, jobs in (("whole", 1), ("killed", 2)):
             folders[name] = tmp_path / name
             script = tmp_path / f"{name}.py"
-            script.write_text(RUN.format(folder=folders[name], jobs=jobs))
+            script.write_text(RUN.format(root=str(ROOT), folder=folders[name], jobs=jobs))
             journal = folders[name] / NAME
             for lines in (2, 5) if name == "killed" else ():
                 process = subprocess.Popen([sys.executable, script], stderr=subprocess.DEVNULL)
@@ -442,6 +448,11 @@ class TestRuns:
         refused = CliRunner().invoke(command.reproduce, arguments[:1] + arguments[2:])
         assert refused.exit_code == 1
         assert "other settings" in refused.output
+
+    def test_from_a_checkout_the_command_line_has_it(self):
+        done = CliRunner().invoke(main, ["reproduce", "--help"])
+        assert done.exit_code == 0
+        assert "[simulation|toenail|spam|cardiac|all]" in done.output.lower().replace("{", "[").replace("}", "]")
 
     def test_without_its_data_cardiac_is_left_out_with_a_reason(self, tmp_path, monkeypatch):
         monkeypatch.delenv("VBSVM_DATA", raising=False)

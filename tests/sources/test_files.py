@@ -213,8 +213,10 @@ def test_looks_at_wide_text_hold_few_rows(tmp_path, monkeypatch):
     monkeypatch.setattr(files_text, "LOOK", 50_000)
     monkeypatch.setattr(files_text, "LOOK_BYTES", 40_000)
     monkeypatch.setattr(files_text, "FIRST_LOOK", 10)
-    sizes, look = [], files_text._Seen.of
-    monkeypatch.setattr(files_text._Seen, "of", staticmethod(lambda column: sizes.append(len(column)) or look(column)))
+    sizes, look = [], files_text.ColumnContents.of
+    monkeypatch.setattr(
+        files_text.ColumnContents, "of", staticmethod(lambda column: sizes.append(len(column)) or look(column))
+    )
     wide = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 100)).round(3)).add_prefix("x")
     wide.loc[299, "x7"] = np.nan
     wide.assign(name="a long name " * 10).to_csv(tmp_path / "wide.csv", index=False)

@@ -5,9 +5,10 @@ user's file or formula is one sentence on stderr, never a traceback. It may impo
 ``__main__`` imports it.
 """
 
+import sys
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, final
 
 import click
@@ -20,13 +21,14 @@ INTERRUPTED = 130
 # Name, where the command is, and what the list of commands says of it.
 COMMANDS = {
     "fit": ("vbsvm.cli.fitting:fit", "Fit a model to a table and save it."),
-    "predict": ("vbsvm.cli.predicting:predict", "Predict the rows of a table with a saved model."),
-    "summary": ("vbsvm.cli.showing:summary", "Show the coefficients of a saved model."),
-    "effects": ("vbsvm.cli.averaging:effects", "Average what a saved model predicts over an input's values."),
-    "report": ("vbsvm.cli.showing:report", "Write a report of a saved model as one HTML page."),
-    "demo": ("vbsvm.cli.showing:demo", "Fit real data without tuning, and compare with a tuned linear SVM."),
-    "reproduce": ("vbsvm.reproduction.command:reproduce", "Reproduce the paper's findings on its own data."),
+    "predict": ("vbsvm.cli.models:predict", "Predict the rows of a table with a saved model."),
+    "summary": ("vbsvm.cli.models:summary", "Show the coefficients of a saved model."),
+    "effects": ("vbsvm.cli.models:effects", "Average what a saved model predicts over an input's values."),
+    "report": ("vbsvm.cli.models:report", "Write a report of a saved model as one HTML page."),
+    "demo": ("vbsvm.cli.models:demo", "Fit real data without tuning, and compare with a tuned linear SVM."),
+    "reproduce": ("vbsvm.cli.models:reproduce", "Reproduce the paper's findings on its own data."),
 }
+CHECKOUT = Path(__file__).parents[3]
 
 
 @final
@@ -34,14 +36,17 @@ class Commands(click.Group):
     """Commands that are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the commands that are installed."""
-        return [name for name, (home, _) in COMMANDS.items() if _is_there(home)]
+        """Names of the commands."""
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
-        if cmd_name not in self.list_commands(ctx):
+        if cmd_name not in COMMANDS:
             return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
+        if cmd_name == "reproduce" and (CHECKOUT / "reproduction" / "command.py").is_file():
+            sys.path.insert(0, str(CHECKOUT))
+            module = "reproduction.command"
         return getattr(import_module(module), name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
@@ -49,7 +54,7 @@ class Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            near = get_close_matches(args[0], self.list_commands(ctx)) if args else []
+            near = get_close_matches(args[0], COMMANDS) if args else []
             if not near or near[0] in error.message:
                 raise
             raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from error
@@ -57,7 +62,7 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; say in a sentence what is wrong with what the user gave it."""
@@ -77,12 +82,6 @@ class Commands(click.Group):
             raise click.ClickException(visible(missing)) from error
         except (ValueError, TypeError, OSError, ImportError, MemoryError, FloatingPointError) as error:
             raise click.ClickException(by_options(error) or type(error).__name__) from error
-
-
-def _is_there(home: str) -> bool:
-    package, _, _ = home.partition(":")
-    parents = package.split(".")
-    return all(find_spec(".".join(parents[: k + 1])) is not None for k in range(1, len(parents)))
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})

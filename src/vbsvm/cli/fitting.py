@@ -1,4 +1,4 @@
-"""``vbsvm fit``."""
+"""``vbsvm fit``: to a table in memory, or to files that are read piece by piece."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any, final
 
 import click
 
-from vbsvm.cli import large, tables, texts
-from vbsvm.cli.showing import described
-from vbsvm.cli.texts import Signs
+from vbsvm.cli import tables
+from vbsvm.cli.models import described
 from vbsvm.cli.wording import say
 
 if TYPE_CHECKING:
-    from vbsvm import Gibbs, Variational
+    from vbsvm import Files, Gibbs, Variational
     from vbsvm.api.estimator import Classifier
     from vbsvm.results.fit import Fit
 
@@ -25,7 +24,7 @@ MOST_WORDS = 4
 
 @final
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """What the user asked for beside the data."""
 
     formula: str | None
@@ -41,28 +40,29 @@ class Asked:
     seed: int
     likelihood: str | None
 
-    @property
-    def estimator(self) -> "type[Classifier]":
+    def classifier(self) -> "Classifier":
         """The estimator that has this likelihood; the support vector machine unless it is said."""
-        from vbsvm import VBSVC, VBLogistic
+        from vbsvm import VBSVC, LaplaceZero, VBLogistic
 
-        return VBLogistic if self.likelihood == "logistic" else VBSVC
+        estimator = VBLogistic if self.likelihood == "logistic" else VBSVC
+        prior, class_weight = LaplaceZero() if self.select else None, "balanced" if self.balanced else None
+        return estimator(prior, self.inference, group=self.group, class_weight=class_weight, random_state=self.seed)
 
-    @property
-    def own_likelihood(self) -> dict[str, Any]:
-        """The likelihood as an argument of ``Model``, where it is said."""
-        return {} if self.likelihood is None else {"likelihood": self.likelihood}
+    def fit_formula(self, formula: str, data: Any, positive: Any, weights: Any) -> "Fit":
+        """The fit of a formula; where it is not the user's, with the priors that the estimator would have."""
+        from vbsvm import HalfT, LaplaceZero, Model, Ridge
 
-    @property
-    def priors(self) -> Any:
-        """Priors of a ``Model``; where the formula is not the user's, those that the estimator would have."""
-        from vbsvm import HalfT, LaplaceZero, Ridge
-
+        priors: Any = None
         if self.select:
-            return {"fixed": LaplaceZero()}
-        if self.formula is not None:
-            return None
-        return {"fixed": Ridge() if self.likelihood == "hinge" else HalfT()}
+            priors = {"fixed": LaplaceZero()}
+        elif self.formula is None:
+            priors = {"fixed": Ridge() if self.likelihood == "hinge" else HalfT()}
+        likelihood: dict[str, Any] = {} if self.likelihood is None else {"likelihood": self.likelihood}
+        model = Model(formula, data, priors, positive=positive, weights=weights, **likelihood)
+        result = model.fit(self.inference, random_state=self.seed)
+        if result.interrupted:
+            raise KeyboardInterrupt
+        return result
 
 
 @click.command()
@@ -87,8 +87,8 @@ class Asked:
 @click.option("--tune", type=click.IntRange(0), help="With --gibbs: sweeps to discard first.  [default: 1000 or 5000]")
 @click.option("--chains", type=click.IntRange(1), help="With --gibbs: the number of chains.  [default: 4]")
 @click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True, help="Seed for --gibbs.")
-@texts.options
-@large.options
+@tables.options
+@tables.memory_option
 @click.option("--cache", metavar="FOLDER", help="Keep encoded rows in FOLDER, for later fits of the same files.")
 @click.option("--out", metavar="FILE", help="Save the model to FILE; without it, only the summary is shown.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
@@ -119,20 +119,20 @@ def fit(
       vbsvm fit visits.csv --target outcome --group patient --gibbs --draws 2000 --tune 1000
       vbsvm fit "clicks/*.parquet" --target clicked --memory-limit 2GB --out model.vbsvm
     """
-    asked = _asked(**options)
+    request = _request(**options)
     tables.require_free(out, force=force)
-    files = large.files_of(data, memory_limit, Signs(sep, decimal), cache)
+    files = tables.files_of(data, memory_limit, sep, decimal, cache)
     if files is None:
-        model = _fitted(tables.read(data, signs=Signs(sep, decimal)), asked)
+        model = _fit_table(tables.read(data, sep=sep, decimal=decimal), request)
     else:
-        model = large.fitted(files, asked)
+        model = _fit_files(files, request)
     say(described(model))
     if out is not None:
         model.save(out)
         say(f"Wrote {out}.", err=True)
 
 
-def _asked(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | None, **rest: Any) -> Asked:
+def _request(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | None, **rest: Any) -> Request:
     from vbsvm import Gibbs, Variational
 
     if (rest["formula"] is None) == (rest["target"] is None):
@@ -143,77 +143,73 @@ def _asked(*, gibbs: bool, draws: int | None, tune: int | None, chains: int | No
     given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     if given and not gibbs:
         raise click.UsageError(f"--{next(iter(given))} needs --gibbs.")
-    return Asked(**rest, inference=Gibbs(**given) if gibbs else Variational())
+    return Request(**rest, inference=Gibbs(**given) if gibbs else Variational())
 
 
-def _fitted(frame: Any, asked: Asked) -> "Fit | Classifier":
-    tables.require_columns(frame, [asked.weights], "--weights")
-    if asked.weights is not None and not _is_numeric(frame[asked.weights]):
-        raise click.ClickException(f"--weights: column {asked.weights!r} holds text, but weights must be numbers.")
-    if asked.formula is not None:
+def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
+    tables.require_columns(frame, [request.weights], "--weights")
+    if request.weights is not None and not _is_numeric(frame[request.weights]):
+        raise click.ClickException(f"--weights: column {request.weights!r} holds text, but weights must be numbers.")
+    if request.formula is not None:
         from vbsvm.design.formula import syntax
 
-        parts = syntax.read(asked.formula, list(frame.columns), asked.weights)
+        parts = syntax.read(request.formula, list(frame.columns), request.weights)
         labels = {parts.outcome, *(name for term in parts.groups for name in term.columns)}
-        used = [name for name in frame.columns if name in (*parts.columns, asked.weights)]
-        frame = _prepared(frame[used], parts.outcome, labels, asked)
+        used = [name for name in frame.columns if name in (*parts.columns, request.weights)]
+        frame = _prepared(frame[used], parts.outcome, labels, request)
         with tables.numbered(frame.index):
-            return _by_formula(frame.reset_index(drop=True), asked.formula, parts.outcome, asked)
-    target = str(asked.target)
+            return _by_formula(frame.reset_index(drop=True), request.formula, parts.outcome, request)
+    target = str(request.target)
     tables.require_columns(frame, [target], "--target")
-    tables.require_columns(frame, [asked.group], "--group")
-    tables.require_columns(frame, asked.dropped, "--drop")
+    tables.require_columns(frame, [request.group], "--group")
+    tables.require_columns(frame, request.dropped, "--drop")
     _require_one_use(
-        {"--target": [target], "--group": [asked.group], "--weights": [asked.weights], "--drop": asked.dropped}
+        {"--target": [target], "--group": [request.group], "--weights": [request.weights], "--drop": request.dropped}
     )
-    frame = _prepared(frame.drop(columns=list(asked.dropped)), target, {target, str(asked.group)}, asked)
-    inputs = [name for name in frame.columns if name not in (target, asked.group, asked.weights)]
+    frame = _prepared(frame.drop(columns=list(request.dropped)), target, {target, str(request.group)}, request)
+    inputs = [name for name in frame.columns if name not in (target, request.group, request.weights)]
     if not inputs:
         raise click.ClickException(f"There is no column other than {target!r} to predict it from.")
     text = [name for name in inputs if not _is_numeric(frame[name])]
     rows, frame = frame.index, frame.reset_index(drop=True)
-    if not text and asked.positive is None:
+    if not text and request.positive is None:
+        columns = inputs if request.group is None else [*inputs, request.group]
+        weights = None if request.weights is None else frame[request.weights]
         with tables.numbered(rows):
-            return _by_columns(frame, target, inputs, asked)
+            return request.classifier().fit(frame[columns], frame[target], sample_weight=weights)
     for name in text:
         _hint_at_numbers(frame[name])
     _require_categories(frame, text)
-    formula = f"`{target}` ~ ." + (f" + (1 | `{asked.group}`)" if asked.group is not None else "")
+    formula = f"`{target}` ~ ." + (f" + (1 | `{request.group}`)" if request.group is not None else "")
     if text:
         say(f"Note: text columns are used as categories ({tables.listed(text)}).", err=True)
     with tables.numbered(rows):
-        return _by_formula(frame, formula, target, asked)
+        return _by_formula(frame, formula, target, request)
 
 
-def _by_formula(frame: Any, formula: str, outcome: str, asked: Asked) -> "Fit":
-    from vbsvm import Model
-
+def _by_formula(frame: Any, formula: str, outcome: str, request: Request) -> "Fit":
     levels = sorted(frame[outcome].unique().tolist(), key=str)
-    given, positive = asked.positive, None
+    given, positive = request.positive, None
     if given is not None:
-        positive = next((level for level in levels if is_called(level, given)), None)
+        positive = next((level for level in levels if _is_called(level, given)), None)
         if positive is None:
             raise click.ClickException(
                 f"--positive: {given!r} is not a value of {outcome!r}; its values are {tables.listed(levels)}."
             )
     elif len(levels) > 2:
         several = "there are text columns. Several classes need numeric columns: leave text out with --drop"
-        if asked.formula is not None:
+        if request.formula is not None:
             several = "a formula takes two: use --target, which takes more"
         raise click.ClickException(
             f"{outcome!r} has {len(levels)} classes, and {several}, or set one class against the rest, as with "
             f"--positive {levels[0]}"
         )
-    weights: Any = asked.weights
-    if asked.balanced:
-        weights = _balanced(frame, frame[outcome] == (levels[-1] if positive is None else positive), asked.weights)
-        if asked.weights is not None:
-            frame, weights = frame.assign(**{asked.weights: weights}), asked.weights
-    model = Model(formula, frame, asked.priors, positive=positive, weights=weights, **asked.own_likelihood)
-    found = model.fit(asked.inference, random_state=asked.seed)
-    if found.interrupted:
-        raise KeyboardInterrupt
-    return found
+    weights: Any = request.weights
+    if request.balanced:
+        weights = _balanced(frame, frame[outcome] == (levels[-1] if positive is None else positive), request.weights)
+        if request.weights is not None:
+            frame, weights = frame.assign(**{request.weights: weights}), request.weights
+    return request.fit_formula(formula, frame, positive, weights)
 
 
 def _balanced(frame: Any, side: Any, column: str | None) -> Any:
@@ -228,23 +224,12 @@ def _balanced(frame: Any, side: Any, column: str | None) -> Any:
     return weights * (sums.sum() / (2 * sums))[side.to_numpy(dtype=np.intp)]
 
 
-def is_called(level: Any, given: str) -> bool:
+def _is_called(level: Any, given: str) -> bool:
     """Whether a class is what the user wrote: 1 is 1.0 too."""
     try:
         return str(level) == given or (not isinstance(level, str) and level == float(given))
     except ValueError:
         return False
-
-
-def _by_columns(frame: Any, target: str, inputs: list[str], asked: Asked) -> "Classifier":
-    from vbsvm import LaplaceZero
-
-    columns = inputs if asked.group is None else [*inputs, asked.group]
-    prior = LaplaceZero() if asked.select else None
-    class_weight = "balanced" if asked.balanced else None
-    clf = asked.estimator(prior, asked.inference, group=asked.group, class_weight=class_weight, random_state=asked.seed)
-    weights = None if asked.weights is None else frame[asked.weights]
-    return clf.fit(frame[columns], frame[target], sample_weight=weights)
 
 
 def _require_one_use(columns: dict[str, Sequence[str | None]]) -> None:
@@ -256,11 +241,11 @@ def _require_one_use(columns: dict[str, Sequence[str | None]]) -> None:
                 raise click.UsageError(f"Column {name!r} is given to both {uses[name]} and {option}.")
 
 
-def _prepared(frame: Any, outcome: str, labels: set[str], asked: Asked) -> Any:
+def _prepared(frame: Any, outcome: str, labels: set[str], request: Request) -> Any:
     """Rows whose outcome is a class, with numbers of plain types; ``labels`` are the columns of classes and groups."""
     frame = tables.with_plain_numbers(frame, labels)
-    frame = tables.with_outcome(frame, outcome, drop=asked.drop_missing_outcome)
-    _require_classes(frame[outcome], asked.positive)
+    frame = tables.with_outcome(frame, outcome, drop=request.drop_missing_outcome)
+    _require_classes(frame[outcome], request.positive)
     return frame
 
 
@@ -306,3 +291,56 @@ def _require_categories(frame: Any, text: list[str]) -> None:
                 f"Column {name!r} holds {count} different texts, too many for a category: leave it out with "
                 f"--drop {name!r}, or use it as --group if it identifies groups of rows."
             )
+
+
+def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
+    """Fit what the user asked for to rows in files."""
+    if request.drop_missing_outcome:
+        raise click.UsageError("--drop-missing-outcome is for tables in memory: leave such rows out of the files.")
+    table = files.opened()
+    if request.formula is not None:
+        return _files_by_formula(files, request.formula, request)
+    target = str(request.target)
+    taken = (target, request.weights, *request.dropped)
+    columns = [name for name in table.names if name not in taken]
+    for option, name in (
+        ("--target", target),
+        ("--group", request.group),
+        ("--weights", request.weights),
+        *(("--drop", name) for name in request.dropped),
+    ):
+        if name is not None and name not in table.names:
+            raise click.ClickException(f"{option}: there is no column {name!r} in the files.")
+    inputs = [name for name in columns if name != request.group]
+    if not inputs:
+        raise click.ClickException(f"There is no column other than {target!r} to predict it from.")
+    text = [name for name in inputs if table.types[name] == "text"]
+    if not text and request.positive is None:
+        return request.classifier().fit_files(files, target, features=columns, weights=request.weights)
+    if text:
+        say(f"Note: text columns are used as categories ({', '.join(text[:12])}).", err=True)
+    terms = [f"`{name}`" for name in inputs] + ([] if request.group is None else [f"(1 | `{request.group}`)"])
+    return _files_by_formula(files, f"`{target}` ~ {' + '.join(terms)}", request)
+
+
+def _files_by_formula(files: "Files", formula: str, request: Request) -> "Fit":
+    if request.balanced:
+        raise click.UsageError(
+            "--balanced is for tables in memory where there is a formula, text columns or --positive: put weights that "
+            "balance the classes into a column of the files, and name it with --weights."
+        )
+    positive = None if request.positive is None else _level(files, formula, request.positive)
+    return request.fit_formula(formula, files, positive, request.weights)
+
+
+def _level(files: "Files", formula: str, given: str) -> Any:
+    """The class that the user wrote."""
+    from vbsvm.design.formula import syntax
+
+    table = files.opened()
+    outcome = syntax.read(formula, table.names).outcome
+    for piece in table.pieces([outcome]):
+        for level in piece.frame[outcome].dropna().unique().tolist():
+            if _is_called(level, given):
+                return level
+    raise click.ClickException(f"--positive: {given!r} is not a value of {outcome!r}.")

@@ -1,20 +1,30 @@
 """Tables from files and into files, by the ending of the name."""
 
+import io
+import math
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import partial
+from glob import has_magic
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from typing import IO, TYPE_CHECKING, Any, final
 
 import click
 
-from vbsvm.cli import texts
-from vbsvm.cli.streams import PACKED, STDIN, explained
-from vbsvm.cli.texts import RECOGNISED, Signs
+from vbsvm.base.printing import visible
 from vbsvm.cli.wording import by_options, say, stdout
 from vbsvm.design.spelling import meant, renumbered
+from vbsvm.sources import files_text
+from vbsvm.sources.files_text import PACKED, SEPARATORS, TextReader
 from vbsvm.storage.atomic import replacing
 
+if TYPE_CHECKING:
+    from vbsvm import Files
+
+STDIN = "-"
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 # Files of other kinds, and how they become tables that are read.
@@ -29,29 +39,98 @@ HINTS = {
 FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
 READ = "Names may end in .csv, .tsv, .txt (also compressed, as .csv.gz), .parquet, .arrow or .feather."
 WRITTEN = "Names may end in .csv, .tsv, .txt, .parquet, .arrow or .feather."
+SIGN_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
+CHUNK = 1 << 18
+# A table in memory takes some times the room of its file: larger files are read piece by piece.
+TIMES = 4
+# Progress is shown once reading has taken so many seconds.
+PATIENCE = 1.0
 
 
-def read(path: str, text: Collection[str] = (), signs: Signs = RECOGNISED) -> Any:
-    """The table in a file; ``-`` is CSV from stdin. Columns in ``text`` are text, also where it looks like numbers."""
+def options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --sep and --decimal to a command that reads a table."""
+    sep = click.option(
+        "--sep", metavar="CHAR", callback=_sign, help='The separator of a text file, such as ";" or tab.'
+    )
+    decimal = click.option("--decimal", type=click.Choice([".", ","]), help="The decimal separator of a text file.")
+    return sep(decimal(command))
+
+
+def _sign(ctx: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    if given is None:
+        return None
+    sign = SIGN_NAMES.get(given, given)
+    if len(sign) != 1 or sign in '"\r\n' or sign.isalnum():
+        raise click.BadParameter('give one character, such as ";", or tab.')
+    return sign
+
+
+def memory_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the option that says how much memory rows may take."""
+    return click.option(
+        "--memory-limit",
+        metavar="SIZE",
+        default="1GB",
+        show_default=True,
+        help="Memory that rows may take. Tables that need more, folders and patterns are read piece by piece.",
+    )(command)
+
+
+def files_of(
+    data: str, memory_limit: str, sep: str | None, decimal: str | None, cache: str | None = None
+) -> "Files | None":
+    """The files, where they are to be read piece by piece; None where a table fits in memory."""
+    from vbsvm import Files
+
+    files = Files(data, cache, memory_limit, sys.stderr.isatty(), sep, decimal)
+    if data == STDIN:
+        return None
+    place = Path(data)
+    if place.is_dir() or (has_magic(data) and not place.exists()):
+        return files
+    if not place.is_file() or not place.name.lower().endswith((*PARQUET, *TEXT, *PACKED)):
+        return None
+    most = files.limit // TIMES
+    return files if place.stat().st_size > most or _is_larger(data, most) else None
+
+
+def _is_larger(path: str, most: int) -> bool:
+    """Whether a packed file unpacks to more than so many bytes; no more of it is unpacked here."""
+    if Path(path.lower()).suffix not in PACKED:
+        return False
+    with explained(path), _reader(path).unpacked() as raw:
+        while most >= 0 and (block := raw.read(CHUNK)):
+            most -= len(block)
+    return most < 0
+
+
+def read(path: str, text: Collection[str] = (), sep: str | None = None, decimal: str | None = None) -> Any:
+    """The table in a file; ``-`` is CSV from stdin. Columns in ``text`` are text, also where it looks like numbers.
+
+    What separates cells and decimals in a text file is recognised where it is None.
+    """
     import pandas as pd
 
     ending = _ending(path)
     is_text = ending in TEXT or path == STDIN
-    if signs != RECOGNISED and not is_text:
+    if (sep or decimal) and not is_text:
         raise click.UsageError(f"--sep and --decimal are for text files such as .csv; {path} is not one.")
-    if path != STDIN:
-        _require_file(path)
-    if is_text:
-        frame = texts.parsed(path, TEXT.get(ending, ","), signs, text)
-    elif ending in PARQUET:
-        frame = _told(path, "read as Parquet", lambda: pd.read_parquet(path))
-    elif ending in ARROW:
-        frame = _told(path, "read as Arrow", lambda: pd.read_feather(path))
-    else:
-        what = f"{ending} files are" if ending else "files without an extension are"
-        raise click.ClickException(f"{path}: {what} not supported. {HINTS.get(ending, READ)}")
-    frame.columns = [str(name) for name in frame.columns]
-    texts.require_different(path, list(frame.columns))
+    with explained(path):
+        if path != STDIN and Path(path).is_dir():
+            raise IsADirectoryError
+        if path != STDIN:
+            Path(path).stat()
+        if is_text:
+            frame = _parsed(path, TEXT.get(ending, ","), sep, decimal, text)
+        elif ending in PARQUET:
+            frame = _told(path, "read as Parquet", lambda: pd.read_parquet(path))
+        elif ending in ARROW:
+            frame = _told(path, "read as Arrow", lambda: pd.read_feather(path))
+        else:
+            what = f"{ending} files are" if ending else "files without an extension are"
+            raise click.ClickException(f"{path}: {what} not supported. {HINTS.get(ending, READ)}")
+        frame.columns = [str(name) for name in frame.columns]
+        files_text.require_different(path, list(frame.columns))
     for name in frame.columns:
         if name in text and frame[name].dtype.kind in "iu":
             frame[name] = frame[name].map(str, na_action="ignore")
@@ -60,12 +139,121 @@ def read(path: str, text: Collection[str] = (), signs: Signs = RECOGNISED) -> An
     return _named(frame).reset_index(drop=True)
 
 
-def _require_file(path: str) -> None:
-    """Refuse a directory, and a file that is not there."""
-    with explained(path):
-        if Path(path).is_dir():
-            raise IsADirectoryError
-        Path(path).stat()
+def _parsed(path: str, usual: str, sep: str | None, decimal: str | None, text: Collection[str]) -> Any:
+    """A table of text; ``usual`` is the separator that the file's name promises.
+
+    What a column holds is known once it has been read, so that text with missing values is read a second time.
+    """
+    reader = _reader(path)
+    used, _ = reader.header(usual, sep)
+    (frame,) = reader.frames(used, decimal or ".")
+    columns, commas = files_text.contents([frame]), False
+    if decimal is None and files_text.decimal_commas(columns, used, text):
+        (frame,) = reader.frames(used, ",")
+        columns, commas = files_text.contents([frame]), True
+    elif decimal is None:
+        _hint_at_commas(frame, files_text.comma_columns(columns, text))
+    notes = [] if used in (usual, sep) else [f"cells are separated by {SEPARATORS[used]}"]
+    notes += ["decimals by commas"] * commas
+    if notes:
+        say(f"Note: {reader.name}: {' and '.join(notes)}.", err=True)
+    if columns and next(reversed(columns.values())).missing:
+        reader.require_even(used)
+    words = [name for name, one in columns.items() if name in text or (one.missing and one.held == files_text.TEXT)]
+    if words:
+        as_words: dict[str, Any] = {"usecols": words, "dtype": str, "keep_default_na": False, "na_values": [""]}
+        (again,) = reader.frames(used, ".", **as_words)
+        frame = frame.assign(**{name: again[name] for name in words})
+    large = [
+        name
+        for name, one in columns.items()
+        if name not in text and one.held == files_text.NUMBERS and frame[name].dtype.kind == "O"
+    ]
+    return frame.assign(**{name: frame[name].map(_integer, na_action="ignore").astype(object) for name in large})
+
+
+def _reader(path: str) -> TextReader:
+    """A reader of a file; what can be read only once, such as stdin, is held in memory."""
+    if path == STDIN or Path(path).is_fifo():
+        held = sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+        return TextReader("stdin" if path == STDIN else path, lambda: io.BufferedReader(io.BytesIO(held)))
+    return TextReader(path, partial(_counted, path))
+
+
+def _hint_at_commas(frame: Any, names: list[str]) -> None:
+    """Say that numbers with commas are text, where commas may mean something else than decimals."""
+    if not names:
+        return
+    word = next(word for word in frame[names[0]].dropna() if "," in word)
+    say(
+        f"Note: numbers such as {word} are read as text. If the comma is a decimal separator, add --decimal , and if "
+        "it separates thousands, remove it from the file.",
+        err=True,
+    )
+
+
+def _integer(word: str) -> int | float:
+    """An integer that pandas has left as text; what floats can't hold is infinite."""
+    value = float(word)
+    return int(word) if math.isfinite(value) else value
+
+
+@contextmanager
+def _counted(path: str) -> Iterator[IO[bytes]]:
+    """The bytes of a file; a bar on stderr counts them, where that is a terminal and reading takes its time."""
+    with _CountedFile(path) as file, io.BufferedReader(file, CHUNK) as buffered:
+        if not sys.stderr.isatty():
+            yield buffered
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+        bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        task = bar.add_task(f"Reading {visible(Path(path).name)}", total=Path(path).stat().st_size)
+        begin = monotonic()
+
+        def show() -> None:
+            if monotonic() - begin > PATIENCE:
+                bar.start()
+                bar.update(task, completed=file.tell())
+
+        file.after_read = show
+        try:
+            yield buffered
+        finally:
+            bar.stop()
+
+
+@final
+class _CountedFile(io.FileIO):
+    """A file that calls ``after_read`` after each read."""
+
+    after_read: Callable[[], None] | None = None
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read, and call."""
+        n_bytes = super().readinto(buffer) or 0
+        if self.after_read is not None:
+            self.after_read()
+        return n_bytes
+
+
+@contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Say in words why a file can't be opened, read or written."""
+    try:
+        yield
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    except FileNotFoundError as error:
+        raise click.ClickException(f"There is no file {path}.") from error
+    except IsADirectoryError as error:
+        raise click.ClickException(f"{path} is a directory: name a file in it.") from error
+    except PermissionError as error:
+        raise click.ClickException(f"{path}: you have no permission to read or write it.") from error
+    except OSError as error:
+        raise click.ClickException(f"{path} can't be read or written: {error.strerror or error}.") from error
 
 
 def _named(frame: Any) -> Any:
@@ -183,7 +371,7 @@ def require_columns(frame: Any, wanted: Iterable[str | None], what: str) -> None
         if name is None or name in names:
             continue
         other = next((sign for sign in ",;\t|" if any(sign in one for one in names)), None)
-        hint = "" if other is None else f" If cells are separated by {texts.SEPARATORS[other]}, add --sep {other!r}."
+        hint = "" if other is None else f" If cells are separated by {SEPARATORS[other]}, add --sep {other!r}."
         raise click.ClickException(
             f"{what}: there is no column {name!r}.{meant(name, names) or f' There are {listed(names)}.'}{hint}"
         )

@@ -1,19 +1,256 @@
-"""Sections into the template, and a text into a file: the part of a page that does not know what it tells."""
+"""What a page is made of, and how it is written: blocks of text, tables, figures and checks; and the template, which
+alone knows HTML.
+
+What matplotlib wrote is read as XML and written anew, without names that could meet those of another figure, and in
+colours that follow the reader's: names from the data stay text, whatever is in them.
+"""
 
 import base64
 import hashlib
-from collections.abc import Sequence
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, final
+from xml.etree import ElementTree
 
 from vbsvm.base import printing
+from vbsvm.base.locks import new_lock
 from vbsvm.plots import style
-from vbsvm.report.blocks import Section
 from vbsvm.storage.atomic import replacing
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from vbsvm.plots.style import Figure
+
+
+FEWEST_SORTED = 6
+# Tables with more columns or rows need the whole width, and scroll on a phone; others are stacked there.
+MOST_STACKED = 6, 15
+
+
+@final
+@dataclass(frozen=True)
+class Cell:
+    """Text of a table, and the number that it is sorted by, where it is one."""
+
+    text: str
+    value: float | None = None
+
+
+def cell(value: str | float) -> Cell:
+    """A number as people read it, or text."""
+    if isinstance(value, str):
+        return Cell(value)
+    return Cell(printing.told(value), None if math.isnan(value) else float(value))
+
+
+def number(value: float, text: str) -> Cell:
+    """A number with the text that prints it."""
+    return Cell(text.replace("-", "−"), None if math.isnan(value) else float(value))
+
+
+def share(part: float, whole: float) -> Cell:
+    """A share in per cent."""
+    return Cell(percent(part, whole), part / whole)
+
+
+def percent(part: float, whole: float) -> str:
+    """A share in per cent, as text."""
+    return f"{100 * part / whole:.1f} %"
+
+
+def names(items: list[str], most: int = 8) -> str:
+    """A list of names in a sentence."""
+    shown = [f"“{item}”" for item in items[:most]]
+    if len(items) > most:
+        return f"{', '.join(shown)} and {len(items) - most} more"
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+@final
+@dataclass(frozen=True)
+class Text:
+    """A paragraph."""
+
+    text: str
+    kind: str = "text"
+
+
+@final
+@dataclass(frozen=True)
+class Code:
+    """A formula."""
+
+    text: str
+    kind: str = "code"
+
+
+@final
+@dataclass(frozen=True)
+class Table:
+    """A table with a caption; the first cell of a row names it. ``folded`` tables open on request."""
+
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    folded: bool = False
+    kind: str = "table"
+
+    @property
+    def sortable(self) -> bool:
+        """Whether there is something to sort."""
+        return len(self.rows) >= FEWEST_SORTED and bool(self.head)
+
+    @property
+    def short(self) -> str:
+        """The first sentence of the caption."""
+        return self.caption.partition(". ")[0]
+
+    @property
+    def wide(self) -> bool:
+        """Whether it needs the whole width of a page."""
+        return len(self.head) > MOST_STACKED[0] or len(self.rows) > MOST_STACKED[1]
+
+    def numeric(self, column: int) -> bool:
+        """Whether a column holds numbers."""
+        return any(row[column].value is not None for row in self.rows)
+
+
+@final
+@dataclass(frozen=True)
+class Picture:
+    """A figure: SVG that is safe as it stands, and its caption."""
+
+    svg: str
+    caption: str
+    kind: str = "picture"
+
+
+@final
+@dataclass(frozen=True)
+class Figures:
+    """The few numbers that matter most, each with what it is."""
+
+    pairs: tuple[tuple[str, str], ...]
+    kind: str = "figures"
+
+
+@final
+@dataclass(frozen=True)
+class Check:
+    """What a check found, in words."""
+
+    good: bool
+    text: str
+    kind: str = "verdict"
+
+
+@final
+@dataclass(frozen=True)
+class Limitation:
+    """What to know before trusting a part of the report."""
+
+    title: str
+    text: str
+    kind: str = "caveat"
+
+
+Block = Text | Code | Table | Figures | Picture | Check | Limitation
+
+
+@final
+@dataclass(frozen=True)
+class Section:
+    """A part of the page; ``parts`` are one heading lower."""
+
+    title: str
+    blocks: tuple[Block, ...]
+    parts: "tuple[Section, ...]" = ()
+
+    @property
+    def picture(self) -> Picture | None:
+        """The figure that stands beside the words of a section, if there is one only."""
+        found = [block for block in self.blocks if isinstance(block, Picture)]
+        return found[0] if len(found) == 1 else None
+
+    @property
+    def words(self) -> list[Block]:
+        """What stands beside the figure, or before and between several."""
+        return [
+            one for one in self.blocks if self.picture is None or (not _takes_width(one) and one is not self.picture)
+        ]
+
+    @property
+    def below(self) -> list[Block]:
+        """What stands below a figure and the words beside it."""
+        return [] if self.picture is None else [one for one in self.blocks if _takes_width(one)]
+
+
+def _takes_width(block: Block) -> bool:
+    return isinstance(block, Table) and (block.wide or block.folded)
+
+
+_VARIABLES = {
+    style.INK: "currentColor",
+    style.MUTED: "var(--muted)",
+    style.FAINT: "var(--faint)",
+    style.BLUE: "var(--blue)",
+    style.VERMILION: "var(--vermilion)",
+    style.GREEN: "var(--green)",
+    style.SKY: "var(--sky)",
+    style.PAPER: "var(--paper)",
+}
+# On a narrow screen a figure shrinks to this share of its size, then it scrolls in its box; on a wide one it grows.
+SMALLEST, LARGEST = 0.75, 1.35
+PIXELS = 96 / 72
+# matplotlib serves one thread at a time.
+_DRAWING = new_lock()
+
+
+def picture(key: str, alt: str, caption: str, draw: "Callable[[Figure], object]") -> Picture:
+    """Draw into an empty figure; ``alt`` says what it shows to those who can't see it."""
+    with _DRAWING:
+        figure = style.new_figure()
+        draw(figure)
+        root = ElementTree.fromstring(style.svg_of(figure))
+    for parent in root.iter():
+        for child in list(parent):
+            if _local(child.tag) in ("style", "metadata"):
+                parent.remove(child)
+    for element in root.iter():
+        element.tag = _local(element.tag)
+        element.attrib = {_local(name): _attribute(_local(name), value, key) for name, value in element.attrib.items()}
+    width = PIXELS * float(root.attrib.pop("width").removesuffix("pt"))
+    root.attrib.pop("height")
+    sizes = f"max-width: {LARGEST * width:.0f}px; min-width: {SMALLEST * width:.0f}px"
+    root.attrib |= {"role": "img", "aria-labelledby": f"{key}-title", "style": sizes}
+    title = ElementTree.Element("title", {"id": f"{key}-title"})
+    title.text = alt
+    root.insert(0, title)
+    return Picture(ElementTree.tostring(root, encoding="unicode", short_empty_elements=True), caption)
+
+
+def _local(name: str) -> str:
+    return name.rpartition("}")[2]
+
+
+def _attribute(name: str, value: str, key: str) -> str:
+    """Names with the figure's key before them, colours as variables of the page, and the page's own letters."""
+    if name == "id":
+        return f"{key}-{value}"
+    if name == "href" and value.startswith("#"):
+        return f"#{key}-{value[1:]}"
+    value = re.sub(r"url\(#", f"url(#{key}-", value)
+    if name == "style":
+        value = re.sub(r"font-family: [^;]*(; )?", "", value)
+        value = re.sub(r"font: [^;]*?(\d[\d.]*px)[^;]*", r"font-size: \1", value)
+    if name in ("style", "fill", "stroke"):
+        value = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLES.get(found[0], found[0]), value)
+    return value
 
 
 def document(title: str, sections: Sequence[Section]) -> str:

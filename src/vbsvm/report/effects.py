@@ -8,8 +8,7 @@ import numpy as np
 from vbsvm.base import printing
 from vbsvm.base.user_warnings import ReliabilityWarning, muted
 from vbsvm.plots import averages
-from vbsvm.report.blocks import Cell, Picture, Section, Table, Text, Verdict, cell, number
-from vbsvm.report.figures import picture
+from vbsvm.report.document import Cell, Check, Picture, Section, Table, Text, cell, number, picture
 from vbsvm.results.effect_rows import MOST_LEVELS, EffectRows
 from vbsvm.results.effect_subject import Subject
 from vbsvm.results.effects import AverageEffects
@@ -87,7 +86,7 @@ def section(owner: Owner, key: str) -> Section | None:
         "Average predicted probabilities: all rows get the value in question and keep their other inputs, and what is "
         "predicted for them is averaged." + (" Rows keep their groups." if owner.grouping else "")
     )
-    cautions = [Verdict(False, one.attrs["caution"]) for one in tables.values() if "caution" in one.attrs]
+    cautions = [Check(False, one.attrs["caution"]) for one in tables.values() if "caution" in one.attrs]
     with muted(ReliabilityWarning):  # the page says it
         figures = [_panel(owner, name, f"{key}-effect{k}") for k, name in enumerate(tables)]
     body = [row for name, table in tables.items() for row in _rows(name, table)]

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from vbsvm.plots.resolve_fit import Predicted
-from vbsvm.report import caveats, document, effects, overview, predictions, sections, tested, verdicts
-from vbsvm.report.blocks import Section, Verdict
+from vbsvm.report import checks, document, effects, evaluation, predictions, sections
+from vbsvm.report.document import Check, Section
 from vbsvm.report.effects import Owner
-from vbsvm.report.tested import Tested
+from vbsvm.report.evaluation import Evaluation
 from vbsvm.results.fit import Fit
 
 
@@ -34,13 +34,13 @@ def write(
     if not place.parent.is_dir():
         raise ValueError(f"report: there is no directory {place.parent}; create it first.")
     document.require_parts()
-    title = overview.title_of(fits) if title is None else str(title)
+    title = sections.title_of(fits) if title is None else str(title)
     return document.place(place, document.document(title, _sections(fits, found, owner)))
 
 
 def _sections(fits: Sequence[Fit], found: Sequence[Predicted], owner: Owner | None) -> list[Section]:
-    given = tested.of_given(fits, found, owner)
-    known = tested.of_fit(fits, owner)
+    given = evaluation.of_given(fits, found, owner)
+    known = evaluation.of_fit(fits, owner)
     if known is not None:
         found = [Predicted.of_left_out(known.rows, fits, k) for k in range(len(fits))]
     known = given if known is None else known
@@ -54,31 +54,31 @@ def _sections(fits: Sequence[Fit], found: Sequence[Predicted], owner: Owner | No
         ending = Section("How the fits ended", (), tuple(parts))
     averages = None if owner is None else effects.section(owner, "f")
     patterns = fits[0].missing_patterns
-    missing = [overview.missing(fits[0], patterns)] if patterns is not None and patterns.n_incomplete else []
-    caution = dict.fromkeys(caveat for fit in fits for caveat in caveats.of(fit))
+    missing = [sections.missing_section(fits[0], patterns)] if patterns is not None and patterns.n_incomplete else []
+    caution = dict.fromkeys(caveat for fit in fits for caveat in checks.limitations(fit))
     return [
-        overview.summary(fits, predictions.key_figures(known, fits[0]), _notes(fits, known, found)),
+        sections.summary_section(fits, predictions.key_figures(known, fits[0]), _notes(fits, known, found)),
         predictions.section(fits, known, given, found),
         *([] if known is None else [predictions.calibration(fits, known, found)]),
         *([] if averages is None else [averages]),
         *found_of,
         *missing,
-        overview.model(fits),
-        overview.data(fits),
+        sections.model_section(fits),
+        sections.data_section(fits),
         ending,
         Section("Before you trust it", tuple(caution)),
     ]
 
 
-def _notes(fits: Sequence[Fit], known: Tested | None, found: Sequence[Predicted]) -> list[Verdict]:
+def _notes(fits: Sequence[Fit], known: Evaluation | None, found: Sequence[Predicted]) -> list[Check]:
     """The verdicts, the most important first: prediction, calibration, separation, the data, how the fits ended."""
     notes = []
     if known is not None:
-        notes += verdicts.of_predictions(known, hinge=not fits[0].spec.likelihood.normalised)
-        notes += verdicts.of_calibration(known, found)
-        notes += verdicts.of_separation(fits, known)
+        notes += checks.of_predictions(known, hinge=not fits[0].spec.likelihood.normalised)
+        notes += checks.of_calibration(known, found)
+        notes += checks.of_separation(fits, known)
     if len(fits) == 1:
-        return [*notes, *verdicts.of(fits[0])]
-    bad = [(fit, one) for fit in fits for one in verdicts.of(fit) if not one.good]
-    notes += [Verdict(False, f"{fit.classes[1]!s}: {one.text}") for fit, one in bad]
-    return notes if bad else [*notes, Verdict(True, f"All {len(fits)} fits converged.")]
+        return [*notes, *checks.of_fit(fits[0])]
+    bad = [(fit, one) for fit in fits for one in checks.of_fit(fit) if not one.good]
+    notes += [Check(False, f"{fit.classes[1]!s}: {one.text}") for fit, one in bad]
+    return notes if bad else [*notes, Check(True, f"All {len(fits)} fits converged.")]

@@ -6,10 +6,22 @@ import numpy as np
 
 from vbsvm.plots import rows
 from vbsvm.plots.resolve_fit import Predicted
-from vbsvm.report import verdicts
-from vbsvm.report.blocks import Block, Cell, Figures, Picture, Section, Table, Text, cell, number, percent, share
-from vbsvm.report.figures import picture
-from vbsvm.report.tested import Tested
+from vbsvm.report import checks
+from vbsvm.report.document import (
+    Block,
+    Cell,
+    Figures,
+    Picture,
+    Section,
+    Table,
+    Text,
+    cell,
+    number,
+    percent,
+    picture,
+    share,
+)
+from vbsvm.report.evaluation import Evaluation
 from vbsvm.results import refits
 from vbsvm.results.fit import Fit
 from vbsvm.results.leave_one_out import LeftOutRows
@@ -48,62 +60,72 @@ UNKNOWN = (
 )
 
 
-def key_figures(tested: Tested | None, fit: Fit) -> Figures:
+def key_figures(evaluation: Evaluation | None, fit: Fit) -> Figures:
     """What a reader wants to know first."""
     pairs = []
-    if tested is not None:
-        how = "each predicted without it" if tested.left_out else "among those that the report was given"
-        how = "with inputs chosen by all rows: too good" if tested.flattered else how
-        pairs.append((_percent(tested, tested.own), f"{_measured(tested)}, {how}"))
-        if not tested.weighted:
-            pairs.append((_percent(tested, tested.in_shares), f"wrong if all are called {tested.most_common}"))
-        pairs += [(_percent(tested, one), f"{_wrong(tested)} by {name}") for name, one in tested.others.items()]
-        if len(tested.classes) == 2:
-            auc = f"{tested.auc(tested.own):.3f}"
-            pairs.append((auc, f"AUC: how often {tested.classes[1]} is ranked above {tested.classes[0]}"))
+    if evaluation is not None:
+        how = "each predicted without it" if evaluation.left_out else "among those that the report was given"
+        how = "with inputs chosen by all rows: too good" if evaluation.flattered else how
+        pairs.append((_percent(evaluation, evaluation.own), f"{_measured(evaluation)}, {how}"))
+        if not evaluation.weighted:
+            pairs.append(
+                (_percent(evaluation, evaluation.in_shares), f"wrong if all are called {evaluation.most_common}")
+            )
+        pairs += [
+            (_percent(evaluation, one), f"{_wrong(evaluation)} by {name}") for name, one in evaluation.others.items()
+        ]
+        if len(evaluation.classes) == 2:
+            auc = f"{evaluation.auc(evaluation.own):.3f}"
+            pairs.append((auc, f"AUC: how often {evaluation.classes[1]} is ranked above {evaluation.classes[0]}"))
     if fit.facts is not None:
         pairs.append((f"{fit.facts.n_rows}", "rows"))
     return Figures(tuple(pairs))
 
 
-def _measured(tested: Tested) -> str:
-    return "balanced error" if tested.weighted else "of rows wrong"
+def _measured(evaluation: Evaluation) -> str:
+    return "balanced error" if evaluation.weighted else "of rows wrong"
 
 
-def _wrong(tested: Tested) -> str:
-    return "balanced error" if tested.weighted else "wrong"
+def _wrong(evaluation: Evaluation) -> str:
+    return "balanced error" if evaluation.weighted else "wrong"
 
 
-def _percent(tested: Tested, of: LeftOutPredictions) -> str:
-    return percent(tested.leading(of).value, 1.0)
+def _percent(evaluation: Evaluation, of: LeftOutPredictions) -> str:
+    return percent(evaluation.leading(of).value, 1.0)
 
 
-def section(fits: Sequence[Fit], tested: Tested | None, given: Tested | None, found: Sequence[Predicted]) -> Section:
+def section(
+    fits: Sequence[Fit], evaluation: Evaluation | None, given: Evaluation | None, found: Sequence[Predicted]
+) -> Section:
     """Errors beside those of rivals, by class, and the scores."""
-    if tested is None:
+    if evaluation is None:
         return Section("How well it predicts", (Text(UNKNOWN),))
-    blocks: list[Block] = [*map(Text, _about(fits, tested)), _compared(tested, given, fits), _by_class(tested)]
+    blocks: list[Block] = [
+        *map(Text, _about(fits, evaluation)),
+        _compared(evaluation, given, fits),
+        _by_class(evaluation),
+    ]
     if len(fits) > 1:
-        blocks.append(_confusion(tested))
+        blocks.append(_confusion(evaluation))
     else:
         blocks.append(_scores(found[0], "f0"))
     return Section("How well it predicts", tuple(blocks))
 
 
-def _about(fits: Sequence[Fit], tested: Tested) -> Iterator[str]:
-    fit, n_rows = fits[0], len(tested.rows.truth)
-    if not tested.left_out:
+def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
+    fit, n_rows = fits[0], len(evaluation.rows.truth)
+    if not evaluation.left_out:
         known = None if fit.facts is None else fit.facts.n_rows
         yield IN_SAMPLE.format(n_rows) if known in (None, n_rows) else OTHER_ROWS.format(n_rows, known)
         return
     more = ""
     if fit.facts is not None and fit.facts.n_rows > n_rows:
         more = f" Of {fit.facts.n_rows} rows {n_rows} were looked at."
-    yield _how(tested.rows) + (SAMPLED if fit.posterior.by_draws else "") + more
-    if fit.selects and tested.rows.method == refits.APPROXIMATE:
+    yield _how(evaluation.rows) + (SAMPLED if fit.posterior.by_draws else "") + more
+    if fit.selects and evaluation.rows.method == refits.APPROXIMATE:
         yield SELECTED
-    if tested.rows.groups:
-        yield GROUPED.format(max(tested.rows.groups, key=lambda name: int(tested.rows.groups[name].max())))
+    if evaluation.rows.groups:
+        yield GROUPED.format(max(evaluation.rows.groups, key=lambda name: int(evaluation.rows.groups[name].max())))
 
 
 def _how(found: LeftOutRows) -> str:
@@ -116,41 +138,41 @@ def _how(found: LeftOutRows) -> str:
     return APPROXIMATE + some + ("" if found.doubt is None else FAR_OFF.format(found.doubt))
 
 
-def _compared(tested: Tested, given: Tested | None, fits: Sequence[Fit]) -> Table:
+def _compared(evaluation: Evaluation, given: Evaluation | None, fits: Sequence[Fit]) -> Table:
     """One line for each way to predict."""
-    two = len(tested.classes) == 2
-    lines, simple = [("this model", tested, tested.own)], [*tested.others.values()]
-    if tested.as_new is not None:
-        lines.append(("this model, new groups", tested, tested.as_new))
-    lines += [(name, tested, one) for name, one in tested.others.items()]
-    lines.append((f"always {tested.most_common}", tested, tested.in_shares))
-    if given is not None and given is not tested:
+    two = len(evaluation.classes) == 2
+    lines, simple = [("this model", evaluation, evaluation.own)], [*evaluation.others.values()]
+    if evaluation.as_new is not None:
+        lines.append(("this model, new groups", evaluation, evaluation.as_new))
+    lines += [(name, evaluation, one) for name, one in evaluation.others.items()]
+    lines.append((f"always {evaluation.most_common}", evaluation, evaluation.in_shares))
+    if given is not None and given is not evaluation:
         seen = fits[0].facts is not None and fits[0].facts.n_rows == len(given.rows.truth)
         name = "this model, in sample" if seen else f"this model, the {len(given.rows.truth)} rows given to the report"
         lines.append((name, given, given.own))
     head = ("predicted by", "rows wrong", "± se", "balanced error", *(["AUC"] if two else []), "log-loss")
     body = tuple((cell(name), *_line(of, one, two=two, simple=one in simple)) for name, of, one in lines)
-    units = "groups" if tested.rows.groups else "rows"
-    how = "Rows left out. " if tested.left_out else ""
-    note = f"The log-loss of “always {tested.most_common}” is that of the shares of the classes."
+    units = "groups" if evaluation.rows.groups else "rows"
+    how = "Rows left out. " if evaluation.left_out else ""
+    note = f"The log-loss of “always {evaluation.most_common}” is that of the shares of the classes."
     return Table(f"{how}Standard errors take {units} as independent. {note}", head, body)
 
 
-def _line(tested: Tested, of: LeftOutPredictions, *, two: bool, simple: bool) -> Iterator[Cell]:
+def _line(evaluation: Evaluation, of: LeftOutPredictions, *, two: bool, simple: bool) -> Iterator[Cell]:
     """Numbers of one way to predict; of simple rivals ties, which leaving a row out breaks, would decide the AUC."""
     error = of.error
     yield share(error.value, 1.0)
-    yield number(tested.se(error), f"{100 * tested.se(error):.1f}")
+    yield number(evaluation.se(error), f"{100 * evaluation.se(error):.1f}")
     yield share(of.balanced_error.value, 1.0)
     if two:
-        auc = np.nan if simple else tested.auc(of)
+        auc = np.nan if simple else evaluation.auc(of)
         yield number(auc, "–" if simple else f"{auc:.3f}")
     yield number(of.log_loss.value, f"{of.log_loss.value:.3f}")
 
 
-def _by_class(tested: Tested) -> Table:
-    rows, body = tested.rows, []
-    for k, label in enumerate(tested.classes):
+def _by_class(evaluation: Evaluation) -> Table:
+    rows, body = evaluation.rows, []
+    for k, label in enumerate(evaluation.classes):
         total, wrong = (
             float(rows.weights[one].sum()) for one in (rows.truth == k, (rows.truth == k) & (rows.decided != k))
         )
@@ -163,11 +185,13 @@ def _count(value: float) -> Cell:
     return cell(int(value)) if float(value).is_integer() else cell(value)
 
 
-def _confusion(tested: Tested) -> Table:
-    k, rows = len(tested.classes), tested.rows
+def _confusion(evaluation: Evaluation) -> Table:
+    k, rows = len(evaluation.classes), evaluation.rows
     counts = np.bincount(rows.truth * k + rows.decided, rows.weights, minlength=k * k).reshape(k, k)
-    body = tuple((cell(name), *map(_count, line)) for name, line in zip(tested.classes, counts.tolist(), strict=True))
-    return Table("True classes (lines) and predicted ones (columns).", ("class", *tested.classes), body)
+    body = tuple(
+        (cell(name), *map(_count, line)) for name, line in zip(evaluation.classes, counts.tolist(), strict=True)
+    )
+    return Table("True classes (lines) and predicted ones (columns).", ("class", *evaluation.classes), body)
 
 
 def _scores(found: Predicted, key: str) -> Picture:
@@ -180,11 +204,15 @@ def _scores(found: Predicted, key: str) -> Picture:
     )
 
 
-def calibration(fits: Sequence[Fit], tested: Tested, found: Sequence[Predicted]) -> Section:
+def calibration(fits: Sequence[Fit], evaluation: Evaluation, found: Sequence[Predicted]) -> Section:
     """Whether probabilities are frequencies, class by class."""
-    how = "Probabilities of left-out rows" if tested.left_out else "Probabilities of the rows that the report was given"
+    how = (
+        "Probabilities of left-out rows"
+        if evaluation.left_out
+        else "Probabilities of the rows that the report was given"
+    )
     learned = ""
-    approximate = tested.left_out and tested.rows.method.startswith(refits.APPROXIMATE)
+    approximate = evaluation.left_out and evaluation.rows.method.startswith(refits.APPROXIMATE)
     if approximate and not fits[0].spec.likelihood.normalised:
         learned = (
             " The link from scores to probabilities, of two parameters, was learned from the same left-out scores: "
@@ -195,7 +223,7 @@ def calibration(fits: Sequence[Fit], tested: Tested, found: Sequence[Predicted])
             f"{how}, beside the shares that were observed. Where the curve is above the diagonal, the class is more "
             f"common than predicted.{learned}"
         ),
-        *verdicts.of_calibration(tested, found),
+        *checks.of_calibration(evaluation, found),
     ]
     for k, one in enumerate(found):
         blocks.append(

@@ -1,4 +1,4 @@
-"""Text files such as CSV, read some rows at a time, by the rules of ``vbsvm fit``.
+"""Text files such as CSV: opened and unpacked, recognised, and parsed by pandas, whole or some rows at a time.
 
 In columns of numbers NA and the like are missing values, in columns of text only empty cells. What a column holds is
 known when all of it has been seen, so that a file is read once before anything is learned from it.
@@ -12,9 +12,10 @@ import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, final
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 QUOTED = re.compile(r'"(?:[^"]|"")*(?:"|$)')
-COMMA_NUMBER = re.compile(r"[+-]?\d*(?:,\d+)?(?:[eE][+-]?\d+)?")
-WHOLE = re.compile(r"[+-]?\d+")
-THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
+COMMA_NUMBER = re.compile(r"\s*[+-]?\d*(?:,\d+)?(?:[eE][+-]?\d+)?\s*")
+WHOLE = re.compile(r"\s*[+-]?\d+\s*")
+THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*")
 # What means a missing value among numbers: what pandas takes for one.
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
@@ -41,80 +42,235 @@ LONGEST_LINE = 2**25
 WORDS, COMMAS = "words", "numbers with commas"
 NOTHING, WHOLE_NUMBERS, NUMBERS, TRUTH, TEXT = "nothing", "whole numbers", "numbers", "true or false", "text"
 _TYPES: dict[str, Any] = {WHOLE_NUMBERS: "int64", NUMBERS: "float64", TEXT: object}
-_OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_UNEVEN = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
+# Endings of packed files: the bytes that such a file begins with, and what unpacks it.
+PACKED: dict[str, tuple[bytes, Callable[..., Any]]] = {
+    ".gz": (b"\x1f\x8b", gzip.open),
+    ".bz2": (b"BZh", bz2.open),
+    ".xz": (b"\xfd7zXZ", lzma.open),
+    ".zip": (b"PK", zipfile.ZipFile),
+}
+# What other kinds of files begin with, and what to do with them.
+_OTHERS = {
+    b"PK\x03\x04": "a zip archive or an Excel workbook: unpack it, or save the sheet as “CSV UTF-8” in Excel",
+    b"\xd0\xcf\x11\xe0": "an Excel workbook: save its sheet as “CSV UTF-8” in Excel",
+    b"PAR1": "a Parquet file: rename it to end in .parquet",
+    b"ARROW1": "an Arrow file: rename it to end in .arrow",
+    b"\x1f\x8b": "compressed with gzip: rename it to end in .csv.gz",
+    b"BZh": "compressed with bzip2: rename it to end in .csv.bz2",
+    b"\xfd7zXZ": "compressed with xz: rename it to end in .csv.xz",
+}
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+_JSON = re.compile(rb'\s*(?:\{\s*"|\[\s*[\[{])')
+_NOT_CLOSED = re.compile(r"EOF inside string starting at row (\d+)")
+_DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
-def raise_interrupt(error: Exception) -> None:
-    """Raise KeyboardInterrupt where that is what ended a read: pandas drops an error without a message, as that is."""
-    if "read(nbytes) on source failed" in str(error):
-        raise KeyboardInterrupt from error
+@final
+@dataclass(frozen=True)
+class TextReader:
+    """A text file that can be read more than once: its name in errors, and what opens its bytes."""
+
+    name: str
+    open_bytes: Callable[[], AbstractContextManager[Any]]
+
+    @contextmanager
+    def unpacked(self) -> Iterator[IO[bytes]]:
+        """The unpacked bytes; raises ValueError where they can't be unpacked or decoded."""
+        try:
+            with ExitStack() as stack:
+                yield _unpacked(self.name, stack.enter_context(self.open_bytes()), stack)
+        except UnicodeDecodeError as error:
+            byte = error.object[error.start]
+            raise ValueError(
+                f"{self.name} is not UTF-8 text (it holds the byte 0x{byte:02x}): save it as UTF-8, which Excel calls "
+                "“CSV UTF-8”, or as Parquet."
+            ) from error
+        except (*_DAMAGED, OSError) as error:
+            is_bz2 = isinstance(error, OSError) and error.errno is None and self.name.lower().endswith(".bz2")
+            if not is_bz2 and not isinstance(error, _DAMAGED):
+                raise
+            raise ValueError(f"{self.name} can't be unpacked: it was cut short or damaged. Copy it again.") from error
+        except (NotImplementedError, RuntimeError) as error:  # zip files may be encrypted, or packed in other ways
+            if not self.name.lower().endswith(".zip"):
+                raise
+            raise ValueError(f"{self.name} can't be unpacked here: unpack it first.") from error
+
+    @contextmanager
+    def lines(self) -> Iterator[IO[str]]:
+        """The decoded lines."""
+        with self.unpacked() as raw:
+            checked = io.BufferedReader(_CheckedBytes(raw, self.name), 2**17)
+            yield io.TextIOWrapper(checked, encoding="utf-8-sig", newline="")
+
+    def header(self, usual: str, sep: str | None) -> tuple[str, list[str]]:
+        """The separator and the names of the columns; ``usual`` is the separator that the file's name promises."""
+        with self.lines() as lines:
+            first = next((line for line in lines if line.strip()), None)
+            if first is None:
+                raise ValueError(
+                    f"{self.name} is empty: it needs a header with the names of the columns and at least one row."
+                )
+            sep = sep or separator_of(first, usual)
+            rows = csv.reader(chain([first], lines), delimiter=sep)
+            try:
+                names = next(rows)
+            except csv.Error as error:
+                raise ValueError(
+                    f"{self.name} begins with a line that is too long to be a header: line breaks are missing, or "
+                    "quotation marks are not closed."
+                ) from error
+            try:
+                longer = len(next((row for row in rows if not _is_blank(row)), names)) > len(names)
+            except csv.Error:  # of a cell that is too long for csv, pandas tells what is wrong
+                longer = False
+        require_different(self.name, [name for name in names if name.strip()])
+        if longer:  # of such a file pandas would drop cells, with a warning that other threads can hide
+            self.require_even(sep)
+        return sep, names
+
+    def frames(
+        self, sep: str, decimal: str, n_rows: int | None = None, room: int | None = None, **options: Any
+    ) -> "Iterator[pd.DataFrame]":
+        """Tables of up to ``n_rows`` rows, or one of all rows; with ``room``, of no more than take so many bytes."""
+        import pandas as pd
+        from pandas.errors import ParserError
+
+        settings: dict[str, Any] = {"sep": sep, "decimal": decimal, "index_col": False, "low_memory": False}
+        try:
+            with self.lines() as lines:
+                parsed: Any = pd.read_csv(lines, chunksize=n_rows, **settings, **options)
+                if n_rows is None:
+                    yield parsed
+                    return
+                with parsed as frames:
+                    yield from frames if room is None else _within(frames, n_rows, room)
+        except ParserError as error:
+            if "read(nbytes) on source failed" in str(error):  # pandas drops an error without a message, as Ctrl-C is
+                raise KeyboardInterrupt from error
+            opened = _NOT_CLOSED.search(str(error))
+            if opened:
+                line = int(opened[1]) + 1
+                raise ValueError(f"{self.name}: a quotation mark that opens in line {line} is not closed.") from error
+            self.require_even(sep)
+            raise ValueError(f"{self.name} can't be read as text: {error}") from error
+
+    def require_even(self, sep: str) -> None:
+        """Refuse a row with fewer cells than the header has names, or more, unless that is one separator at the end."""
+        with self.lines() as lines:
+            rows = csv.reader(lines, delimiter=sep)
+            n_names = None
+            try:
+                for row in rows:
+                    if _is_blank(row):
+                        continue
+                    n_names = len(row) if n_names is None else n_names
+                    if len(row) < n_names or len(row) > n_names + 1 or any(row[n_names:]):
+                        raise ValueError(
+                            f"{self.name}: line {rows.line_num} has {len(row)} cell{'s' * (len(row) != 1)}, and the "
+                            f"header has {n_names} names. Give every row a cell for each name, and put cells that hold "
+                            "the separator in quotation marks."
+                        )
+            except csv.Error as error:
+                raise ValueError(
+                    f"{self.name}: line {rows.line_num} holds a cell of more than {csv.field_size_limit()} characters: "
+                    "line breaks are missing, or quotation marks are not closed."
+                ) from error
+
+
+def _unpacked(name: str, raw: Any, stack: ExitStack) -> Any:
+    """The bytes of a packed file, by the ending of its name."""
+    packing = Path(name.lower()).suffix
+    head = raw.peek(8) if packing in PACKED else b""
+    if not head:
+        return raw
+    begin, unpack = PACKED[packing]
+    if not head.startswith(begin):
+        raise ValueError(f"{name} is not a {packing} archive: remove {packing} from its name.")
+    archive = stack.enter_context(unpack(raw))
+    if packing != ".zip":
+        return archive
+    members = [member for member in archive.namelist() if not member.endswith("/")]
+    if len(members) != 1:
+        raise ValueError(f"{name} holds {len(members)} files, but only one is allowed: unpack it first.")
+    return stack.enter_context(archive.open(members[0]))
+
+
+@final
+class _CheckedBytes(io.RawIOBase):
+    """Bytes that may be text. Raises ValueError for other kinds of files, by their first bytes, for NUL, and for a line
+    without an end: a small packed file may hold one that does not fit in memory.
+    """
+
+    def __init__(self, raw: Any, name: str) -> None:
+        self._raw, self._name, self._n_lines, self._line_bytes, self._begun = raw, name, 0, 0, False
+
+    def readable(self) -> bool:
+        """Always true."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Read and check the next bytes."""
+        n_bytes = self._raw.readinto(buffer)
+        block = bytes(buffer[:n_bytes])
+        if not self._begun:
+            self._require_text(block)
+            self._begun = True
+        if b"\0" in block:
+            line = self._n_lines + block[: block.index(b"\0")].count(b"\n") + 1
+            raise ValueError(f"{self._name} holds a NUL byte in line {line}, so it is damaged, or not a text file.")
+        self._n_lines += block.count(b"\n")
+        end = max(block.rfind(b"\n"), block.rfind(b"\r"))
+        self._line_bytes = self._line_bytes + n_bytes if end < 0 else n_bytes - end - 1
+        if self._line_bytes > LONGEST_LINE:
+            raise ValueError(f"{self._name} can't be read as text: it has a line of more than {LONGEST_LINE >> 20} MB.")
+        return n_bytes
+
+    def _require_text(self, head: bytes) -> None:
+        kind = next((kind for begin, kind in _OTHERS.items() if head.startswith(begin)), None)
+        if head.startswith(_UTF16) or head[1:2] == b"\0" or (head[:1] == b"\0" and head[1:2].isalnum()):
+            kind = "UTF-16 text: save it as UTF-8, which Excel calls “CSV UTF-8”"
+        elif _JSON.match(head):
+            kind = "JSON: save it as CSV, as by pandas.read_json(…).to_csv(…, index=False)"
+        if kind is not None:
+            raise ValueError(f"{self._name} is {kind}.")
 
 
 def separator_of(header: str, usual: str) -> str:
     """The usual separator, or where the header has none of it outside of quotes, the most frequent of the others."""
     bare = QUOTED.sub("", header)
-    found = max((sign for sign in SEPARATORS if sign != usual), key=bare.count)
-    return usual if usual in bare or found not in bare else found
+    other = max((sign for sign in SEPARATORS if sign != usual), key=bare.count)
+    return usual if usual in bare or other not in bare else other
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Text:
-    """A text file: its name, what its columns hold, and its signs."""
+def require_different(path: str, names: Sequence[str]) -> None:
+    """Refuse two columns of one name."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ValueError(f"{path} has two columns named {name!r}: rename one.")
+        seen.add(name)
 
-    path: Path
-    types: dict[str, str]
-    n_rows: int
-    sep: str
-    decimal: str
 
-    @staticmethod
-    def of(path: Path, usual: str, sep: str | None, decimal: str | None, text: Collection[str] = ()) -> "Text":
-        """Read the file once to see what its columns hold; those in ``text`` are text in any case."""
-        with _opened(path) as lines:
-            first = next((line for line in lines if line.strip()), None)
-            if first is None:
-                raise ValueError(f"{path} is empty: it needs a header with the names of the columns.")
-            sep = sep or separator_of(first, usual)
-            rows = csv.reader(chain([first], lines), delimiter=sep)
-            names = next(rows)
-            longer = len(next((row for row in rows if not _is_blank(row)), names)) > len(names)
-        for name in names:
-            if name.strip() and names.count(name) > 1:
-                raise ValueError(f"{path} has two columns named {name!r}: rename one.")
-        if longer:  # of such a file pandas would drop cells, with a warning that other threads can hide
-            _require_even(path, sep, len(names))
-        seen = _seen(path, sep, decimal or ".")
-        if decimal is None and _by_commas(seen, sep, text):
-            decimal, seen = ",", _seen(path, sep, ",")
-        if seen and next(reversed(seen.values())).missing:
-            _require_even(path, sep, len(names))
-        types = {
-            name: TEXT if name in text else one.held for name, one in seen.items() if name in names and name.strip()
-        }
-        n_rows = max((one.n_rows for one in seen.values()), default=0)
-        return Text(path, types, n_rows, sep, decimal or ".")
+def _is_blank(row: list[str]) -> bool:
+    return len(row) < 2 and not "".join(row).strip()
 
-    def holding(self, types: dict[str, str]) -> "Text":
-        """The same where other files of the table are known as well."""
-        return replace(self, types=types)
 
-    def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
-        """These columns, some rows at a time."""
-        held = {name: self.types[name] for name in columns}
-        words = {name: [""] if kind == TEXT else list(MISSING) for name, kind in held.items()}
-        types = {name: _TYPES[kind] for name, kind in held.items() if kind in _TYPES}
-        # Of columns that are not named in it, pandas takes no word for a missing value.
-        options = {"usecols": list(columns), "dtype": types, "na_values": words, "keep_default_na": False}
-        for frame in _frames(self.path, self.sep, self.decimal, n_rows, **options):
-            found = frame[list(columns)].reset_index(drop=True)
-            yield found.assign(**{name: found[name].astype(object) for name, kind in held.items() if kind == TEXT})
+def _within(reader: Any, n_rows: int, room: int) -> "Iterator[pd.DataFrame]":
+    """Few rows first, and then as many as take the room by what these took: wide rows and long text take more."""
+    take = min(n_rows, FIRST_LOOK)
+    while True:
+        try:
+            frame = reader.get_chunk(take)
+        except StopIteration:
+            return
+        yield frame
+        each = int(frame.memory_usage(deep=True).sum()) // max(1, len(frame))
+        take = max(1, min(n_rows, room // max(1, each)))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class ColumnContents:
     """What has been seen of a column: kinds of its values, whether some are missing, and whether some are fractions.
 
     ``commas`` are those in numbers: True where one may separate thousands, False where it can't.
@@ -127,7 +283,7 @@ class _Seen:
     commas: frozenset[bool]
 
     @staticmethod
-    def of(column: Any) -> "_Seen":
+    def of(column: Any) -> "ColumnContents":
         """Look at some rows."""
         known = column.dropna()
         missing, fractions, commas = len(known) < len(column), False, frozenset[bool]()
@@ -139,17 +295,17 @@ class _Seen:
             kind, fractions = NUMBERS, bool((known % 1 != 0).any())
         elif all(isinstance(value, bool) for value in known):
             kind = TRUTH
+        elif all(WHOLE.fullmatch(str(word)) for word in known):
+            kind = NUMBERS
+        elif all(COMMA_NUMBER.fullmatch(str(word)) for word in known):
+            kind, commas = COMMAS, frozenset(bool(THOUSANDS.fullmatch(word)) for word in known if "," in word)
         else:
-            words = [str(word).strip() for word in known]
-            kind = NUMBERS if all(map(WHOLE.fullmatch, words)) else WORDS
-            if kind == WORDS and all(map(COMMA_NUMBER.fullmatch, words)):
-                kind = COMMAS
-                commas = frozenset(bool(THOUSANDS.fullmatch(word)) for word in words if "," in word)
-        return _Seen(len(column), frozenset([kind]), missing, fractions, commas)
+            kind = WORDS
+        return ColumnContents(len(column), frozenset([kind]), missing, fractions, commas)
 
-    def __add__(self, other: "_Seen") -> "_Seen":
+    def __add__(self, other: "ColumnContents") -> "ColumnContents":
         """Look at both."""
-        return _Seen(
+        return ColumnContents(
             self.n_rows + other.n_rows,
             self.kinds | other.kinds,
             self.missing or other.missing,
@@ -168,128 +324,69 @@ class _Seen:
         return TRUTH if kinds == {TRUTH} else TEXT
 
 
-def _by_commas(seen: dict[str, _Seen], sep: str, text: Collection[str]) -> bool:
-    """Whether decimals are separated by commas: numbers are written so, and nothing speaks against it."""
-    written = [one.commas for name, one in seen.items() if name not in text and WORDS not in one.kinds and one.commas]
-    fractions = any(one.fractions for one in seen.values())
-    return bool(written) and sep != "," and not fractions and any(False in one for one in written)
-
-
-def _seen(path: Path, sep: str, decimal: str) -> dict[str, _Seen]:
+def contents(frames: "Iterable[pd.DataFrame]") -> dict[str, ColumnContents]:
     """What all columns hold."""
-    found: dict[str, _Seen] = {}
-    for frame in _frames(path, sep, decimal, LOOK, room=LOOK_BYTES):
-        for name in frame.columns:
-            here = _Seen.of(frame.loc[:, name])
-            found[str(name)] = found[str(name)] + here if str(name) in found else here
-    return found
+    columns: dict[str, ColumnContents] = {}
+    for frame in frames:
+        for name in map(str, frame.columns):
+            here = ColumnContents.of(frame.loc[:, name])
+            columns[name] = columns[name] + here if name in columns else here
+    return columns
 
 
-def _frames(
-    path: Path, sep: str, decimal: str, n_rows: int, room: int | None = None, **options: Any
-) -> "Iterator[pd.DataFrame]":
-    """Some rows at a time, as pandas reads them; with ``room``, no more than take so many bytes."""
-    import pandas as pd
-    from pandas.errors import ParserError
-
-    try:
-        with _opened(path) as lines:
-            file: Any = lines
-            settings: dict[str, Any] = {"sep": sep, "decimal": decimal, "index_col": False, "low_memory": False}
-            reader: Any = pd.read_csv(file, chunksize=n_rows, **settings, **options)
-            with reader as frames:
-                yield from frames if room is None else _within(frames, n_rows, room)
-    except ParserError as error:
-        raise_interrupt(error)
-        found = _UNEVEN.search(str(error))
-        if found:
-            raise ValueError(
-                f"{path}: line {found[2]} has {found[3]} cells, and the header has {found[1]} names. Put cells that "
-                "hold the separator in quotation marks."
-            ) from error
-        raise ValueError(f"{path} can't be read as text: {error}") from error
+def comma_columns(columns: dict[str, ColumnContents], text: Collection[str]) -> list[str]:
+    """Columns of numbers that are written with commas; those in ``text`` are text in any case."""
+    return [name for name, one in columns.items() if name not in text and WORDS not in one.kinds and one.commas]
 
 
-def _within(reader: Any, n_rows: int, room: int) -> "Iterator[pd.DataFrame]":
-    """Few rows first, and then as many as take the room by what these took: wide rows and long text take more."""
-    take = min(n_rows, FIRST_LOOK)
-    while True:
-        try:
-            frame = reader.get_chunk(take)
-        except StopIteration:
-            return
-        yield frame
-        each = int(frame.memory_usage(deep=True).sum()) // max(1, len(frame))
-        take = max(1, min(n_rows, room // max(1, each)))
-
-
-def _require_even(path: Path, sep: str, n_names: int) -> None:
-    """Refuse a row with fewer cells than the header has names, or more, unless that is one separator at the end."""
-    with _opened(path) as lines:
-        rows = csv.reader(lines, delimiter=sep)
-        for row in rows:
-            more = len(row) > n_names + 1 or any(row[n_names:])
-            if (more or len(row) < n_names) and not _is_blank(row):
-                raise ValueError(
-                    f"{path}: line {rows.line_num} has {len(row)} cell{'s' * (len(row) != 1)}, and the header has "
-                    f"{n_names} names. Give every row a cell for each name, and put cells that hold the separator in "
-                    "quotation marks."
-                )
-
-
-def _is_blank(row: list[str]) -> bool:
-    """Whether a line holds nothing."""
-    return len(row) < 2 and not "".join(row).strip()
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[IO[str]]:
-    """The unpacked text; what is wrong with it is said in words."""
-    packing = path.suffix.lower()
-    try:
-        if packing == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                names = [name for name in archive.namelist() if not name.endswith("/")]
-                if len(names) != 1:
-                    raise ValueError(f"{path} holds {len(names)} files, but only one is allowed: unpack it first.")
-                with archive.open(names[0]) as raw:
-                    yield _decoded(raw, path)
-        elif packing in _OPENERS:
-            with _OPENERS[packing](path, "rb") as raw:
-                yield _decoded(raw, path)
-        else:
-            with path.open("rb") as raw:
-                yield _decoded(raw, path)
-    except (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} can't be unpacked: it was cut short or damaged. Copy it again.") from error
-    except csv.Error as error:
-        raise ValueError(f"{path} can't be read as text: {error}.") from error
-    except UnicodeDecodeError as error:
-        wrong = error.object[error.start]
-        raise ValueError(f"{path} is not UTF-8 text (it holds the byte 0x{wrong:02x}): save it as UTF-8.") from error
-
-
-def _decoded(raw: Any, path: Path) -> IO[str]:
-    return io.TextIOWrapper(io.BufferedReader(_Lines(raw, path), 2**17), encoding="utf-8-sig", newline="")
+def decimal_commas(columns: dict[str, ColumnContents], sep: str, text: Collection[str]) -> bool:
+    """Whether decimals are separated by commas: numbers are written so, and nothing speaks against it."""
+    certain = any(False in columns[name].commas for name in comma_columns(columns, text))
+    return certain and sep != "," and not any(one.fractions for one in columns.values())
 
 
 @final
-class _Lines(io.RawIOBase):
-    """Bytes whose lines are bounded: a small packed file may hold a line that does not fit in memory."""
+@dataclass(frozen=True, eq=False)
+class Text:
+    """A text file: its name, what its columns hold, and its signs."""
 
-    def __init__(self, raw: Any, path: Path) -> None:
-        self._raw, self._path, self._length = raw, path, 0
+    path: Path
+    types: dict[str, str]
+    n_rows: int
+    sep: str
+    decimal: str
 
-    def readable(self) -> bool:
-        """Yes."""
-        return True
+    @staticmethod
+    def of(path: Path, usual: str, sep: str | None, decimal: str | None, text: Collection[str] = ()) -> "Text":
+        """Read the file once to see what its columns hold; those in ``text`` are text in any case."""
+        reader = _reader(path)
+        sep, names = reader.header(usual, sep)
+        columns = contents(reader.frames(sep, decimal or ".", LOOK, LOOK_BYTES))
+        if decimal is None and decimal_commas(columns, sep, text):
+            decimal, columns = ",", contents(reader.frames(sep, ",", LOOK, LOOK_BYTES))
+        if columns and next(reversed(columns.values())).missing:
+            reader.require_even(sep)
+        types = {
+            name: TEXT if name in text else one.held for name, one in columns.items() if name in names and name.strip()
+        }
+        n_rows = max((one.n_rows for one in columns.values()), default=0)
+        return Text(path, types, n_rows, sep, decimal or ".")
 
-    def readinto(self, buffer: Any, /) -> int:
-        """Read, and look for the end of the line."""
-        n_bytes = self._raw.readinto(buffer)
-        some = bytes(buffer[:n_bytes])
-        end = max(some.rfind(b"\n"), some.rfind(b"\r"))
-        self._length = self._length + n_bytes if end < 0 else n_bytes - end - 1
-        if self._length > LONGEST_LINE:
-            raise ValueError(f"{self._path} can't be read as text: it has a line of more than {LONGEST_LINE >> 20} MB.")
-        return n_bytes
+    def holding(self, types: dict[str, str]) -> "Text":
+        """The same where other files of the table are known as well."""
+        return replace(self, types=types)
+
+    def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
+        """These columns, some rows at a time."""
+        held = {name: self.types[name] for name in columns}
+        words = {name: [""] if kind == TEXT else list(MISSING) for name, kind in held.items()}
+        types = {name: _TYPES[kind] for name, kind in held.items() if kind in _TYPES}
+        # Of columns that are not named in it, pandas takes no word for a missing value.
+        options = {"usecols": list(columns), "dtype": types, "na_values": words, "keep_default_na": False}
+        for frame in _reader(self.path).frames(self.sep, self.decimal, n_rows, **options):
+            table = frame[list(columns)].reset_index(drop=True)
+            yield table.assign(**{name: table[name].astype(object) for name, kind in held.items() if kind == TEXT})
+
+
+def _reader(path: Path) -> TextReader:
+    return TextReader(str(path), partial(path.open, "rb"))

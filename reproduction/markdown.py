@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from vbsvm.report.blocks import Caveat, Code, Figures, Picture, Section, Table, Text, Verdict
+from vbsvm.report.document import Check, Code, Figures, Limitation, Picture, Section, Table, Text
 
 
 def markdown(sections: Sequence[Section], images: dict[str, str]) -> str:
@@ -13,9 +13,9 @@ def markdown(sections: Sequence[Section], images: dict[str, str]) -> str:
 def _section(section: Section, images: dict[str, str]) -> Iterator[str]:
     yield f"## {section.title}"
     for block in section.blocks:
-        if isinstance(block, Text | Code | Verdict):
+        if isinstance(block, Text | Code | Check):
             yield block.text
-        elif isinstance(block, Caveat):
+        elif isinstance(block, Limitation):
             yield f"**{block.title}** {block.text}"
         elif isinstance(block, Figures):
             yield "; ".join(f"{value} {meaning}" for value, meaning in block.pairs)

@@ -7,8 +7,8 @@ from typing import final
 import numpy as np
 from scipy import stats
 
-from vbsvm.base.arrays import Array
-from vbsvm.reproduction.work import GIBBS, MCMC, TIMED, Job, Result
+from reproduction.data import Array
+from reproduction.work import GIBBS, MCMC, TIMED, Job, Result
 
 
 @final

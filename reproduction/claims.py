@@ -12,10 +12,10 @@ from typing import final
 import numpy as np
 from scipy import stats
 
-from vbsvm.reproduction import data
-from vbsvm.reproduction.data import CELLS, DIMENSIONS, SIZES
-from vbsvm.reproduction.findings import Findings, Interval
-from vbsvm.reproduction.work import MCMC, SVM, VB
+from reproduction import data
+from reproduction.data import CELLS, DIMENSIONS, SIZES
+from reproduction.findings import Findings, Interval
+from reproduction.work import MCMC, SVM, VB
 
 ALIKE = 0.01
 FAR = 10.0

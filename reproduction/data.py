@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from vbsvm.base.arrays import Array
 from vbsvm.datasets import load_acath, load_spam, load_toenail
 
 if TYPE_CHECKING:
     import pandas as pd
 
+Array = NDArray[np.float64]
 SIZES, DIMENSIONS = (100, 200, 500), (10, 50, 100)
 CELLS = tuple((n, d) for d in DIMENSIONS for n in SIZES)
 TEST_ROWS = 1000

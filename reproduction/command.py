@@ -1,4 +1,4 @@
-"""``vbsvm reproduce``: run what is missing, then write numbers, figures and the page."""
+"""``python -m reproduction``: run what is missing, then write numbers, figures and the page."""
 
 import os
 from collections.abc import Iterator
@@ -10,24 +10,26 @@ from joblib import Parallel, delayed, parallel_config
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from reproduction import page, work
+from reproduction.journal import Journal, OtherSettingsError
+from reproduction.work import EXPERIMENTS, METHODS, PAPERS_METHODS, Job, Result, Settings
 from vbsvm.datasets import load_acath
 from vbsvm.report.document import require_parts
-from vbsvm.reproduction import page, work
-from vbsvm.reproduction.journal import Journal, OtherSettingsError
-from vbsvm.reproduction.work import EXPERIMENTS, METHODS, PAPERS_METHODS, Job, Result, Settings
 
 
 @click.command(
     epilog="""\b
 Examples:
-  vbsvm reproduce toenail --quick
-  vbsvm reproduce all --out reproduction
-  VBSVM_DATA=folder/with/acath.csv vbsvm reproduce cardiac
+  python -m reproduction toenail --quick
+  python -m reproduction all --out folder
+  VBSVM_DATA=folder/with/acath.csv python -m reproduction cardiac
 """
 )
 @click.argument("experiment", type=click.Choice([*EXPERIMENTS, "all"]))
 @click.option("--quick", is_flag=True, help="Run a tenth of the data sets and splits.")
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), default="reproduction", show_default=True)
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), default="reproduction-results", show_default=True
+)
 @click.option(
     "--holdouts",
     type=click.IntRange(1),

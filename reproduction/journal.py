@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
 
-from vbsvm.reproduction.work import Job, Result, Settings
+from reproduction.work import Job, Result, Settings
 from vbsvm.storage.atomic import replacing
 
 NAME = "journal.jsonl"

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
+from reproduction.data import Array
 
 GAP = 1e-8
 # Where rounding leaves no smaller gap, as may happen under the weakest penalties, this one will do.

@@ -10,16 +10,10 @@ from typing import Any, final
 
 import numpy as np
 
-from vbsvm.api.model import Model
-from vbsvm.api.svc import VBSVC
-from vbsvm.base.arrays import Array
-from vbsvm.inference.gibbs import Gibbs
-from vbsvm.inference.variational import Variational
-from vbsvm.missing.settings import GaussianImputation
-from vbsvm.model.priors import LaplaceZero
-from vbsvm.reproduction import data, default_svm
-from vbsvm.reproduction.data import CELLS, Split
-from vbsvm.reproduction.default_svm import balanced_error
+from reproduction import data, default_svm
+from reproduction.data import CELLS, Array, Split
+from reproduction.default_svm import balanced_error
+from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, Variational
 
 # MCMC is the paper's sampler, Gibbs this package's, which moves faster through the same posterior.
 SVM, VB, MCMC, GIBBS = "SVM", "VB", "MCMC", "Gibbs"

@@ -7,8 +7,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array
-from vbsvm.reproduction.solver import solve_path
+from reproduction.data import Array
+from reproduction.solver import solve_path
 
 # From strong to weak penalties, so that ties go to the stronger.
 FIRST_GRID = np.logspace(2.5, -2, 10)

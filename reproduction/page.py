@@ -4,15 +4,13 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from reproduction import figures, numbers
+from reproduction.claims import CLAIMS, DECISIONS, PAPERS_SECONDS, Outcome
+from reproduction.findings import Findings, Interval
+from reproduction.markdown import markdown
+from reproduction.work import EXPERIMENTS, GIBBS, MCMC, PAPERS_METHODS, SVM, VB, Job, Result, Settings
 from vbsvm.plots import style
-from vbsvm.report.blocks import Caveat, Cell, Section, Table, Text, cell
-from vbsvm.report.document import document, place
-from vbsvm.report.figures import picture
-from vbsvm.report.markdown import markdown
-from vbsvm.reproduction import figures, numbers
-from vbsvm.reproduction.claims import CLAIMS, DECISIONS, PAPERS_SECONDS, Outcome
-from vbsvm.reproduction.findings import Findings, Interval
-from vbsvm.reproduction.work import EXPERIMENTS, GIBBS, MCMC, PAPERS_METHODS, SVM, VB, Job, Result, Settings
+from vbsvm.report.document import Cell, Limitation, Section, Table, Text, cell, document, picture, place
 
 PAIRS = ((SVM, VB), (SVM, MCMC), (VB, MCMC))
 SAMPLERS = (VB, MCMC, GIBBS)
@@ -34,7 +32,7 @@ def write(folder: Path, results: Mapping[Job, Result], settings: Settings, skipp
         found = figures.drawing(experiment, findings)
         if found is None:
             if experiment in skipped:
-                sections.append(Section(TITLES[experiment], (Caveat("Left out.", skipped[experiment]),)))
+                sections.append(Section(TITLES[experiment], (Limitation("Left out.", skipped[experiment]),)))
             continue
         draw, told = found
         name = figures.NAMES[experiment]
@@ -77,10 +75,10 @@ def _overview(findings: Findings, settings: Settings) -> Section:
     return Section("Claims", (Text(about), Table("Claims and outcomes", head, tuple(rows))))
 
 
-def _claims(experiment: str, findings: Findings) -> list[Caveat]:
+def _claims(experiment: str, findings: Findings) -> list[Limitation]:
     judged = [(claim, claim.judge(findings)) for claim in CLAIMS if claim.experiment == experiment]
     return [
-        Caveat(
+        Limitation(
             f"“{claim.text}” {verdict.outcome.value.capitalize()}.",
             f"{verdict.evidence}. Rule: {claim.rule}".removeprefix(". "),
         )

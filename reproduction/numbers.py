@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reproduction import data
+from reproduction.work import EXPERIMENTS, METHODS, Job, Result
 from vbsvm.report.document import place
-from vbsvm.reproduction import data
-from vbsvm.reproduction.work import EXPERIMENTS, METHODS, Job, Result
 
 
 def write(folder: Path, results: Mapping[Job, Result]) -> None:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vbsvm.base.arrays import Array
+from reproduction import data
+from reproduction.claims import ALL_CELLS
+from reproduction.data import Array
+from reproduction.findings import Findings
+from reproduction.work import MCMC, PAPERS_METHODS, VB, Result
 from vbsvm.plots import style
-from vbsvm.reproduction import data
-from vbsvm.reproduction.claims import ALL_CELLS
-from vbsvm.reproduction.findings import Findings
-from vbsvm.reproduction.work import MCMC, PAPERS_METHODS, VB, Result
 
 if TYPE_CHECKING:
     from vbsvm.plots.style import Figure

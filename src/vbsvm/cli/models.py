@@ -1,0 +1,332 @@
+"""Commands that use a saved model, ``vbsvm predict``, ``summary``, ``effects`` and ``report``; and ``demo``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from vbsvm.cli import tables
+from vbsvm.cli.wording import say, stdout
+
+AVERAGES, SLOPE = "probability", "slope"
+
+
+def covariance_option(command: Any) -> Any:
+    """Add the option that chooses which spreads are shown."""
+    return click.option(
+        "--covariance",
+        type=click.Choice(["robust", "posterior", "curvature", "mean-field"]),
+        help="Type of standard error.  [default: posterior in logistic models, else robust; what is available]",
+    )(command)
+
+
+@click.command()
+@click.argument("model")
+@click.argument("data")
+@click.option("--proba", is_flag=True, help="Add the probability of each class.")
+@click.option("--scores", is_flag=True, help="Add the score; positive scores mean the second class.")
+@click.option("--keep", metavar="COLUMN", multiple=True, help="Copy a column of DATA, such as an identifier.")
+@click.option("--excel-safe", is_flag=True, help="Put an apostrophe before text that a spreadsheet would run.")
+@tables.options
+@tables.memory_option
+@click.option("--out", metavar="FILE", help="Write the predictions to FILE instead of stdout.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+def predict(
+    model: str,
+    data: str,
+    *,
+    keep: tuple[str, ...],
+    excel_safe: bool,
+    sep: str | None,
+    decimal: str | None,
+    memory_limit: str,
+    out: str | None,
+    force: bool,
+    **added: Any,
+) -> None:
+    """Predict the rows of the table DATA with the saved MODEL: one row of CSV for each, in the same order.
+
+    Probabilities are averaged over missing values. A group that is new to the model gets the prediction for the
+    population. DATA may also be a folder of .parquet or .csv files, or a pattern such as "new/*.parquet".
+
+    \b
+    Examples:
+      vbsvm predict model.vbsvm new.csv
+      vbsvm predict model.vbsvm new.csv --proba --scores --keep patient --out predictions.csv
+    """
+    from vbsvm import load
+    from vbsvm.results import predicted_files
+
+    tables.require_writable(out, force=force)
+    fitted: Any = load(model)
+    kept, change = list(dict.fromkeys(keep)), tables.excel_safe if excel_safe else None
+    columns, text, classes = columns_of(fitted), text_of(fitted), fitted.classes if is_fit(fitted) else fitted.classes_
+    files = tables.files_of(data, memory_limit, sep, decimal)
+    if files is not None:
+        to: Any = stdout() if out is None else out
+        needed: dict[str, Any] = {"columns": columns, "text": text, "classes": classes}
+        predicted_files.write(fitted, files, to, keep=kept, change=change, **needed, **added)
+        if out is not None:
+            say(f"Wrote {out}.", err=True)
+        return
+    frame = tables.read(data, text, sep, decimal)
+    tables.require_columns(frame, keep, "--keep")
+    tables.require_columns(frame, columns, "The model needs a column that the table lacks")
+    inputs = tables.with_plain_numbers(frame[columns], text)
+    table = predicted_files.predicted(fitted, inputs, frame[kept], classes, **added)
+    tables.write(table if change is None else change(table), out, force=force)
+
+
+@click.command()
+@click.argument("model")
+@covariance_option
+def summary(model: str, *, covariance: str | None) -> None:
+    """Show the saved MODEL: whether the fit converged, its coefficients, and its variance components.
+
+    \b
+    Example:
+      vbsvm summary model.vbsvm
+      vbsvm summary model.vbsvm --covariance posterior
+    """
+    from vbsvm import load
+
+    say(described(load(model), covariance))
+
+
+@click.command()
+@click.argument("model")
+@click.option("--data", metavar="FILE", help="The table that the model was fitted to, to show its predictions.")
+@click.option("--target", metavar="COLUMN", help="With --data, for a model without a formula: the column it predicts.")
+@click.option("--drop-missing-outcome", is_flag=True, help="With --data: leave out rows whose outcome is missing.")
+@tables.options
+@click.option("--title", metavar="TEXT", help="The title of the page.")
+@covariance_option
+@click.option("--out", metavar="FILE", required=True, help="Write the page to FILE.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+def report(
+    model: str,
+    *,
+    data: str | None,
+    target: str | None,
+    drop_missing_outcome: bool,
+    sep: str | None,
+    decimal: str | None,
+    title: str | None,
+    covariance: str | None,
+    out: str,
+    force: bool,
+) -> None:
+    """Write a report of the saved MODEL: one HTML page that needs nothing else.
+
+    \b
+    Examples:
+      vbsvm report model.vbsvm --data train.csv --out report.html
+      vbsvm report model.vbsvm --data train.csv --target disease --out report.html
+    """
+    from vbsvm import load
+
+    tables.require_free(out, force=force)
+    fitted: Any = load(model)
+    given, rows = {}, range(0)
+    if data is not None:
+        text = text_of(fitted, target)
+        frame = tables.with_plain_numbers(tables.read(data, text, sep, decimal), text)
+        given, rows = _rows(fitted, frame, target, drop=drop_missing_outcome)
+    with tables.numbered(rows):
+        fitted.report(out, title=title, covariance=covariance, **given)
+    say(f"Wrote {out}.", err=True)
+
+
+def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[dict[str, Any], Sequence[int]]:
+    """What a report asks of the data: rows whose outcome is known; and their numbers in the file."""
+    columns = columns_of(fitted)
+    outcome = fitted.reader.parts.outcome if is_fit(fitted) else target
+    if outcome is None:
+        raise click.UsageError("The model has no formula: name the column of --data that it predicts with --target.")
+    tables.require_columns(frame, [*columns, outcome], "--data")
+    known = tables.with_outcome(frame, outcome, drop=drop)
+    rows, known = known.index, known.reset_index(drop=True)
+    return ({"data": known} if is_fit(fitted) else {"X": known[columns], "y": known[outcome]}), rows
+
+
+@click.command()
+@click.argument("model")
+@click.argument("data")
+@click.argument("variable")
+@click.option("--by", metavar="COLUMN", multiple=True, help="Part the rows by a column of DATA.")
+@click.option("--at", metavar="VALUE", multiple=True, help="A value of VARIABLE; by default all levels, or quantiles.")
+@click.option(
+    "--kind",
+    type=click.Choice([AVERAGES, "difference", "ratio", "odds ratio", SLOPE]),
+    default=AVERAGES,
+    show_default=True,
+    help="Average probabilities, contrasts of them, or the average slope.",
+)
+@click.option(
+    "--groups",
+    type=click.Choice(["observed", "new"]),
+    default="observed",
+    show_default=True,
+    help="Whether rows keep the effects of their groups.",
+)
+@click.option("--weights", metavar="COLUMN", help="The column of DATA that holds weights.")
+@click.option("--level", type=float, default=0.95, show_default=True, help="Level of the intervals.")
+@covariance_option
+@tables.options
+@click.option("--out", metavar="FILE", help="Write the table as CSV to FILE.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+def effects(
+    model: str,
+    data: str,
+    variable: str,
+    *,
+    by: tuple[str, ...],
+    at: tuple[str, ...],
+    kind: str,
+    weights: str | None,
+    sep: str | None,
+    decimal: str | None,
+    out: str | None,
+    force: bool,
+    **options: Any,
+) -> None:
+    """Average what the saved MODEL predicts of the rows of DATA where VARIABLE is set to each of its values.
+
+    \b
+    Examples:
+      vbsvm effects model.vbsvm visits.csv visit --by treatment
+      vbsvm effects model.vbsvm visits.csv treatment --kind difference
+    """
+    from vbsvm import load
+    from vbsvm.base import printing
+
+    tables.require_writable(out, force=force)
+    fitted: Any = load(model)
+    text = text_of(fitted)
+    frame = tables.with_plain_numbers(tables.read(data, text, sep, decimal), text)
+    tables.require_columns(frame, columns_of(fitted), "The model needs a column that the table lacks")
+    tables.require_columns(frame, [*by, weights], "The options name a column that the table lacks")
+    counts = None if weights is None else frame[weights].to_numpy()
+    frame = frame if is_fit(fitted) else frame[columns_of(fitted)]
+    rest = options | {"by": list(by) or None, "data": frame, "weights": counts}
+    if kind == SLOPE:
+        table = fitted.slopes(variable, **rest)
+    else:
+        rest["at"] = _values(fitted, frame, variable, at) or None
+        table = fitted.effects(variable, **rest) if kind == AVERAGES else fitted.contrasts(variable, kind=kind, **rest)
+    if out is not None:
+        tables.write(table.reset_index(), out, force=force)
+        return
+    say(f"{table.columns.name}\n\n{printing.table(table)}\n\n{printing.wrapped(table.attrs['spreads'])}")
+
+
+def _values(fitted: Any, frame: Any, variable: str, at: tuple[str, ...]) -> list[Any]:
+    """Values as the model knows them: numbers, or levels."""
+    rows = fitted._effects_subject(frame, None, None).rows
+    levels = rows.levels(variable) if variable in rows.names else []
+    if levels is not None:
+        known = {str(level): level for level in levels}
+        return [known.get(value, value) for value in at]
+    try:
+        return [float(value) for value in at]
+    except ValueError:
+        raise click.UsageError(f"--at: {variable} is a number; got {', '.join(at)}.") from None
+
+
+def is_fit(fitted: Any) -> bool:
+    """Whether it is the fit of a formula, and not a classifier."""
+    from vbsvm.results.fit import Fit
+
+    return isinstance(fitted, Fit)
+
+
+def columns_of(fitted: Any) -> list[str]:
+    """Columns that a model needs to predict."""
+    owner, name = (fitted.reader, "columns") if is_fit(fitted) else (fitted, "feature_names_in_")
+    names = getattr(owner, name, None)
+    if names is None:
+        raise click.ClickException("The model was fitted to an array, so its columns have no names: use it in Python.")
+    return [str(name) for name in names]
+
+
+def text_of(fitted: Any, target: str | None = None) -> set[str]:
+    """Columns that were text in fit, and are text again where a file holds none but such as "1" and "2"."""
+    if is_fit(fitted):
+        from vbsvm.results.predicted_files import text_columns
+
+        outcome = fitted.reader.parts.outcome
+        is_text = isinstance(fitted.classes[-1], str) and fitted.reader.kinds.get(outcome) == "O"
+        return text_columns(fitted.reader) | ({outcome} if is_text else set())  # the first may be called "not 2"
+    is_text = target is not None and all(isinstance(label, str) for label in fitted.classes_)
+    return fitted.text_columns | ({target} if is_text else set())
+
+
+def described(fitted: Any, covariance: str | None = None) -> str:
+    """What a fit or a classifier says of itself, in a few tables."""
+    from vbsvm.results import display
+
+    if is_fit(fitted):
+        return str(fitted.showing(covariance))
+    if len(fitted.fit_) == 1:
+        return str(fitted.fit_[0].showing(covariance))
+    return display.of_several_classes(
+        fitted.fit_, tables.listed(fitted.classes_), fitted.summary(covariance=covariance)
+    )
+
+
+@click.command()
+@click.option("--report", metavar="FILE", default="vbsvm-demo.html", show_default=True, help="Write the page to FILE.")
+def demo(report: str) -> None:
+    """Fit real data without tuning, compare with a linear SVM tuned by grid search, and write a report.
+
+    \b
+    Example:
+      vbsvm demo
+    """
+    import numpy as np
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import SVC
+
+    from vbsvm import VBSVC
+    from vbsvm.base import printing
+
+    X, benign = load_breast_cancer(return_X_y=True, as_frame=True)
+    y = np.where(benign, "benign", "malignant")
+    say("Breast cancer Wisconsin (diagnostic), as shipped with scikit-learn:")
+    say(f"{len(X)} tumours, {X.shape[1]} measurements.\n")
+    say(f"{'Five-fold cross-validation':44}accuracy     a fit takes")
+    grid = GridSearchCV(make_pipeline(StandardScaler(), SVC(kernel="linear")), {"svc__C": np.logspace(-4, 2, 13)}, cv=5)
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    for name, model in {"VBSVC()": VBSVC(), "GridSearchCV of SVC(kernel='linear'), 13 x 5": grid}.items():
+        scores = cross_validate(model, X, y, cv=folds)
+        accuracy, seconds = scores["test_score"].mean(), np.median(scores["fit_time"])
+        say(f"{name:44}{accuracy:8.3f}     {1e3 * seconds:8.0f} ms")
+
+    clf = VBSVC().fit(X, y)
+    how = f"{clf.penalty_[0]:.2f}, in {clf.n_iter_} passes over the data"
+    table = clf.summary().drop("(intercept)")
+    strongest = np.argsort(-(table["coefficient"] / table["sd"]).abs().to_numpy())[:6]
+    say(f"\nThe penalty was inferred: {how}. Nothing was tuned.")
+    say("The six strongest measurements; positive coefficients mean malignant:\n")
+    say(printing.table(table.iloc[strongest]))
+    say(f"\n{printing.wrapped(table.attrs['spreads'])}")
+    try:
+        written = clf.report(report, X, y, title="Breast cancer: malignant or benign")
+    except ImportError as error:
+        say(f"\nNo report was written. {error}")
+    else:
+        say(f"\nA report with figures, checks and caveats: {written.resolve()}")
+
+
+@click.command(context_settings={"ignore_unknown_options": True})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def reproduce(arguments: tuple[str, ...]) -> None:
+    """Run the numerical experiments of the paper again; they are in vbsvm's repository and source distribution."""
+    raise click.ClickException(
+        "The paper's experiments are not a part of the installed package. Clone the repository of vbsvm, or unpack its "
+        "source distribution (pip download --no-deps --no-binary vbsvm vbsvm), and run there: python -m reproduction "
+        + (" ".join(arguments) or "all")
+    )

@@ -1,0 +1,268 @@
+"""Checks of a fit in plain language, good or to be looked at; and what to know before trusting it."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.missing.model import input_model
+from vbsvm.missing.settings import LIKELIHOOD, NONE, NotAtRandom, Shift
+from vbsvm.plots import calibration_curve
+from vbsvm.plots.resolve_fit import Predicted
+from vbsvm.report.document import Check, Limitation, names, percent
+from vbsvm.report.evaluation import Evaluation
+from vbsvm.results.effect_check import misfit, parts_of
+from vbsvm.results.fit import Fit
+from vbsvm.results.left_out_predictions import LeftOutPredictions, Measure
+
+FEW_ROWS = 10
+FEW_GROUPS = 5
+# Above this share of missing values the coefficient of a column says more about the model than about the column.
+MUCH = 0.3
+# A class is hardly ever predicted where it is in fewer predictions than this share of its rows.
+HARDLY = 0.1
+# A difference counts if it is larger than so many standard errors.
+CLEAR = 2.0
+# Slopes of the log odds within these are good enough for most uses.
+GOOD_SLOPES = 0.8, 1.25
+HINGE = (
+    "With a hinge loss this can happen even if inputs are associated with the outcome: coefficients near 0 do not rule "
+    'out an association. If the classes differ in size, fit again with class_weight="balanced", or in a formula with '
+    "weights."
+)
+FLATTERED = (
+    "among so many inputs for so few rows this makes the model look much better than it is. Fit it within "
+    "cross-validation, where each fold chooses anew."
+)
+# A mean probability this far from the share is off, if it is by more than chance.
+OFF = 0.03
+
+
+def of_fit(fit: Fit) -> Iterator[Check]:
+    """What of the data asks for care, and how the fit ended."""
+    if fit.facts is not None:
+        for label, rows in zip(fit.classes, fit.facts.rows, strict=True):
+            if label is not None and rows < FEW_ROWS:
+                yield Check(False, f"The class {label!s} has only {rows} rows.")
+    if fit.missing_patterns is not None:
+        total = fit.missing_patterns.total
+        much = [name for name, count in fit.missing_patterns.by_column.items() if count > MUCH * total]
+        if much:
+            said = f"More than {100 * MUCH:.0f} % of the values are missing in {names(much)}."
+            yield Check(False, f"{said} Do not interpret their coefficients without a sensitivity analysis.")
+    for factor in fit.plan.factors:
+        if len(factor.levels) < FEW_GROUPS:
+            yield Check(
+                False,
+                f"{factor.name} has only {len(factor.levels)} groups: they carry little information about the spread "
+                "between groups, and the prior influences it.",
+            )
+    if fit._shelf.on_the_margin:
+        yield Check(False, fit._shelf.on_the_margin)
+    yield from (Check(check.good, check.text) for check in fit.course.checks())
+
+
+def of_predictions(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
+    """Whether all classes are predicted; whether the model beats the shares of the classes, and simple rivals."""
+    collapsed = list(_collapsed(evaluation, hinge=hinge))
+    yield from collapsed
+    own, shares = evaluation.own, evaluation.in_shares
+    wrong, base = evaluation.leading(own), evaluation.leading(shares)
+    said = f"{_told(evaluation, own)}{' when left out' if evaluation.left_out else ''}"
+    better = _clearly(evaluation, base, wrong)
+    loss = _clearly(evaluation, shares.log_loss, own.log_loss)
+    losses = f"log-loss {own.log_loss.value:.3f} against {shares.log_loss.value:.3f}"
+    beside = f"if all are called {evaluation.most_common}"
+    if evaluation.flattered:
+        yield Check(False, f"{said[0].upper()}{said[1:]}, but the inputs were chosen with all rows: {FLATTERED}")
+    elif better:
+        yield Check(True, f"The model predicts: {said}, against {percent(base.value, 1)} {beside}.")
+    elif loss:
+        text = (
+            f"No clearly fewer rows are wrong ({said}, against {percent(base.value, 1)} {beside}), but probabilities "
+        )
+        yield Check(not hinge, f"{text}tell rows apart: {losses}.")
+    else:
+        text = "The model predicts no better than the shares of the classes"
+        yield Check(False, f"{text}: {said}, against {percent(base.value, 1)} {beside}; {losses}.")
+    if (better or not collapsed) and not evaluation.flattered:
+        yield from _beside_rivals(evaluation)
+
+
+def _beside_rivals(evaluation: Evaluation) -> Iterator[Check]:
+    for name, rival in evaluation.others.items():
+        numbers = f"{_told(evaluation, evaluation.own)} against {percent(evaluation.leading(rival).value, 1)}"
+        if _clearly(evaluation, evaluation.leading(rival), evaluation.leading(evaluation.own)):
+            yield Check(True, f"It does better than {name}: {numbers}.")
+        elif _clearly(evaluation, rival.log_loss, evaluation.own.log_loss):
+            loss = f"{evaluation.own.log_loss.value:.3f} against {rival.log_loss.value:.3f}"
+            yield Check(True, f"It does better than {name} by its probabilities: log-loss {loss}.")
+        else:
+            yield Check(False, f"It does not clearly do better than {name}: {numbers}.")
+
+
+def _collapsed(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
+    """Classes that are never predicted, or hardly ever."""
+    rows = evaluation.rows
+    for k, label in enumerate(evaluation.classes):
+        there, predicted = (float(rows.weights[one == k].sum()) for one in (rows.truth, rows.decided))
+        if predicted >= HARDLY * there:
+            continue
+        others = [name for j, name in enumerate(evaluation.classes) if j != k]
+        if not predicted and len(others) == 1:
+            text = f"The model predicts one class: all rows are called {others[0]}, although {there:g} are {label}."
+        else:
+            text = f"Hardly any row is called {label}: {predicted:g}, although {there:g} are."
+        if hinge:
+            yield Check(False, f"{text} {HINGE}")
+        else:
+            yield Check(False, f"{text} Where a class is rare, that is to be expected: use the probabilities.")
+
+
+def of_separation(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[Check]:
+    """Whether some class is separated from the rest without an error."""
+    for k, fit in enumerate(fits):
+        sides, positive = evaluation.rows.fitted[:, k] > 0, evaluation.rows.truth == (1 if len(fits) == 1 else k)
+        if (sides == positive).all() and not fit.course.separable:
+            who = "these classes" if len(fits) == 1 else f"{fit.classes[1]!s} from the rest"
+            yield Check(
+                False,
+                f"Every row is on the correct side in the fit: the columns separate {who}, and the size of the "
+                "coefficients depends on the prior as much as on the data.",
+            )
+
+
+def of_calibration(evaluation: Evaluation, found: Sequence[Predicted]) -> Iterator[Check]:
+    """Whether probabilities are right on average, and as extreme as they should be; nothing of flattered ones."""
+    if evaluation.flattered:
+        return
+    groups = max(evaluation.rows.groups.values(), key=lambda one: int(one.max()), default=None)
+    checks = [_calibration(one, groups) for one in found]
+    if len(checks) == 1 or not all(check.good for check in checks):
+        several = len(checks) > 1
+        for one, check in zip(found, checks, strict=True):
+            if not several or not check.good:
+                yield Check(check.good, f"{one.classes[1]}: {check.text}" if several else check.text)
+        return
+    yield Check(True, f"Probabilities of all {len(checks)} classes are calibrated.")
+
+
+def _calibration(found: Predicted, groups: NDArray[np.intp] | None) -> Check:
+    slope = calibration_curve.slope(found.chances, found.positive, found.weights, groups)
+    told = f"the slope of the log odds is {slope.value:.2f} (95 % interval {slope.lower:.2f} to {slope.upper:.2f})"
+    told = told.replace("-", "−") + ", and 1 is right"
+    predicted, observed = (float(np.average(one, weights=found.weights)) for one in (found.chances, found.positive))
+    average = f"on average {percent(predicted, 1)} are predicted as {found.classes[1]}, and {percent(observed, 1)} are"
+    chance = CLEAR * np.sqrt(observed * (1.0 - observed) / found.weights.sum())
+    if abs(predicted - observed) > max(OFF, chance):
+        return Check(False, f"Probabilities are off: {average}; {told}.")
+    if slope.upper < 1.0 and slope.value < GOOD_SLOPES[0]:
+        return Check(False, f"Probabilities are too extreme: {told}; {average}.")
+    if slope.lower > 1.0 and slope.value > GOOD_SLOPES[1]:
+        return Check(False, f"Probabilities are too timid: {told}; {average}.")
+    units, positive = [] if groups is None else [groups], found.positive.astype(np.float64)
+    part = misfit(parts_of(found.chances), found.chances, positive, found.weights, units)
+    if part is not None:
+        where = f"mean predicted probability {percent(part.predicted, 1)}, observed {percent(part.observed, 1)}"
+        return Check(False, f"Probabilities are not calibrated: in a fifth of the observations {where}; {average}.")
+    if slope.lower <= 0.0:
+        return Check(True, f"Probabilities are right on average, but hardly tell rows apart: {average}; {told}.")
+    sure = "" if slope.upper - slope.lower < 1.0 else ", as far as these observations tell"
+    return Check(True, f"Probabilities are calibrated{sure}: {average}; {told}.")
+
+
+def _clearly(evaluation: Evaluation, larger: Measure, smaller: Measure) -> bool:
+    """Whether one measure is smaller than the other by more than chance."""
+    difference = larger - smaller
+    return difference.value > CLEAR * evaluation.se(difference)
+
+
+def _told(evaluation: Evaluation, of_fit: LeftOutPredictions) -> str:
+    value = percent(evaluation.leading(of_fit).value, 1)
+    return f"a balanced error of {value}" if evaluation.weighted else f"{value} of rows are wrong"
+
+
+PSEUDO_LIKELIHOOD = Limitation(
+    "A pseudo-likelihood",
+    "The hinge loss of a support vector machine is used as a likelihood, although it is not one: it does not sum "
+    "to one over the labels. Coefficients are on the scale of the hinge loss, which is zero for scores beyond ±1: "
+    "they are not comparable with those of a logistic model. With a hinge loss, coefficients near 0 do not mean "
+    "that the inputs are unrelated to the outcome.",
+)
+
+
+def limitations(fit: Fit) -> Iterator[Limitation]:
+    """All that applies to a fit."""
+    words = fit.posterior.words
+    if not words.normalised:
+        yield PSEUDO_LIKELIHOOD
+    yield Limitation(*fit.intervals().words.spreads)
+    yield from _probabilities(fit)
+    if fit.plan.factors and words.groups:
+        yield Limitation("Spreads between groups", words.groups)
+    if fit.selects:
+        yield Limitation("Selection", words.selection)
+    if fit.missing_patterns is not None and fit.missing_patterns.n_incomplete:
+        yield from _missing(fit)
+
+
+def _probabilities(fit: Fit) -> Iterator[Limitation]:
+    groups = " They speak of new rows of known groups more surely than of new groups." * bool(fit.plan.factors)
+    if fit.posterior.words.normalised:
+        yield Limitation(
+            "Probabilities",
+            "Probabilities are those of the model, averaged over the posterior: they are right if scores are linear in "
+            f"the columns. The figure of calibration shows whether they are.{groups}",
+        )
+    elif fit.score_calibration is None:
+        yield Limitation(
+            "Probabilities are not calibrated",
+            "This fit is of an older version: its probabilities are the normalised pseudo-likelihood, and mostly too "
+            "close to 0 or 1. Fit it again.",
+        )
+    else:
+        yield Limitation(
+            "Probabilities",
+            "An SVM learns which class is likelier, not how likely. Probabilities are its scores, passed through a "
+            "link that was fitted to leave-one-out scores; they are for new observations of the same population. "
+            "Whether they are calibrated is checked in the sections on calibration and effects. Where one predictor "
+            "decides, or one class is rare, scores of very different observations may be the same: use "
+            f'likelihood="logistic" (Model) or VBLogistic there.{groups}',
+        )
+
+
+def _missing(fit: Fit) -> Iterator[Limitation]:
+    inputs = input_model(fit.spec.missing)
+    mechanism = None
+    if inputs is not None:
+        mechanism = inputs.settings.mechanism
+        if inputs.settings.labels == LIKELIHOOD and not fit.spec.likelihood.normalised:
+            yield Limitation(
+                "Columns with many missing values are overrated",
+                "Missing values are inferred from the label, too, which favours large coefficients: do not trust the "
+                'coefficient of a column with many missing values. The default, labels="regressor", does not do this.',
+            )
+        elif inputs.settings.labels == NONE:
+            yield Limitation(
+                "Columns with many missing values are underrated",
+                "The distribution of the inputs was learned without the labels: coefficients of columns with missing "
+                'values are shrunk. The default, labels="regressor", does not do this.',
+            )
+        yield Limitation(
+            "Normality",
+            "Incomplete inputs are assumed to be normal, given the others. Transform skewed ones, as in log(x).",
+        )
+    if isinstance(mechanism, NotAtRandom):
+        yield Limitation(
+            "Not at random",
+            "Whether a value is observed depends on the value itself in this model. Little but the assumed "
+            "normality of the inputs identifies this: combine it with a sensitivity analysis.",
+        )
+    elif isinstance(mechanism, Shift):
+        yield Limitation("Shifted values", f"Missing values were shifted by assumption: {mechanism.written()}.")
+    else:
+        yield Limitation(
+            "Missing at random",
+            "Given the known values of a row, whether a value is missing is assumed not to depend on the value. The "
+            "data cannot confirm this: sensitivity(…) shows how the results change if it is wrong.",
+        )
