@@ -14,13 +14,12 @@ from vbsvm.base.reading import expect
 from vbsvm.missing import held_rows, integrated_rows
 from vbsvm.missing.held_rows import held_stats
 from vbsvm.missing.input_distributions import KnownInputs
-from vbsvm.model import bound
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.averaged_hinge import log_mean_likelihood
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
 from vbsvm.model.likelihoods.exact_logistic import EXACT_LOGISTIC
 from vbsvm.model.row_pass import CompleteRows, RowPass
-from vbsvm.model.sweep import pass_rows
+from vbsvm.model.sweep import elbo_terms, held_row_term, pass_rows
 
 EXACT = Variational(bound="exact")
 PAPERS = Variational(bound="paper")
@@ -125,7 +124,7 @@ class TestRowTerm:
         """Largest difference to central differences, with coefficients in units of their standard deviations."""
         mean, covariance = state.coefficients.mean, state.coefficients.covariance
         stats, root = pass_rows(spec, state, source, expect), np.linalg.cholesky(covariance)
-        assert bound.held_row_term(state, stats) == pytest.approx(stats.row_bound, rel=1e-10)
+        assert held_row_term(state, stats) == pytest.approx(stats.row_bound, rel=1e-10)
 
         def change(direction, spread):
             step = 1e-3
@@ -272,7 +271,7 @@ def test_the_bound_is_below_the_evidence_and_closer_than_the_papers():
     joint = loss + given_coefficients(rows, theta, inputs) + prior
     evidence = logsumexp(joint) + 2 * np.log(grid[1] - grid[0])
     stats = pass_rows(replace(spec, likelihood=EXACT_HINGE), exact.state, source, expect)
-    named = bound.terms(spec, exact.state, stats.row_bound, stats.missing)
+    named = elbo_terms(spec, exact.state, stats.row_bound, stats.missing)
     both = stats.row_bound + named["distribution of the inputs"]
     theta = exact.state.coefficients
     draws = theta.mean + np.random.default_rng(0).standard_normal((20_000, 2)) @ theta.root.T

@@ -34,11 +34,12 @@ from vbsvm.missing.input_model import InputModel
 from vbsvm.missing.missingness import ProbitDistribution
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.rows import Inputs
-from vbsvm.model import bound, sweep
+from vbsvm.model import sweep
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
 from vbsvm.model.spec import Block, Spec
+from vbsvm.model.sweep import elbo, held_row_term
 from vbsvm.results.calibration import log_odds
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping, MissingInputs
@@ -168,10 +169,10 @@ def rises_of_single_updates(spec, source, n_sweeps=4):
         stats = sweep.pass_rows(spec, state, source, expect)
 
         def total(state, stats=stats):
-            return bound.total(spec, state, bound.held_row_term(state, stats), stats.missing)
+            return elbo(spec, state, held_row_term(state, stats), stats.missing)
 
         before = total(state)
-        assert bound.total(spec, state, stats.row_bound, stats.missing) == pytest.approx(before, rel=1e-9, abs=1e-9)
+        assert elbo(spec, state, stats.row_bound, stats.missing) == pytest.approx(before, rel=1e-9, abs=1e-9)
         for update in (
             lambda state, stats: sweep.update_coefficients(spec, state, stats, expect),
             lambda state, stats: sweep.update_priors(spec, state, expect),
@@ -181,7 +182,7 @@ def rises_of_single_updates(spec, source, n_sweeps=4):
             rises.append((total(state) - before) / (1 + abs(before)))
             before = total(state)
         fresh = sweep.pass_rows(spec, state, source, expect)
-        rises.append((bound.total(spec, state, fresh.row_bound, fresh.missing) - before) / (1 + abs(before)))
+        rises.append((elbo(spec, state, fresh.row_bound, fresh.missing) - before) / (1 + abs(before)))
     return np.array(rises)
 
 

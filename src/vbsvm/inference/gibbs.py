@@ -21,12 +21,10 @@ from vbsvm.inference.scale_move import stretch
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.level_model import LevelCounts, LevelDistributions
 from vbsvm.missing.model import MissingState, MissingSums, input_model
-from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.coefficients import PointDistribution, SampledCoefficients
 from vbsvm.model.interfaces import Conditional
-from vbsvm.model.layouts.sampled import SampledCoefficients
-from vbsvm.model.row_pass import Part, Source
+from vbsvm.model.row_pass import Part, Source, added
 from vbsvm.model.spec import Spec, State
-from vbsvm.model.stats import added
 from vbsvm.model.sweep import sweep, update_priors
 
 # What all chains may hold, draws and missing values of the last sweep: two gigabytes of float64.

@@ -21,7 +21,7 @@ from vbsvm.missing.rows import IncompleteRows, PatternGroup
 from vbsvm.model.interfaces import Effects, Gram, Message, Rows
 from vbsvm.model.layouts.dense import LOG_2PI
 from vbsvm.model.likelihoods.base import Averages, Likelihood
-from vbsvm.model.stats import Stats
+from vbsvm.model.row_pass import Stats
 
 
 @final

@@ -16,9 +16,8 @@ from vbsvm.base.cached import cached_property
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.gates import Gates, GateScan
 from vbsvm.model.interfaces import Precision
-from vbsvm.model.layouts.arrow_message import ArrowMessage, FactorMessage
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, upper_triangle
-from vbsvm.model.layouts.grouping import ByGroup
+from vbsvm.model.layouts.grouping import ArrowMessage, ByGroup, FactorMessage
 
 # What a distribution that has moved need not compute anew.
 SPREADS = ("effect_covariances", "variances")

@@ -17,8 +17,7 @@ from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.gates import DrawnGates, Gates, GateScan
 from vbsvm.model.interfaces import Effects, Precision
 from vbsvm.model.layouts.dense import LOG_2PI, DenseRows
-from vbsvm.model.layouts.dual_parts import DualParts
-from vbsvm.model.layouts.sparse_design import SparseDesign, WideDesign, written
+from vbsvm.model.layouts.dual_parts import DualParts, SparseDesign, WideDesign, written
 
 # Gates that are scanned together: the matrix of their own products is formed.
 CHUNK = 128
