@@ -22,7 +22,7 @@ from vbsvm.api import validation
 from vbsvm.base.reading import Draw, expect
 from vbsvm.datasets import load_spam
 from vbsvm.model import sweep
-from vbsvm.model.gates import GateMap, Gates, GateScan
+from vbsvm.model.gates import DenseScan, GateMap, Gates
 from vbsvm.model.priors.laplace_zero import Share
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import elbo, held_row_term
@@ -169,8 +169,10 @@ def test_a_planted_mistake_in_the_gates_is_seen(monkeypatch):
     right = sweep.update_gates(spec, state, stats_, expect)
     at = elbo(spec, state, held_row_term(state, stats_))
     assert elbo(spec, right, held_row_term(right, stats_)) > at - 1e-9
-    products = GateScan.scan
-    monkeypatch.setattr(GateScan, "scan", lambda scan, rng=None: products(replace(scan, linear=0.8 * scan.linear), rng))
+    products = DenseScan.scan
+    monkeypatch.setattr(
+        DenseScan, "scan", lambda scan, rng=None: products(replace(scan, linear=0.8 * scan.linear), rng)
+    )
     wrong = sweep.update_gates(spec, state, stats_, expect)
     assert elbo(spec, wrong, held_row_term(wrong, stats_)) < at - 1e-6
 
@@ -255,9 +257,9 @@ class TestGibbs:
         assert abs(self.z_score(*small)) < 4
 
     def test_a_planted_mistake_is_seen(self, small, monkeypatch):
-        right = GateScan.scan
+        right = DenseScan.scan
         monkeypatch.setattr(
-            GateScan, "scan", lambda scan, rng=None: right(replace(scan, linear=0.9 * scan.linear), rng)
+            DenseScan, "scan", lambda scan, rng=None: right(replace(scan, linear=0.9 * scan.linear), rng)
         )
         assert abs(self.z_score(*small)) > 4
 

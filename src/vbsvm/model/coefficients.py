@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,27 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.model.gates import Gates
 from vbsvm.model.interfaces import Effects, Gram, Rows
+
+
+class SecondMoments:
+    """Second moments that follow from the mean, variances and covariances of coefficients of dense columns."""
+
+    @cached_property
+    def squares(self: Any) -> Array:
+        """E[θ²], elementwise."""
+        return self.variances + np.square(self.mean)
+
+    def square_sum(self, columns: slice) -> float:
+        """Σ E[θ²] over these columns."""
+        return float(np.add.reduce(self.squares[columns]))
+
+    def outer(self: Any, n: int) -> Array:
+        """E[θθᵀ] of the first n coefficients."""
+        return self.covariances(n) + np.outer(self.mean[:n], self.mean[:n])
+
+    def fixed(self, n: int) -> Self:
+        """Distribution of the first n coefficients, or of all of them where none are effects of groups."""
+        return self
 
 
 @final
@@ -80,7 +101,7 @@ MOST_DRAWS = 1000
 
 @final
 @dataclass(frozen=True, eq=False)
-class SampledCoefficients:
+class SampledCoefficients(SecondMoments):
     """Draws of the effective coefficients, draws × coefficients."""
 
     draws: Array
@@ -99,15 +120,6 @@ class SampledCoefficients:
         """Covariance of the first n coefficients."""
         centred = self.draws[:, :n] - self.mean[:n]
         return centred.T @ centred / len(centred)
-
-    def square_sum(self, columns: slice) -> float:
-        """Σ E[θ²] over these columns."""
-        return float(self.squares[columns].sum())
-
-    @property
-    def squares(self) -> Array:
-        """E[θ²], elementwise."""
-        return self.variances + np.square(self.mean)
 
     @property
     def entropy(self) -> float:

@@ -1,16 +1,17 @@
-"""Design matrices: what distributions of coefficients ask of a block of rows, whatever the rows are stored as.
+"""Design matrices C: what distributions of coefficients ask of a block of rows, whatever the rows are stored as.
 
-A matrix answers a few verbs; how it is stored, and whether columns were standardised in place or by algebra, is its own
-affair. Grouping factors, whose columns of zeros and ones are never written out, are in ``layouts.grouping``.
+All have the same methods; how they are stored, and whether columns were standardised in place or by algebra, is their
+own affair. Grouping factors, whose indicator columns are never materialised, are in ``layouts.grouping``.
 """
 
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
@@ -37,51 +38,6 @@ class Spread(Protocol):
         ...
 
 
-class DesignMatrix(Protocol):
-    """C: rows of inputs as the coefficients meet them."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        ...
-
-    def matvec(self, theta: Array) -> Array:
-        """Cθ."""
-        ...
-
-    def rmatvec(self, u: Array) -> Array:
-        """Cᵀu."""
-        ...
-
-    def matmat(self, other: Array) -> Array:
-        """C times a matrix."""
-        ...
-
-    def rmatmat(self, other: Array) -> Array:
-        """Cᵀ times a matrix."""
-        ...
-
-    def sandwich(self, w: Array) -> Array:
-        """CᵀWC, for weights ≥ 0."""
-        ...
-
-    def row_quadratic(self, spread: Spread) -> Array:
-        """cᵀΣc of each row c."""
-        ...
-
-    def row_squares(self, weights: Array) -> Array:
-        """Σ c_k² weights_k of each row c."""
-        ...
-
-    def column_squares(self, w: Array) -> Array:
-        """Σ w c_k² of each column, over rows."""
-        ...
-
-    def columns(self, which: NDArray[np.intp]) -> Array:
-        """These columns, written out."""
-        ...
-
-
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseMatrix:
@@ -95,16 +51,14 @@ class DenseMatrix:
         return self.values.shape[0], self.values.shape[1]
 
     def matvec(self, theta: Array) -> Array:
-        """Cθ."""
+        """Cθ, also of a matrix."""
         return self.values @ theta
+
+    matmat = matvec
 
     def rmatvec(self, u: Array) -> Array:
         """Cᵀu."""
         return u @ self.values
-
-    def matmat(self, other: Array) -> Array:
-        """C times a matrix."""
-        return self.values @ other
 
     def rmatmat(self, other: Array) -> Array:
         """Cᵀ times a matrix."""
@@ -139,7 +93,7 @@ class DenseMatrix:
 
 
 @dataclass(frozen=True, eq=False)
-class _ByAlgebra:
+class _ByAlgebra(ABC):
     """Raw rows X behind an intercept, of which a column x stands for (x − centre) / scale.
 
     They are never written out: Cθ = X(θ/scale) + (θ₀ − centreᵀ(θ/scale)), and the like.
@@ -168,20 +122,17 @@ class _ByAlgebra:
         return slopes, (other[0] if first else 0.0) - self.centre @ slopes
 
     def matvec(self, theta: Array) -> Array:
-        """Cθ."""
+        """Cθ, also of a matrix."""
         slopes, left = self._raw(theta)
         return self.raw @ slopes + left
+
+    matmat = matvec
 
     def rmatvec(self, u: Array) -> Array:
         """Cᵀu."""
         total = u.sum()
         of_columns = (self.raw.T @ u - self.centre * total) * self._unit
         return np.concatenate([[total], of_columns]) if self.intercept else of_columns
-
-    def matmat(self, other: Array) -> Array:
-        """C times a matrix."""
-        slopes, left = self._raw(other)
-        return self.raw @ slopes + left
 
     def rmatmat(self, other: Array) -> Array:
         """Cᵀ times a matrix."""
@@ -196,9 +147,19 @@ class _ByAlgebra:
         of_columns = np.maximum(of_columns, 0.0) * np.square(self._unit)
         return np.concatenate([[total], of_columns]) if self.intercept else of_columns
 
+    @abstractmethod
     def _raw_squares(self, w: Array) -> Array:
         """Σ w x² of each raw column."""
-        raise NotImplementedError
+
+    def columns(self, which: NDArray[np.intp]) -> Array:
+        """These columns as an array."""
+        which = np.asarray(which)
+        columns, inputs = np.ones((self.shape[0], len(which))), which >= int(self.intercept)
+        chosen = which[inputs] - int(self.intercept)
+        raw = self.raw[:, chosen]
+        raw = raw.toarray() if issparse(raw) else raw
+        columns[:, inputs] = (raw - self.centre[chosen]) * self._unit[chosen]
+        return columns
 
     def _standardised(self, gram: Array, linear: Array, total: float) -> Array:
         """CᵀWC from XᵀWX (which is overwritten), XᵀW1 and 1ᵀW1."""
@@ -247,14 +208,6 @@ class StandardisedMatrix(_ByAlgebra):
         centred = np.subtract(self.raw, self.centre, out=_like(self.raw))
         found = np.square(centred, out=centred) @ (weights[first:] * np.square(self._unit))
         return found + weights[0] if first else found
-
-    def columns(self, which: NDArray[np.intp]) -> Array:
-        """These columns."""
-        first, which = int(self.intercept), np.asarray(which)
-        found = np.ones((len(self.raw), len(which)))
-        chosen = which[which >= first] - first
-        found[:, which >= first] = (self.raw[:, chosen] - self.centre[chosen]) * self._unit[chosen]
-        return found
 
 
 def n_pairs(counts: Any) -> int:
@@ -367,15 +320,9 @@ class SparseMatrix(_ByAlgebra):
         squares = self._squared @ unit - 2.0 * (self.raw @ (unit * self.centre))
         return squares + float(unit @ np.square(self.centre)) + (weights[0] if first else 0.0)
 
-    def columns(self, which: NDArray[np.intp]) -> Array:
-        """These columns, written out."""
-        first, which = int(self.intercept), np.asarray(which)
-        found = np.ones((self.shape[0], len(which)))
-        raw = which >= first
-        chosen = which[raw] - first
-        found[:, raw] = (self.raw[:, chosen].toarray() - self.centre[chosen]) * self._unit[chosen]
-        return found
 
+# C: rows of inputs as the coefficients meet them.
+DesignMatrix = DenseMatrix | StandardisedMatrix | SparseMatrix
 
 _kept = threading.local()
 

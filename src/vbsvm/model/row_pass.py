@@ -19,7 +19,7 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.reading import Reading, expect
 from vbsvm.base.row_sums import Addable
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import CrossSums, Gram, LabelledRows, Message, MissingDistributions, Rows
+from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions, Rows
 from vbsvm.model.likelihoods.base import Likelihood
 
 T = TypeVar("T", bound=Addable)
@@ -40,7 +40,7 @@ class Stats:
     """
 
     gram: Gram
-    cross_sums: Array | CrossSums
+    cross_sums: Any
     row_bound: float
     constant: float
     curvature: Gram | None
@@ -59,13 +59,12 @@ class Stats:
 
     def __add__(self, other: Self) -> "Stats":
         """Add the sums of two sets of rows."""
-        cross_sums: Any = self.cross_sums  # rows of one source collect them in one form
         curvature = None
         if self.curvature is not None and other.curvature is not None:
             curvature = self.curvature + other.curvature
         return Stats(
             self.gram + other.gram,
-            cross_sums + other.cross_sums,
+            self.cross_sums + other.cross_sums,
             self.row_bound + other.row_bound,
             self.constant + other.constant,
             curvature,

@@ -134,6 +134,11 @@ if TYPE_CHECKING:
     from vbsvm.model.layouts.arrow_rows import ArrowRows
 
 
+def by_group(sums: Array) -> ByGroup:
+    """Sums of all groups as one piece."""
+    return ByGroup(((0, sums),), len(sums))
+
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class FactorMessage:
