@@ -6,12 +6,13 @@ from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.reading import expect
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.proposals import Visited
-from vbsvm.model import bound, sweep
-from vbsvm.model.coefficients import Moments, PointDistribution
+from vbsvm.model import sweep
+from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.priors import Normal, Ridge
+from vbsvm.model.priors.base import Moments
 from vbsvm.model.spec import Block, Spec, State
-from vbsvm.model.sweep import pass_rows
+from vbsvm.model.sweep import elbo, held_row_term, pass_rows
 from vbsvm.sources.memory import Memory
 
 
@@ -45,7 +46,7 @@ def random_state(spec, rng, spread=1.0):
 
 def visit(spec, state, source):
     stats = pass_rows(spec, state, source, expect, with_curvature=True)
-    return Visited(state, bound.total(spec, state, stats.row_bound), lambda: stats)
+    return Visited(state, elbo(spec, state, stats.row_bound), lambda: stats)
 
 
 def rises_of_single_updates(spec, source, state, n_sweeps=3):
@@ -53,13 +54,13 @@ def rises_of_single_updates(spec, source, state, n_sweeps=3):
     rises = []
     for _ in range(n_sweeps):
         stats = visit(spec, state, source).stats
-        before = bound.total(spec, state, bound.held_row_term(state, stats))
+        before = elbo(spec, state, held_row_term(state, stats))
         for update in (
             lambda state, stats: sweep.update_coefficients(spec, state, stats, expect),
             lambda state, stats: sweep.update_priors(spec, state, expect),
         ):
             state = update(state, stats)
-            after = bound.total(spec, state, bound.held_row_term(state, stats))
+            after = elbo(spec, state, held_row_term(state, stats))
             rises.append((after - before) / (1 + abs(before)))
             before = after
         rises.append((visit(spec, state, source).bound - before) / (1 + abs(before)))

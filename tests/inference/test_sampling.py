@@ -39,11 +39,12 @@ from vbsvm.inference.checkpoint import CheckpointError
 from vbsvm.inference.scale_move import _change, stretch
 from vbsvm.missing.level_model import LevelDistributions
 from vbsvm.missing.rows import IncompleteRows
-from vbsvm.model.coefficients import Moments, PointDistribution
+from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.gates import Gates
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
+from vbsvm.model.priors.base import Moments
 from vbsvm.model.priors.covariance import HuangWandDistribution
 from vbsvm.model.priors.laplace_zero import LaplaceZeroDistribution
 from vbsvm.model.sweep import sweep

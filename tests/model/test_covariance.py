@@ -13,7 +13,8 @@ from vbsvm import Covariance, InverseWishart
 from vbsvm.base import distributions
 from vbsvm.base.reading import Draw, expect
 from vbsvm.model import sweep
-from vbsvm.model.coefficients import Moments, PointDistribution
+from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.priors.base import Moments
 from vbsvm.model.priors.covariance import HuangWandDistribution
 
 

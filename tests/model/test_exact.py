@@ -16,11 +16,10 @@ from vbsvm.design.scaling import Recipe
 from vbsvm.inference import variational
 from vbsvm.inference.climb import climb
 from vbsvm.inference.profiled import Profiled
-from vbsvm.model import bound
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.spec import Block, Spec
-from vbsvm.model.sweep import pass_rows
+from vbsvm.model.sweep import elbo, held_row_term, pass_rows
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping
 
@@ -71,7 +70,7 @@ def test_it_is_the_tighter_bound_at_any_state():
         ours, papers = (pass_rows(one, state, source, expect) for one in (exact, spec))
         assert ours.row_bound > papers.row_bound
         # With its own weights held, the row term is that of the pass at the same state.
-        assert bound.held_row_term(state, ours) == pytest.approx(ours.row_bound, rel=1e-10)
+        assert held_row_term(state, ours) == pytest.approx(ours.row_bound, rel=1e-10)
 
 
 TASKS = {
@@ -108,7 +107,7 @@ def test_it_ends_at_the_same_place_wherever_it_begins(name, early, monkeypatch):
     found = EXACT.run(task.spec, task.source)
     assert found.ending.name == "CONVERGED"
     assert found.bounds[-1] == pytest.approx(wanted.bounds[-1], abs=2e-5)
-    assert found.bounds[-1] > bound.total(
+    assert found.bounds[-1] > elbo(
         spec, paper, pass_rows(spec, paper, task.source, expect).row_bound
     )  # the paper's own optimum is another place
 
@@ -138,7 +137,7 @@ def test_it_ends_where_no_single_update_rises(name):
         step = 0.1 * np.sqrt(at.variances) * rng.normal(size=len(at.mean))
         moved = replace(outcome.state, coefficients=at.at(at.mean + step))
         row_bound = pass_rows(spec, moved, task.source, expect).row_bound
-        assert bound.total(spec, moved, row_bound) < outcome.bounds[-1]
+        assert elbo(spec, moved, row_bound) < outcome.bounds[-1]
 
 
 def test_arrow_and_dense_agree():

@@ -14,7 +14,8 @@ from vbsvm.base.distributions import InverseGamma, Point
 from vbsvm.base.reading import Draw, expect
 from vbsvm.inference.linear_response import dense_response
 from vbsvm.inference.tilted_map import response_of_map
-from vbsvm.model.coefficients import Moments, PointDistribution
+from vbsvm.model.coefficients import PointDistribution
+from vbsvm.model.priors.base import Moments
 
 THETA = np.array([0.7, -1.2, 0.4, 2.0, -0.3, 0.9])
 PRIOR = HalfT(1.5, 3.0)

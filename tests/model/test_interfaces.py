@@ -1,15 +1,12 @@
-"""Verbs of the layouts that fits seldom or never ask for: they give what the dense layout gives.
-
-That every layout has all verbs is for the type checker to say (``vbsvm.model.layouts.proof``).
-"""
+"""Verbs of the layouts that fits seldom or never ask for: they give what the dense layout gives."""
 
 from typing import Any, cast
 
 import numpy as np
 
-from vbsvm.model import matrices
+from vbsvm.model import coefficients, matrices
 from vbsvm.model.interfaces import Precision
-from vbsvm.model.layouts import dense, dual, sampled, spike_slab
+from vbsvm.model.layouts import dense, dual, spike_slab
 
 
 def wide_and_dense(seed=0, n=6, p=15):
@@ -41,7 +38,7 @@ def test_effects_of_wide_rows_are_those_of_dense_ones():
 
 def test_moments_of_draws():
     draws = np.random.default_rng(0).normal(size=(50, 4))
-    one, (_, rows, w) = sampled.SampledCoefficients(draws), wide_and_dense(p=4)
+    one, (_, rows, w) = coefficients.SampledCoefficients(draws), wide_and_dense(p=4)
     outer = draws.T @ draws / 50
     np.testing.assert_allclose(one.outer(4), outer)
     np.testing.assert_allclose(one.squares, outer.diagonal())

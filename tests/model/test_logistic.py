@@ -6,8 +6,7 @@ from scipy import integrate, stats
 from scipy.special import expit, log_expit
 
 from vbsvm.base.reading import expect
-from vbsvm.model.likelihoods.averaged_logistic import AVERAGED_LOGISTIC
-from vbsvm.model.likelihoods.exact_logistic import EXACT_LOGISTIC, mixture
+from vbsvm.model.likelihoods.exact_logistic import EXACT_LOGISTIC, log_mean_expit, mixture
 from vbsvm.model.likelihoods.logistic import LOGISTIC
 from vbsvm.model.likelihoods.logistic_series import NARROW, series
 
@@ -83,38 +82,14 @@ def test_far_scores_do_not_overflow():
             assert (found.w >= 0).all()
 
 
-class TestAverages:
+class TestLogMeanProbability:
     @pytest.mark.parametrize(("e", "t"), [(0.3, 0.5), (-2.0, 1.0), (5.0, 0.1), (1.0, 30.0), (25.0, 4.0)])
-    def test_values_are_the_averages(self, e, t):
-        at = np.array([e]), np.array([t])
+    def test_it_is_the_average(self, e, t):
         mean = over_scores(lambda h: expit(-h), e - (t if e > 20 else 0), t)
         # Far out by the same tilt that makes it a mean of numbers of ordinary size.
         known = np.log(over_scores(expit, e - t, t)) - e + t / 2 if e > 20 else np.log(mean)
-        assert AVERAGED_LOGISTIC.log_mean_likelihood(*at).value[0] == pytest.approx(known, abs=1e-8)
-        of_logs = over_scores(lambda h: log_expit(-h), e, t)
-        assert AVERAGED_LOGISTIC.mean_log_likelihood(*at).value[0] == pytest.approx(of_logs, abs=2e-8)
-
-    @pytest.mark.parametrize("name", ["log_mean_likelihood", "mean_log_likelihood"])
-    def test_derivatives_are_those_of_the_value(self, name):
-        average = getattr(AVERAGED_LOGISTIC, name)
-        e, t = (one.ravel() for one in np.meshgrid([-6.0, -0.5, 0.1, 0.9, 4.0, 22.0], [0.01, 0.5, 2.0, 40.0]))
-        found, step = average(e, t), 1e-4
-        up, down, more, less = average(e + step, t), average(e - step, t), average(e, t + step), average(e, t - step)
-        pairs = [
-            (found.e, up.value - down.value),
-            (found.t, more.value - less.value),
-            (found.ee, up.e - down.e),
-            (found.et, up.t - down.t),
-            (found.tt, more.t - less.t),
-        ]
-        for ours, difference in pairs:
-            np.testing.assert_allclose(ours, difference / (2 * step), atol=2e-5)
+        assert log_mean_expit(np.array([-e]), np.array([t]))[0] == pytest.approx(known, abs=1e-8)
 
     def test_both_sides_join_at_the_tilt(self):
         t = np.array([0.1, 1.0, 10.0])
-        for sign in (-1e-9, 1e-9):
-            found = AVERAGED_LOGISTIC.log_mean_likelihood(0.5 * t + sign, t)
-            if sign < 0:
-                before = found
-        for name in ("value", "e", "t", "ee", "et", "tt"):
-            np.testing.assert_allclose(getattr(before, name), getattr(found, name), atol=1e-6)
+        np.testing.assert_allclose(log_mean_expit(-0.5 * t - 1e-9, t), log_mean_expit(-0.5 * t + 1e-9, t), atol=1e-6)

@@ -21,10 +21,11 @@ from vbsvm import VBSVC, Beta, Joint, LaplaceZero, Model, Normal, Variational
 from vbsvm.api import validation
 from vbsvm.base.reading import Draw, expect
 from vbsvm.datasets import load_spam
-from vbsvm.model import bound, sweep
-from vbsvm.model.gates import GateMap, Gates, GateScan
+from vbsvm.model import sweep
+from vbsvm.model.gates import DenseScan, GateMap, Gates
 from vbsvm.model.priors.laplace_zero import Share
 from vbsvm.model.spec import Block, Spec
+from vbsvm.model.sweep import elbo, held_row_term
 
 PLAIN = Variational(accelerate=False, tol=1e-10, max_iter=20_000)
 # Inputs that long Gibbs runs hold at 1.
@@ -145,7 +146,7 @@ def test_every_single_update_raises_the_bound_gates_one_by_one(problem):
         stats_ = visit(spec, state, source).stats
 
         def held(state, stats=stats_):
-            return bound.total(spec, state, bound.held_row_term(state, stats))
+            return elbo(spec, state, held_row_term(state, stats))
 
         steps = [state, sweep.update_coefficients(spec, state, stats_, expect)]
         before, after = steps[-1].gates, sweep.update_gates(spec, steps[-1], stats_, expect).gates
@@ -166,12 +167,14 @@ def test_a_planted_mistake_in_the_gates_is_seen(monkeypatch):
     state = PLAIN.run(spec, source).state
     stats_ = visit(spec, state, source).stats
     right = sweep.update_gates(spec, state, stats_, expect)
-    at = bound.total(spec, state, bound.held_row_term(state, stats_))
-    assert bound.total(spec, right, bound.held_row_term(right, stats_)) > at - 1e-9
-    products = GateScan.scan
-    monkeypatch.setattr(GateScan, "scan", lambda scan, rng=None: products(replace(scan, linear=0.8 * scan.linear), rng))
+    at = elbo(spec, state, held_row_term(state, stats_))
+    assert elbo(spec, right, held_row_term(right, stats_)) > at - 1e-9
+    products = DenseScan.scan
+    monkeypatch.setattr(
+        DenseScan, "scan", lambda scan, rng=None: products(replace(scan, linear=0.8 * scan.linear), rng)
+    )
     wrong = sweep.update_gates(spec, state, stats_, expect)
-    assert bound.total(spec, wrong, bound.held_row_term(wrong, stats_)) < at - 1e-6
+    assert elbo(spec, wrong, held_row_term(wrong, stats_)) < at - 1e-6
 
 
 def test_row_variances_and_sums_are_those_of_all_states_of_the_gates():
@@ -254,9 +257,9 @@ class TestGibbs:
         assert abs(self.z_score(*small)) < 4
 
     def test_a_planted_mistake_is_seen(self, small, monkeypatch):
-        right = GateScan.scan
+        right = DenseScan.scan
         monkeypatch.setattr(
-            GateScan, "scan", lambda scan, rng=None: right(replace(scan, linear=0.9 * scan.linear), rng)
+            DenseScan, "scan", lambda scan, rng=None: right(replace(scan, linear=0.9 * scan.linear), rng)
         )
         assert abs(self.z_score(*small)) > 4
 
@@ -298,7 +301,7 @@ def test_gates_beside_groups_equal_dense_ones(problem, seed):
         np.testing.assert_allclose(one.coefficients.mean, other.coefficients.mean, rtol=1e-8, atol=1e-9)
     ours, theirs = visit(spec, one, arrow), visit(spec, other, dense)
     assert ours.bound == pytest.approx(theirs.bound, rel=1e-10)
-    assert bound.held_row_term(one, ours.stats) == pytest.approx(ours.stats.row_bound, rel=1e-9)
+    assert held_row_term(one, ours.stats) == pytest.approx(ours.stats.row_bound, rel=1e-9)
 
 
 class TestWide:

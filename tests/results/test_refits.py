@@ -11,7 +11,7 @@ from scipy.special import expit
 
 from vbsvm import VBSVC, LaplaceZero, Model, ReliabilityWarning, Variational, VBLogistic, compare_models
 from vbsvm.inference.climb import Ending
-from vbsvm.model.left_out import RowInfluence
+from vbsvm.model.row_pass import RowInfluence
 from vbsvm.results import refits
 from vbsvm.results.training_rows import TrainingRows
 

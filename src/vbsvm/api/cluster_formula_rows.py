@@ -20,7 +20,7 @@ from vbsvm.design.formula.syntax import FormulaParts
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.missing.level_sums import CategorySums
 from vbsvm.missing.patterns import MissingPatterns
-from vbsvm.model.stats import added
+from vbsvm.model.row_pass import added
 from vbsvm.sources.collections import columns_of_part
 from vbsvm.sources.distributed import settled
 from vbsvm.sources.memory import Memory

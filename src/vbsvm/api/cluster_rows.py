@@ -15,7 +15,7 @@ from vbsvm.design.levels import UNSEEN, Levels
 from vbsvm.design.scaling import ColumnSummary
 from vbsvm.design.summaries import LabelSummary
 from vbsvm.missing.patterns import MissingPatterns
-from vbsvm.model.stats import added
+from vbsvm.model.row_pass import added
 from vbsvm.sources.collections import columns_of_part
 from vbsvm.sources.distributed import settled
 from vbsvm.sources.memory import Memory

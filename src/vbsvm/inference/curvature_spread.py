@@ -8,9 +8,8 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
 from vbsvm.model.interfaces import GaussianDistribution
-from vbsvm.model.row_pass import Source
+from vbsvm.model.row_pass import Source, Stats
 from vbsvm.model.spec import Spec, State
-from vbsvm.model.stats import Stats
 from vbsvm.model.sweep import pass_rows
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, cast, final
+from typing import Any, final
 
 import numpy as np
 
@@ -21,12 +21,9 @@ from vbsvm.inference.scale_move import stretch
 from vbsvm.missing.input_distributions import InputSums
 from vbsvm.missing.level_model import LevelCounts, LevelDistributions
 from vbsvm.missing.model import MissingState, MissingSums, input_model
-from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import Conditional
-from vbsvm.model.layouts.sampled import SampledCoefficients
-from vbsvm.model.row_pass import Part, Source
+from vbsvm.model.coefficients import PointDistribution, SampledCoefficients
+from vbsvm.model.row_pass import Part, Source, added
 from vbsvm.model.spec import Spec, State
-from vbsvm.model.stats import added
 from vbsvm.model.sweep import sweep, update_priors
 
 # What all chains may hold, draws and missing values of the last sweep: two gigabytes of float64.
@@ -266,7 +263,7 @@ class _Chain:
 def _apart(spec: Spec, around: State, draw: Draw) -> State:
     """A point that lies further from the mean than the posterior is wide, with scales drawn given that point."""
     mean = around.coefficients.mean
-    drawn = draw(cast(Conditional, around.gaussian), "start")
+    drawn = draw(around.gaussian, "start")
     theta = PointDistribution(mean + APART * (drawn.mean - mean))
     return update_priors(spec, around.moved(theta), lambda distribution, *site: draw(distribution, "start", *site))
 

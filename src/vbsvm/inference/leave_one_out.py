@@ -11,8 +11,7 @@ from vbsvm.inference.variational import Variational
 from vbsvm.missing.model import MissingModel, MissingState
 from vbsvm.model.interfaces import Gram, Message
 from vbsvm.model.layouts.dual import DualGaussian
-from vbsvm.model.left_out import RowInfluence
-from vbsvm.model.row_pass import RowPass, Source
+from vbsvm.model.row_pass import RowInfluence, RowPass, Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import pass_rows
 

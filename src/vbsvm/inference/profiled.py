@@ -25,15 +25,13 @@ from vbsvm.inference.proposals import (
     paper_step,
     shorter_steps,
 )
-from vbsvm.model import bound
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Effects, Gram, Message, Precision, Rows
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.row_pass import Part, RowPass, Source
+from vbsvm.model.row_pass import Part, RowPass, Source, Stats
 from vbsvm.model.spec import Spec, State
-from vbsvm.model.stats import Stats
-from vbsvm.model.sweep import update_priors
+from vbsvm.model.sweep import elbo, update_priors
 
 # Steps for the mean end when the next would gain less than this share of the tolerance, or less than this share of what
 # the visit's steps have gained before.
@@ -77,7 +75,7 @@ class Profiled:
             return full_visit(spec, source, state)
         rows = HeldRows(spec.likelihood, source, state.coefficients.message(None))
         state = self.climb_mean(spec, state, rows)
-        return Visited(state, bound.total(spec, state, rows.row_term), rows.stats)
+        return Visited(state, elbo(spec, state, rows.row_term), rows.stats)
 
     @property
     def polishing(self) -> Polishing:

@@ -14,11 +14,9 @@ import numpy as np
 from vbsvm.base.cached import cached_property
 from vbsvm.base.reading import expect
 from vbsvm.inference.extrapolation import Anderson
-from vbsvm.model import bound
-from vbsvm.model.row_pass import Source
+from vbsvm.model.row_pass import Source, Stats
 from vbsvm.model.spec import Spec, State
-from vbsvm.model.stats import Stats
-from vbsvm.model.sweep import pass_rows, update, update_gates, update_missing, update_priors
+from vbsvm.model.sweep import elbo, pass_rows, update, update_gates, update_missing, update_priors
 
 
 @final
@@ -82,7 +80,7 @@ GATES_REST = 1e-3
 def full_visit(spec: Spec, source: Source, state: State, *, with_curvature: bool = False) -> Visited:
     """Pass over the rows from this state: that gives its exact bound, and what the next step needs."""
     stats = pass_rows(spec, state, source, expect, with_curvature=with_curvature)
-    return Visited(state, bound.total(spec, state, stats.row_bound, stats.missing), lambda: stats)
+    return Visited(state, elbo(spec, state, stats.row_bound, stats.missing), lambda: stats)
 
 
 def paper_step(spec: Spec, at: Visited) -> State:

@@ -18,13 +18,12 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
 from vbsvm.inference.profiled import HeldRows, Look, Profiled, asked_for
 from vbsvm.inference.proposals import Accelerated, Visited, full_visit
-from vbsvm.model import bound
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Effects, Gram, Rows
 from vbsvm.model.likelihoods.base import CurvedLikelihood
-from vbsvm.model.row_pass import Part, Source
+from vbsvm.model.row_pass import Part, Source, Stats
 from vbsvm.model.spec import Spec, State
-from vbsvm.model.stats import Stats
+from vbsvm.model.sweep import elbo
 
 # A gram costs as much as some looks, the more, the more columns there are: it is used again while steps reduce what is
 # left to gain to this share for each column, but not to more than the second figure.
@@ -78,7 +77,7 @@ class Smooth:
                     return left
             return SAFE * _left(spec, at)
 
-        at = Visited(reached, bound.total(spec, reached, rows.row_term), lambda: rows.sums(reached), promise)
+        at = Visited(reached, elbo(spec, reached, rows.row_term), lambda: rows.sums(reached), promise)
         return at
 
     def separates(self, state: State) -> bool | None:

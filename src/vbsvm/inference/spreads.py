@@ -33,9 +33,8 @@ from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.layouts.dual import DualGaussian
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.row_pass import Source
+from vbsvm.model.row_pass import Source, Stats
 from vbsvm.model.spec import Spec, State
-from vbsvm.model.stats import Stats
 
 KINDS = ("robust", "posterior", "curvature", "mean-field")
 WAYS = ("response", "curvature", "quadrature", "draws")

@@ -23,8 +23,8 @@ from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.linear_response import InferredScales, Response
 from vbsvm.inference.proposals import Visited, newton_step
 from vbsvm.inference.squared_kernel import NoMaximumError
-from vbsvm.model.coefficients import Moments
 from vbsvm.model.priors import Prior
+from vbsvm.model.priors.base import Moments
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import pass_rows

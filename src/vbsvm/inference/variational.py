@@ -31,6 +31,8 @@ from vbsvm.model.spec import Spec, State
 AUTO, EXACT, INTEGRATED = "auto", "exact", "integrated"
 BOUNDS = (AUTO, "augmented", "paper", EXACT, INTEGRATED)
 FEW_COLUMNS = 24
+# What the exact bound does not take, beside gates and values that are missing not at random.
+ADAPTING = "missing values that adapt to the labels, as GaussianImputation(labels='likelihood') has them"
 # The climb of the exact bound begins where the paper's bound gains less than this a step.
 EARLY = 10.0
 # Steps of the whole state gain less each: this is where they tell whether the classes are separated.
@@ -88,11 +90,11 @@ class Variational(Parameters):
     bound : "auto", "augmented", "exact" or "integrated", default "auto"
         Which lower bound is raised. "augmented" (or "paper") is the paper's, with a latent scale for each row. "exact"
         begins there and goes on with the exact expectation of the log likelihood: tighter, with means and spreads
-        closer to the posterior's, for models without gates. Missing inputs are integrated out given the coefficients;
-        ``NotAtRandom`` and missing categories that adapt to the coefficients are not supported. If the classes of the
-        complete rows are separable, it keeps the scales of the priors at the values of the paper's bound, because the
-        posterior hardly determines them; in logistic models without groups at a variance of 100 at least. "integrated"
-        is for logistic models with random intercepts: effects of the largest factor are integrated out by quadrature,
+        closer to the posterior's, for models without gates. ``NotAtRandom`` and missing values that adapt to the labels
+        (``GaussianImputation(labels="likelihood")``) are not supported. If the classes of the complete rows are
+        separable, it keeps the scales of the priors at the values of the paper's bound, because the posterior hardly
+        determines them; in logistic models without groups at a variance of 100 at least. "integrated" is for logistic
+        models with random intercepts: effects of the largest factor are integrated out by quadrature,
         so that means and spreads are close to the posterior's; the bound of such a fit is the exact one's, climbed when
         it is asked for. "auto" is "integrated" in these models, and "exact" in all other logistic ones; with a hinge it
         is "exact" in models with groups, where the paper's bound can be far off, and where values are missing that do
@@ -144,8 +146,9 @@ class Variational(Parameters):
         ``learned`` is the distribution of the inputs, where that is held and known already; a state has its own.
         """
         if self.bound in (EXACT, INTEGRATED) and (what := _not_exact(spec)) is not None:
+            instead = "labels='regressor'" if what == ADAPTING else "Gibbs()"
             raise ValueError(
-                f"Variational(bound={self.bound!r}) does not support {what}: use bound='augmented', or Gibbs()."
+                f"Variational(bound={self.bound!r}) does not support {what}: use bound='augmented', or {instead}."
             )
         if source.drawn_covariance:
             return self._drawn(spec, source)
@@ -288,9 +291,11 @@ class Variational(Parameters):
 
     def _exact_strategy(self, spec: Spec, source: Source, *, held: bool) -> Strategy:
         """How to climb the exact bound, with the scales held or free."""
-        if isinstance(spec.missing, MissingModel):
-            return NaturalGradient(hold_scales=held) if held or not spec.missing.held else Accelerated(shorter_steps)
-        if source.looks_are_cheap and (held or source.n_core >= min(FEW_COLUMNS, spec.n_columns)):
+        if (
+            spec.missing is None
+            and source.looks_are_cheap
+            and (held or source.n_core >= min(FEW_COLUMNS, spec.n_columns))
+        ):
             return Profiled(self.tol, hold_scales=held)
         return NaturalGradient(hold_scales=True) if held else Accelerated(shorter_steps)
 
@@ -315,10 +320,10 @@ def _not_exact(spec: Spec) -> str | None:
     if spec.missing is None:
         return None
     assert isinstance(spec.missing, MissingModel)
-    if spec.missing.levels is not None and not spec.missing.held:
-        return "missing categories that adapt to the coefficients"
     mechanism = None if spec.missing.inputs is None else spec.missing.inputs.settings.mechanism
-    return "values that are missing not at random (NotAtRandom)" if isinstance(mechanism, NotAtRandom) else None
+    if isinstance(mechanism, NotAtRandom):
+        return "values that are missing not at random (NotAtRandom)"
+    return None if spec.missing.held else ADAPTING
 
 
 def _suits_exact(spec: Spec, source: Source) -> bool:
@@ -327,10 +332,8 @@ def _suits_exact(spec: Spec, source: Source) -> bool:
     The paper's bound is far off with the former, and shrinks coefficients of incomplete columns with the latter. The
     exact bound of a logistic likelihood takes hardly longer than the augmented one, and has better means and spreads.
     """
-    if spec.likelihood.normalised and not (isinstance(spec.missing, MissingModel) and not spec.missing.held):
+    if spec.likelihood.normalised or spec.missing is not None:
         return _not_exact(spec) is None
-    if isinstance(spec.missing, MissingModel):
-        return spec.missing.held and _not_exact(spec) is None
     return source.n_core < spec.n_columns and spec.gate_map is None
 
 

@@ -17,7 +17,7 @@ from vbsvm.missing.rows import IncompleteRows
 from vbsvm.model.interfaces import Message
 from vbsvm.model.layouts.dense import LOG_2PI
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.stats import Stats
+from vbsvm.model.row_pass import Stats
 
 
 def held_stats(

@@ -10,7 +10,7 @@ from vbsvm.base import distributions
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.cached import cached_property
 from vbsvm.missing.missingness import ProbitDistribution, ProbitSums
-from vbsvm.model.stats import added
+from vbsvm.model.row_pass import added
 
 
 @final

@@ -12,7 +12,7 @@ from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.input_model import InputModel
 from vbsvm.missing.level_model import LevelCounts, LevelDistributions, LevelModel
 from vbsvm.model.interfaces import Rows
-from vbsvm.model.stats import added
+from vbsvm.model.row_pass import added
 
 INPUTS = "distribution of the inputs"
 LEVELS = "distribution of the levels"

@@ -12,18 +12,15 @@ from vbsvm.design.candidates import Candidates
 from vbsvm.missing.held_rows import held_stats
 from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.input_model import HELD_SWEEPS
-from vbsvm.missing.integrated_rows import integrated_stats
 from vbsvm.missing.model import MissingState, MissingSums
 from vbsvm.missing.row_updates import Resolved, RowDistributions, conditional_means, left_over
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.shares import WeighedCandidates
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions
-from vbsvm.model.left_out import RowInfluence
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.scale_mixture import ScaleMixture
-from vbsvm.model.row_pass import CompleteRows, RowPass
-from vbsvm.model.stats import Stats
+from vbsvm.model.row_pass import CompleteRows, RowInfluence, RowPass, Stats
 
 # What stands for a missing value where data are told apart by a few sums.
 STANDING_IN = 0.7
@@ -43,20 +40,21 @@ class IncompletePart:
         assert isinstance(state, MissingState)
         assert state.inputs is not None
         with np.errstate(all="ignore"):
-            if row_pass.likelihood.averages is not None:
-                return self._exact(row_pass.message, row_pass.likelihood, state.inputs, candidates)
-            return self._stats(row_pass, state, candidates)
+            if isinstance(row_pass.likelihood, ScaleMixture):
+                return self._stats(row_pass, state, candidates)
+            return self._exact(row_pass.message, row_pass.likelihood, state.inputs, candidates)
 
     def _exact(
         self, message: Message, likelihood: Likelihood, inputs: InputDistribution, candidates: WeighedCandidates | None
     ) -> Stats:
         """The same without latent scales; candidates have shares that no coefficient changes."""
-        stats_of = integrated_stats if self.rows.adapt else held_stats
+        if self.rows.adapt:
+            raise ValueError("Missing values that adapt to the labels are not supported with an exact bound.")
         if candidates is None:
-            return stats_of(self.rows, message, likelihood, inputs)
+            return held_stats(self.rows, message, likelihood, inputs)
         s = self.rows.weights
         shares = candidates.shares(np.zeros(len(s)))
-        stats = stats_of(self.rows.weighted(shares * s), message, likelihood, inputs)
+        stats = held_stats(self.rows.weighted(shares * s), message, likelihood, inputs)
         entropy = candidates.entropy(shares, s)
         return replace(
             stats,

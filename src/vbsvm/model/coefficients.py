@@ -1,15 +1,37 @@
-"""Coefficients without spread, and what a prior may know of the coefficients of its block."""
+"""Distributions of the coefficients in any layout that have no density: a point, and draws that a sampler leaves."""
 
 import math
 from dataclasses import dataclass
-from typing import final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import CoefficientDistribution, Effects, Gram, Rows
+from vbsvm.model.interfaces import Effects, Gram, Rows
+
+
+class SecondMoments:
+    """Second moments that follow from the mean, variances and covariances of coefficients of dense columns."""
+
+    @cached_property
+    def squares(self: Any) -> Array:
+        """E[θ²], elementwise."""
+        return self.variances + np.square(self.mean)
+
+    def square_sum(self, columns: slice) -> float:
+        """Σ E[θ²] over these columns."""
+        return float(np.add.reduce(self.squares[columns]))
+
+    def outer(self: Any, n: int) -> Array:
+        """E[θθᵀ] of the first n coefficients."""
+        return self.covariances(n) + np.outer(self.mean[:n], self.mean[:n])
+
+    def fixed(self, n: int) -> Self:
+        """Distribution of the first n coefficients, or of all of them where none are effects of groups."""
+        return self
 
 
 @final
@@ -73,58 +95,72 @@ class PointDistribution:
         return PointDistribution(mean)
 
 
+# Moments of scores are taken over this many draws, spread evenly over all of them.
+MOST_DRAWS = 1000
+
+
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class Moments:
-    """Second moments of one block's coefficients: all that a prior may know of the data.
+@dataclass(frozen=True, eq=False)
+class SampledCoefficients(SecondMoments):
+    """Draws of the effective coefficients, draws × coefficients."""
 
-    ``columns`` is one stride for each effect of a group, and a single one where coefficients stand for themselves.
-    """
+    draws: Array
 
-    distribution: CoefficientDistribution
-    columns: tuple[slice, ...]
-    inclusion: Array | None = None  # of the block's gates
+    @cached_property
+    def mean(self) -> Array:
+        """E[θ]."""
+        return self.draws.mean(axis=0)
 
-    @property
-    def squares(self) -> Array:
-        """E[θ²], elementwise."""
-        return np.concatenate([self.distribution.squares[columns] for columns in self.columns])
-
-    @property
+    @cached_property
     def variances(self) -> Array:
-        """Var θ, elementwise."""
-        spread = self.distribution.variances
-        return np.concatenate([spread[columns] for columns in self.columns])
+        """Var(θ), elementwise."""
+        return self.draws.var(axis=0)
+
+    def covariances(self, n: int) -> Array:
+        """Covariance of the first n coefficients."""
+        centred = self.draws[:, :n] - self.mean[:n]
+        return centred.T @ centred / len(centred)
 
     @property
-    def total(self) -> float:
-        """E‖θ‖²."""
-        if len(self.columns) == 1:  # small fits are made of such calls: the shortest way
-            return self.distribution.square_sum(self.columns[0])
-        return sum(self.distribution.square_sum(columns) for columns in self.columns)
+    def entropy(self) -> float:
+        """Minus infinity, as for a point: draws have no density."""
+        return -math.inf
 
-    @property
-    def spread(self) -> float:
-        """Σ Var θ."""
-        return self.total - sum(float(np.square(self.distribution.mean[columns]).sum()) for columns in self.columns)
+    def products(self, left: slice, right: slice) -> float:
+        """Σ E[θ_j θ_k] over the pairs of two strides."""
+        return float(np.vdot(self.draws[:, left], self.draws[:, right])) / len(self.draws)
 
-    @property
-    def n_groups(self) -> int:
-        """Number of coefficients of each effect."""
-        first = self.columns[0]
-        return len(range(first.start, first.stop, first.step or 1))
+    def outer(self, n: int) -> Array:
+        """E[θθᵀ] of the first n coefficients."""
+        return self.draws[:, :n].T @ self.draws[:, :n] / len(self.draws)
 
-    @property
-    def size(self) -> int:
-        """Number of coefficients."""
-        return self.n_groups * len(self.columns)
+    def quadratic(self, gram: Gram) -> float:
+        """E[θᵀ gram θ]."""
+        return sum(float(theta @ gram.times(theta)) for theta in self.draws) / len(self.draws)
 
-    @property
-    def outer(self) -> Array:
-        """Σ_g E[u_g u_gᵀ], the summed second moments of the groups' effects."""
-        q = len(self.columns)
-        outer = np.empty((q, q))
-        for j in range(q):
-            for k in range(j + 1):
-                outer[j, k] = outer[k, j] = self.distribution.products(self.columns[j], self.columns[k])
-        return outer
+    def message(self, gates: Gates | None) -> "SampledCoefficients":
+        """Itself: the draws are those of the effective coefficients."""
+        return self
+
+    @cached_property
+    def _chosen(self) -> Array:
+        step = -(-len(self.draws) // MOST_DRAWS)
+        return self.draws[::step]
+
+    def row_moments(self, rows: Rows) -> tuple[Array, Array]:
+        """Mean score of each row by the mean coefficients, and the variance over draws."""
+        mean = rows.scores(self.mean)
+        variance = np.zeros(len(mean))
+        for theta in self._chosen:
+            variance += np.square(rows.scores(theta) - mean)
+        return mean, variance / len(self._chosen)
+
+    def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
+        """Moments of what multiplies these columns, over draws."""
+        distribution = PointDistribution(self.mean).effects(rows, columns)
+        score, with_score, covariance = rows.scores(self.mean), distribution.with_score, distribution.covariance
+        for theta in self._chosen:
+            apart = rows.multiplying(theta, columns) - distribution.mean
+            with_score = with_score + apart * (rows.scores(theta) - score)[:, None]
+            covariance = covariance + apart[:, :, None] * apart[:, None, :]
+        return Effects(distribution.mean, with_score / len(self._chosen), covariance / len(self._chosen))

@@ -4,6 +4,7 @@ The effective coefficients are γ∘v. A gate may be shared by several coefficie
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Self, final
 
@@ -101,10 +102,35 @@ class Gates:
         return gated
 
 
+class GateScan(ABC):
+    """Full conditionals of the gates, one after another (Algorithm 3, lines 6 and 7; Appendix B)."""
+
+    @abstractmethod
+    def scan(self, rng: np.random.Generator | None = None) -> Gates:
+        """Each gate in turn; drawn where there is a generator."""
+
+    @cached_property
+    def result(self) -> Gates:
+        """Each gate's distribution in turn, given the distributions of the others."""
+        return self.scan()
+
+    def draw(self, rng: np.random.Generator) -> "DrawnGates":
+        """Each gate drawn in turn, given the others."""
+        return DrawnGates(self.scan(rng))
+
+
 @final
 @dataclass(frozen=True, eq=False)
-class GateScan:
-    """Full conditionals of the gates, one after another (Algorithm 3, lines 6 and 7; Appendix B).
+class DrawnGates:
+    """Gates without spread."""
+
+    result: Gates
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class DenseScan(GateScan):
+    """Full conditionals from the matrix of what coefficients meet in each other.
 
     ``products`` is G_jk E[v_j v_k] over the coefficients that have gates and those that they meet, ``linear`` is
     r_k E v_k less what meets coefficients without gates outside of this matrix.
@@ -139,20 +165,3 @@ class GateScan:
                 opened[members] = after
                 pull += (after - before) * row
         return self.gates.at(np.array(log_odds))
-
-    @cached_property
-    def result(self) -> Gates:
-        """Each gate's distribution in turn, given the distributions of the others."""
-        return self.scan()
-
-    def draw(self, rng: np.random.Generator) -> "DrawnGates":
-        """Each gate drawn in turn, given the others."""
-        return DrawnGates(self.scan(rng))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class DrawnGates:
-    """Gates without spread."""
-
-    result: Gates

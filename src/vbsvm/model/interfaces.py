@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
-from vbsvm.model.gates import DrawnGates, Gates
+from vbsvm.model.gates import Gates, GateScan
 
 
 class LabelledRows(Protocol):
@@ -46,8 +46,8 @@ class Rows(LabelledRows, Protocol):
         """CᵀWC."""
         ...
 
-    def cross(self, u: Array) -> "Array | CrossSums":
-        """Cᵀu, as an array or as sums in a form of the layout's own."""
+    def cross(self, u: Array) -> Any:
+        """Cᵀu, as an array, or as sums that add and have it as their ``total()``."""
         ...
 
     def columns(self, which: NDArray[np.intp]) -> Array:
@@ -56,31 +56,6 @@ class Rows(LabelledRows, Protocol):
 
     def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
         """What multiplies these columns of the design, for each row or in one row for all."""
-        ...
-
-
-class CrossSums(Protocol):
-    """Cᵀu over any set of rows, where a layout does not collect it in an array."""
-
-    def __add__(self, other: Self, /) -> Self:
-        """Add the sums of two sets of rows."""
-        ...
-
-    def total(self) -> Array:
-        """The sums as one array."""
-        ...
-
-
-class Scan(Protocol):
-    """Full conditionals of the gates, one after another."""
-
-    @property
-    def result(self) -> Gates:
-        """Each gate's distribution in turn, given the distributions of the others."""
-        ...
-
-    def draw(self, rng: np.random.Generator) -> DrawnGates:
-        """Each gate drawn in turn, given the others."""
         ...
 
 
@@ -107,11 +82,11 @@ class Gram(Protocol):
         """G ∘ E[γ̃γ̃ᵀ]; the part where a gate meets itself is taken from ``own``."""
         ...
 
-    def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> Scan:
+    def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> GateScan:
         """Full conditionals of the gates, given a distribution or a point of the coefficients in this layout."""
         ...
 
-    def conditional(self, cross: Array, precision: "Precision") -> "Conditional":
+    def conditional(self, cross: Array, precision: "Precision") -> "GaussianDistribution":
         """Σ = (G + Λ)⁻¹, μ = Σ r (Algorithm 1, line 2; Algorithm 2, lines 2 and 3)."""
         ...
 
@@ -234,7 +209,7 @@ class CoefficientDistribution(Protocol):
 
 
 class GaussianDistribution(CoefficientDistribution, Protocol):
-    """A distribution with spread: what the variational climb needs beyond the sweep."""
+    """A distribution with spread: what optimisation and sampling need beyond the sweep."""
 
     def covariances(self, n: int) -> Array:
         """Covariance of the first n coefficients."""
@@ -258,20 +233,16 @@ class GaussianDistribution(CoefficientDistribution, Protocol):
         """Move the distribution to another mean."""
         ...
 
+    def draw(self, rng: np.random.Generator) -> CoefficientDistribution:
+        """Replace the distribution by a point drawn from it."""
+        ...
+
     def pack(self) -> Array:
         """Unconstrained numbers that determine the distribution; any numbers are a valid distribution."""
         ...
 
     def unpack(self, numbers: Array) -> Self:
         """Make the distribution that packs to these numbers."""
-        ...
-
-
-class Conditional(GaussianDistribution, Protocol):
-    """A full conditional of the coefficients, which a sampler draws from."""
-
-    def draw(self, rng: np.random.Generator) -> CoefficientDistribution:
-        """Replace the distribution by a point drawn from it."""
         ...
 
 

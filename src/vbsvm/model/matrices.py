@@ -1,20 +1,20 @@
-"""Design matrices: what distributions of coefficients ask of a block of rows, whatever the rows are stored as.
+"""Design matrices C: what distributions of coefficients ask of a block of rows, whatever the rows are stored as.
 
-A matrix answers a few verbs; how it is stored, and whether columns were standardised in place or by algebra, is its own
-affair. Grouping factors, whose columns of zeros and ones are never written out, are in ``layouts.grouping``.
+All have the same methods; how they are stored, and whether columns were standardised in place or by algebra, is their
+own affair. Grouping factors, whose indicator columns are never materialised, are in ``layouts.grouping``.
 """
 
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.model.pairs import Pairs, n_pairs
 
 # Columns of a triangular product that are formed together.
 PANEL = 128
@@ -38,51 +38,6 @@ class Spread(Protocol):
         ...
 
 
-class DesignMatrix(Protocol):
-    """C: rows of inputs as the coefficients meet them."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
-        ...
-
-    def matvec(self, theta: Array) -> Array:
-        """Cθ."""
-        ...
-
-    def rmatvec(self, u: Array) -> Array:
-        """Cᵀu."""
-        ...
-
-    def matmat(self, other: Array) -> Array:
-        """C times a matrix."""
-        ...
-
-    def rmatmat(self, other: Array) -> Array:
-        """Cᵀ times a matrix."""
-        ...
-
-    def sandwich(self, w: Array) -> Array:
-        """CᵀWC, for weights ≥ 0."""
-        ...
-
-    def row_quadratic(self, spread: Spread) -> Array:
-        """cᵀΣc of each row c."""
-        ...
-
-    def row_squares(self, weights: Array) -> Array:
-        """Σ c_k² weights_k of each row c."""
-        ...
-
-    def column_squares(self, w: Array) -> Array:
-        """Σ w c_k² of each column, over rows."""
-        ...
-
-    def columns(self, which: NDArray[np.intp]) -> Array:
-        """These columns, written out."""
-        ...
-
-
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class DenseMatrix:
@@ -96,16 +51,14 @@ class DenseMatrix:
         return self.values.shape[0], self.values.shape[1]
 
     def matvec(self, theta: Array) -> Array:
-        """Cθ."""
+        """Cθ, also of a matrix."""
         return self.values @ theta
+
+    matmat = matvec
 
     def rmatvec(self, u: Array) -> Array:
         """Cᵀu."""
         return u @ self.values
-
-    def matmat(self, other: Array) -> Array:
-        """C times a matrix."""
-        return self.values @ other
 
     def rmatmat(self, other: Array) -> Array:
         """Cᵀ times a matrix."""
@@ -140,7 +93,7 @@ class DenseMatrix:
 
 
 @dataclass(frozen=True, eq=False)
-class _ByAlgebra:
+class _ByAlgebra(ABC):
     """Raw rows X behind an intercept, of which a column x stands for (x − centre) / scale.
 
     They are never written out: Cθ = X(θ/scale) + (θ₀ − centreᵀ(θ/scale)), and the like.
@@ -169,20 +122,17 @@ class _ByAlgebra:
         return slopes, (other[0] if first else 0.0) - self.centre @ slopes
 
     def matvec(self, theta: Array) -> Array:
-        """Cθ."""
+        """Cθ, also of a matrix."""
         slopes, left = self._raw(theta)
         return self.raw @ slopes + left
+
+    matmat = matvec
 
     def rmatvec(self, u: Array) -> Array:
         """Cᵀu."""
         total = u.sum()
         of_columns = (self.raw.T @ u - self.centre * total) * self._unit
         return np.concatenate([[total], of_columns]) if self.intercept else of_columns
-
-    def matmat(self, other: Array) -> Array:
-        """C times a matrix."""
-        slopes, left = self._raw(other)
-        return self.raw @ slopes + left
 
     def rmatmat(self, other: Array) -> Array:
         """Cᵀ times a matrix."""
@@ -197,9 +147,19 @@ class _ByAlgebra:
         of_columns = np.maximum(of_columns, 0.0) * np.square(self._unit)
         return np.concatenate([[total], of_columns]) if self.intercept else of_columns
 
+    @abstractmethod
     def _raw_squares(self, w: Array) -> Array:
         """Σ w x² of each raw column."""
-        raise NotImplementedError
+
+    def columns(self, which: NDArray[np.intp]) -> Array:
+        """These columns as an array."""
+        which = np.asarray(which)
+        columns, inputs = np.ones((self.shape[0], len(which))), which >= int(self.intercept)
+        chosen = which[inputs] - int(self.intercept)
+        raw = self.raw[:, chosen]
+        raw = raw.toarray() if issparse(raw) else raw
+        columns[:, inputs] = (raw - self.centre[chosen]) * self._unit[chosen]
+        return columns
 
     def _standardised(self, gram: Array, linear: Array, total: float) -> Array:
         """CᵀWC from XᵀWX (which is overwritten), XᵀW1 and 1ᵀW1."""
@@ -249,13 +209,53 @@ class StandardisedMatrix(_ByAlgebra):
         found = np.square(centred, out=centred) @ (weights[first:] * np.square(self._unit))
         return found + weights[0] if first else found
 
-    def columns(self, which: NDArray[np.intp]) -> Array:
-        """These columns."""
-        first, which = int(self.intercept), np.asarray(which)
-        found = np.ones((len(self.raw), len(which)))
-        chosen = which[which >= first] - first
-        found[:, which >= first] = (self.raw[:, chosen] - self.centre[chosen]) * self._unit[chosen]
-        return found
+
+def n_pairs(counts: Any) -> int:
+    """Number of pairs in rows of so many entries, an entry with itself included."""
+    counts = np.asarray(counts, dtype=np.int64)
+    return int((counts * (counts + 1) // 2).sum())
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """P: products of the pairs of entries in each row; the pair j ≤ k of p columns is the column j p + k.
+
+    XᵀWX is Pᵀw and xᵀSx of each row is P vec(S), at the cost of the pairs that rows have: products of a sparse matrix
+    with vectors are the fastest thing that SciPy does with sparse arrays.
+    """
+
+    products: Any
+    n_columns: int
+
+    @staticmethod
+    def of(X: Any) -> "Pairs":
+        """The pairs of a CSR array whose rows are sorted and name each column once."""
+        n_rows, n_columns = X.shape
+        after = np.repeat(X.indptr[1:], np.diff(X.indptr)) - np.arange(X.nnz)  # entries from here to the row's end
+        first = np.cumsum(after, dtype=np.int64) - after
+        kind = np.int32 if max(n_columns**2, n_pairs(np.diff(X.indptr))) < 2**31 else np.int64
+        left = np.repeat(np.arange(X.nnz, dtype=kind), after)
+        right = np.arange(len(left), dtype=kind) + np.repeat((np.arange(X.nnz) - first).astype(kind), after)
+        columns = X.indices.astype(kind, copy=False)
+        begins = np.append(first, len(left))[X.indptr].astype(kind)
+        pairs = columns[left] * kind(n_columns) + columns[right]
+        products = csr_array((X.data[left] * X.data[right], pairs, begins), shape=(n_rows, n_columns**2))
+        return Pairs(products, n_columns)
+
+    def gram(self, w: Array) -> Array:
+        """XᵀWX."""
+        upper = (self.products.T @ w).reshape(self.n_columns, self.n_columns)
+        diagonal = upper.diagonal().copy()
+        gram = upper + upper.T
+        np.fill_diagonal(gram, diagonal)
+        return gram
+
+    def quadratic(self, S: Array) -> Array:
+        """xᵀSx of each row, for a symmetric S."""
+        doubled = 2.0 * S
+        np.fill_diagonal(doubled, S.diagonal())
+        return self.products @ doubled.ravel()
 
 
 @final
@@ -320,15 +320,9 @@ class SparseMatrix(_ByAlgebra):
         squares = self._squared @ unit - 2.0 * (self.raw @ (unit * self.centre))
         return squares + float(unit @ np.square(self.centre)) + (weights[0] if first else 0.0)
 
-    def columns(self, which: NDArray[np.intp]) -> Array:
-        """These columns, written out."""
-        first, which = int(self.intercept), np.asarray(which)
-        found = np.ones((self.shape[0], len(which)))
-        raw = which >= first
-        chosen = which[raw] - first
-        found[:, raw] = (self.raw[:, chosen].toarray() - self.centre[chosen]) * self._unit[chosen]
-        return found
 
+# C: rows of inputs as the coefficients meet them.
+DesignMatrix = DenseMatrix | StandardisedMatrix | SparseMatrix
 
 _kept = threading.local()
 

@@ -1,22 +1,164 @@
-"""A pass over the rows: where they come from, what goes down to them, and the sums that complete rows send up."""
+"""A pass over the rows: where they come from, what goes down to them, and the sums that complete rows send up.
+
+The sums are of the size of the model. ``RowInfluence`` has something of each row: the score that it would have had in a
+fit without it. To first order, leaving a row out moves the mean by (H + Λ)⁻¹ against the row's own slope, where H is
+the curvature of all rows in the mean: f₋ = f − V g / (1 − V κ) with V = cᵀ(H + Λ)⁻¹c, g = ∂ℓ/∂f and κ = −∂²ℓ/∂f².
+"""
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, final
+from dataclasses import dataclass, fields
+from typing import Any, Protocol, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import Reading
+from vbsvm.base.cached import cached_property
+from vbsvm.base.reading import Reading, expect
 from vbsvm.base.row_sums import Addable
+from vbsvm.model.gates import Gates
 from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions, Rows
-from vbsvm.model.left_out import RowInfluence
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.stats import Stats
 
 T = TypeVar("T", bound=Addable)
+# A row that the fit hangs on has a denominator near 0, where the first order says nothing any more.
+SMALLEST_DENOMINATOR = 0.05
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Stats:
+    """Sums over rows, additive over any split of the data.
+
+    ``gram`` and ``cross`` are G and r of the coefficients' update. ``row_bound`` is the row term of the bound at the
+    state whose message went into the pass, with the latent scales refreshed. ``constant`` is κ: with the weights of
+    this pass held, the row term at any other distribution of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant.
+    ``curvature`` is minus the second derivative of the collapsed row term in the mean, for Newton steps. A pass that
+    starts from a point has neither. ``missing`` are the sums for the distributions of what may be missing.
+    """
+
+    gram: Gram
+    cross_sums: Any
+    row_bound: float
+    constant: float
+    curvature: Gram | None
+    missing: Any = None
+
+    @cached_property
+    def cross(self) -> Array:
+        """r = Σ y (s + w) c."""
+        return self.cross_sums if isinstance(self.cross_sums, np.ndarray) else self.cross_sums.total()
+
+    def gated(self, gates: Gates | None) -> tuple[Gram, Array]:
+        """G ∘ E[γ̃γ̃ᵀ] and γ̃ ∘ r: the sums as the coefficients behind the gates see them."""
+        if gates is None:
+            return self.gram, self.cross
+        return self.gram.gated(gates, self.gram), gates.open * self.cross
+
+    def __add__(self, other: Self) -> "Stats":
+        """Add the sums of two sets of rows."""
+        curvature = None
+        if self.curvature is not None and other.curvature is not None:
+            curvature = self.curvature + other.curvature
+        return Stats(
+            self.gram + other.gram,
+            self.cross_sums + other.cross_sums,
+            self.row_bound + other.row_bound,
+            self.constant + other.constant,
+            curvature,
+            added(self.missing, other.missing),
+        )
+
+
+def added(one: T | None, other: T | None) -> T | None:
+    """Sum of what may be absent."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class RowInfluence:
+    """Of each row: label, weight, score, slope and curvature of its term in the fit, and V.
+
+    ``unknown`` is the variance of the score that missing inputs and categories cause.
+    """
+
+    y: Array
+    s: Array
+    score: Array
+    slope: Array
+    curvature: Array
+    response: Array
+    unknown: Array
+
+    @staticmethod
+    def of(
+        likelihood: Likelihood, rows: LabelledRows, f: Array, v: Array | float, response: Array, unknown: Array
+    ) -> "RowInfluence":
+        """Rows with these moments of their scores."""
+        y, s = rows.signs, rows.weights
+        terms = likelihood.terms(f, v + unknown, y, s, expect)
+        assert terms.curvature is not None  # a fit ends with a spread
+        return RowInfluence(y, s, f, terms.u - terms.w * f, terms.curvature, response, unknown)
+
+    @staticmethod
+    def none() -> "RowInfluence":
+        """No rows."""
+        return RowInfluence(*[np.empty(0)] * 7)
+
+    def __add__(self, other: Self) -> "RowInfluence":
+        """One below the other."""
+        names = [field.name for field in fields(self)]
+        return RowInfluence(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
+
+    def averaged(self, firsts: NDArray[np.intp], chances: Array) -> "RowInfluence":
+        """Means over neighbours that stand for the same row, of which ``firsts`` are the first ones.
+
+        That their scores differ makes the score less certain.
+        """
+
+        def mean(values: Array) -> Array:
+            return np.add.reduceat(chances * values, firsts)
+
+        centre = mean(self.score)
+        between = np.maximum(mean(np.square(self.score)) - np.square(centre), 0.0)
+        slope, curvature, response = (mean(one) for one in (self.slope, self.curvature, self.response))
+        return RowInfluence(
+            self.y[firsts], self.s[firsts], centre, slope, curvature, response, mean(self.unknown) + between
+        )
+
+    def left_out_scores(self, counts: Array) -> Array:
+        """The scores without one row of the ``counts`` that each stands for, or without the part of a row."""
+        share = np.minimum(1.0, 1.0 / counts)
+        return self.score - self.response * self.slope * share / self._denominator(counts)
+
+    def left_out_response(self, counts: Array) -> Array:
+        """V / (1 − V κ): the response, and so the variance of the score, without that row."""
+        return self.response / self._denominator(counts)
+
+    def _denominator(self, counts: Array) -> Array:
+        return np.maximum(1.0 - self.leverage(counts), SMALLEST_DENOMINATOR)
+
+    def leverage(self, counts: Array) -> Array:
+        """V κ of one row of the ``counts`` that each stands for: near 1 the first order fails."""
+        return self.response * self.curvature * np.minimum(1.0, 1.0 / counts)
+
+    def calibrated_power(self, counts: Array, power: float) -> float:
+        """The power η of the hinge's pseudo-likelihood at which its posterior varies as estimates do between samples.
+
+        It is the ratio of two effective numbers of coefficients, Σ κV / Σ n c² g² V: by the curvature κ of the loss,
+        and by the variance of its slope g, both at power 1. n are the ``counts``, c are class weights, and ``power`` is
+        that of the fit. Slopes are those at the score without the row, averaged over its distribution, since the kink
+        makes the slope at a single score too rough. It is infinite where no slope is left.
+        """
+        z = (1.0 - self.y * self.left_out_scores(counts)) / np.sqrt(self.left_out_response(counts))
+        variance = float(np.sum(np.square(2.0 * self.s * ndtr(z)) / counts * self.response))
+        found = float(self.curvature @ self.response) / (power * variance) if variance > 0 else np.inf
+        return found if found >= 0 else np.inf
 
 
 @final

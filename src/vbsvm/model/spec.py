@@ -11,7 +11,7 @@ from scipy.special import logit
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import ScaleDistribution
-from vbsvm.model.coefficients import Moments, PointDistribution
+from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.gates import GateMap, Gates
 from vbsvm.model.interfaces import (
     CoefficientDistribution,
@@ -23,7 +23,7 @@ from vbsvm.model.interfaces import (
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.exact_hinge import ExactHinge
 from vbsvm.model.likelihoods.hinge import HINGE, Hinge
-from vbsvm.model.priors.base import Prior
+from vbsvm.model.priors.base import Moments, Prior
 
 
 @final

@@ -11,9 +11,8 @@ from typing import Any
 from vbsvm.base.reading import Reading
 from vbsvm.model.layouts.dense import DenseGram
 from vbsvm.model.layouts.spike_slab import update_jointly
-from vbsvm.model.row_pass import RowPass, Source
+from vbsvm.model.row_pass import RowPass, Source, Stats
 from vbsvm.model.spec import Spec, State
-from vbsvm.model.stats import Stats
 
 
 def sweep(spec: Spec, state: State, source: Source, resolve: Reading) -> tuple[State, Stats]:
@@ -82,3 +81,30 @@ def update_missing(spec: Spec, state: State, stats: Stats, resolve: Reading) -> 
 
 def _at_site(resolve: Reading, block: int, distribution: Any, *site: str | int) -> Any:
     return resolve(distribution, "scale", block, *site)
+
+
+def elbo_terms(spec: Spec, state: State, row_term: float, missing: Any = None) -> dict[str, float]:
+    """Named terms of the lower bound on the log evidence, all constants included, at any state.
+
+    ``row_term`` is ``stats.row_bound`` of a pass that *started* from this state, or ``held_row_term`` between passes;
+    it holds the entropy of missing values. ``missing`` are that pass's sums of what may be missing.
+    """
+    named = {"rows": row_term, "entropy of the coefficients": state.coefficients.entropy}
+    for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
+        named[f"prior of {block.name}"] = block.prior.bound(scale, moments)
+    if state.gates is not None:
+        named["entropy of the gates"] = state.gates.entropy
+    if spec.missing is not None:
+        named |= spec.missing.bound(state.missing, missing)
+    return named
+
+
+def elbo(spec: Spec, state: State, row_term: float, missing: Any = None) -> float:
+    """The bound itself: the sum of its terms."""
+    return sum(elbo_terms(spec, state, row_term, missing).values())
+
+
+def held_row_term(state: State, stats: Stats) -> float:
+    """Row term at *any* state with the weights of an earlier pass held: rᵀm − ½⟨G, Ω⟩ − κ. It needs no pass."""
+    distribution, (gram, cross) = state.coefficients, stats.gated(state.gates)
+    return float(cross @ distribution.mean) - 0.5 * distribution.quadratic(gram) - stats.constant

@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, softmax
 
 from vbsvm.base.arrays import Array
-from vbsvm.model.left_out import RowInfluence
+from vbsvm.model.row_pass import RowInfluence
 
 # The variance of a normal score widens a logistic curve as much as this share of it in the square of the slope.
 WIDENING = np.pi / 8

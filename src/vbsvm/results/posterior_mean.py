@@ -7,7 +7,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.model.likelihoods.averaged_logistic import AVERAGED_LOGISTIC
+from vbsvm.model.likelihoods.exact_logistic import log_mean_expit
 
 # Beyond it a score says nothing; and a distribution without a mean has an infinite one.
 LARGEST_VARIANCE = 1e20
@@ -37,7 +37,5 @@ def log_odds(links: Sequence[PosteriorMean], odds: Array) -> Array:
 def averaged(scores: Array, variances: Array) -> Array:
     """Log odds of the mean of expit under normal scores; they have the sign of the mean score."""
     t = np.minimum(variances, LARGEST_VARIANCE)
-    with np.errstate(over="ignore", invalid="ignore"):  # derivatives, which are not asked for
-        positive = AVERAGED_LOGISTIC.log_mean_likelihood(-scores, t).value
-        odds = positive - AVERAGED_LOGISTIC.log_mean_likelihood(scores, t).value
+    odds = log_mean_expit(scores, t) - log_mean_expit(-scores, t)
     return np.sign(scores) * np.maximum(np.abs(odds), SMALLEST_SLOPE * np.abs(scores))

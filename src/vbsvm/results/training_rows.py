@@ -27,8 +27,7 @@ from vbsvm.missing.model import MissingState, input_model
 from vbsvm.missing.population import Population
 from vbsvm.missing.proper_draws import ProperDraw
 from vbsvm.model.interfaces import CoefficientDistribution
-from vbsvm.model.left_out import RowInfluence
-from vbsvm.model.row_pass import Part
+from vbsvm.model.row_pass import Part, RowInfluence
 from vbsvm.model.spec import Spec
 from vbsvm.results import imputed_spread
 from vbsvm.results.calibration import LeftOutScores, calibrate

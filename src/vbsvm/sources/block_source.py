@@ -11,8 +11,7 @@ from vbsvm.base.row_sums import fold_blocks, single_threaded_blas
 from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.level_model import LevelCounts
 from vbsvm.missing.model import MissingSums
-from vbsvm.model.row_pass import RowPass
-from vbsvm.model.stats import Stats, added
+from vbsvm.model.row_pass import RowPass, Stats, added
 
 
 class Block(Protocol):

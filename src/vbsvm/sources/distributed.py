@@ -15,8 +15,7 @@ from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing.input_distributions import InputDistribution, InputSums
 from vbsvm.missing.level_model import LevelCounts
-from vbsvm.model.row_pass import Part, RowPass
-from vbsvm.model.stats import Stats
+from vbsvm.model.row_pass import Part, RowPass, Stats
 from vbsvm.sources.cluster import Cluster
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping, MissingInputs

@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from vbsvm.missing.level_model import LevelCounts
-from vbsvm.model.stats import added
+from vbsvm.model.row_pass import added
 from vbsvm.sources.block_source import Block, BlockSource
 from vbsvm.sources.memory import Memory
 

@@ -13,9 +13,8 @@ from vbsvm.base.row_sums import Addable
 from vbsvm.design.scaling import Recipe
 from vbsvm.model.interfaces import Effects
 from vbsvm.model.layouts.dense import DenseGaussian, DenseGram
-from vbsvm.model.row_pass import Part, RowPass
+from vbsvm.model.row_pass import Part, RowPass, Stats
 from vbsvm.model.spec import Spec, State
-from vbsvm.model.stats import Stats
 from vbsvm.sources.memory import Memory
 
 T = TypeVar("T", bound=Addable)

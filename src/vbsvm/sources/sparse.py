@@ -18,9 +18,8 @@ from vbsvm.missing.level_model import LevelCounts
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.layouts.dual import DualRows
-from vbsvm.model.layouts.sparse_design import SparseDesign
-from vbsvm.model.matrices import SparseMatrix
-from vbsvm.model.pairs import n_pairs
+from vbsvm.model.layouts.dual_parts import SparseDesign
+from vbsvm.model.matrices import SparseMatrix, n_pairs
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.sources.block_source import BlockSource
 from vbsvm.sources.pages import runs

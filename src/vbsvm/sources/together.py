@@ -14,8 +14,7 @@ from typing import Any, Generic, TypeVar, final
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import fold_blocks, single_threaded_blas
-from vbsvm.model.row_pass import Part, RowPass, Source
-from vbsvm.model.stats import Stats
+from vbsvm.model.row_pass import Part, RowPass, Source, Stats
 from vbsvm.sources.memory import Memory
 
 T = TypeVar("T")

@@ -35,8 +35,8 @@ CHAINS = {
 # All that can be reached from a fit.
 MODELS = CHAINS | {
     "Normal": "vbsvm.model.priors.normal:Normal",
-    "Ridge": "vbsvm.model.priors.ridge:Ridge",
-    "HalfT": "vbsvm.model.priors.half_t:HalfT",
+    "Ridge": "vbsvm.model.priors.normal:Ridge",
+    "HalfT": "vbsvm.model.priors.normal:HalfT",
     "LaplaceZero": "vbsvm.model.priors.laplace_zero:LaplaceZero",
     "Beta": "vbsvm.model.priors.laplace_zero:Beta",
     "Factorised": "vbsvm.model.priors.laplace_zero:Factorised",
@@ -79,7 +79,7 @@ MODELS = CHAINS | {
     "DualGaussian": "vbsvm.model.layouts.dual:DualGaussian",
     "DualParts": "vbsvm.model.layouts.dual_parts:DualParts",
     "DrawnGaussian": "vbsvm.model.layouts.drawn:DrawnGaussian",
-    "SparseDesign": "vbsvm.model.layouts.sparse_design:SparseDesign",
+    "SparseDesign": "vbsvm.model.layouts.dual_parts:SparseDesign",
     "SpikeLaw": "vbsvm.model.layouts.spike_slab:SpikeSlab",
     "Plan": "vbsvm.design.columns:Plan",
     "FactorPlan": "vbsvm.design.columns:FactorPlan",

@@ -13,12 +13,11 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.gates import Gates, GateScan
+from vbsvm.model.coefficients import PointDistribution, SecondMoments
+from vbsvm.model.gates import DenseScan, Gates, GateScan
 from vbsvm.model.interfaces import Precision
-from vbsvm.model.layouts.arrow_message import ArrowMessage, FactorMessage
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, upper_triangle
-from vbsvm.model.layouts.grouping import ByGroup
+from vbsvm.model.layouts.grouping import ArrowMessage, ByGroup, FactorMessage, by_group
 
 # What a distribution that has moved need not compute anew.
 SPREADS = ("effect_covariances", "variances")
@@ -63,10 +62,7 @@ class ArrowGram:
             return self
         border = self.border + share * (other.border - self.border)
         corner = self.corner + share * (other.corner - self.corner)
-        m = len(border)
-        return ArrowGram(
-            self.core.towards(other.core, share), ByGroup(((0, border),), m), ByGroup(((0, corner),), m), self.shapes
-        )
+        return ArrowGram(self.core.towards(other.core, share), by_group(border), by_group(corner), self.shapes)
 
     def times(self, theta: Array) -> Array:
         """Multiply by [x; u]."""
@@ -80,10 +76,8 @@ class ArrowGram:
         """G ∘ E[γ̃γ̃ᵀ]; only the core has gates."""
         if gates is None:
             return self
-        border, m = self.border * gates.open[: self.border.shape[2]], len(self.border)
-        return ArrowGram(
-            self.core.gated(gates, own.core), ByGroup(((0, border),), m), ByGroup(((0, self.corner),), m), self.shapes
-        )
+        border = self.border * gates.open[: self.border.shape[2]]
+        return ArrowGram(self.core.gated(gates, own.core), by_group(border), by_group(self.corner), self.shapes)
 
     def scan(
         self, cross: Array, distribution: "ArrowGaussian | PointDistribution", gates: Gates, prior_log_odds: Array
@@ -91,7 +85,7 @@ class ArrowGram:
         """Full conditionals of the gates; what they meet among the groups' effects counts with the linear part."""
         A = self.core.matrix
         linear = (cross * distribution.mean)[: len(A)] - distribution.meeting(_flat(self.border))
-        return GateScan(gates, A * distribution.outer(len(A)), linear, prior_log_odds)
+        return DenseScan(gates, A * distribution.outer(len(A)), linear, prior_log_odds)
 
     def conditional(self, cross: Array, precision: Precision) -> "ArrowGaussian":
         """The distribution of [x; u]: D_g is eliminated first, then the core is dense (Algorithm 2, lines 2 and 3)."""
@@ -148,7 +142,7 @@ class ArrowGram:
 
 @final
 @dataclass(frozen=True, eq=False)
-class ArrowGaussian:
+class ArrowGaussian(SecondMoments):
     """The distribution of the core, and u_g | x ~ N(effects_g − link_g (x − E x), root_g root_gᵀ)."""
 
     core: DenseGaussian
@@ -175,22 +169,13 @@ class ArrowGaussian:
         """Var(θ), elementwise."""
         return np.concatenate([self.core.variances, _diagonals(self.effect_covariances).ravel()])
 
-    def square_sum(self, columns: slice) -> float:
-        """Σ E[θ²] over these columns."""
-        return float(np.add.reduce(self.squares[columns]))
-
-    @cached_property
-    def squares(self) -> Array:
-        """E[θ²], elementwise."""
-        return self.variances + np.square(self.mean)
-
     def covariances(self, n: int) -> Array:
         """Covariance of the first n coefficients of the core."""
         return self.core.covariances(n)
 
     def fixed(self, n: int) -> DenseGaussian:
         """Distribution of the first n coefficients of the core."""
-        return self.core.marginal(n)
+        return self.core.fixed(n)
 
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over the pairs of two strides, both in the core or both in the tail."""
@@ -236,7 +221,7 @@ class ArrowGaussian:
                 replace(distribution, with_dense=distribution.with_dense * gates.open[:n_dense])
                 for distribution in factors
             ]
-        return ArrowMessage(self.core.marginal(n_dense).message(gates), tuple(factors), pairs)
+        return ArrowMessage(self.core.fixed(n_dense).message(gates), tuple(factors), pairs)
 
     def quadratic(self, gram: ArrowGram) -> float:
         """⟨gram, Ω⟩, from Cov(u_g, x) = −E_gΣ."""
@@ -250,9 +235,9 @@ class ArrowGaussian:
         """Σ⁻¹: D_g in the corner, D_gE_g on the border, and what eliminating the groups took from the core is added."""
         inverse = np.linalg.inv(self.root)
         corner = inverse.transpose(0, 2, 1) @ inverse
-        border, m = corner @ self.link, len(self.effects)
+        border = corner @ self.link
         core = DenseGram(self.core.precision.matrix + _flat(self.link).T @ _flat(border))
-        return ArrowGram(core, ByGroup(((0, border),), m), ByGroup(((0, corner),), m), self.shapes)
+        return ArrowGram(core, by_group(border), by_group(corner), self.shapes)
 
     def draw(self, rng: np.random.Generator) -> PointDistribution:
         """Draw the core, then each group given the core."""

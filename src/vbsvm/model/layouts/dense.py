@@ -16,8 +16,8 @@ from scipy.linalg import get_lapack_funcs
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.gates import Gates, GateScan
+from vbsvm.model.coefficients import PointDistribution, SecondMoments
+from vbsvm.model.gates import DenseScan, Gates, GateScan
 from vbsvm.model.interfaces import CoefficientDistribution, Effects, Precision
 from vbsvm.model.matrices import DenseMatrix, DesignMatrix, SparseMatrix
 
@@ -30,15 +30,36 @@ EPS = float(np.finfo(np.float64).eps)
 _potrf, _trtri, _posv, _lauum = get_lapack_funcs(("potrf", "trtri", "posv", "lauum"), dtype=np.float64)
 
 
-@final
 @dataclass(frozen=True, slots=True, eq=False)
-class DenseRows:
+class MatrixRows:
     """A block of rows: its place in the data, its design matrix, labels ±1 and weights > 0."""
 
     index: int
     matrix: DesignMatrix
     signs: Array
     weights: Array
+
+    def scores(self, theta: Array) -> Array:
+        """Cθ."""
+        return self.matrix.matvec(theta)
+
+    def cross(self, u: Array) -> Array:
+        """Cᵀu."""
+        return self.matrix.rmatvec(u)
+
+    def columns(self, which: NDArray[np.intp]) -> Array:
+        """These columns of the design."""
+        return self.matrix.columns(which)
+
+    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+        """Coefficients of these columns, the same in all rows; 0 for columns that have none."""
+        return _padded(theta, self.matrix.shape[1], columns)[None]
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class DenseRows(MatrixRows):
+    """Rows whose gram is formed."""
 
     @property
     def written(self) -> Array:
@@ -57,25 +78,9 @@ class DenseRows:
         for begin in range(0, n_rows, size):
             yield self.matrix.rows(slice(begin, begin + size)).columns(np.arange(n_columns))
 
-    def scores(self, theta: Array) -> Array:
-        """Cθ."""
-        return self.matrix.matvec(theta)
-
     def gram(self, w: Array) -> "DenseGram":
         """CᵀWC."""
         return DenseGram(self.matrix.sandwich(w))
-
-    def cross(self, u: Array) -> Array:
-        """Cᵀu."""
-        return self.matrix.rmatvec(u)
-
-    def columns(self, which: NDArray[np.intp]) -> Array:
-        """These columns of the design."""
-        return self.matrix.columns(which)
-
-    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
-        """Coefficients of these columns, the same in all rows; 0 for columns that have none."""
-        return _padded(theta, self.matrix.shape[1], columns)[None]
 
 
 @final
@@ -109,7 +114,7 @@ class DenseGram:
         self, cross: Array, distribution: CoefficientDistribution, gates: Gates, prior_log_odds: Array
     ) -> GateScan:
         """Full conditionals of the gates, one after another (Algorithm 3, lines 6 and 7)."""
-        return GateScan(
+        return DenseScan(
             gates, self.matrix * distribution.outer(len(self.matrix)), cross * distribution.mean, prior_log_odds
         )
 
@@ -132,7 +137,7 @@ class DenseGram:
 
 @final
 @dataclass(frozen=True, eq=False)
-class DenseGaussian:
+class DenseGaussian(SecondMoments):
     """N(mean, root rootᵀ)."""
 
     mean: Array
@@ -142,15 +147,6 @@ class DenseGaussian:
     def variances(self) -> Array:
         """Diagonal of Σ."""
         return np.vecdot(self.root, self.root)
-
-    def square_sum(self, columns: slice) -> float:
-        """Σ E[θ²] over these columns."""
-        return float(np.add.reduce(self.squares[columns]))
-
-    @cached_property
-    def squares(self) -> Array:
-        """Diagonal of Ω = Σ + μμᵀ."""
-        return self.variances + np.square(self.mean)
 
     def covariances(self, n: int) -> Array:
         """Covariance of the first n coefficients."""
@@ -166,17 +162,13 @@ class DenseGaussian:
         np.fill_diagonal(found, upper.diagonal())
         return found
 
-    def marginal(self, n: int) -> "DenseGaussian":
+    def fixed(self, n: int) -> "DenseGaussian":
         """Distribution of the first n coefficients."""
         if n == len(self.mean):
             return self
         # A triangular root of Σ's corner: R from QR of the reversed rows, reversed back to be upper triangular.
         R = np.asarray(np.linalg.qr(self.root[:n][::-1].T, mode="r"))
         return DenseGaussian(self.mean[:n], R.T[::-1, ::-1])
-
-    def fixed(self, n: int) -> "DenseGaussian":
-        """Distribution of the first n coefficients."""
-        return self.marginal(n)
 
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over the pairs of two strides."""

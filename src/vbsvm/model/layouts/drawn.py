@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import Effects, Precision, Rows, Scan
-from vbsvm.model.matrices import DesignMatrix
+from vbsvm.model.coefficients import PointDistribution, SecondMoments
+from vbsvm.model.gates import Gates, GateScan
+from vbsvm.model.interfaces import Effects, Precision, Rows
+from vbsvm.model.layouts.dense import MatrixRows
 
 # Draws in the steps of a fit, whose errors partly cancel over rows, and of spreads that are asked for. A variance is
 # known to √(2/draws) or better.
@@ -41,33 +41,12 @@ LEAST = 0.1
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class DrawnRows:
-    """A block of rows: its place in the data, its design matrix, labels ±1 and weights > 0."""
-
-    index: int
-    matrix: DesignMatrix
-    signs: Array
-    weights: Array
-
-    def scores(self, theta: Array) -> Array:
-        """Cθ."""
-        return self.matrix.matvec(theta)
+class DrawnRows(MatrixRows):
+    """Rows whose gram is never formed."""
 
     def gram(self, w: Array) -> "DrawnGram":
-        """CᵀWC, never formed."""
+        """CᵀWC as its rows and weights."""
         return DrawnGram(((self, w),))
-
-    def cross(self, u: Array) -> Array:
-        """Cᵀu."""
-        return self.matrix.rmatvec(u)
-
-    def columns(self, which: NDArray[np.intp]) -> Array:
-        """These columns of the design."""
-        return self.matrix.columns(which)
-
-    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
-        """Coefficients of these columns, the same in all rows."""
-        return theta[columns][None]
 
     def noise(self, n_draws: int) -> Array:
         """z of these rows, rows × draws: the same in every step of a fit."""
@@ -105,7 +84,7 @@ class DrawnGram:
         assert gates is None
         return self
 
-    def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> Scan:
+    def scan(self, cross: Array, distribution: Any, gates: Gates, prior_log_odds: Array) -> GateScan:
         """This layout has no gates."""
         raise NotImplementedError
 
@@ -185,7 +164,7 @@ def _estimate(draws: Array, noise: Array, root: Array) -> Array:
 
 @final
 @dataclass(frozen=True, eq=False)
-class DrawnGaussian:
+class DrawnGaussian(SecondMoments):
     """N(mean, Σ) by draws e ~ N(0, Σ), draws × coefficients, and estimates of Σ's diagonal.
 
     In a fit it knows the variances of the rows' scores, by the number of their block, better than by the draws alone.
@@ -199,11 +178,6 @@ class DrawnGaussian:
     def __getstate__(self) -> dict[str, Any]:
         """What copies and pickles hold: nothing of the rows."""
         return {"mean": self.mean, "draws": self.draws, "variances": self.variances, "_of_rows": {}}
-
-    @cached_property
-    def squares(self) -> Array:
-        """E[θ²], elementwise."""
-        return self.variances + np.square(self.mean)
 
     def square_sum(self, columns: slice) -> float:
         """Σ E[θ²] over these columns; its spread by the draws themselves, whose errors cancel in a sum."""
@@ -223,10 +197,6 @@ class DrawnGaussian:
             )
         return self.draws[:, :n].T @ self.draws[:, :n] / len(self.draws)
 
-    def outer(self, n: int) -> Array:
-        """E[θθᵀ] of the first n coefficients."""
-        return self.covariances(n) + np.outer(self.mean[:n], self.mean[:n])
-
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over the pairs of two strides."""
         spread = float(np.vdot(self.draws[:, left], self.draws[:, right])) / len(self.draws)
@@ -236,10 +206,6 @@ class DrawnGaussian:
         """E[θᵀ gram θ]."""
         spread = float(np.vdot(self.draws.T, gram.times(self.draws.T))) / len(self.draws)
         return float(self.mean @ gram.times(self.mean)) + spread
-
-    def fixed(self, n: int) -> Self:
-        """Itself: all coefficients are those of columns."""
-        return self
 
     def message(self, gates: Gates | None) -> "DrawnGaussian":
         """Itself: this layout has no gates."""

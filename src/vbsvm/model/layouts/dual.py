@@ -13,12 +13,11 @@ from scipy.linalg import solve_triangular
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.gates import DrawnGates, Gates, GateScan
+from vbsvm.model.coefficients import PointDistribution, SecondMoments
+from vbsvm.model.gates import DenseScan, Gates, GateScan
 from vbsvm.model.interfaces import Effects, Precision
 from vbsvm.model.layouts.dense import LOG_2PI, DenseRows
-from vbsvm.model.layouts.dual_parts import DualParts
-from vbsvm.model.layouts.sparse_design import SparseDesign, WideDesign, written
+from vbsvm.model.layouts.dual_parts import DualParts, SparseDesign, WideDesign, written
 
 # Gates that are scanned together: the matrix of their own products is formed.
 CHUNK = 128
@@ -136,7 +135,7 @@ class DualGram:
 
 @final
 @dataclass(frozen=True, eq=False)
-class DualGaussian:
+class DualGaussian(SecondMoments):
     """N(mean, Σ)."""
 
     mean: Array
@@ -146,11 +145,6 @@ class DualGaussian:
     def variances(self) -> Array:
         """Diagonal of Σ."""
         return self.parts.variances
-
-    @cached_property
-    def squares(self) -> Array:
-        """E[θ²], elementwise."""
-        return self.variances + np.square(self.mean)
 
     def square_sum(self, columns: slice) -> float:
         """Σ E[θ²] over these columns."""
@@ -171,14 +165,6 @@ class DualGaussian:
         """Covariance of the first n coefficients: columns × columns, for those who ask for it."""
         U, V = self.parts.left[:, :n], self.parts.right[:n]
         return np.diag(self.parts.diagonal[:n]) - U.T @ U + V @ V.T
-
-    def outer(self, n: int) -> Array:
-        """E[θθᵀ] of the first n coefficients."""
-        return self.covariances(n) + np.outer(self.mean[:n], self.mean[:n])
-
-    def fixed(self, n: int) -> Self:
-        """Itself: all coefficients are those of dense columns."""
-        return self
 
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over the pairs of two strides."""
@@ -294,7 +280,7 @@ class DualMessage:
 
 @final
 @dataclass(frozen=True, eq=False)
-class DualScan:
+class DualScan(GateScan):
     """Full conditionals of the gates, chunk by chunk; no matrix of columns × columns is formed."""
 
     gram: DualGram
@@ -303,7 +289,8 @@ class DualScan:
     gates: Gates
     prior_log_odds: Array
 
-    def _scan(self, rng: np.random.Generator | None = None) -> Gates:
+    def scan(self, rng: np.random.Generator | None = None) -> Gates:
+        """Each gate in turn; drawn where there is a generator."""
         C, w, mean = written(self.gram.design), self.gram.w, self.distribution.mean
         D, U, V = self._parts()
         opened, log_odds = self.gates.open.copy(), self.gates.log_odds.copy()
@@ -324,7 +311,7 @@ class DualScan:
             # What these gates meet among themselves is left to the scan of the chunk.
             beyond = met - products @ opened[columns]
             linear = self.cross[columns] * mean[columns] - beyond
-            found = GateScan(gates, products, linear, self.prior_log_odds[gate_of[columns]]).scan(rng)
+            found = DenseScan(gates, products, linear, self.prior_log_odds[gate_of[columns]]).scan(rng)
             change = found.open - opened[columns]
             scores += Ck @ (change * mean[columns])
             H += (Ck * change) @ Uk.T
@@ -338,12 +325,3 @@ class DualScan:
             return self.distribution.parts.diagonal, self.distribution.parts.left, self.distribution.parts.right
         size = len(self.distribution.mean)
         return np.zeros(size), np.zeros((1, size)), np.zeros((size, 1))
-
-    @cached_property
-    def result(self) -> Gates:
-        """Each gate's distribution in turn, given the distributions of the others."""
-        return self._scan()
-
-    def draw(self, rng: np.random.Generator) -> DrawnGates:
-        """Each gate drawn in turn, given the others."""
-        return DrawnGates(self._scan(rng))

@@ -14,6 +14,7 @@ from scipy.special import expit
 
 from vbsvm.base.arrays import Array, inverse
 from vbsvm.base.cached import cached_property
+from vbsvm.model.coefficients import SecondMoments
 from vbsvm.model.gates import Gates
 from vbsvm.model.interfaces import CoefficientDistribution, Effects, Precision
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGram, DenseRows, with_spread
@@ -25,7 +26,7 @@ STILL = 1e-4
 
 @final
 @dataclass(frozen=True, eq=False)
-class SpikeSlab:
+class SpikeSlab(SecondMoments):
     """v_k is N(mean, slab) when its gate is open, and N(0, spike), its prior, when it is not.
 
     ``mean`` covers all coefficients; ``root`` is that of the covariance of those without gates, at ``free``.
@@ -52,10 +53,6 @@ class SpikeSlab:
         found[self.gated] = self.slab
         return found
 
-    def square_sum(self, columns: slice) -> float:
-        """Σ E[θ²] over these columns."""
-        return float(self.squares[columns].sum())
-
     @cached_property
     def squares(self) -> Array:
         """E[v²], elementwise: over open and closed gates."""
@@ -70,10 +67,6 @@ class SpikeSlab:
         given = self.inclusion @ np.log(self.slab) + (1 - self.inclusion) @ np.log(self.spike)
         return free + 0.5 * float(given) + 0.5 * len(self.gated) * (1 + LOG_2PI)
 
-    def fixed(self, n: int) -> Self:
-        """Itself: all coefficients are those of dense columns."""
-        return self
-
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over the pairs of two strides."""
         outer = self.outer(len(self.mean))
@@ -84,10 +77,6 @@ class SpikeSlab:
         found = np.diag(self.variances)
         found[np.ix_(self.free, self.free)] = self.root @ self.root.T
         return found[:n, :n]
-
-    def outer(self, n: int) -> Array:
-        """E[vvᵀ] of the first n coefficients, gates open."""
-        return self.covariances(n) + np.outer(self.mean[:n], self.mean[:n])
 
     def quadratic(self, gram: DenseGram) -> float:
         """E[vᵀ gram v], gates open."""

@@ -39,57 +39,14 @@ class RowDerivatives:
     vv: Array
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Averaged:
-    """An average over h ~ N(e, t), elementwise, and its first and second derivatives by e and t."""
-
-    value: Array
-    e: Array
-    t: Array
-    ee: Array
-    et: Array
-    tt: Array
-
-    def __sub__(self, other: "Averaged") -> "Averaged":
-        """Difference of two averages."""
-        return Averaged(
-            self.value - other.value,
-            self.e - other.e,
-            self.t - other.t,
-            self.ee - other.ee,
-            self.et - other.et,
-            self.tt - other.tt,
-        )
-
-
-class Averages(Protocol):
-    """The likelihood of a score that is normal whatever the coefficients are, as where inputs are missing.
-
-    Averages are over h ~ N(e, t), where h is the ``kink`` minus y times the score.
-    """
-
-    kink: ClassVar[float]
-
-    def log_mean_likelihood(self, e: Array, t: Array) -> Averaged:
-        """The log of the average likelihood: the label has a say in what is missing."""
-        ...
-
-    def mean_log_likelihood(self, e: Array, t: Array) -> Averaged:
-        """The average log likelihood: it has none."""
-        ...
-
-
 class Likelihood(Protocol):
     """How labels depend on scores.
 
     It is ``normalised`` where the likelihoods of both labels add up to one: then it has probabilities of its own.
-    ``averages`` integrate missing inputs out; None where these are resolved together with a latent scale.
     """
 
     name: ClassVar[str]
     normalised: ClassVar[bool]
-    averages: ClassVar[Averages | None]
 
     @property
     def exact(self) -> "Likelihood":

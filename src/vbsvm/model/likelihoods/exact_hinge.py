@@ -14,8 +14,7 @@ from scipy.special import ndtr
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
-from vbsvm.model.likelihoods.averaged_hinge import AveragedHinge
-from vbsvm.model.likelihoods.base import Averages, RowDerivatives, RowTerms
+from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms
 
 SMALLEST_VARIANCE = 1e-300
 
@@ -28,7 +27,6 @@ class ExactHinge:
     power: float = 1.0
     name: ClassVar[str] = "hinge"
     normalised: ClassVar[bool] = False
-    averages: ClassVar[Averages | None] = AveragedHinge()
 
     @property
     def exact(self) -> "ExactHinge":

@@ -14,12 +14,36 @@ from scipy.special import ndtr
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
-from vbsvm.model.likelihoods.averaged_logistic import AVERAGED_LOGISTIC, COMPONENTS
-from vbsvm.model.likelihoods.base import Averages, RowDerivatives, RowTerms
+from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms
 from vbsvm.model.likelihoods.logistic_series import NARROW, curve, series
 
-SHARES, SQUARES = np.array([p for p, _ in COMPONENTS]), np.array([[square] for _, square in COMPONENTS])
-HEIGHTS = SHARES / math.sqrt(2 * math.pi)
+# Probabilities of the components, and their standard deviations one over r (Monahan & Stefanski 1992).
+PROBABILITIES = np.array(
+    [
+        0.003246343272134,
+        0.051517477033972,
+        0.195077912673858,
+        0.315569823632818,
+        0.274149576158423,
+        0.131076880695470,
+        0.027912418727972,
+        0.001449567805354,
+    ]
+)
+RATES = np.array(
+    [
+        1.365340806296348,
+        1.059523971016916,
+        0.830791313765644,
+        0.650732166639391,
+        0.508135425366489,
+        0.396313345166341,
+        0.308904252267995,
+        0.238212616409306,
+    ]
+)
+SQUARES = (1.0 / (RATES * RATES))[:, None]
+HEIGHTS = PROBABILITIES / math.sqrt(2 * math.pi)
 # Rows that are computed together: what they need stays in a core's cache, and memory is not asked for anew.
 AT_ONCE, WIDE_AT_ONCE = 8192, 1024
 
@@ -31,7 +55,6 @@ class ExactLogistic:
 
     name: ClassVar[str] = "logistic"
     normalised: ClassVar[bool] = True
-    averages: ClassVar[Averages | None] = AVERAGED_LOGISTIC
 
     @property
     def exact(self) -> "ExactLogistic":
@@ -101,7 +124,7 @@ def mixture(margin: Array, v: Array, end: int) -> Array:
         c = np.sqrt(v[run] + SQUARES)
         a = margin[run] / c
         density = np.exp(-0.5 * a * a)
-        found[1, run] = SHARES @ ndtr(-a)
+        found[1, run] = PROBABILITIES @ ndtr(-a)
         found[0, run] = margin[run] * found[1, run] - HEIGHTS @ (c * density)
         if end > 2:
             density /= c
@@ -111,3 +134,16 @@ def mixture(margin: Array, v: Array, end: int) -> Array:
             found[3, run] = HEIGHTS @ (density * a)
             found[4, run] = HEIGHTS @ (density / c * (1.0 - a * a))
     return found
+
+
+def log_mean_expit(score: Array, v: Array) -> Array:
+    """Log E expit(x) for x ~ N(score, v).
+
+    Far out the mixture's tails are too light. There the other side takes its place: E expit(x) = e^(score + v/2)
+    E expit(x') with x' ~ N(−score − v, v), which is exact.
+    """
+    tilted = score < -0.5 * v
+    at, total = np.where(tilted, -score - v, score), np.zeros(np.broadcast_shapes(score.shape, v.shape))
+    for p, (square,) in zip(PROBABILITIES, SQUARES, strict=True):
+        total += p * ndtr(at / np.sqrt(v + square))
+    return np.log(total) + np.where(tilted, 0.5 * v + score, 0.0)

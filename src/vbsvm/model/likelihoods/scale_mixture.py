@@ -12,7 +12,7 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
-from vbsvm.model.likelihoods.base import Averages, RowDerivatives, RowTerms
+from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms
 
 
 class ScaleMixture(ABC):
@@ -21,7 +21,6 @@ class ScaleMixture(ABC):
     __slots__ = ()
 
     kink: ClassVar[float]
-    averages: ClassVar[Averages | None] = None
 
     @property
     @abstractmethod

@@ -4,10 +4,8 @@ base, and the interfaces and layouts of model; it sees rows only through the mom
 
 from vbsvm.model.priors.base import Prior
 from vbsvm.model.priors.covariance import Covariance, InverseWishart
-from vbsvm.model.priors.half_t import HalfT
 from vbsvm.model.priors.laplace_zero import Beta, Factorised, Joint, LaplaceZero
-from vbsvm.model.priors.normal import Normal
-from vbsvm.model.priors.ridge import Ridge
+from vbsvm.model.priors.normal import HalfT, Normal, Ridge
 
 __all__ = [
     "Beta",

@@ -7,7 +7,7 @@ nothing but its expected precision. A new prior is a new file with a frozen data
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,66 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import ScaleDistribution
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import Parameters
-from vbsvm.model.coefficients import Moments
+from vbsvm.model.interfaces import CoefficientDistribution
 
 S = TypeVar("S", bound=ScaleDistribution)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Moments:
+    """Second moments of one block's coefficients: all that a prior may know of the data.
+
+    ``columns`` is one stride for each effect of a group, and a single one where coefficients stand for themselves.
+    """
+
+    distribution: CoefficientDistribution
+    columns: tuple[slice, ...]
+    inclusion: Array | None = None  # of the block's gates
+
+    @property
+    def squares(self) -> Array:
+        """E[θ²], elementwise."""
+        return np.concatenate([self.distribution.squares[columns] for columns in self.columns])
+
+    @property
+    def variances(self) -> Array:
+        """Var θ, elementwise."""
+        spread = self.distribution.variances
+        return np.concatenate([spread[columns] for columns in self.columns])
+
+    @property
+    def total(self) -> float:
+        """E‖θ‖²."""
+        if len(self.columns) == 1:  # small fits are made of such calls: the shortest way
+            return self.distribution.square_sum(self.columns[0])
+        return sum(self.distribution.square_sum(columns) for columns in self.columns)
+
+    @property
+    def spread(self) -> float:
+        """Σ Var θ."""
+        return self.total - sum(float(np.square(self.distribution.mean[columns]).sum()) for columns in self.columns)
+
+    @property
+    def n_groups(self) -> int:
+        """Number of coefficients of each effect."""
+        first = self.columns[0]
+        return len(range(first.start, first.stop, first.step or 1))
+
+    @property
+    def size(self) -> int:
+        """Number of coefficients."""
+        return self.n_groups * len(self.columns)
+
+    @property
+    def outer(self) -> Array:
+        """Σ_g E[u_g u_gᵀ], the summed second moments of the groups' effects."""
+        q = len(self.columns)
+        outer = np.empty((q, q))
+        for j in range(q):
+            for k in range(j + 1):
+                outer[j, k] = outer[k, j] = self.distribution.products(self.columns[j], self.columns[k])
+        return outer
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, MatrixPoint, Point
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import require_positive
-from vbsvm.model.coefficients import Moments
-from vbsvm.model.priors.base import Prior
+from vbsvm.model.priors.base import Moments, Prior
 
 # Effects and their covariance hold each other back: on toenail with correlated slopes this makes 38 passes of 89.
 ROUNDS = 5

@@ -14,9 +14,8 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, Latent, LatentPoint, Point
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import Parameters, is_number, require_positive, require_whole
-from vbsvm.model.coefficients import Moments
-from vbsvm.model.priors.base import Prior
-from vbsvm.model.priors.ridge import LEAP_BELOW
+from vbsvm.model.priors.base import Moments, Prior
+from vbsvm.model.priors.normal import LEAP_BELOW
 
 # Each further start has gates a tenth as open as the one before it: soon they are all alike.
 MOST_RESTARTS = 100

@@ -1,14 +1,18 @@
-"""Normal prior with a known variance."""
+"""Normal priors: with a known variance, an inverse gamma variance, or a half-t standard deviation."""
 
 import math
 from dataclasses import dataclass
 from typing import ClassVar, final
 
-from vbsvm.base.distributions import Point
+from scipy.special import gammainc, stdtr
+
+from vbsvm.base.distributions import InverseGamma, Point
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import require_positive
-from vbsvm.model.coefficients import Moments
-from vbsvm.model.priors.base import Prior
+from vbsvm.model.priors.base import Moments, Prior
+
+# Share of coefficients that the data determine, below which the scale's own update creeps.
+LEAP_BELOW = 0.5
 
 
 @final
@@ -45,3 +49,167 @@ class Normal(Prior[Point]):
     def bound(self, scale: Point, moments: Moments) -> float:
         """−½p log(2πσ²) − E‖β‖²/(2σ²)."""
         return -0.5 * moments.size * math.log(2 * math.pi * self.variance) - moments.total / (2 * self.variance)
+
+
+@final
+@dataclass(frozen=True)
+class Ridge(Prior[InverseGamma | Point]):
+    """Coefficients are N(0, σ²) and σ² is IG(shape, rate): Algorithm 2, the SVM that tunes itself.
+
+    Parameters
+    ----------
+    shape, rate : float, default 0.01
+        Shape and rate of the inverse-gamma prior of σ²; the paper's A_u and B_u.
+    """
+
+    in_words: ClassVar[str] = "normal; its variance is inferred"
+
+    shape: float = 0.01
+    rate: float = 0.01
+
+    def __post_init__(self) -> None:
+        """Refuse a shape or rate that is not positive."""
+        require_positive("Ridge", shape=self.shape, rate=self.rate)
+
+    def start(self, width: int, size: int) -> Point:
+        """E[σ⁻²] = 1, the paper's start."""
+        return Point(1.0)
+
+    def conditional(self, moments: Moments) -> InverseGamma:
+        """IG(A + m/2, B + ½E‖u‖²) (Algorithm 2, line 4)."""
+        return InverseGamma(self.shape + 0.5 * moments.size, self.rate + 0.5 * moments.total)
+
+    def update(self, scale: InverseGamma | Point, moments: Moments, resolve: Reading) -> InverseGamma | Point:
+        """q(σ²), or a draw from it."""
+        return resolve(self.conditional(moments))
+
+    def leap(self, scale: InverseGamma | Point, moments: Moments) -> InverseGamma | None:
+        """E[σ⁻²] = (A + ½ well-determined coefficients)/(B + ½‖μ‖²), after MacKay (1992): the same fixed point."""
+        precision = scale.inverse_mean
+        spread = moments.spread
+        determined = moments.size - precision * spread
+        if not 0 < determined < LEAP_BELOW * moments.size:
+            return None
+        guess = (self.shape + 0.5 * determined) / (self.rate + 0.5 * (moments.total - spread))
+        shape = self.shape + 0.5 * moments.size
+        return InverseGamma(shape, shape / guess)
+
+    def chance_above(self, variance: float) -> float:
+        """P(σ² > variance)."""
+        return float(gammainc(self.shape, self.rate / variance))
+
+    def log_density(self, log_sd: float) -> tuple[float, float, float]:
+        """log p(λ) of λ = log σ up to a constant, its slope, and minus its second derivative."""
+        pull = 2.0 * self.rate * math.exp(-2.0 * log_sd)
+        return -2.0 * self.shape * log_sd - 0.5 * pull, -2.0 * self.shape + pull, 2.0 * pull
+
+    def stretch(self, scale: InverseGamma | Point, moments: Moments, g: float) -> tuple[Point, float]:
+        """σ² → g²σ²: −2A log g − (B/σ²)(g⁻² − 1)."""
+        assert isinstance(scale, Point)
+        ratio = -2 * self.shape * math.log(g) - self.rate / scale.value * (g**-2 - 1)
+        return Point(g * g * scale.value), ratio
+
+    def bound(self, scale: InverseGamma | Point, moments: Moments) -> float:
+        """E log p(u | σ²) + E log p(σ²) − E log q(σ²); E log σ² cancels, as q's shape is always A + m/2."""
+        if not isinstance(scale, InverseGamma):
+            return -math.inf
+        a, b = scale.shape, scale.rate
+        surplus = a - scale.inverse_mean * (self.rate + 0.5 * moments.total)
+        prior = self.shape * math.log(self.rate) - math.lgamma(self.shape)
+        return -0.5 * moments.size * math.log(2 * math.pi) + prior + math.lgamma(a) - a * math.log(b) + surplus
+
+
+@final
+@dataclass(frozen=True)
+class HalfT(Prior[InverseGamma | Point]):
+    """Coefficients are N(0, σ²) and σ is half t: the default of logistic models.
+
+    Unlike an inverse gamma prior of σ² it does not keep σ away from 0 (Gelman 2006). As a mixture it is conjugate
+    (Wand et al. 2011): σ² given a is IG(ν/2, ν/a), and a is IG(½, 1/scale²), for ν degrees of freedom. The auxiliary a
+    is not kept: its distribution follows from that of σ².
+
+    Parameters
+    ----------
+    scale : float, default 2.5
+        Scale of the half-t distribution of σ, for effects of standardised columns.
+    degrees : float, default 2
+        Its degrees of freedom ν.
+    """
+
+    in_words: ClassVar[str] = "normal; its standard deviation is inferred"
+
+    scale: float = 2.5
+    degrees: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Refuse a scale or degrees that are not positive."""
+        require_positive("HalfT", 1e-10, 1e10, scale=self.scale)
+        require_positive("HalfT", 1e-6, 1e6, degrees=self.degrees)
+
+    def start(self, width: int, size: int) -> Point:
+        """E[σ⁻²] = 1."""
+        return Point(1.0)
+
+    def _auxiliary(self, scale: InverseGamma | Point) -> InverseGamma:
+        """The distribution of a given that of σ²: IG((ν + 1)/2, ν E[σ⁻²] + 1/scale²)."""
+        return InverseGamma(0.5 * (self.degrees + 1.0), self.degrees * scale.inverse_mean + self.scale**-2)
+
+    def update(self, scale: InverseGamma | Point, moments: Moments, resolve: Reading) -> InverseGamma | Point:
+        """q(σ²) = IG((ν + m)/2, ν E[1/a] + ½E‖u‖²) and q(a), each given the other; or draws of a and then of σ²."""
+        shape, auxiliary = 0.5 * (self.degrees + moments.size), resolve(self._auxiliary(scale), "auxiliary")
+        if isinstance(auxiliary, InverseGamma):
+            expected = self._inverse_mean(shape, 0.5 * moments.total)
+            return InverseGamma(shape, shape / expected if expected > 0 else math.inf)
+        return resolve(InverseGamma(shape, self.degrees * auxiliary.inverse_mean + 0.5 * moments.total))
+
+    def _inverse_mean(self, shape: float, half: float) -> float:
+        """E[σ⁻²] where both distributions are at rest: x{ν(ν + 1)/2/(νx + 1/scale²) + ½E‖u‖²} = shape."""
+        nu, flat = self.degrees, self.scale**-2
+        square, linear, constant = (
+            nu * max(half, 1e-300),
+            0.5 * nu * (nu + 1.0) + flat * half - shape * nu,
+            shape * flat,
+        )
+        root = math.hypot(linear, 2.0 * math.sqrt(square * constant))
+        return 2.0 * constant / (linear + root) if linear > 0 else 0.5 * (root - linear) / square
+
+    def leap(self, scale: InverseGamma | Point, moments: Moments) -> InverseGamma | None:
+        """As for ``Ridge``, with the prior's rate as it is now."""
+        rate = self.degrees * self._auxiliary(scale).inverse_mean
+        return Ridge(0.5 * self.degrees, rate).leap(scale, moments)
+
+    def chance_above(self, variance: float) -> float:
+        """P(σ² > variance)."""
+        return 2.0 * float(stdtr(self.degrees, -math.sqrt(variance) / self.scale))
+
+    def rate_slope(self, scale: InverseGamma | Point) -> float:
+        """How the prior's rate ν E[1/a] answers to E[σ⁻²]."""
+        auxiliary = self._auxiliary(scale)
+        return -(self.degrees**2) * auxiliary.shape / auxiliary.rate**2
+
+    def log_density(self, log_sd: float) -> tuple[float, float, float]:
+        """log p(λ) of λ = log σ up to a constant, its slope, and minus its second derivative."""
+        q = math.exp(min(2.0 * log_sd - 2.0 * math.log(self.scale), 600.0)) / self.degrees
+        share, n = q / (1.0 + q), self.degrees + 1.0
+        return log_sd - 0.5 * n * math.log1p(q), 1.0 - n * share, 2.0 * n * share * (1.0 - share)
+
+    def stretch(self, scale: InverseGamma | Point, moments: Moments, g: float) -> tuple[Point, float]:
+        """σ² → g²σ²: the change of log p(λ) as λ moves by log g."""
+        assert isinstance(scale, Point)
+        log_sd = 0.5 * math.log(scale.value)
+        ratio = self.log_density(log_sd + math.log(g))[0] - self.log_density(log_sd)[0]
+        return Point(g * g * scale.value), ratio
+
+    def bound(self, scale: InverseGamma | Point, moments: Moments) -> float:
+        """E log p(u | σ²) + E log p(σ² | a) + E log p(a) − E log q(σ²) − E log q(a), with q(a) given q(σ²).
+
+        E log σ² and E log a cancel, as the shapes of both are always the same.
+        """
+        if not isinstance(scale, InverseGamma):
+            return -math.inf
+        a, b, nu, auxiliary = scale.shape, scale.rate, self.degrees, self._auxiliary(scale)
+        c, d = auxiliary.shape, auxiliary.rate
+        prior = 0.5 * nu * math.log(nu) - math.lgamma(0.5 * nu) - math.log(self.scale) - 0.5 * math.log(math.pi)
+        own = math.lgamma(a) - a * math.log(b) + a + math.lgamma(c) - c * math.log(d) + c
+        pull = scale.inverse_mean * (nu * auxiliary.inverse_mean + 0.5 * moments.total)
+        return -0.5 * moments.size * math.log(2 * math.pi) + prior + own - pull - auxiliary.inverse_mean / self.scale**2
