@@ -7,8 +7,8 @@ import numpy as np
 from vbsvm.base import printing
 from vbsvm.base.printing import counted
 from vbsvm.design.scaling import Recipe
+from vbsvm.missing.imputation import MissingPatterns
 from vbsvm.missing.model import MissingModel
-from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.model.priors import HalfT, Ridge
 from vbsvm.plots import missing_values
 from vbsvm.report.blocks import Block, Code, Figures, Section, Table, Text, Verdict, cell, percent, share
@@ -124,7 +124,7 @@ def missing(fit: Fit, patterns: MissingPatterns) -> Section:
         )
         for name, count in patterns.by_column.items()
     )
-    held = isinstance(fit.spec.missing, MissingModel) and fit.spec.missing.held
+    held = isinstance(fit.spec.missing, MissingModel) and fit.spec.missing.fixed
     how = "by a distribution that was learned first" if held else "together with the coefficients"
     blocks = (
         Text(
