@@ -24,10 +24,10 @@ import numpy as np
 from benchmarks.tables import print_table
 from distributed import Client, LocalCluster
 from vbsvm import Variational
+from vbsvm.api.dask_estimator import DaskVBSVC
 from vbsvm.api.from_cluster import ClusterTable
 from vbsvm.api.task import Task, read_imputation
 from vbsvm.base.reading import expect
-from vbsvm.dask import DaskVBSVC
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.priors import Ridge
 from vbsvm.model.row_pass import RowPass

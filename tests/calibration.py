@@ -18,9 +18,8 @@ from vbsvm.base.reading import Draw, OverRelaxed
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.scale_move import stretch
-from vbsvm.missing.input_model import InputModel
-from vbsvm.missing.level_model import LevelCounts, LevelModel
-from vbsvm.missing.model import MissingModel
+from vbsvm.missing.categories import LevelCounts, LevelModel
+from vbsvm.missing.model import InputModel, MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.spec import Block, Spec

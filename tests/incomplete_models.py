@@ -7,8 +7,7 @@ import numpy as np
 from models import spec_of
 from vbsvm import GaussianImputation
 from vbsvm.design.scaling import Recipe
-from vbsvm.missing.input_model import InputModel
-from vbsvm.missing.model import MissingModel
+from vbsvm.missing.model import InputModel, MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import MissingInputs
@@ -36,5 +35,5 @@ def incomplete_model(X, y, s=None, prior=None, **imputation):
     spec = replace(spec_of(d, prior), missing=MissingModel(InputModel(settings, inputs, d, n_beside=beside.shape[1])))
     s = np.ones(len(y)) if s is None else s
     shift = np.zeros(len(inputs.variables))
-    incomplete = MissingInputs(inputs, np.empty((len(y), 0)), shift, beside, not settings.held)
+    incomplete = MissingInputs(inputs, np.empty((len(y), 0)), shift, beside, not settings.fixed)
     return spec, Memory(X, y, s, Recipe(np.zeros(d), np.ones(d), True), missing_inputs=incomplete)

@@ -37,7 +37,7 @@ from vbsvm.base.reading import Draw, OverRelaxed, expect
 from vbsvm.inference import chains, gibbs
 from vbsvm.inference.checkpoint import CheckpointError
 from vbsvm.inference.scale_move import _change, stretch
-from vbsvm.missing.level_model import LevelDistributions
+from vbsvm.missing.categories import LevelDistributions
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.gates import Gates

@@ -9,9 +9,9 @@ import pytest
 from incomplete_models import PAPER, correlated, incomplete_model
 from vbsvm import VBSVC, GaussianImputation, Model, NotAtRandom, Shift, Variational, VBLogistic, load
 from vbsvm.base.reading import expect
-from vbsvm.missing import held_rows
-from vbsvm.missing.held_rows import held_stats
-from vbsvm.missing.input_distributions import KnownInputs
+from vbsvm.missing import updates
+from vbsvm.missing.distributions import KnownInputs
+from vbsvm.missing.updates import fixed_stats
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
 from vbsvm.model.likelihoods.exact_logistic import EXACT_LOGISTIC
@@ -86,7 +86,7 @@ class TestRowTerm:
         )
         row_pass = RowPass(EXACT_HINGE, state.coefficients, expect, True, state.missing)
         (rows,) = incomplete_parts(source)
-        found = held_stats(rows, state.coefficients, EXACT_HINGE, state.missing.inputs)
+        found = fixed_stats(rows, state.coefficients, EXACT_HINGE, state.missing.inputs)
         filled = rows.filled(np.where(rows.missing, rows.regressors @ inputs.coefficients, 0.0))
         complete = CompleteRows(filled).stats(replace(row_pass, missing=None))
         np.testing.assert_allclose(found.gram.matrix, complete.gram.matrix, rtol=1e-5, atol=1e-5)
@@ -95,7 +95,7 @@ class TestRowTerm:
         assert found.row_bound - entropy == pytest.approx(complete.row_bound, abs=1e-5)
 
 
-class TestHeldRows:
+class TestFixedRows:
     """Missing values that nothing moves: the score is taken for normal, with all of its variance."""
 
     @pytest.mark.parametrize("likelihood", [EXACT_HINGE, EXACT_LOGISTIC])
@@ -103,13 +103,13 @@ class TestHeldRows:
         assert self.off_brute_force(likelihood) < 0.15
 
     def test_a_variance_that_leaves_the_spread_of_coefficients_out_is_seen(self, monkeypatch):
-        right = held_rows.Cells.of
+        right = updates.Cells.of
 
         def wrong(*arguments):
             cells = right(*arguments)
             return replace(cells, covariance=0 * cells.covariance)
 
-        monkeypatch.setattr(held_rows.Cells, "of", wrong)
+        monkeypatch.setattr(updates.Cells, "of", wrong)
         assert self.off_brute_force(EXACT_HINGE) > 0.25
 
     @staticmethod
@@ -123,7 +123,7 @@ class TestHeldRows:
         for widen in (0.5, 2.0, 4.0):
             mean, covariance = state.coefficients.mean, widen**2 * state.coefficients.covariance
             moved = at(state, mean, covariance)
-            found.append(held_stats(rows, moved.coefficients, likelihood, inputs).row_bound)
+            found.append(fixed_stats(rows, moved.coefficients, likelihood, inputs).row_bound)
             theta, total = mean + z @ np.linalg.cholesky(covariance).T, 0.0
             for group in rows.groups:
                 for row, variables in zip(group.rows, group.patterns[group.pattern_of], strict=True):

@@ -16,7 +16,7 @@ from vbsvm.api import missing_values, task
 from vbsvm.inference import variational
 from vbsvm.inference.leave_one_out import row_influence
 from vbsvm.missing import labelled_inputs
-from vbsvm.missing.input_distributions import InputSums, Regressors
+from vbsvm.missing.distributions import InputSums, Regressors
 from vbsvm.missing.labelled_inputs import EXPLAINED, LABEL_ROWS, LabelledInputs, _Labels
 
 TIGHT = Variational(tol=1e-12)
@@ -267,7 +267,7 @@ class TestStrength:
         r = rng.normal(size=n)
         e = 0.6 * r + rng.normal(size=n)
         rr, re, ee = r @ r, r @ e, LABEL_ROWS + e @ e
-        found = _Labels.of(np.array([[rr, re], [re, ee]]), np.sqrt([rr]), n - 1).shares
+        found = _Labels.of(np.array([[rr, re], [re, ee]]), np.sqrt([rr]), n - 1).probabilities
 
         def given_log_variance(log_s, strength):
             """Of B alone: normal with precision rr (1 + strength)/s, whose integral is known."""

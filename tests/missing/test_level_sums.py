@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 from vbsvm import GaussianImputation, Model, Variational
 from vbsvm.api import missing_values
-from vbsvm.missing.level_sums import LevelLaw, LevelSums
+from vbsvm.missing.categories import ConditionalLevels, LevelSums
 
 TIGHT = Variational(tol=1e-12)
 
@@ -48,33 +48,42 @@ def test_moments_without_labels_are_those_of_one_label():
 
 def test_the_law_is_bayes_rule_for_normal_inputs():
     x, labels, _, _ = rows()
-    law = sums(*rows()).law()
+    conditional = sums(*rows()).conditional()
     densities = np.array(
         [
             [
-                multivariate_normal.logpdf(one, law.means[label] + effect, law.covariance) + share
-                for effect, share in zip(law.effects, law.shares[label], strict=True)
+                multivariate_normal.logpdf(one, conditional.means[label] + effect, conditional.covariance) + share
+                for effect, share in zip(conditional.effects, conditional.log_proportions[label], strict=True)
             ]
             for one, label in zip(x, labels, strict=True)
         ]
     )
-    np.testing.assert_allclose(law.log_chances(x, labels), log_softmax(densities, axis=1), atol=1e-9)
+    np.testing.assert_allclose(conditional.log_chances(x, labels), log_softmax(densities, axis=1), atol=1e-9)
 
 
 def test_an_input_that_is_not_known_has_no_say():
     x, labels, _, _ = rows()
-    law, kept = sums(*rows()).law(), [0, 2]
+    conditional, kept = sums(*rows()).conditional(), [0, 2]
     x[5:, 1] = np.nan
-    known = LevelLaw(law.shares, law.means[:, kept], law.effects[:, kept], law.covariance[np.ix_(kept, kept)])
-    np.testing.assert_allclose(law.log_chances(x, labels)[5:], known.log_chances(x[:, kept], labels)[5:], atol=1e-12)
-    np.testing.assert_allclose(law.log_chances(x, labels)[:5], sums(*rows()).law().log_chances(*rows()[:2])[:5])
+    known = ConditionalLevels(
+        conditional.log_proportions,
+        conditional.means[:, kept],
+        conditional.effects[:, kept],
+        conditional.covariance[np.ix_(kept, kept)],
+    )
+    np.testing.assert_allclose(
+        conditional.log_chances(x, labels)[5:], known.log_chances(x[:, kept], labels)[5:], atol=1e-12
+    )
+    np.testing.assert_allclose(
+        conditional.log_chances(x, labels)[:5], sums(*rows()).conditional().log_chances(*rows()[:2])[:5]
+    )
 
 
 def test_many_rows_give_the_parameters_back():
     x, labels, levels, _ = rows(100_000)
-    law = sums(x, labels, levels, np.ones(len(x))).law()
-    np.testing.assert_allclose((law.effects - law.effects[0])[:, 0], [0, 1, 2], atol=0.05)
-    np.testing.assert_allclose(law.means[1] - law.means[0], np.ones(3), atol=0.05)
+    conditional = sums(x, labels, levels, np.ones(len(x))).conditional()
+    np.testing.assert_allclose((conditional.effects - conditional.effects[0])[:, 0], [0, 1, 2], atol=0.05)
+    np.testing.assert_allclose(conditional.means[1] - conditional.means[0], np.ones(3), atol=0.05)
 
 
 def test_levels_that_do_not_differ_have_their_shares():
@@ -82,8 +91,8 @@ def test_levels_that_do_not_differ_have_their_shares():
     moved = []
     for seed in range(10):
         x, labels, levels, _ = rows(150, 20, seed=seed, apart=0.0)
-        law = sums(x, labels, levels, np.ones(150)).law()
-        moved.append(np.abs(law.log_chances(x, labels) - law.shares[labels]).mean())
+        conditional = sums(x, labels, levels, np.ones(150)).conditional()
+        moved.append(np.abs(conditional.log_chances(x, labels) - conditional.log_proportions[labels]).mean())
     assert np.mean(moved) < 0.15
 
 
@@ -91,8 +100,8 @@ def test_levels_that_do_not_differ_have_their_shares():
 def test_few_rows_constant_columns_and_levels_that_are_never_known(n):
     x, labels, levels, _ = rows(n)
     x[:, 1] = 7.0
-    law = sums(x, labels, np.minimum(levels, 1), np.ones(n)).law()
-    chances = law.log_chances(x, labels)
+    conditional = sums(x, labels, np.minimum(levels, 1), np.ones(n)).conditional()
+    chances = conditional.log_chances(x, labels)
     assert np.isfinite(chances).all()
     np.testing.assert_allclose(np.exp(chances).sum(axis=1), 1.0)
 
@@ -100,15 +109,17 @@ def test_few_rows_constant_columns_and_levels_that_are_never_known(n):
 def test_draws_spread_around_the_law_as_the_rows_allow():
     x, labels, levels, weights = rows(400)
     found, rng = sums(x, labels, levels, weights + 1), np.random.default_rng(0)
-    law, drawn = found.law(), [found.law(rng) for _ in range(300)]
+    conditional, drawn = found.conditional(), [found.conditional(rng) for _ in range(300)]
     effects = np.stack([one.effects - one.effects.mean(axis=0) for one in drawn])
     spread = effects.std(axis=0)
-    assert (np.abs(effects.mean(axis=0) - (law.effects - law.effects.mean(axis=0))) < 5 * spread / 300**0.5).all()
+    assert (
+        np.abs(effects.mean(axis=0) - (conditional.effects - conditional.effects.mean(axis=0))) < 5 * spread / 300**0.5
+    ).all()
     by_level = found.counts.sum(axis=0)
-    expected = np.sqrt(law.covariance.diagonal() / by_level[:, None] * (1 - 1 / 3))
+    expected = np.sqrt(conditional.covariance.diagonal() / by_level[:, None] * (1 - 1 / 3))
     assert (np.abs(np.log(spread / expected)) < 0.4).all()
-    shares = np.stack([np.exp(one.shares) for one in drawn])
-    np.testing.assert_allclose(shares.mean(axis=0), np.exp(law.shares), atol=0.02)
+    shares = np.stack([np.exp(one.log_proportions) for one in drawn])
+    np.testing.assert_allclose(shares.mean(axis=0), np.exp(conditional.log_proportions), atol=0.02)
 
 
 def dependent(n=300, seed=0, strength=2.0):
@@ -143,7 +154,7 @@ def test_predictions_average_over_levels_that_the_other_inputs_suggest():
     fit = Model("y ~ x + z + arm", data).fit()
     new = pd.DataFrame({"x": [-2.0, 2.0], "z": [0.0, 0.0], "arm": [None, None]})
     chances = np.exp(
-        fit.spec.missing.levels.given.predicted[0].log_chances(
+        fit.spec.missing.levels.given.without_labels[0].log_chances(
             (new[["x", "z"]].to_numpy() - fit.plan.recipe.centre[:2]) / fit.plan.recipe.scale[:2],
             np.zeros(2, dtype=int),
         )
@@ -159,8 +170,8 @@ def test_without_labels_the_outcome_does_not_move_the_shares():
     one = Model("y ~ x + z + arm", data, **settings).fit().spec.missing.levels.given
     turned = data.assign(y=np.where(data["y"] == "yes", "no", "yes"))
     two = Model("y ~ x + z + arm", turned, **settings).fit().spec.missing.levels.given
-    np.testing.assert_allclose(one.laws[0].effects, two.laws[0].effects)
-    assert one.laws[0].shares.shape == (1, 3)
+    np.testing.assert_allclose(one.conditionals[0].effects, two.conditionals[0].effects)
+    assert one.conditionals[0].log_proportions.shape == (1, 3)
 
 
 def test_a_saved_fit_predicts_the_same(tmp_path):

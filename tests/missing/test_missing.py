@@ -29,10 +29,9 @@ from vbsvm import (
 from vbsvm.base.reading import expect
 from vbsvm.datasets import load_acath
 from vbsvm.design.scaling import Recipe
-from vbsvm.missing import row_updates
-from vbsvm.missing.input_model import InputModel
-from vbsvm.missing.missingness import ProbitDistribution
-from vbsvm.missing.model import MissingModel
+from vbsvm.missing import updates
+from vbsvm.missing.mechanisms import ProbitDistribution
+from vbsvm.missing.model import InputModel, MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.model import sweep
 from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
@@ -189,8 +188,8 @@ def test_a_planted_mistake_is_seen_by_that_test(mistake, monkeypatch):
     problem = incomplete_model(X, y)
     assert rises_of_single_updates(*problem, n_sweeps=30).min() > -1e-10
     if mistake == "weights":
-        right = row_updates.solve_weights
-        monkeypatch.setattr(row_updates, "solve_weights", lambda *a: 1.3 * right(*a))
+        right = updates.solve_weights
+        monkeypatch.setattr(updates, "solve_weights", lambda *a: 1.3 * right(*a))
     else:
         right_update = InputModel._update_regression
         wrong = {"linear": 0.9} if mistake == "regression" else {"squares": 0.9}
@@ -221,7 +220,7 @@ class TestRows:
                 chi = slack - 2 * moved @ q + curvature @ (moved**2 + shrunk)
                 before, w = w, float(likelihood.unit_weight(np.sqrt(np.array([chi])))[0])
                 still = still + 1 if abs(w - before) <= 4e-16 * w else 0
-            found = row_updates.solve_weights(likelihood, curvature[:, None], p[:, None], q[:, None], np.array([slack]))
+            found = updates.solve_weights(likelihood, curvature[:, None], p[:, None], q[:, None], np.array([slack]))
             assert found[0] == pytest.approx(w, rel=1e-9)
 
     def test_permuting_rows_and_columns_changes_nothing(self):

@@ -176,7 +176,9 @@ def test_missing_categories_in_any_cut_of_the_rows(formula, cuts, tmp_path):
     assert found.elbo == pytest.approx(whole.elbo, rel=1e-10)
     assert means(found) == pytest.approx(means(whole), abs=1e-8)
     np.testing.assert_allclose(
-        found.spec.missing.levels.given.laws[0].effects, whole.spec.missing.levels.given.laws[0].effects, atol=1e-9
+        found.spec.missing.levels.given.conditionals[0].effects,
+        whole.spec.missing.levels.given.conditionals[0].effects,
+        atol=1e-9,
     )
     to = tmp_path / "predicted.parquet"
     assert found.predict_files(tmp_path / "d", to, proba=True) == 240

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, NotAtRandom, Variational
-from vbsvm.missing.level_model import LevelCounts
+from vbsvm.missing.categories import LevelCounts
 from vbsvm.sources import memory
 from vbsvm.sources.parts import Parts
 

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from clusters import workers
 from vbsvm import VBSVC, Files, GaussianImputation, LaplaceZero, Model, NotAtRandom, Variational, VBLogistic
-from vbsvm.dask import DaskVBLogistic, DaskVBSVC
+from vbsvm.api.dask_estimator import DaskVBLogistic, DaskVBSVC
 from vbsvm.model.priors.laplace_zero import Joint
 from vbsvm.sources import pages
 

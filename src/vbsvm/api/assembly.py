@@ -14,7 +14,7 @@ from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.scaling import Range
-from vbsvm.missing.level_model import LevelCounts, LevelModel
+from vbsvm.missing.categories import LevelCounts, LevelModel
 from vbsvm.missing.model import MissingModel
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.layouts.dual_parts import FREE
@@ -101,10 +101,10 @@ class Problem:
         levels = None
         if self.known_levels is not None:
             sizes, given = tuple(map(len, self.known_levels.counts)), None
-            if self.imputation.held:
+            if self.imputation.fixed:
                 lost = completion.missing_patterns.names
                 given = held_levels(self.imputation, plan, missing, self.terms, sizes, lost, looked_at)
-            levels = LevelModel(sizes, self.imputation.held, given)
+            levels = LevelModel(sizes, self.imputation.fixed, given)
         spec = Spec(self.blocks(self.likelihood), MissingModel.of(completion.distribution, levels), self.likelihood)
         validation.require_gates_that_fit(spec, plan)
         source = self._source(spec, completion, levels)

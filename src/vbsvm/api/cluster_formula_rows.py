@@ -18,8 +18,8 @@ from vbsvm.design.formula.reader import Reader
 from vbsvm.design.formula.summary import FormulaSummary, Needs
 from vbsvm.design.formula.syntax import FormulaParts
 from vbsvm.design.scaling import ColumnSummary, Recipe
-from vbsvm.missing.level_sums import CategorySums
-from vbsvm.missing.patterns import MissingPatterns
+from vbsvm.missing.categories import CategorySums
+from vbsvm.missing.imputation import MissingPatterns
 from vbsvm.model.row_pass import added
 from vbsvm.sources.collections import columns_of_part
 from vbsvm.sources.distributed import settled

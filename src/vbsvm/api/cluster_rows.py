@@ -14,7 +14,7 @@ from vbsvm.design.columns import Encoded
 from vbsvm.design.levels import UNSEEN, Levels
 from vbsvm.design.scaling import ColumnSummary
 from vbsvm.design.summaries import LabelSummary
-from vbsvm.missing.patterns import MissingPatterns
+from vbsvm.missing.imputation import MissingPatterns
 from vbsvm.model.row_pass import added
 from vbsvm.sources.collections import columns_of_part
 from vbsvm.sources.distributed import settled

@@ -16,8 +16,8 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
 from vbsvm.design.levels import Levels
 from vbsvm.design.scaling import Recipe
-from vbsvm.missing.level_sums import CategorySums
-from vbsvm.missing.patterns import MissingPatterns
+from vbsvm.missing.categories import CategorySums
+from vbsvm.missing.imputation import MissingPatterns
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import Prior

@@ -18,9 +18,8 @@ from vbsvm.design.columns import Encoded
 from vbsvm.design.formula import learning, syntax
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.scaling import Range, column_ranges
-from vbsvm.missing.drawn_shares import log_shares
-from vbsvm.missing.level_model import LevelCounts
-from vbsvm.missing.proper_draws import ProperDraw
+from vbsvm.missing.categories import LevelCounts, log_weights
+from vbsvm.missing.rows import design_rows
 from vbsvm.missing.settings import REGRESSOR, GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.sources.pages import Pages
@@ -91,9 +90,9 @@ def _with_shares(
     assert candidates is not None
     if imputation.labels != REGRESSOR:
         return replace(rows, candidates=replace(candidates, shared=-np.log(candidates.runs.sizes)))
-    design = ProperDraw.design_of(plan.recipe, rows.table)[:, : plan.n_fixed]
+    design = design_rows(plan.recipe, rows.table)[:, : plan.n_fixed]
     bends = slice(plan.recipe.first + plan.n_shown, plan.n_fixed)
-    shared = log_shares(design, signs, weights, candidates, bends)
+    shared = log_weights(design, signs, weights, candidates, bends)
     return replace(rows, candidates=replace(candidates, shared=shared))
 
 

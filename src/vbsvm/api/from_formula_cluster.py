@@ -30,8 +30,8 @@ from vbsvm.design.formula.reader import Reader
 from vbsvm.design.formula.summary import FormulaSummary, Needs
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.design.spelling import renumbered
-from vbsvm.missing.level_sums import CategorySums
-from vbsvm.missing.patterns import MissingPatterns
+from vbsvm.missing.categories import CategorySums
+from vbsvm.missing.imputation import MissingPatterns
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.sources import collections

@@ -103,7 +103,7 @@ def _unsound(task: Task) -> str | None:
     if task.plan.factors:
         return "With random effects, whose variances a lower power shrinks"
     missing = task.spec.missing
-    if isinstance(missing, MissingModel) and not missing.held:
+    if isinstance(missing, MissingModel) and not missing.fixed:
         return "With missing values that are inferred together with the coefficients"
     return None
 

@@ -17,11 +17,9 @@ from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.value_chain import drawn_values
-from vbsvm.missing.held_levels import HeldLevels
-from vbsvm.missing.input_model import PAPERS_PSI, InputModel
-from vbsvm.missing.level_sums import CategorySums, LevelSums
-from vbsvm.missing.patterns import MissingPatterns
-from vbsvm.missing.population import Population, all_moments
+from vbsvm.missing.categories import CategorySums, FixedLevels, LevelSums
+from vbsvm.missing.imputation import MissingPatterns, Population, all_moments
+from vbsvm.missing.model import PAPER_PSI, InputModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import REGRESSOR, GaussianImputation, NotAtRandom
 from vbsvm.sources.kinds import AnyRows
@@ -89,7 +87,7 @@ class Completion:
             probit_of = places[found]
         known = missing.any() and settings.labels == REGRESSOR
         beside = labels() if known else np.empty((rows.table.shape[0], 0))
-        missing_inputs, units, weak_psi = None, np.empty(0), PAPERS_PSI
+        missing_inputs, units, weak_psi = None, np.empty(0), PAPER_PSI
         if missing.any():
             validation.require_moderate_missing(settings, len(inputs), len(names))
             scale = plan.recipe.scale[chosen]
@@ -99,8 +97,8 @@ class Completion:
             adding = np.empty((len(rows.table), 0)) if rows.multipliers is None else rows.multipliers[:, of_chosen]
             shift = np.zeros(len(chosen))
             shift[places] = settings.shift_of(names)
-            missing_inputs = MissingInputs(distribution, adding, units * shift, beside, not settings.held)
-            if settings.held and np.allclose(units[units > 0], 1.0):
+            missing_inputs = MissingInputs(distribution, adding, units * shift, beside, not settings.fixed)
+            if settings.fixed and np.allclose(units[units > 0], 1.0):
                 weak_psi = float(len(inputs))
         return Completion(
             InputModel(settings, distribution, len(inputs), probit_of, beside.shape[1], weak_psi),
@@ -136,7 +134,7 @@ def held_levels(
     sizes: tuple[int, ...],
     lost: Sequence[str],
     looked_at: "LookedAt",
-) -> HeldLevels:
+) -> FixedLevels:
     """Levels of categories given the inputs that all rows have, and the label; ``lost`` are those that rows miss.
 
     A category that no row misses has its shares: it is among the inputs itself.
@@ -146,12 +144,12 @@ def held_levels(
     nothing = given[:0]
     given = nothing if len(given) > MOST_GIVEN else given
     columns = tuple(given if name in lost else nothing for name in terms.categories)
-    return HeldLevels(columns, looked_at.level_sums(plan.recipe, columns, sizes), settings.labels == REGRESSOR)
+    return FixedLevels(columns, looked_at.level_sums(plan.recipe, columns, sizes), settings.labels == REGRESSOR)
 
 
 def how_to_draw(settings: GaussianImputation, signs: Array, weights: Array) -> HowToDraw | None:
     """How missing values are drawn where columns do not enter linearly; not where they adapt to the coefficients."""
-    if not settings.held or settings.mechanism is not None:
+    if not settings.fixed or settings.mechanism is not None:
         return None
     labels = signs if settings.labels == REGRESSOR else None
 

@@ -15,7 +15,7 @@ from vbsvm.api.fitted_attributes import FittedAttributes
 from vbsvm.api.table_effects import TableColumns, TableRows
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
-from vbsvm.missing import patterns
+from vbsvm.missing.imputation import with_index
 from vbsvm.results import prediction, same_frame
 from vbsvm.results.effect_rows import GivenRows
 from vbsvm.results.effect_subject import Subject, subject_of
@@ -163,5 +163,5 @@ class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
         is the class, and scores are those of each class against the rest, without ``slopes_``.
         """
         encoded = self._read(X)
-        frames = [patterns.with_index(fit.predictive(encoded), X) for fit in self._fits]
+        frames = [with_index(fit.predictive(encoded), X) for fit in self._fits]
         return same_frame.like(X, frames[0] if len(frames) == 1 else self._by_class(frames))

@@ -15,8 +15,8 @@ from vbsvm.api.task import Task
 from vbsvm.base.settings import is_number, lies_within
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.patterns import CHANGED
-from vbsvm.missing.settings import Shift, require_known
+from vbsvm.missing.imputation import CHANGED
+from vbsvm.missing.settings import Shift, check_known
 from vbsvm.model.spec import State
 from vbsvm.results.fit import Fit
 
@@ -94,7 +94,7 @@ def _read_columns(columns: Sequence[str] | None, missing: list[str]) -> list[str
     chosen = list(columns)
     if not chosen:
         raise ValueError(f"sensitivity: columns is empty; columns with missing values are {missing}.")
-    require_known("sensitivity", chosen, missing)
+    check_known("sensitivity", chosen, missing)
     return chosen
 
 

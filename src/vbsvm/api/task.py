@@ -17,8 +17,8 @@ from vbsvm.inference.climb_watch import SlowWatch
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.learned_inputs import LearnedInputs
 from vbsvm.inference.variational import Variational
+from vbsvm.missing.imputation import Population
 from vbsvm.missing.model import MissingModel
-from vbsvm.missing.population import Population
 from vbsvm.missing.settings import GaussianImputation, Shift
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.hinge import HINGE

@@ -14,7 +14,7 @@ from vbsvm.base.log import log
 from vbsvm.inference import polish
 from vbsvm.inference.climb_watch import UNWATCHED, Watch
 from vbsvm.inference.proposals import Strategy, Visited
-from vbsvm.missing.input_distributions import InputSums
+from vbsvm.missing.distributions import InputSums
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.row_pass import Source

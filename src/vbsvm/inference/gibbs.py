@@ -18,8 +18,8 @@ from vbsvm.base.settings import Parameters, require_flag, require_whole
 from vbsvm.inference import checkpoint
 from vbsvm.inference.chains import Run, run_rounds
 from vbsvm.inference.scale_move import stretch
-from vbsvm.missing.input_distributions import InputSums
-from vbsvm.missing.level_model import LevelCounts, LevelDistributions
+from vbsvm.missing.categories import LevelCounts, LevelDistributions
+from vbsvm.missing.distributions import InputSums
 from vbsvm.missing.model import MissingState, MissingSums, input_model
 from vbsvm.model.coefficients import PointDistribution, SampledCoefficients
 from vbsvm.model.row_pass import Part, Source, added

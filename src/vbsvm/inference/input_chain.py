@@ -9,10 +9,9 @@ import numpy as np
 
 from vbsvm.base.reading import Draw
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.missing.input_distributions import Learned
-from vbsvm.missing.input_model import HELD_SWEEPS
-from vbsvm.missing.model import MissingModel, MissingState
-from vbsvm.missing.proper_draws import ProperDraw
+from vbsvm.missing.distributions import FixedInputs
+from vbsvm.missing.imputation import ProperDraw
+from vbsvm.missing.model import FIXED_SWEEPS, MissingModel, MissingState
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec
 from vbsvm.model.sweep import pass_rows
@@ -26,11 +25,11 @@ def proper_draws(spec: Spec, missing: MissingState, source: Source, n: int, seed
     model, found, rng = spec.missing, [], np.random.default_rng(seed)
     assert isinstance(model, MissingModel)
     assert model.inputs is not None
-    free = missing.inputs.inputs if isinstance(missing.inputs, Learned) else missing.inputs
+    free = missing.inputs.inputs if isinstance(missing.inputs, FixedInputs) else missing.inputs
     at = replace(missing, inputs=free, values=None)
     with single_threaded_blas(), np.errstate(all="ignore"):
         for k in range(FIRST + BETWEEN * (n - 1)):
-            draw = Draw(seed, 0, HELD_SWEEPS * k)
+            draw = Draw(seed, 0, FIXED_SWEEPS * k)
             sums = pass_rows(spec, replace(spec.start(), missing=at), source, draw).missing
             if k >= FIRST - 1 and (k - FIRST + 1) % BETWEEN == 0:
                 found.append(ProperDraw.of(model.inputs, sums.inputs, rng))

@@ -12,10 +12,9 @@ import numpy as np
 
 from vbsvm.base.reading import expect
 from vbsvm.inference.extrapolation import Settling, longest_change
-from vbsvm.missing.input_distributions import InputDistribution, InputSums, Learned
-from vbsvm.missing.input_model import InputModel
+from vbsvm.missing.distributions import FixedInputs, InputDistribution, InputSums
 from vbsvm.missing.labelled_inputs import LabelledInputs
-from vbsvm.missing.model import MissingModel, input_model
+from vbsvm.missing.model import InputModel, MissingModel, input_model
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec
 from vbsvm.model.sweep import pass_rows
@@ -29,7 +28,7 @@ AT_REST = 1e-9
 class LearnedInputs:
     """The distribution of the inputs, and whether it converged within the passes that were allowed."""
 
-    distribution: Learned
+    distribution: FixedInputs
     at_rest: bool
 
 
@@ -56,10 +55,10 @@ def _at_rest(
         if len(before) != len(after):  # the start has no spread
             distribution = image
         elif longest_change(before, after) < AT_REST:
-            return LearnedInputs(Learned(image), True)
+            return LearnedInputs(FixedInputs(image), True)
         else:
             distribution = settling.next(image, before, after)
-    return LearnedInputs(Learned(distribution if settling.safe is None else settling.safe), False)
+    return LearnedInputs(FixedInputs(distribution if settling.safe is None else settling.safe), False)
 
 
 def _sums(spec: Spec, source: Source, distribution: InputDistribution) -> InputSums:

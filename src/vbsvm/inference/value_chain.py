@@ -16,7 +16,7 @@ from vbsvm.base.joint_normal import JointNormal
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.design.formula.drawn_columns import Draws, Learned
 from vbsvm.inference.input_chain import BETWEEN, FIRST
-from vbsvm.missing.proper_draws import ProperDraw
+from vbsvm.missing.imputation import ProperDraw
 
 
 @final

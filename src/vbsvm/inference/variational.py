@@ -128,7 +128,7 @@ class Variational(Parameters):
     def learned(self, spec: Spec, source: Source) -> LearnedInputs | None:
         """The distribution of the inputs, where it is learned before the coefficients."""
         inputs = input_model(spec.missing)
-        if inputs is None or not inputs.settings.held:
+        if inputs is None or not inputs.settings.fixed:
             return None
         with single_threaded_blas():
             return learn_inputs(spec, source, self.most_passes(spec))
@@ -323,7 +323,7 @@ def _not_exact(spec: Spec) -> str | None:
     mechanism = None if spec.missing.inputs is None else spec.missing.inputs.settings.mechanism
     if isinstance(mechanism, NotAtRandom):
         return "values that are missing not at random (NotAtRandom)"
-    return None if spec.missing.held else ADAPTING
+    return None if spec.missing.fixed else ADAPTING
 
 
 def _suits_exact(spec: Spec, source: Source) -> bool:

@@ -22,7 +22,7 @@ from scipy.special import softmax
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseWishart
-from vbsvm.missing.input_distributions import AtRandom, InputSums, KnownInputs, of_degrees, per_degree
+from vbsvm.missing.distributions import AtRandom, InputSums, KnownInputs, of_degrees, per_degree
 
 # What the variables may be expected to explain of the labels, over what they leave: from hardly anything to nearly all.
 # The prior is flat in it, and so in the variance of slopes: where variables are one or two, these are hardly shrunk.
@@ -35,7 +35,7 @@ WITHOUT_SPREAD = 1e12
 
 @final
 @dataclass(frozen=True, eq=False)
-class Parameters:
+class LabelledParameters:
     """Values of all parameters."""
 
     A: Array
@@ -47,9 +47,9 @@ class Parameters:
     @property
     def given_labels(self) -> KnownInputs:
         """The variables given x̃ and z."""
-        told = inverse(self.S) @ self.B.T
-        precision = inverse(self.Sigma) + self.B @ told
-        C = told @ inverse(precision)
+        of_labels = inverse(self.S) @ self.B.T
+        precision = inverse(self.Sigma) + self.B @ of_labels
+        C = of_labels @ inverse(precision)
         return KnownInputs(np.vstack([self.A - self.Gamma @ C, C]), 0.5 * (precision + precision.T))
 
 
@@ -76,15 +76,14 @@ class LabelledInputs(AtRandom):
         x, z, root = slice(n_known), slice(n_known, None), sums.regressors.leading(n_known).root(psi)
         matrix, m = sums.regressors.matrix, sums.linear.shape[1]
         met = np.hstack([sums.linear[x], matrix[x, z]])
-        own = np.block([[sums.squares, sums.linear[z].T], [sums.linear[z], matrix[z, z]]])
-        found = np.asarray(cho_solve((root, True), met))
-        scatter = own - met.T @ found
+        squares = np.block([[sums.squares, sums.linear[z].T], [sums.linear[z], matrix[z, z]]])
+        coefficients = np.asarray(cho_solve((root, True), met))
+        scatter = squares - met.T @ coefficients
         scatter[:m, :m] += psi * np.eye(m)
-        scatter[m:, m:] += _even_classes(len(own) - m)
+        scatter[m:, m:] += _even_classes(len(squares) - m)
         residuals = InverseWishart(0.5 * (scatter + scatter.T), nu + sums.total - 1)
-        return LabelledInputs(
-            found[:, :m], found[:, m:], residuals, root, np.zeros((m, m)) if K is None else K, sums.total
-        )
+        K = np.zeros((m, m)) if K is None else K
+        return LabelledInputs(coefficients[:, :m], coefficients[:, m:], residuals, root, K, sums.total)
 
     @property
     def without_labels(self) -> KnownInputs:
@@ -93,18 +92,18 @@ class LabelledInputs(AtRandom):
         precision = WITHOUT_SPREAD * inverse(self.residuals.scale[:m, :m] / self.residuals.degrees)
         return KnownInputs(np.vstack([self.A, np.zeros((n_labels, m))]), precision)
 
-    def held(self, known: InputSums, n_known: int, psi: float) -> "LabelledInputs":
-        """The same with the prior that the evidence asks for; ``known`` are sums at the means without labels.
+    def with_prior(self, known: InputSums, n_known: int, psi: float) -> "LabelledInputs":
+        """The same with the prior that maximises the evidence; ``known`` are sums at the means without labels.
 
-        In directions in which so many rows vary by λ, strengths shrink slopes by λ/(λ + κ): the prior has in each the
+        In directions in which the rows vary by λ, strengths shrink slopes by λ/(λ + κ): the prior has in each the
         one strength that shrinks them as the average does.
         """
         m, units = self.A.shape[1], np.sqrt(self.residuals.scale.diagonal()[: self.A.shape[1]])
         scatter = LabelledInputs.of(known, n_known, psi, 0.0).residuals.scale.copy()
         scatter[:m, :m] -= psi * np.eye(m)
-        found = _Labels.of(scatter, units, self.total)
-        axes = units[:, None] * found.directions
-        K = axes @ np.diag(1.0 / found.averaged - found.values) @ axes.T
+        regression = _Labels.of(scatter, units, self.total)
+        axes = units[:, None] * regression.directions
+        K = axes @ np.diag(1.0 / regression.averaged - regression.values) @ axes.T
         return replace(self, K=0.5 * (K + K.T))
 
     @cached_property
@@ -113,7 +112,7 @@ class LabelledInputs(AtRandom):
         B = inverse(scatter[:m, :m] + self.K) @ scatter[:m, m:]
         left = scatter[m:, m:] - scatter[m:, :m] @ B
         S = 0.5 * (left + left.T) / (self.total + len(left))
-        return Parameters(self.A, scatter[:m, :m] / self.residuals.degrees, self.Gamma, B, S).given_labels
+        return LabelledParameters(self.A, scatter[:m, :m] / self.residuals.degrees, self.Gamma, B, S).given_labels
 
     @property
     def coefficients(self) -> Array:
@@ -125,24 +124,25 @@ class LabelledInputs(AtRandom):
         """The precision of the variables given both."""
         return self._expected.precision
 
-    def drawn(self, rng: np.random.Generator) -> Parameters:
+    def draw_parameters(self, rng: np.random.Generator) -> LabelledParameters:
         """Draw all parameters, where this is about a completed table; the strength of the prior is one of them."""
         m, scatter = self.A.shape[1], self.residuals.scale
         Sigma = InverseWishart(scatter[:m, :m], self.residuals.degrees).draw(rng).value
-        told = _Labels.of(scatter, np.sqrt(scatter.diagonal()[:m]), self.total)
-        k = rng.choice(len(told.shares), p=told.shares)
-        S = InverseWishart(told.left[k], told.degrees).draw(rng).value
-        weights = told.weights[k]
-        noise = rng.standard_normal(told.met.shape) @ cholesky(S).T
-        B = told.in_units(weights[:, None] * told.met + np.sqrt(weights)[:, None] * noise)
-        A, Gamma = (self._about_regressors(*one, rng) for one in ((self.A, Sigma), (self.Gamma, S)))
-        return Parameters(A, Sigma, Gamma + (A - self.A) @ B, B, S)
+        labels = _Labels.of(scatter, np.sqrt(scatter.diagonal()[:m]), self.total)
+        k = rng.choice(len(labels.probabilities), p=labels.probabilities)
+        S = InverseWishart(labels.left[k], labels.degrees).draw(rng).value
+        weights = labels.weights[k]
+        noise = rng.standard_normal(labels.met.shape) @ cholesky(S).T
+        B = weights[:, None] * labels.met + np.sqrt(weights)[:, None] * noise
+        B = (labels.directions @ B) / labels.units[:, None]
+        A, Gamma = (self._noisy(mean, covariance, rng) for mean, covariance in ((self.A, Sigma), (self.Gamma, S)))
+        return LabelledParameters(A, Sigma, Gamma + (A - self.A) @ B, B, S)
 
     def draw(self, rng: np.random.Generator) -> KnownInputs:
         """Draw the distribution of the variables given x̃ and z."""
-        return self.drawn(rng).given_labels
+        return self.draw_parameters(rng).given_labels
 
-    def _about_regressors(self, mean: Array, covariance: Array, rng: np.random.Generator) -> Array:
+    def _noisy(self, mean: Array, covariance: Array, rng: np.random.Generator) -> Array:
         noise = solve_triangular(self.root, rng.standard_normal(mean.shape), lower=True, trans=1)
         return mean + noise @ cholesky(covariance).T
 
@@ -169,7 +169,7 @@ class _Labels:
     """The regression of e on r, by the strength of its prior, in the directions in which r is uncorrelated.
 
     ``weights`` are 1/(λ + κ) by strength and direction, ``left`` is the scatter of e that each strength leaves, and
-    ``shares`` how likely the strengths are.
+    ``probabilities`` are those of the strengths.
     """
 
     units: Array
@@ -178,7 +178,7 @@ class _Labels:
     weights: Array
     met: Array
     left: Array
-    shares: Array
+    probabilities: Array
     degrees: float
 
     @staticmethod
@@ -197,8 +197,4 @@ class _Labels:
     @property
     def averaged(self) -> Array:
         """1/(λ + κ) of each direction, averaged over strengths."""
-        return self.shares @ self.weights
-
-    def in_units(self, found: Array) -> Array:
-        """What is known by direction, for the variables in their own units."""
-        return (self.directions @ found) / self.units[:, None]
+        return self.probabilities @ self.weights

@@ -1,23 +1,224 @@
-"""What may be missing as one part of a model: inputs and categories, their distributions, and the sums they need."""
+"""What may be missing as one part of a model: inputs and categories, their distributions, and the sums they need.
 
+The distribution of the inputs, by which missing ones are inferred, is that of the paper's Section 3.3, or a regression.
+"""
+
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeVar, final
+from typing import Self, TypeVar, cast, final
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve
+from scipy.special import digamma, gammaln
 
-from vbsvm.base.arrays import Array
-from vbsvm.base.reading import Reading
-from vbsvm.missing.input_distributions import InputDistribution, InputSums
-from vbsvm.missing.input_model import InputModel
-from vbsvm.missing.level_model import LevelCounts, LevelDistributions, LevelModel
+from vbsvm.base.arrays import Array, inverse
+from vbsvm.base.distributions import InverseWishart
+from vbsvm.base.reading import Reading, expect, renews
+from vbsvm.missing.categories import LevelCounts, LevelDistributions, LevelModel
+from vbsvm.missing.distributions import (
+    FixedInputs,
+    InputDistribution,
+    InputSums,
+    JointInputs,
+    KnownInputs,
+    MeanDistribution,
+    Regression,
+    Selective,
+)
+from vbsvm.missing.labelled_inputs import LabelledInputs
+from vbsvm.missing.mechanisms import ProbitDistribution
+from vbsvm.missing.rows import Inputs
+from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.interfaces import Rows
 from vbsvm.model.row_pass import added
 
+# Sweeps of a sampler for which values that do not adapt to the labels stay as they are: the coefficients then converge
+# around them, as they would around a completed table.
+FIXED_SWEEPS = 20
+# The paper's Ψ.
+PAPER_PSI = 0.01
 INPUTS = "distribution of the inputs"
 LEVELS = "distribution of the levels"
 
-Found = TypeVar("Found")
+T = TypeVar("T")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class InputModel:
+    """The model of the inputs: settings, columns, the number of all inputs, and that of auxiliary regressors."""
+
+    settings: GaussianImputation
+    inputs: Inputs
+    n_inputs: int
+    probit_of: NDArray[np.intp] | None = None  # the variables that are missing not at random
+    n_beside: int = 0
+    weak_psi: float = PAPER_PSI  # where the settings leave Ψ open
+
+    @property
+    def n_regressors(self) -> int:
+        """Number of regressors of the variables: a constant, known inputs, and auxiliary columns."""
+        return 1 + len(self.inputs.given) + self.n_beside
+
+    @property
+    def psi(self) -> float:
+        """Scale Ψ of the inverse-Wishart prior: what that many rows of independent standardised inputs would add."""
+        return self.weak_psi if self.settings.psi is None else float(self.settings.psi)
+
+    @property
+    def nu(self) -> float:
+        """ν, which counts all inputs."""
+        return self.n_inputs + 1.0 if self.settings.nu is None else float(self.settings.nu)
+
+    @property
+    def proper(self) -> bool:
+        """Whether the prior of the covariance is a density that can be normalised."""
+        return self.nu > len(self.inputs.variables) - 1
+
+    def start(self) -> InputDistribution:
+        """Independent standardised inputs."""
+        n_variables = len(self.inputs.variables)
+        start = KnownInputs(np.zeros((self.n_regressors, n_variables)), np.eye(n_variables))
+        if self.probit_of is None:
+            return start
+        return Selective(start, ProbitDistribution.start(self.probit_of, self.inputs.variables[self.probit_of]))
+
+    def update(self, distribution: InputDistribution, sums: InputSums, resolve: Reading) -> InputDistribution:
+        """q(μ), q(Σ) or their regression form, or draws (Algorithm 5, lines 13 and 14; Appendix C).
+
+        A distribution that was learned before the coefficients stays as it is.
+        """
+        if isinstance(distribution, FixedInputs) or (self.settings.fixed and not renews(resolve, FIXED_SWEEPS)):
+            return distribution
+        if self.n_beside:
+            inputs = resolve(self.labelled(sums, distribution), "inputs")
+        elif self.settings.joint:
+            inputs = self._update_joint(distribution, sums, resolve)
+        else:
+            inputs = self._update_regression(sums, resolve)
+        if distribution.probit is None:
+            return inputs
+        assert sums.probit is not None
+        probit = distribution.probit.updated(sums.probit, self._probit_variance)
+        return Selective(inputs, resolve(probit, "inputs", "observed"))
+
+    @property
+    def _probit_variance(self) -> float:
+        assert isinstance(self.settings.mechanism, NotAtRandom)
+        return self.settings.mechanism.variance
+
+    def _update_regression(self, sums: InputSums, resolve: Reading) -> InputDistribution:
+        assert sums.regressors is not None
+        psi, n_variables = self.psi, len(self.inputs.variables)
+        root = sums.regressors.root(psi)
+        A = np.asarray(cho_solve((root, True), sums.linear))
+        scale = psi * np.eye(n_variables) + sums.squares - sums.linear.T @ A
+        scale = 0.5 * (scale + scale.T)
+        return resolve(Regression(A, InverseWishart(scale, self.nu + sums.total - 1), root), "inputs")
+
+    def _update_joint(self, distribution: InputDistribution, sums: InputSums, resolve: Reading) -> InputDistribution:
+        psi, d, T, n = self.psi, len(self.inputs.variables), distribution.precision, sums.total
+        spread = inverse(np.eye(d) / self.settings.variance + n * T)
+        mean = resolve(MeanDistribution(spread @ (T @ sums.linear[0]), spread), "inputs", "mean")
+        scale = psi * np.eye(d) + _about(mean, sums)
+        covariance = resolve(InverseWishart(scale, self.nu + n), "inputs", "covariance")
+        return cast(InputDistribution, JointInputs(mean.mean, mean.spread, covariance))
+
+    def labelled(self, sums: InputSums, before: InputDistribution | None = None) -> LabelledInputs:
+        """The distribution where labels are regressors, with the prior of the one ``before``."""
+        K = before.K if isinstance(before, LabelledInputs) else None
+        return LabelledInputs.of(sums, self._n_known, self.psi, self.nu, K)
+
+    def with_label_prior(self, distribution: LabelledInputs, known: InputSums) -> LabelledInputs:
+        """The same with the prior that the evidence asks for; ``known`` are sums at the means without labels."""
+        return distribution.with_prior(known, self._n_known, self.psi)
+
+    @property
+    def _n_known(self) -> int:
+        """Regressors beside the labels."""
+        return 1 + len(self.inputs.given)
+
+    def without_labels(self, sums: InputSums) -> KnownInputs:
+        """The distribution given the other inputs alone, as predictions have it: labels are integrated out."""
+        assert sums.regressors is not None
+        known = replace(sums, linear=sums.linear[: self._n_known], regressors=sums.regressors.leading(self._n_known))
+        regression = self._update_regression(known, expect)
+        of_labels = np.zeros((self.n_beside, len(self.inputs.variables)))
+        return KnownInputs(np.vstack([regression.coefficients, of_labels]), regression.precision)
+
+    def bound(self, distribution: InputDistribution, sums: InputSums) -> float:
+        """E log p(inputs, their parameters) − E log q(parameters), without the entropy of missing values.
+
+        In the regression form this is the distribution of the variables given the other inputs, with a flat intercept.
+        """
+        match distribution:
+            case FixedInputs(inputs):
+                return self.bound(inputs, sums)
+            case Selective(inputs, probit):
+                assert sums.probit is not None
+                return self.bound(inputs, sums) + probit.bound(sums.probit, self._probit_variance)
+            case Regression():
+                return self._bound_regression(distribution, sums)
+            case LabelledInputs():
+                return _bound_at_parameters(distribution, sums)
+            case JointInputs(covariance=InverseWishart() as covariance):
+                return self._bound_joint(distribution, covariance, sums)
+            case _:  # a start or a draw, which has no spread
+                return -math.inf
+
+    def _bound_regression(self, distribution: Regression, sums: InputSums) -> float:
+        assert sums.regressors is not None
+        psi, e, A = self.psi, len(self.inputs.variables), distribution.coefficients
+        K = sums.regressors.precision(psi)
+        met = A.T @ sums.linear
+        about = sums.squares - met - met.T + A.T @ K @ A
+        log_K = 2 * float(np.log(sums.regressors.root(psi).diagonal()).sum())
+        constant = 0.5 * e * ((self.n_regressors - 1) * math.log(psi) - log_K)
+        return constant + self._wishart_terms(distribution.covariance, about, sums.total - 1)
+
+    def _bound_joint(self, distribution: JointInputs, covariance: InverseWishart, sums: InputSums) -> float:
+        d, variance = len(distribution.mean), self.settings.variance
+        of_mean = 0.5 * d + 0.5 * float(np.linalg.slogdet(distribution.spread)[1]) - 0.5 * d * math.log(variance)
+        of_mean -= (float(distribution.mean @ distribution.mean) + float(distribution.spread.trace())) / (2 * variance)
+        return of_mean + self._wishart_terms(covariance, _about(distribution, sums), sums.total)
+
+    def _wishart_terms(self, q: InverseWishart, about: Array, n: float) -> float:
+        """E log p of n vectors with second moment ``about`` and of their covariance, less E log q of the latter."""
+        psi, e = self.psi, len(q.scale)
+        fresh, N = self.nu + n, q.degrees
+        log_scale = float(np.linalg.slogdet(q.scale)[1])
+        value = 0.5 * self.nu * e * math.log(psi) - 0.5 * n * e * math.log(math.pi)
+        value += _log_gamma(0.5 * N, e) - (_log_gamma(0.5 * self.nu, e) if self.proper else 0.0)
+        value += 0.5 * N * e - 0.5 * N * log_scale
+        value -= 0.5 * (psi * float(np.trace(q.inverse_mean)) + float(np.vdot(q.inverse_mean, about)))
+        if fresh != N:  # a distribution that comes from other rows
+            log_det = log_scale - e * math.log(2) - float(digamma(0.5 * (N - np.arange(e))).sum())
+            value -= 0.5 * (fresh - N) * (log_det + e * math.log(2))
+        return float(value)
+
+
+def _bound_at_parameters(distribution: LabelledInputs, sums: InputSums) -> float:
+    """E log p(inputs) at known parameters, which have no terms of their own."""
+    assert sums.regressors is not None
+    A, P = distribution.coefficients, distribution.precision
+    met = A.T @ sums.linear
+    about = sums.squares - met - met.T + A.T @ sums.regressors.matrix @ A
+    log_det = float(np.linalg.slogdet(P)[1]) - len(P) * math.log(2 * math.pi)
+    return 0.5 * (sums.total * log_det - float(np.vdot(P, about)))
+
+
+def _log_gamma(a: float, d: int) -> float:
+    """log Γ_d(a)."""
+    return 0.25 * d * (d - 1) * math.log(math.pi) + float(gammaln(a - 0.5 * np.arange(d)).sum())
+
+
+def _about(mean: MeanDistribution | JointInputs, sums: InputSums) -> Array:
+    """Σ s E(d − μ)(d − μ)ᵀ."""
+    met = np.outer(mean.mean, sums.linear[0])
+    about = sums.squares - met - met.T + sums.total * (np.outer(mean.mean, mean.mean) + mean.spread)
+    return np.asarray(0.5 * (about + about.T), dtype=np.float64)
 
 
 @final
@@ -46,13 +247,13 @@ class MissingState:
 
     def pack(self) -> list[float]:
         """Give the numbers of the levels, then those of the inputs."""
-        return [x for one in (self.levels, self.inputs) if one is not None for x in one.pack()]
+        return [x for part in (self.levels, self.inputs) if part is not None for x in part.pack()]
 
     def unpack(self, numbers: Array) -> "MissingState":
         """Make the distributions that have these numbers."""
-        at = 0 if self.levels is None else len(self.levels.pack())
-        levels = None if self.levels is None else self.levels.unpack(numbers[:at])
-        return MissingState(None if self.inputs is None else self.inputs.unpack(numbers[at:]), levels)
+        n_levels = 0 if self.levels is None else len(self.levels.pack())
+        levels = None if self.levels is None else self.levels.unpack(numbers[:n_levels])
+        return MissingState(None if self.inputs is None else self.inputs.unpack(numbers[n_levels:]), levels)
 
     def without_values(self) -> "MissingState":
         """The same without a sampler's draws."""
@@ -66,10 +267,10 @@ class MissingState:
         values = rows.columns(probit.columns)
         observed = np.ones(values.shape, dtype=bool)
         latent = resolve(probit.latents(values, observed), "observed rows", rows.index).value
-        found = probit.sums(values, np.zeros_like(values), observed, rows.weights, latent)
+        of_probit = probit.sums(values, np.zeros_like(values), observed, rows.weights, latent)
         shape = self.inputs.coefficients.shape
-        own = MissingSums(InputSums(np.zeros(shape), np.zeros((shape[1], shape[1])), probit=found))
-        return added(sums, own)
+        inputs = InputSums(np.zeros(shape), np.zeros((shape[1], shape[1])), probit=of_probit)
+        return added(sums, MissingSums(inputs))
 
 
 @final
@@ -86,20 +287,19 @@ class MissingModel:
         return None if inputs is None and levels is None else MissingModel(inputs, levels)
 
     @property
-    def held(self) -> bool:
-        """Whether what is missing has a distribution that coefficients do not change."""
-        inputs = self.inputs is None or self.inputs.settings.held
+    def fixed(self) -> bool:
+        """Whether the distribution of what is missing does not adapt to the coefficients."""
+        inputs = self.inputs is None or self.inputs.settings.fixed
         return inputs and (self.levels is None or self.levels.held)
 
     def start(self) -> MissingState:
         """Independent standardised inputs, and levels that are equally likely."""
-        return MissingState(
-            None if self.inputs is None else self.inputs.start(), None if self.levels is None else self.levels.start()
-        )
+        inputs = None if self.inputs is None else self.inputs.start()
+        return MissingState(inputs, None if self.levels is None else self.levels.start())
 
     def update(self, state: MissingState, sums: MissingSums, resolve: Reading) -> MissingState:
         """Both distributions given the sums of a pass, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
-        levels = None if self.levels is None else self.levels.update(_there(sums.levels), resolve)
+        levels = None if self.levels is None else self.levels.update(_present(sums.levels), resolve)
         updated = replace(state, levels=levels, values=sums.values or state.values)
         return self.update_inputs(updated, sums, resolve)
 
@@ -107,22 +307,22 @@ class MissingModel:
         """The distribution of the inputs alone."""
         if self.inputs is None:
             return state
-        return replace(state, inputs=self.inputs.update(_there(state.inputs), _there(sums.inputs), resolve))
+        return replace(state, inputs=self.inputs.update(_present(state.inputs), _present(sums.inputs), resolve))
 
     def as_predicted(self, state: MissingState, sums: InputSums | None) -> MissingState:
         """The same distributions where labels are not known, as those of new rows."""
         if self.inputs is None or not self.inputs.n_beside:
             return state
-        return replace(state, inputs=self.inputs.without_labels(_there(sums)))
+        return replace(state, inputs=self.inputs.without_labels(_present(sums)))
 
     def bound(self, state: MissingState, sums: MissingSums) -> dict[str, float]:
         """Terms of both distributions."""
-        named = {}
+        terms = {}
         if self.inputs is not None:
-            named[INPUTS] = self.inputs.bound(_there(state.inputs), _there(sums.inputs))
+            terms[INPUTS] = self.inputs.bound(_present(state.inputs), _present(sums.inputs))
         if self.levels is not None:
-            named[LEVELS] = self.levels.bound(_there(state.levels), _there(sums.levels))
-        return named
+            terms[LEVELS] = self.levels.bound(_present(state.levels), _present(sums.levels))
+        return terms
 
 
 def input_model(missing: object) -> InputModel | None:
@@ -130,7 +330,7 @@ def input_model(missing: object) -> InputModel | None:
     return missing.inputs if isinstance(missing, MissingModel) else None
 
 
-def _there(one: Found | None) -> Found:
-    """What every state or pass has where something is missing."""
-    assert one is not None
-    return one
+def _present(part: T | None) -> T:
+    """The part, which every state or pass has where something is missing."""
+    assert part is not None
+    return part

@@ -1,18 +1,19 @@
-"""Rows with missing inputs: which they are, and how values for them become rows of any layout.
+"""Rows with missing inputs: patterns, normal distributions given the known values, and rows of any layout.
 
 A row is c = k + L d: k has zeros for what is missing, d are the missing inputs, and L says which columns of the design
 they feed. An input feeds its own column; in a formula it may feed others too, such as an interaction with a known one.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vbsvm.base.arrays import Array, Which
+from vbsvm.base.arrays import Array, Which, cholesky, inverse
 from vbsvm.base.cached import cached_property
+from vbsvm.design.scaling import Recipe
 from vbsvm.model.interfaces import Effects, Rows
 
 
@@ -45,9 +46,9 @@ class Inputs:
         """Each derived column, and the variable's column that it is a product of."""
         return list(zip(self.derived.tolist(), self.variables[self.feeds].tolist(), strict=True))
 
-    def regressors(self, design: Array, beside: Array) -> Array:
-        """x̃ = [1; what is given; what is known beside the design]."""
-        return np.column_stack([np.ones(len(design)), design[:, self.given], beside])
+    def regressors(self, design: Array, auxiliary: Array) -> Array:
+        """x̃ = [1; given columns of the design; auxiliary columns]."""
+        return np.column_stack([np.ones(len(design)), design[:, self.given], auxiliary])
 
 
 @final
@@ -63,6 +64,10 @@ class PatternGroup:
     def cells(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Rows and variables of the missing values, rows × k."""
         return self.rows[:, None], self.patterns[self.pattern_of]
+
+    def covariances(self, precision: Array) -> Array:
+        """Covariances of the missing variables given the known ones, patterns × k × k."""
+        return inverse(precision[self.patterns[:, :, None], self.patterns[:, None, :]])
 
 
 def pattern_keys(missing: NDArray[np.bool_]) -> NDArray[np.void]:
@@ -82,98 +87,86 @@ def pattern_groups(missing: NDArray[np.bool_]) -> tuple[PatternGroup, ...]:
     return tuple(groups)
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class RowMaker:
-    """What rows of a block have beside their design: the block's number, labels and weights.
+def means_given_known(known: Array, expected: Array, precision: Array, groups: Sequence[PatternGroup]) -> Array:
+    """Conditional means of the missing variables (rows × variables), zero where nothing is missing.
 
-    ``make`` gives rows of the layout with any design; the second argument says which of the rows they are.
+    ``known`` is zero where a variable is missing; ``expected`` are unconditional means.
+    """
+    values, pull = np.zeros_like(known), (expected - known) @ precision
+    for group in groups:
+        covariance = group.covariances(precision)[group.pattern_of]
+        values[group.cells] = np.einsum("rkj,rj->rk", covariance, pull[group.cells])
+    return values
+
+
+def with_noise(values: Array, precision: Array, groups: Sequence[PatternGroup], rng: np.random.Generator) -> Array:
+    """Values with normal noise of their conditional covariance added to the missing ones."""
+    noisy = values.copy()
+    for group in groups:
+        noise = rng.standard_normal(group.patterns[group.pattern_of].shape)
+        root = cholesky(group.covariances(precision))[group.pattern_of]
+        noisy[group.cells] += np.einsum("rkj,rj->rk", root, noise)
+    return noisy
+
+
+def design_rows(recipe: Recipe, raw: NDArray[np.floating]) -> Array:
+    """Raw rows as rows of the design; columns without variance are 0."""
+    with np.errstate(invalid="ignore"):
+        design = recipe.encode(raw, recipe.work_space(len(raw)))
+    design[:, recipe.first :][:, ~np.isfinite(recipe.scale)] = 0.0
+    return design
+
+
+def write_zeros(design: Array, inputs: Inputs, multipliers: Array) -> Array:
+    """Write zeros over the NaN of missing values in a design; return how much their units add to derived columns.
+
+    ``multipliers`` (rows × derived × 2) say what each derived column is where its input is 0, and how much a unit of
+    the input adds.
+    """
+    missing = np.isnan(design[:, inputs.variables])
+    for j, (column, variable) in enumerate(zip(inputs.derived, inputs.feeds, strict=True)):
+        rows = missing[:, variable]
+        design[rows, column] = multipliers[rows, j, 0]
+    design[:, inputs.variables] = np.where(missing, 0.0, design[:, inputs.variables])
+    return np.where(missing[:, inputs.feeds], multipliers[:, :, 1], 0.0)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class IncompleteRows:
+    """Rows of a block that miss inputs: its number, labels, weights, and a design with zeros for missing values.
+
+    ``make`` gives rows of the layout with any design; its second argument says which of the rows they are.
+    ``multipliers`` (rows × derived) is how much a unit of its variable adds to each derived column. ``shift`` is added
+    to every missing value of a variable before it enters the score, and not known to the distribution of the inputs.
+    ``auxiliary`` columns are regressors of missing values beside the design: labels. ``adapt`` says whether missing
+    values adapt to what the coefficients make of the labels.
     """
 
     index: int
     signs: Array
     weights: Array
     make: Callable[[Array, Which], Rows]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class IncompleteRows:
-    """Rows of a block that miss inputs: the design with zeros for missing values, and a maker of the layout's rows.
-
-    ``multipliers`` (rows × derived) is how much a unit of its variable adds to each derived column. ``shift`` is added
-    to every missing value of a variable before it enters the score, and not known to the distribution of the inputs.
-    ``beside`` (rows × regressors) is what that is conditional on beside columns of the design: labels. ``adapt`` says
-    whether missing values adapt to what the coefficients make of the labels.
-    """
-
-    maker: RowMaker
     design: Array
     groups: tuple[PatternGroup, ...]
     inputs: Inputs
     multipliers: Array
     shift: Array
-    beside: Array
+    auxiliary: Array
     adapt: bool
-
-    @staticmethod
-    def of(
-        maker: RowMaker,
-        design: Array,
-        inputs: Inputs,
-        multipliers: Array,
-        groups: tuple[PatternGroup, ...] | None = None,
-        shift: Array | None = None,
-        beside: Array | None = None,
-        adapt: bool = True,
-    ) -> "IncompleteRows":
-        """Take a design with NaN for missing values, which is written into.
-
-        ``multipliers`` (rows × derived × 2) say what each derived column is where its input is 0, and how much a unit
-        of the input adds.
-        """
-        missing = np.isnan(design[:, inputs.variables])
-        for j, (column, variable) in enumerate(zip(inputs.derived, inputs.feeds, strict=True)):
-            here = missing[:, variable]
-            design[here, column] = multipliers[here, j, 0]
-        design[:, inputs.variables] = np.where(missing, 0.0, design[:, inputs.variables])
-        slopes = np.where(missing[:, inputs.feeds], multipliers[:, :, 1], 0.0)
-        groups = pattern_groups(missing) if groups is None else groups
-        shift = np.zeros(len(inputs.variables)) if shift is None else shift
-        beside = np.empty((len(design), 0)) if beside is None else beside
-        return IncompleteRows(maker, design, groups, inputs, slopes, shift, beside, adapt)
-
-    def weighted(self, weights: Array) -> "IncompleteRows":
-        """The same rows with other weights."""
-        return replace(self, maker=replace(self.maker, weights=weights))
-
-    @property
-    def index(self) -> int:
-        """Number of the block."""
-        return self.maker.index
-
-    @property
-    def signs(self) -> Array:
-        """Labels ±1."""
-        return self.maker.signs
-
-    @property
-    def weights(self) -> Array:
-        """Weights of the rows."""
-        return self.maker.weights
 
     @cached_property
     def missing(self) -> NDArray[np.bool_]:
         """Which variables are missing, rows × variables."""
-        found = np.zeros((len(self.design), len(self.inputs.variables)), dtype=bool)
+        missing = np.zeros((len(self.design), len(self.inputs.variables)), dtype=bool)
         for group in self.groups:
-            found[group.cells] = True
-        return found
+            missing[group.cells] = True
+        return missing
 
     @cached_property
     def regressors(self) -> Array:
         """x̃ of each row."""
-        return self.inputs.regressors(self.design, self.beside)
+        return self.inputs.regressors(self.design, self.auxiliary)
 
     @cached_property
     def known(self) -> Array:
@@ -182,14 +175,14 @@ class IncompleteRows:
 
     def filled(self, values: Array) -> Rows:
         """Rows with these missing values (rows × variables, zero where there is none), shifted."""
-        return self.maker.make(self._filled(values), slice(None))
+        return self.make(self._filled(values), slice(None))
 
     def leaning(self, values: Array, factors: Array, change: Array) -> Rows:
         """The filled rows times a factor each, and L times a change of the variables added."""
         design = self._filled(values)
         design *= factors[:, None]
         self._feed(design, change, slice(None))
-        return self.maker.make(design, slice(None))
+        return self.make(design, slice(None))
 
     def _filled(self, values: Array) -> Array:
         design = self.design.copy(order="K")
@@ -197,13 +190,13 @@ class IncompleteRows:
         return design
 
     def directions(self, which: Which, values: Array) -> Rows:
-        """L times some vectors of the variables: rows of the layout whose gram is that of the missing values' spread.
+        """L times some vectors of the variables: rows of the layout whose gram is that of their covariance.
 
         ``which`` are the rows whose groups and multipliers they have.
         """
         design = np.zeros((self.design.shape[1], len(values))).T
         self._feed(design, values, which)
-        return self.maker.make(design, which)
+        return self.make(design, which)
 
     def _feed(self, design: Array, values: Array, which: Which) -> None:
         design[:, self.inputs.variables] += values

@@ -40,7 +40,7 @@ class Shift(Parameters):
         """The shift of each of these columns."""
         if not isinstance(self.by, Mapping):
             return np.full(len(names), float(self.by))
-        require_known("Shift", list(self.by), names)
+        check_known("Shift", list(self.by), names)
         return np.array([float(self.by.get(name, 0.0)) for name in names])
 
 
@@ -77,12 +77,12 @@ class NotAtRandom(Parameters):
         """Numbers of the columns among these."""
         if self.columns is None:
             return np.arange(len(names))
-        require_known("NotAtRandom", self.columns, names)
+        check_known("NotAtRandom", self.columns, names)
         return np.array([list(names).index(name) for name in self.columns], dtype=np.intp)
 
 
-# A row becomes so many at most.
-MOST_DRAWS = 1000
+# Most rows that a row is expanded to.
+MAX_DRAWS = 1000
 # What labels have to do with missing values.
 REGRESSOR, LIKELIHOOD, NONE = LABELS = "regressor", "likelihood", "none"
 
@@ -142,11 +142,11 @@ class GaussianImputation(Parameters):
             require_positive("GaussianImputation", psi=self.psi)
         require_flag("GaussianImputation", joint=self.joint)
         self._read_labels()
-        require_whole("GaussianImputation", 2, MOST_DRAWS, draws=self.draws)
+        require_whole("GaussianImputation", 2, MAX_DRAWS, draws=self.draws)
         if not isinstance(self.transform, str) or self.transform not in TRANSFORMS:
-            known = ", ".join(f'"{one}"' for one in TRANSFORMS)
+            known = ", ".join(f'"{name}"' for name in TRANSFORMS)
             raise ValueError(f"GaussianImputation: transform must be one of {known}; got {self.transform!r}.")
-        if self.transform != NO_TRANSFORM and (not self.held or self.mechanism is not None):
+        if self.transform != NO_TRANSFORM and not self.draws_columns:
             raise ValueError(
                 f"GaussianImputation: with transform={self.transform!r} missing values are drawn before the fit, which "
                 'labels="likelihood" and a mechanism do not allow.'
@@ -166,20 +166,28 @@ class GaussianImputation(Parameters):
             warnings.warn(message, FutureWarning, stacklevel=4)
             object.__setattr__(self, "labels", meant)
         elif not isinstance(self.labels, str) or self.labels not in LABELS:
-            known = ", ".join(f'"{one}"' for one in LABELS)
+            known = ", ".join(f'"{name}"' for name in LABELS)
             raise ValueError(f"GaussianImputation: labels must be one of {known}; got {self.labels!r}.")
 
     @property
-    def held(self) -> bool:
-        """Whether the distribution of the inputs is learned first, and held while coefficients are fitted."""
+    def fixed(self) -> bool:
+        """Whether missing values are fixed while coefficients are fitted: their distribution is learned first.
+
+        Else they adapt to the coefficients.
+        """
         return self.labels != LIKELIHOOD
+
+    @property
+    def draws_columns(self) -> bool:
+        """Whether values are drawn, before the fit, for columns that do not enter linearly or are transformed."""
+        return self.fixed and self.mechanism is None
 
     def shift_of(self, names: Sequence[str]) -> Array:
         """Shift of the missing values of each of these columns, in standard deviations."""
         return self.mechanism.of(names) if isinstance(self.mechanism, Shift) else np.zeros(len(names))
 
 
-def require_known(owner: str, given: Sequence[str], names: Sequence[str]) -> None:
+def check_known(owner: str, given: Sequence[str], names: Sequence[str]) -> None:
     """Refuse columns without missing values."""
     unknown = [name for name in given if name not in names]
     if unknown:

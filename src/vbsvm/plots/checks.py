@@ -8,7 +8,7 @@ from vbsvm.base import printing
 from vbsvm.base.settings import require_count
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.spelling import listed
-from vbsvm.missing.patterns import CHANGED
+from vbsvm.missing.imputation import CHANGED
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import largest, number_shown, one_fit, require_names
 from vbsvm.results.comparison import Comparison, Pair

@@ -9,8 +9,8 @@ from vbsvm.base import diagnostics, printing
 from vbsvm.base.printing import counted
 from vbsvm.design.columns import INTERCEPT, FactorPlan
 from vbsvm.design.scaling import Recipe
+from vbsvm.missing.imputation import MissingPatterns
 from vbsvm.missing.model import MissingModel
-from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.model.gates import GateMap
 from vbsvm.model.priors import HalfT, Ridge
 from vbsvm.plots import checks, estimates, missing_values, mixing
@@ -149,7 +149,7 @@ def missing_section(fit: Fit, patterns: MissingPatterns) -> Section:
         )
         for name, count in patterns.by_column.items()
     )
-    held = isinstance(fit.spec.missing, MissingModel) and fit.spec.missing.held
+    held = isinstance(fit.spec.missing, MissingModel) and fit.spec.missing.fixed
     how = "by a distribution that was learned first" if held else "together with the coefficients"
     blocks = (
         Text(

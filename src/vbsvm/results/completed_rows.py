@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from vbsvm.base.arrays import Which
-from vbsvm.missing.proper_draws import ProperDraw
+from vbsvm.missing.imputation import ProperDraw
+from vbsvm.missing.rows import design_rows
 from vbsvm.sources.memory import Memory
 
 
@@ -25,8 +26,8 @@ def chosen_rows(source: Memory, number: int, rng: np.random.Generator) -> Which:
         return slice(None)
     held = source.held_levels
     assert held is not None
-    laws = held.drawn(rng, labelled=True)
-    chances = held.of_table(laws, candidates, source.recipe, source.X, source.signs)
+    levels = held.draw(rng, labelled=True)
+    chances = held.of_table(levels, candidates, source.recipe, source.X, source.signs)
     return candidates.one_each(np.where(candidates.of_draw(number, rng), chances, -np.inf), rng)
 
 
@@ -49,7 +50,7 @@ def _with_inputs(source: Memory, draw: ProperDraw, rng: np.random.Generator) -> 
     recipe, inputs, known = source.recipe, source.missing_inputs.inputs, source.missing_inputs
     variables, derived = inputs.variables - recipe.first, inputs.derived - recipe.first
     rows = np.flatnonzero(np.isnan(source.X[:, variables]).any(axis=1) & (source.weights > 0))
-    design = draw.design_of(recipe, source.X[rows])
+    design = design_rows(recipe, source.X[rows])
     missing = np.isnan(source.X[np.ix_(rows, variables)])
     values = draw.fill(design, known.beside[rows], rng)[:, len(inputs.given) :] + missing * known.shift
     raw = recipe.centre[variables] + recipe.spread[variables] * values

@@ -20,12 +20,11 @@ from vbsvm.design.formula.syntax import FormulaParts
 from vbsvm.design.formula.terms import names_in
 from vbsvm.design.levels import UNSEEN, group_labels
 from vbsvm.inference.spreads import KINDS, WAYS
-from vbsvm.missing.level_model import LevelModel
+from vbsvm.missing.categories import LevelModel
+from vbsvm.missing.imputation import MissingPatterns, Population
 from vbsvm.missing.model import MissingModel, input_model
-from vbsvm.missing.patterns import MissingPatterns
-from vbsvm.missing.population import Population
 from vbsvm.missing.rows import Inputs
-from vbsvm.missing.settings import MOST_DRAWS
+from vbsvm.missing.settings import MAX_DRAWS
 from vbsvm.model.spec import Spec
 from vbsvm.results.calibration import Calibration
 from vbsvm.results.course import Claims
@@ -153,7 +152,7 @@ def _drawn(drawn: DrawnColumns, reader: Reader, plan: Plan) -> Claims:
     yield "their distribution", set(shapes) == {(n,)} and drawn.distribution.covariance.shape == (n, n)
     points = [one.points for one in drawn.scales]
     yield "their scales", all(one.ndim == 2 and len(one) == 2 and one.shape[1] > 0 for one in points)
-    yield "their number", 2 <= drawn.n <= MOST_DRAWS
+    yield "their number", 2 <= drawn.n <= MAX_DRAWS
 
 
 def _is_text_of(parts: FormulaParts) -> bool:

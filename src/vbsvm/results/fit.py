@@ -14,8 +14,7 @@ from vbsvm.base.settings import require_level
 from vbsvm.design.columns import Plan
 from vbsvm.inference.climb import Ending, Outcome
 from vbsvm.inference.gibbs import Sample
-from vbsvm.missing.patterns import MissingPatterns
-from vbsvm.missing.population import Population
+from vbsvm.missing.imputation import MissingPatterns, Population
 from vbsvm.model.spec import Spec
 from vbsvm.results import arviz, coefficients, display, random_effects, same_frame, tidy, variance_components
 from vbsvm.results.adapted import adapted

@@ -10,12 +10,9 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.settings import read_seed
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import INTERCEPT, Encoded, Plan
-from vbsvm.missing import patterns
-from vbsvm.missing.held_levels import HeldLevels
+from vbsvm.missing.categories import FixedLevels
+from vbsvm.missing.imputation import MissingPatterns, Population, ProperDraw, impute, indexed, mean_and_covariance
 from vbsvm.missing.model import input_model
-from vbsvm.missing.patterns import MissingPatterns
-from vbsvm.missing.population import Population
-from vbsvm.missing.proper_draws import ProperDraw
 from vbsvm.model.spec import Spec
 from vbsvm.results import coefficients, imputation, same_frame
 from vbsvm.results.intervals import ROBUST, Intervals
@@ -69,7 +66,7 @@ class FitImputation(ABC):
         raise NotImplementedError
 
     @property
-    def _held_levels(self) -> HeldLevels | None:
+    def _held_levels(self) -> FixedLevels | None:
         """What missing categories depend on."""
         raise NotImplementedError
 
@@ -96,11 +93,11 @@ class FitImputation(ABC):
         """
         if n is None:
             encoded = self._read(data, "population")
-            tables = patterns.impute(self.plan, self._population(), encoded)
+            tables = impute(self.plan, self._population(), encoded)
             if self.reader is not None and self.reader.drawn is not None and not isinstance(data, Encoded):
                 drawn = imputation.expected_drawn(self.reader, data)
                 tables = tables[0].assign(**drawn[0]), tables[1].assign(**drawn[1])
-            expected, spread = patterns.indexed(tables, data)
+            expected, spread = indexed(tables, data)
             return same_frame.like(data, expected), same_frame.like(data, spread)
         if self.reader is None:
             raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
@@ -191,12 +188,12 @@ class FitImputation(ABC):
     @property
     def imputation_mean(self) -> Array:
         """Mean of each input, on its own scale, missing values taken into account."""
-        return patterns.mean_and_covariance(self.plan, self._population())[0]
+        return mean_and_covariance(self.plan, self._population())[0]
 
     @property
     def imputation_cov(self) -> Array:
         """Covariance of the inputs, on their own scale, missing values taken into account."""
-        return patterns.mean_and_covariance(self.plan, self._population())[1]
+        return mean_and_covariance(self.plan, self._population())[1]
 
     def _population(self) -> Population:
         if self.input_population is None:

@@ -13,11 +13,9 @@ from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Encoded, Plan
-from vbsvm.missing import patterns
-from vbsvm.missing.held_levels import HeldLevels
-from vbsvm.missing.level_model import LevelDistributions
+from vbsvm.missing.categories import FixedLevels, LevelDistributions
+from vbsvm.missing.imputation import Population, with_index
 from vbsvm.missing.model import MissingModel
-from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
 from vbsvm.results import prediction, same_frame
 from vbsvm.results.effect_rows import row_weights
@@ -88,7 +86,7 @@ class FitPredictions(ABC):
         would be 0. ``predict_proba`` is about the class of a row instead.
         """
         mean, sd = self.decision_function(data, return_std=True, new_groups=new_groups)
-        table = patterns.with_index(prediction.table(mean, sd), data)
+        table = with_index(prediction.table(mean, sd), data)
         return same_frame.like(data, noted(table, self._shelf.of_scores.words, "sd"))
 
     def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
@@ -227,8 +225,8 @@ class FitPredictions(ABC):
         assert self.reader is not None
         given = self._held_levels
         if given is not None:
-            laws = given.predicted if rng is None else given.drawn(rng, labelled=signs is not None)
-            return given.of_table(laws, candidates, self.plan.recipe, table, signs)
+            levels = given.without_labels if rng is None else given.draw(rng, labelled=signs is not None)
+            return given.of_table(levels, candidates, self.plan.recipe, table, signs)
         learned = getattr(self.posterior.state.missing, "levels", None)
         distributions = learned or LevelDistributions.of(tuple(1.0 + one for one in self.reader.categories.counts))
         if rng is not None:
@@ -242,7 +240,7 @@ class FitPredictions(ABC):
         return log_expit(signs * prediction.log_odds([scores], [self.score_calibration])[:, 0])
 
     @property
-    def _held_levels(self) -> HeldLevels | None:
+    def _held_levels(self) -> FixedLevels | None:
         """What missing categories depend on, where some were missing in fit."""
         missing = self.spec.missing
         levels = missing.levels if isinstance(missing, MissingModel) else None

@@ -10,7 +10,8 @@ from vbsvm.base.settings import require_whole
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Plan
-from vbsvm.missing.proper_draws import ProperDraw
+from vbsvm.missing.imputation import ProperDraw
+from vbsvm.missing.rows import design_rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +39,7 @@ def drawn_inputs(
     rows = np.flatnonzero(missing.any(axis=1))
     if not len(rows):
         return values
-    filled = draw.fill(draw.design_of(recipe, table[rows]), None if labels is None else labels[rows], rng)
+    filled = draw.fill(design_rows(recipe, table[rows]), None if labels is None else labels[rows], rng)
     place = {int(column) - recipe.first: k for k, column in enumerate(draw.columns)}
     chosen = filled[:, [place[int(column)] for column in columns]]
     raw = recipe.centre[columns] + recipe.spread[columns] * chosen

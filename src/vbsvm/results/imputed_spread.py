@@ -17,8 +17,8 @@ from vbsvm.inference.climb import Outcome
 from vbsvm.inference.curvature_spread import curvature_stats
 from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import Spread, Spreads
+from vbsvm.missing.imputation import ProperDraw
 from vbsvm.missing.model import MissingModel, input_model
-from vbsvm.missing.proper_draws import ProperDraw
 from vbsvm.missing.settings import NotAtRandom
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
@@ -40,7 +40,7 @@ def suits(spec: Spec) -> bool:
     """Whether missing values have a distribution that coefficients do not change, and are missing at random."""
     inputs = input_model(spec.missing)
     selective = inputs is not None and isinstance(inputs.settings.mechanism, NotAtRandom)
-    return isinstance(spec.missing, MissingModel) and spec.missing.held and not selective and spec.gate_map is None
+    return isinstance(spec.missing, MissingModel) and spec.missing.fixed and not selective and spec.gate_map is None
 
 
 @final

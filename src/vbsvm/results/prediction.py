@@ -19,9 +19,9 @@ from vbsvm.base.distributions import MIDDLES
 from vbsvm.base.row_sums import block_rows, single_threaded_blas
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.levels import UNSEEN
-from vbsvm.missing.population import Population
-from vbsvm.missing.row_updates import conditional_means, left_over
+from vbsvm.missing.imputation import Population
 from vbsvm.missing.rows import IncompleteRows
+from vbsvm.missing.updates import conditional_means, left_over
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Message
 from vbsvm.model.layouts.dense import DenseRows

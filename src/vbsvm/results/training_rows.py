@@ -22,10 +22,8 @@ from vbsvm.inference.reliability import Reliability, reliability
 from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import Spread, Spreads, robust_of_draws
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.input_model import PAPERS_PSI
-from vbsvm.missing.model import MissingState, input_model
-from vbsvm.missing.population import Population
-from vbsvm.missing.proper_draws import ProperDraw
+from vbsvm.missing.imputation import Population, ProperDraw
+from vbsvm.missing.model import PAPER_PSI, MissingState, input_model
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.row_pass import Part, RowInfluence
 from vbsvm.model.spec import Spec
@@ -211,7 +209,7 @@ class TrainingRows:
             return proper_draws(self.spec, missing, source, n, seed)
         moments, rng = source.second_moments(), np.random.default_rng(seed)
         columns = source.recipe.first + np.arange(len(moments) - 1)
-        return [ProperDraw.of_moments(moments, columns, PAPERS_PSI, rng) for _ in range(n)]
+        return [ProperDraw.of_moments(moments, columns, PAPER_PSI, rng) for _ in range(n)]
 
     def spread(self, kind: str) -> Spread:
         """Robust, or the posterior's by linear response; in large tables the robust one goes by the curvature."""

@@ -8,8 +8,8 @@ from typing import Any, Protocol, cast
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import fold_blocks, single_threaded_blas
-from vbsvm.missing.input_distributions import InputDistribution, InputSums
-from vbsvm.missing.level_model import LevelCounts
+from vbsvm.missing.categories import LevelCounts
+from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.missing.model import MissingSums
 from vbsvm.model.row_pass import RowPass, Stats, added
 

@@ -13,8 +13,8 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import Addable
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
-from vbsvm.missing.input_distributions import InputDistribution, InputSums
-from vbsvm.missing.level_model import LevelCounts
+from vbsvm.missing.categories import LevelCounts
+from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.model.row_pass import Part, RowPass, Stats
 from vbsvm.sources.cluster import Cluster
 from vbsvm.sources.memory import Memory

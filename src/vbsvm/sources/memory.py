@@ -12,12 +12,11 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import Addable, block_rows
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe, weighted_rows
-from vbsvm.missing.held_levels import HeldLevels
-from vbsvm.missing.input_distributions import InputDistribution, InputSums, Regressors
-from vbsvm.missing.level_model import LevelCounts
+from vbsvm.missing.categories import FixedLevels, LevelCounts
+from vbsvm.missing.distributions import InputDistribution, InputSums, Regressors
 from vbsvm.missing.row_parts import CandidatePart, IncompletePart
-from vbsvm.missing.row_updates import expected_sums
 from vbsvm.missing.rows import IncompleteRows
+from vbsvm.missing.updates import expected_sums
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.matrices import StandardisedMatrix
@@ -59,7 +58,7 @@ class Memory(BlockSource):
     in_parts: bool = False  # whether others follow or come before
     pages: Pages | None = None  # of arrays that are memory-mapped, where these may not stay in memory
     drawn_covariance: bool = False
-    held_levels: HeldLevels | None = None
+    held_levels: FixedLevels | None = None
 
     @cached_property
     def n_blocks(self) -> int:

@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from vbsvm.missing.level_model import LevelCounts
+from vbsvm.missing.categories import LevelCounts
 from vbsvm.model.row_pass import added
 from vbsvm.sources.block_source import Block, BlockSource
 from vbsvm.sources.memory import Memory

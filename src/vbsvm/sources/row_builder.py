@@ -12,7 +12,7 @@ from vbsvm.base.cached import cached_property
 from vbsvm.design.columns import FactorPlan
 from vbsvm.design.levels import UNSEEN
 from vbsvm.design.scaling import Recipe
-from vbsvm.missing.rows import IncompleteRows, Inputs, PatternGroup, RowMaker, pattern_groups
+from vbsvm.missing.rows import IncompleteRows, Inputs, PatternGroup, pattern_groups, write_zeros
 from vbsvm.model.layouts.arrow_rows import ArrowRows
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.dual import DualRows
@@ -154,13 +154,17 @@ class RowBuilder:
         missing_inputs, inputs = self.missing_inputs, self.missing_inputs.inputs
         multipliers = missing_inputs.multipliers[which]
         derived = self.recipe.derived(multipliers, inputs.derived, inputs.variables[inputs.feeds])
-        maker = RowMaker(
+        design = self._taken(which)
+        return IncompleteRows(
             self.index,
             self.signs[which],
             self.weights[which],
             lambda design, part: self._rows(design, which[part]),
-        )
-        design, beside = self._taken(which), missing_inputs.beside[which]
-        return IncompleteRows.of(
-            maker, design, inputs, derived, groups, missing_inputs.shift, beside, missing_inputs.adapt
+            design,
+            groups,
+            inputs,
+            write_zeros(design, inputs, derived),
+            missing_inputs.shift,
+            missing_inputs.beside[which],
+            missing_inputs.adapt,
         )

@@ -13,8 +13,8 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import block_rows
 from vbsvm.design.scaling import FAR, Recipe
 from vbsvm.design.sparse_columns import counted_rows
-from vbsvm.missing.input_distributions import InputDistribution, InputSums
-from vbsvm.missing.level_model import LevelCounts
+from vbsvm.missing.categories import LevelCounts
+from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.layouts.dual import DualRows

@@ -6,10 +6,10 @@ from typing import Protocol, Self, final
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from vbsvm.base import distributions
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.cached import cached_property
-from vbsvm.missing.missingness import ProbitDistribution, ProbitSums
+from vbsvm.base.distributions import InverseWishart, MatrixPoint
+from vbsvm.missing.mechanisms import ProbitDistribution, ProbitSums
 from vbsvm.model.row_pass import added
 
 
@@ -21,6 +21,10 @@ class Regressors:
     matrix: Array
     _roots: dict[float, Array] = field(default_factory=dict)
     _leading: dict[int, "Regressors"] = field(default_factory=dict)
+
+    def __add__(self, other: Self) -> "Regressors":
+        """Add the sums of two sets of rows."""
+        return Regressors(self.matrix + other.matrix)
 
     def leading(self, n: int) -> "Regressors":
         """The first n of them."""
@@ -61,7 +65,7 @@ class InputSums:
             self.linear + other.linear,
             self.squares + other.squares,
             self.total + other.total,
-            _both(self.regressors, other.regressors),
+            added(self.regressors, other.regressors),
             added(self.probit, other.probit),
         )
 
@@ -70,13 +74,6 @@ class InputSums:
         assert self.regressors is not None
         matrix = Regressors(self.regressors.matrix / n)
         return InputSums(self.linear / n, self.squares / n, self.total / n, matrix)
-
-
-def _both(one: Regressors | None, other: Regressors | None) -> Regressors | None:
-    """The same sums where only one has them, so that what was made of them is kept."""
-    if one is None or other is None:
-        return other if one is None else one
-    return Regressors(one.matrix + other.matrix)
 
 
 class InputDistribution(Protocol):
@@ -106,13 +103,10 @@ class InputDistribution(Protocol):
         ...
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class Selective:
-    """A distribution of the inputs, and that of being observed."""
+class _Wrapper:
+    """A distribution of the inputs that has another one's moments."""
 
     inputs: InputDistribution
-    probit: ProbitDistribution
 
     @property
     def coefficients(self) -> Array:
@@ -123,6 +117,15 @@ class Selective:
     def precision(self) -> Array:
         """E Σ⁻¹."""
         return self.inputs.precision
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Selective(_Wrapper):
+    """A distribution of the inputs, and that of being observed."""
+
+    inputs: InputDistribution
+    probit: ProbitDistribution
 
     def pack(self) -> list[float]:
         """Give the numbers of the inputs, then those of being observed."""
@@ -143,8 +146,8 @@ class AtRandom:
         return
 
 
-class _Still:
-    """A distribution that an extrapolation leaves as it is."""
+class _Constant:
+    """A distribution that an extrapolation does not change."""
 
     def pack(self) -> list[float]:
         """Give no numbers: nothing here may move."""
@@ -157,8 +160,8 @@ class _Still:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Learned(_Still):
-    """A distribution of the inputs that was learned first, and is held while coefficients are fitted."""
+class FixedInputs(_Wrapper, _Constant):
+    """A distribution of the inputs that was learned first, and is fixed while coefficients are fitted."""
 
     inputs: InputDistribution
 
@@ -167,20 +170,10 @@ class Learned(_Still):
         """The distribution of being observed."""
         return self.inputs.probit
 
-    @property
-    def coefficients(self) -> Array:
-        """E A."""
-        return self.inputs.coefficients
-
-    @property
-    def precision(self) -> Array:
-        """E Σ⁻¹."""
-        return self.inputs.precision
-
 
 @final
 @dataclass(frozen=True, eq=False)
-class KnownInputs(_Still, AtRandom):
+class KnownInputs(_Constant, AtRandom):
     """A distribution of the inputs without uncertainty: a start, a draw, or what predictions go by."""
 
     coefficients: Array
@@ -193,7 +186,7 @@ class Regression(AtRandom):
     """q(A, Σ) of the variables given the other inputs: A | Σ ~ MN(coefficients, K⁻¹, Σ), Σ ~ IW."""
 
     coefficients: Array
-    covariance: distributions.InverseWishart
+    covariance: InverseWishart
     root: Array  # of K
 
     @cached_property
@@ -225,7 +218,7 @@ class JointInputs(AtRandom):
 
     mean: Array
     spread: Array
-    covariance: distributions.InverseWishart | distributions.MatrixPoint
+    covariance: InverseWishart | MatrixPoint
 
     @property
     def coefficients(self) -> Array:
@@ -239,30 +232,26 @@ class JointInputs(AtRandom):
 
     def pack(self) -> list[float]:
         """Give the mean, its covariance, and Σ in units of its degrees."""
-        assert isinstance(self.covariance, distributions.InverseWishart)
-        return [
-            *self.mean,
-            *distributions.InverseWishart(self.spread, 1.0).pack(),
-            *per_degree(self.covariance).pack(),
-        ]
+        assert isinstance(self.covariance, InverseWishart)
+        return [*self.mean, *InverseWishart(self.spread, 1.0).pack(), *per_degree(self.covariance).pack()]
 
     def unpack(self, numbers: Array) -> "JointInputs":
         """Make the distribution that has these numbers."""
-        assert isinstance(self.covariance, distributions.InverseWishart)
+        assert isinstance(self.covariance, InverseWishart)
         d = len(self.mean)
         mean, spread, scale = np.split(numbers, [d, d + d * (d + 1) // 2])
-        spread = distributions.InverseWishart(self.spread, 1.0).unpack(spread).scale
+        spread = InverseWishart(self.spread, 1.0).unpack(spread).scale
         return JointInputs(mean, spread, of_degrees(self.covariance, scale))
 
 
-def per_degree(distribution: distributions.InverseWishart) -> distributions.InverseWishart:
+def per_degree(distribution: InverseWishart) -> InverseWishart:
     """In units of its degrees: one from a part of the rows and one from all of them pack to nearly the same numbers."""
-    return distributions.InverseWishart(distribution.scale / distribution.degrees, distribution.degrees)
+    return InverseWishart(distribution.scale / distribution.degrees, distribution.degrees)
 
 
-def of_degrees(distribution: distributions.InverseWishart, numbers: Array) -> distributions.InverseWishart:
+def of_degrees(distribution: InverseWishart, numbers: Array) -> InverseWishart:
     """Make one of the same degrees from such numbers."""
-    return distributions.InverseWishart(distribution.degrees * distribution.unpack(numbers).scale, distribution.degrees)
+    return InverseWishart(distribution.degrees * distribution.unpack(numbers).scale, distribution.degrees)
 
 
 @final
@@ -275,5 +264,5 @@ class MeanDistribution:
 
     def draw(self, rng: np.random.Generator) -> "MeanDistribution":
         """Draw μ."""
-        drawn = self.mean + np.linalg.cholesky(self.spread) @ rng.standard_normal(len(self.mean))
-        return MeanDistribution(drawn, np.zeros_like(self.spread))
+        mean = self.mean + np.linalg.cholesky(self.spread) @ rng.standard_normal(len(self.mean))
+        return MeanDistribution(mean, np.zeros_like(self.spread))

@@ -178,15 +178,14 @@ class ProbitPull:
         at = values[group.cells]
         return ProbitPull(offset + slope * at, slope, square, product + square * at)
 
-    def at(self, change: Array) -> Array:
-        """The linear term E φ₁ E a* − E[φ₀φ₁] − E φ₁² d at values changed by this much, the last part at no change."""
+    def linear(self, change: Array) -> Array:
+        """Linear term E φ₁ E a* − E[φ₀φ₁] − E φ₁² d at values changed by this much, the last part at no change."""
         eta = self.offset + self.slope * change
-        latent = eta - np.exp(-0.5 * np.square(eta) - 0.5 * LOG_2PI - log_ndtr(-eta))
-        return self.slope * latent - self.product
+        return self.slope * Latents(eta, np.array(-1.0)).value - self.product
 
 
 def with_probit(T: Array, distribution: ProbitDistribution) -> Array:
     """T + diag E φ₁²: the precision of missing values before the labels are used."""
-    held = T.copy()
-    held[distribution.variables, distribution.variables] += distribution.outer[:, 1, 1]
-    return held
+    precision = T.copy()
+    precision[distribution.variables, distribution.variables] += distribution.outer[:, 1, 1]
+    return precision

@@ -1,0 +1,336 @@
+"""Missing categories: distributions of their levels, which adapt to the coefficients or are fixed before these.
+
+Fixed ones depend on other inputs and on the label. Given its level and the label of its row, the inputs are normal,
+with one covariance, and means that are the sum of one for the label and one for the level. So the log probability of a
+level is linear in the inputs, beside its proportion among rows of that label: a softmax (a linear discriminant). It is
+learned from moments of the rows, which add up.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import digamma, expit, gammaln, log_expit, log_softmax
+
+from vbsvm.base.arrays import Array, cholesky, inverse
+from vbsvm.base.cached import cached_property
+from vbsvm.base.distributions import InverseWishart
+from vbsvm.base.reading import Reading
+from vbsvm.design.candidates import Candidates
+from vbsvm.design.scaling import Recipe
+from vbsvm.missing.rows import design_rows
+
+# Prior precisions of the logistic model that weighs drawn values: of standardised columns, and of wiggly basis columns.
+COLUMN_PRECISION, WIGGLY_PRECISION = 0.01, 0.25
+MAX_STEPS, TOLERANCE = 50, 1e-4
+# Levels whose inputs do not differ more than by chance have effects of this variance, in units of the covariance.
+SMALLEST_VARIANCE = 1e-12
+# Keeps effects of levels and means of labels apart, of which a constant could be either.
+RIDGE = 1e-9
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ConditionalLevels:
+    """Distribution of a level given inputs and label: log proportions of levels (labels × levels), means of the inputs
+    by label, effects of levels on these, and the covariance.
+    """
+
+    log_proportions: Array
+    means: Array
+    effects: Array
+    covariance: Array
+
+    def log_chances(self, x: Array, labels: NDArray[np.intp]) -> Array:
+        """Log probability of each level in each row (rows × levels); inputs that are NaN are ignored."""
+        missing, logits = np.isnan(x), np.empty((len(x), self.log_proportions.shape[1]))
+        patterns, pattern_of = np.unique(missing, axis=0, return_inverse=True) if missing.any() else (missing[:1], 0)
+        for k, pattern in enumerate(patterns):
+            rows, known = np.flatnonzero(np.broadcast_to(pattern_of == k, len(x))), ~pattern
+            effects = self.effects[:, known]
+            slopes = np.linalg.solve(self.covariance[np.ix_(known, known)], effects.T)
+            about = x[np.ix_(rows, known)] - self.means[labels[rows]][:, known]
+            logits[rows] = self.log_proportions[labels[rows]] + about @ slopes
+            logits[rows] -= 0.5 * np.einsum("lp,pl->l", effects, slopes)
+        return np.asarray(log_softmax(logits, axis=1))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LevelSums:
+    """Moments of the rows in which a category is known: weight and mean of the inputs by label and level.
+
+    ``scatter`` is the sum of squares and products about these means.
+    """
+
+    counts: Array
+    means: Array
+    scatter: Array
+
+    @staticmethod
+    def of(
+        x: Array, labels: NDArray[np.intp], levels: NDArray[np.intp], weights: Array, shape: tuple[int, int]
+    ) -> "LevelSums":
+        """The moments of some rows; ``shape`` are the numbers of labels and levels."""
+        cell = labels * shape[1] + levels
+        counts = np.bincount(cell, weights, minlength=shape[0] * shape[1]).astype(np.float64)
+        means = np.zeros((len(counts), x.shape[1]))
+        np.add.at(means, cell, weights[:, None] * x)
+        means /= np.where(counts > 0, counts, 1.0)[:, None]
+        about = x - means[cell]
+        return LevelSums(counts.reshape(shape), means.reshape(*shape, -1), about.T @ (weights[:, None] * about))
+
+    def __add__(self, other: Self) -> "LevelSums":
+        """Join two sets of rows."""
+        counts, apart = self.counts + other.counts, other.means - self.means
+        share = other.counts / np.where(counts > 0, counts, 1.0)
+        between = np.einsum("yl,ylp,ylq->pq", self.counts * share, apart, apart)
+        return LevelSums(counts, self.means + share[:, :, None] * apart, self.scatter + other.scatter + between)
+
+    def without_labels(self) -> "LevelSums":
+        """The same for rows whatever their label."""
+        first, *others = (
+            LevelSums(self.counts[[k]], self.means[[k]], self.scatter if k == 0 else np.zeros_like(self.scatter))
+            for k in range(len(self.counts))
+        )
+        for other in others:
+            first = first + other
+        return first
+
+    def conditional(self, rng: np.random.Generator | None = None) -> ConditionalLevels:
+        """Conditional distribution of the levels at posterior means of all parameters, or at a draw of these.
+
+        Priors are flat for proportions, and weak for the covariance.
+        Effects of levels are shrunk: their variance is what is left when chance differences have been taken off.
+        """
+        concentrations, n_labels, n_inputs = 1.0 + self.counts, len(self.counts), len(self.scatter)
+        total = max(float(self.counts.sum()), 1.0)
+        centre = np.einsum("yl,ylp->p", self.counts, self.means) / total
+        cells = np.where(self.counts[:, :, None] > 0, self.means - centre, 0.0)
+        between, within = self._scatter(cells, 1.0 / SMALLEST_VARIANCE), self._scatter(cells, 0.0)
+        diagonal = within.diagonal() / total
+        scale = within + n_inputs * np.diag(np.where(diagonal > 0, diagonal, 1.0))
+        covariance = scale / (total + n_inputs)
+        precision = self._precision(1.0 / self._variance(between - within, covariance))
+        solution = self._solve(precision, cells)
+        log_proportions = np.log(concentrations / concentrations.sum(axis=1)[:, None])
+        if rng is not None:
+            log_proportions = np.log([rng.dirichlet(one) for one in concentrations])
+            covariance = InverseWishart(scale, total + n_inputs).draw(rng).value
+            noise = rng.standard_normal(solution.shape)
+            solution = solution + cholesky(inverse(precision)) @ noise @ cholesky(covariance).T
+        return ConditionalLevels(log_proportions, centre + solution[:n_labels], solution[n_labels:], covariance)
+
+    def _precision(self, shrinkage: float) -> Array:
+        """Of the means of labels, then of the effects of levels, in units of the inputs' precision."""
+        by_label, by_level = self.counts.sum(axis=1), self.counts.sum(axis=0)
+        labels = np.diag(np.where(by_label > 0, by_label, 1.0))
+        levels = np.diag(by_level + shrinkage + RIDGE * by_level.sum() + (by_level == 0))
+        return np.block([[labels, self.counts], [self.counts.T, levels]])
+
+    def _solve(self, precision: Array, cells: Array) -> Array:
+        """Means of labels, then effects of levels, from the means of both together."""
+        sums = self.counts[:, :, None] * cells
+        right = np.concatenate([sums.sum(axis=1), sums.sum(axis=0)])
+        return np.asarray(np.linalg.solve(precision, right), dtype=np.float64)
+
+    def _scatter(self, cells: Array, shrinkage: float) -> Array:
+        """Squares and products about the sums of means of labels and shrunk effects of levels."""
+        solution, n_labels = self._solve(self._precision(shrinkage), cells), len(self.counts)
+        left = cells - solution[:n_labels, None] - solution[None, n_labels:]
+        return self.scatter + np.einsum("yl,ylp,ylq->pq", self.counts, left, left)
+
+    def _variance(self, between: Array, covariance: Array) -> float:
+        """Variance of the effects, in units of the covariance, by the method of moments."""
+        by_level = self.counts.sum(axis=0)
+        total, n_inputs = by_level.sum(), len(covariance)
+        degrees = n_inputs * (np.count_nonzero(by_level) - 1)
+        if degrees <= 0:
+            return SMALLEST_VARIANCE
+        explained = float(np.trace(np.linalg.solve(covariance, between)))
+        spread = total - float(by_level @ by_level) / total
+        return max((explained - degrees) / (n_inputs * spread), SMALLEST_VARIANCE)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CategorySums:
+    """The moments for each of several categories."""
+
+    categories: tuple[LevelSums, ...]
+
+    def __add__(self, other: Self) -> "CategorySums":
+        """Join two sets of rows."""
+        return CategorySums(tuple(one + more for one, more in zip(self.categories, other.categories, strict=True)))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FixedLevels:
+    """What the levels of each category depend on, columns of the design, and the moments that tell how.
+
+    ``labelled`` says whether they depend on the label of their row, too.
+    """
+
+    columns: tuple[NDArray[np.intp], ...]
+    sums: CategorySums
+    labelled: bool
+
+    @cached_property
+    def conditionals(self) -> tuple[ConditionalLevels, ...]:
+        """Conditional distributions in the rows of the fit."""
+        return tuple(one.conditional() for one in self.sums.categories) if self.labelled else self.without_labels
+
+    @cached_property
+    def without_labels(self) -> tuple[ConditionalLevels, ...]:
+        """Conditional distributions in rows whose label is not known."""
+        return tuple(one.without_labels().conditional() for one in self.sums.categories)
+
+    def draw(self, rng: np.random.Generator, *, labelled: bool) -> tuple[ConditionalLevels, ...]:
+        """Conditional distributions with drawn parameters, of rows with or without labels."""
+        sums = [one if labelled and self.labelled else one.without_labels() for one in self.sums.categories]
+        return tuple(one.conditional(rng) for one in sums)
+
+    def attached(self, candidates: Candidates, design: Array, signs: Array) -> Candidates:
+        """Candidates of the fit with their log probabilities, in rows of the design that have these labels."""
+        predicted = self.log_chances(self.without_labels, candidates, design)
+        held = self.log_chances(self.conditionals, candidates, design, signs) if self.labelled else predicted
+        if candidates.shared is not None and candidates.told is not None:
+            held, predicted = held + candidates.shared, predicted + candidates.told
+        return replace(candidates, held=held, predicted=predicted)
+
+    def log_chances(
+        self, levels: tuple[ConditionalLevels, ...], candidates: Candidates, design: Array, signs: Array | None = None
+    ) -> Array:
+        """Log probability of each candidate under these distributions of levels."""
+        labels = np.zeros(len(design), dtype=np.intp)
+        if signs is not None and self.labelled:
+            labels = (signs > 0).astype(np.intp)
+        total = np.zeros(len(design)) if candidates.drawn is None else candidates.drawn.copy()
+        for conditional, columns, codes in zip(levels, self.columns, candidates.levels.T, strict=True):
+            rows = np.flatnonzero(codes >= 0)
+            if len(rows):
+                chances = conditional.log_chances(design[np.ix_(rows, columns)], labels[rows])
+                total[rows] += chances[np.arange(len(rows)), codes[rows]]
+        return total
+
+    def of_table(
+        self,
+        levels: tuple[ConditionalLevels, ...],
+        candidates: Candidates,
+        recipe: Recipe,
+        table: NDArray[np.floating],
+        signs: Array | None = None,
+    ) -> Array:
+        """The same of candidates in a raw table."""
+        total, lost = np.zeros(len(table)), np.flatnonzero((candidates.levels >= 0).any(axis=1))
+        design, labels = design_rows(recipe, table[lost]), None if signs is None else signs[lost]
+        total[lost] = self.log_chances(levels, candidates.take(lost), design, labels)
+        return total
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LevelDistributions:
+    """The levels' probabilities of each categorical input: Dirichlet distributions, or draws from them."""
+
+    concentrations: tuple[Array, ...]
+    logs: tuple[Array, ...]
+
+    @staticmethod
+    def of(concentrations: tuple[Array, ...]) -> "LevelDistributions":
+        """Dirichlet distributions, with E log π."""
+        return LevelDistributions(concentrations, tuple(digamma(one) - digamma(one.sum()) for one in concentrations))
+
+    def pack(self) -> list[float]:
+        """Give the logs of the concentrations."""
+        return [x for one in self.concentrations for x in np.log(one)]
+
+    def unpack(self, numbers: Array) -> "LevelDistributions":
+        """Make the distributions that have these numbers."""
+        if not self.concentrations:  # values of columns are drawn, and no category may be missing
+            return self
+        ends = np.cumsum([len(one) for one in self.concentrations])[:-1]
+        return LevelDistributions.of(tuple(np.exp(np.clip(part, -300.0, 300.0)) for part in np.split(numbers, ends)))
+
+    def draw(self, rng: np.random.Generator) -> "LevelDistributions":
+        """Draw the probabilities."""
+        return LevelDistributions(self.concentrations, tuple(np.log(rng.dirichlet(one)) for one in self.concentrations))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LevelModel:
+    """The levels' probabilities have a flat Dirichlet prior; ``sizes`` are the numbers of levels.
+
+    Where probabilities of candidates are known before the coefficients and fixed, they are ``given``. (Files of older
+    versions have ``held``, and no more.)
+    """
+
+    sizes: tuple[int, ...]
+    held: bool = False
+    given: FixedLevels | None = None
+
+    def start(self) -> LevelDistributions:
+        """Equal probabilities."""
+        return LevelDistributions.of(tuple(np.ones(size) for size in self.sizes))
+
+    def update(self, counts: "LevelCounts", resolve: Reading) -> LevelDistributions:
+        """Dirichlet(1 + counts), or a draw from it."""
+        return resolve(LevelDistributions.of(tuple(1.0 + one for one in counts.counts)), "levels")
+
+    def bound(self, distribution: LevelDistributions, counts: "LevelCounts") -> float:
+        """E log p(levels, π) − E log q(π)."""
+        value = 0.0
+        for a, logs, count in zip(distribution.concentrations, distribution.logs, counts.counts, strict=True):
+            value += math.lgamma(len(a)) - float(gammaln(a.sum()) - gammaln(a).sum())
+            value += float((count + 1.0 - a) @ logs)
+        return value
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LevelCounts:
+    """How often each level occurs, expected where it is missing."""
+
+    counts: tuple[Array, ...]
+
+    def __add__(self, other: Self) -> "LevelCounts":
+        """Add the counts of two sets of rows."""
+        return LevelCounts(tuple(one + two for one, two in zip(self.counts, other.counts, strict=True)))
+
+    def divided(self, n: float) -> "LevelCounts":
+        """Means of counts of n sweeps, which were added."""
+        return LevelCounts(tuple(one / n for one in self.counts))
+
+
+def log_weights(design: Array, signs: Array, weights: Array, candidates: Candidates, wiggly: slice) -> Array:
+    """Log weight of each candidate among those that differ by drawn values only, by importance sampling.
+
+    Values were drawn from a distribution that is only roughly that given the label. A value's weight is its probability
+    given the other inputs, times that of the label given all inputs, over that with which it was drawn. The label's
+    probability is that of a logistic model with the columns of the design, which is fitted to the weighted values in
+    turn (Ibrahim's method of weights). The weights are fixed afterwards. Columns of the design with missing values
+    (NaN) count as their mean; ``wiggly`` are the basis columns of curves.
+    """
+    assert candidates.told is not None
+    runs = candidates.runs
+    x = np.where(np.isnan(design), 0.0, design)
+    penalty = np.full(x.shape[1], COLUMN_PRECISION)
+    penalty[wiggly] = WIGGLY_PRECISION
+    theta, logs = np.zeros(x.shape[1]), np.zeros(len(x))
+    even = candidates.softmax(np.zeros(len(x)))  # levels of missing categories, and draws, count alike
+    proportions = even
+    for _ in range(MAX_STEPS):
+        p = expit(-signs * (x @ theta))
+        s = weights * proportions
+        hessian = x.T @ ((s * p * (1.0 - p))[:, None] * x) + np.diag(penalty)
+        step = np.linalg.solve(hessian, x.T @ (s * p * signs) - penalty * theta)
+        theta = theta + step * min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-12))
+        logs = candidates.told + log_expit(signs * (x @ theta))
+        proportions = runs.softmax(logs) * even * runs.sizes
+        if np.abs(step).max() < TOLERANCE:
+            break
+    return np.log(np.maximum(runs.softmax(logs), 1e-300))

@@ -1,0 +1,236 @@
+"""Imputation: proper draws of missing inputs, what predictions go by, and missing values as users see them."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self, final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import block_diag
+
+from vbsvm.base.arrays import Array, inverse
+from vbsvm.base.cached import cached_property
+from vbsvm.base.distributions import InverseWishart
+from vbsvm.design.columns import Encoded, Plan
+from vbsvm.missing.distributions import InputSums, KnownInputs
+from vbsvm.missing.model import InputModel
+from vbsvm.missing.rows import Inputs, means_given_known, pattern_groups, pattern_keys, with_noise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# Variances are larger by this share, so that covariances which hardly vary in some direction can be inverted.
+ROUNDING = 1e-10
+CHANGED = "changed predictions"
+"""Column of a sensitivity analysis, beside the coefficients: the share of rows whose class is another one."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Population:
+    """Mean and covariance of the inputs, in units of the design's columns."""
+
+    inputs: Inputs
+    mean: Array
+    covariance: Array
+
+    @staticmethod
+    def of(moments: Array, inputs: Inputs, model: InputModel) -> "Population":
+        """From Σ s [1; d][1; d]ᵀ: the posterior mean under a flat prior of μ, and the inverse of E Σ⁻¹."""
+        n = moments[0, 0]
+        mean = moments[0, 1:] / n
+        scatter = moments[1:, 1:] - n * np.outer(mean, mean)
+        return Population(inputs, mean, (scatter + model.psi * np.eye(len(mean))) / (model.nu + n - 1))
+
+    @cached_property
+    def distribution(self) -> KnownInputs:
+        """The distribution that rows ask."""
+        return KnownInputs(self.mean[None], inverse(self.covariance))
+
+
+def all_moments(sums: InputSums, inputs: Inputs, order: NDArray[np.intp]) -> Array:
+    """Σ s E[1; d][1; d]ᵀ of the inputs in this order of their columns, from the sums of a fit with missing values."""
+    assert sums.regressors is not None
+    joined = np.block([[sums.regressors.matrix, sums.linear], [sums.linear.T, sums.squares]])
+    n_regressors = len(sums.regressors.matrix)
+    place = {int(column): 1 + k for k, column in enumerate(inputs.given)}
+    place |= {int(column): n_regressors + k for k, column in enumerate(inputs.variables)}
+    chosen = [0, *(place[int(column)] for column in order)]
+    return joined[np.ix_(chosen, chosen)]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ProperDraw:
+    """A joint normal distribution of labels and inputs whose mean and covariance were drawn.
+
+    The first ``n_labels`` variables are columns that tell classes, the others are ``columns`` of the design.
+    """
+
+    n_labels: int
+    columns: NDArray[np.intp]
+    mean: Array
+    covariance: Array
+
+    @staticmethod
+    def of(model: InputModel, sums: InputSums, rng: np.random.Generator) -> "ProperDraw":
+        """Draw both from their posterior given the sums of a completed table."""
+        assert sums.regressors is not None
+        columns = np.concatenate([model.inputs.given, model.inputs.variables])
+        if not model.n_beside:
+            joined = np.block([[sums.regressors.matrix, sums.linear], [sums.linear.T, sums.squares]])
+            return ProperDraw.of_moments(joined, columns, model.psi, rng)
+        n_known, parameters = 1 + len(model.inputs.given), model.labelled(sums).draw_parameters(rng)
+        mean, covariance = _moments(sums.regressors.leading(n_known).matrix, model.psi, rng)
+        # Labels, known inputs and variables are made of three things that are independent: x, r, and what is left of e.
+        known, r, left = np.eye(n_known - 1), np.eye(len(parameters.Sigma)), np.eye(len(parameters.S))
+        zeros = np.zeros
+        made: Array = np.block(
+            [
+                [parameters.Gamma[1:].T, parameters.B.T, left],
+                [known, zeros((len(known), len(r) + len(left)))],
+                [parameters.A[1:].T, r, zeros((len(r), len(left)))],
+            ]
+        )
+        centre = (
+            np.concatenate([parameters.Gamma[0], np.zeros(len(known)), parameters.A[0]]) + made[:, : len(known)] @ mean
+        )
+        joint = made @ np.asarray(block_diag(covariance, parameters.Sigma, parameters.S), dtype=np.float64) @ made.T
+        joint[np.diag_indices(len(joint))] *= 1.0 + ROUNDING  # a prior may leave the variables next to no variance
+        return ProperDraw(len(left), columns, centre, joint)
+
+    @staticmethod
+    def of_moments(moments: Array, columns: NDArray[np.intp], psi: float, rng: np.random.Generator) -> "ProperDraw":
+        """The same without labels, given Σ s [1; x][1; x]ᵀ of these columns."""
+        return ProperDraw(0, columns, *_moments(moments, psi, rng))
+
+    def fill(self, design: Array, labels: Array | None, rng: np.random.Generator) -> Array:
+        """The columns of these rows of the design (NaN is missing), with values drawn for those that are missing.
+
+        ``labels`` are columns that tell classes; without them, labels have no say.
+        """
+        known = design[:, self.columns]
+        begin = self.n_labels if labels is None else 0
+        if labels is not None:
+            known = np.column_stack([labels, known])
+        missing = np.isnan(known)
+        known, groups = np.where(missing, 0.0, known), pattern_groups(missing)
+        precision = inverse(self.covariance[begin:, begin:])
+        means = means_given_known(known, self.mean[begin:], precision, groups)
+        filled = known + with_noise(means, precision, groups, rng)
+        return filled[:, self.n_labels - begin :]
+
+
+def _moments(sums: Array, psi: float, rng: np.random.Generator) -> tuple[Array, Array]:
+    """Draw mean and covariance given Σ s [1; x][1; x]ᵀ, with ``psi`` rows of independent variables as a prior."""
+    n, mean = float(sums[0, 0]), sums[0, 1:] / sums[0, 0]
+    scatter = sums[1:, 1:] - n * np.outer(mean, mean) + psi * np.eye(len(mean))
+    covariance = InverseWishart(0.5 * (scatter + scatter.T), len(mean) + n).draw(rng).value
+    return mean + np.linalg.cholesky(covariance / n) @ rng.standard_normal(len(mean)), covariance
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MissingPatterns:
+    """Patterns of missing values in the rows that were fitted, the commonest first; True is missing."""
+
+    names: tuple[str, ...]
+    patterns: NDArray[np.bool_]
+    counts: NDArray[np.intp]
+
+    @staticmethod
+    def of(missing: NDArray[np.bool_], names: tuple[str, ...]) -> "MissingPatterns":
+        """Count the patterns of some columns."""
+        if not len(names):
+            return MissingPatterns(names, np.zeros((1, 0), dtype=bool), np.array([len(missing)]))
+        _, first, counts = np.unique(pattern_keys(missing), return_index=True, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        return MissingPatterns(names, missing[first[order]], counts[order])
+
+    def __add__(self, other: Self) -> "MissingPatterns":
+        """Count the patterns of both sets of rows, in the same columns."""
+        if not self.names:
+            return MissingPatterns((), self.patterns, self.counts + other.counts)
+        patterns, counts = np.concatenate([self.patterns, other.patterns]), np.r_[self.counts, other.counts]
+        _, first, place = np.unique(pattern_keys(patterns), return_index=True, return_inverse=True)
+        totals = np.zeros(len(first), dtype=np.intp)
+        np.add.at(totals, place.ravel(), counts)
+        order = np.argsort(-totals, kind="stable")
+        return MissingPatterns(self.names, patterns[first[order]], totals[order])
+
+    def of_missing(self, n_first: int) -> "MissingPatterns":
+        """The same without those columns after the first ones that are never missing."""
+        kept = np.asarray(self.patterns.any(axis=0))
+        kept[:n_first] = True
+        names = tuple(name for name, one in zip(self.names, kept, strict=True) if one)
+        return MissingPatterns(names, self.patterns[:, kept], self.counts)
+
+    @property
+    def total(self) -> int:
+        """Number of rows."""
+        return int(self.counts.sum())
+
+    @property
+    def n_incomplete(self) -> int:
+        """Number of rows that miss something."""
+        return int(self.counts[self.patterns.any(axis=1)].sum())
+
+    @property
+    def by_column(self) -> dict[str, int]:
+        """Number of rows that miss each input."""
+        return dict(zip(self.names, (self.counts @ self.patterns).tolist(), strict=True))
+
+    def table(self) -> "pd.DataFrame":
+        """One row for each pattern; counts get a longer name where an input has theirs."""
+        import pandas as pd
+
+        frame = pd.DataFrame(self.patterns, columns=pd.Index(self.names))
+        for name, values in (("rows", self.counts), ("share", self.counts / self.total)):
+            frame[f"{name} of the pattern" if name in self.names else name] = values
+        frame.index.name = "pattern"
+        frame.attrs["missing"] = self.by_column
+        return frame
+
+
+def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.DataFrame, pd.DataFrame]":
+    """Expected values of missing inputs given the row's known ones, and their standard deviations."""
+    import pandas as pd
+
+    columns = population.inputs.variables - plan.recipe.first
+    centre, scale = plan.recipe.centre[columns], plan.recipe.scale[columns]
+    # The candidates of a row have the same numeric inputs.
+    rows = slice(None) if encoded.candidates is None else encoded.candidates.firsts
+    values = np.array(encoded.table[rows][:, columns], dtype=np.float64)
+    missing = np.isnan(values)
+    deviations = np.zeros_like(values)
+    incomplete = missing.any(axis=1)
+    if incomplete.any():
+        with np.errstate(invalid="ignore"):
+            known = np.where(np.isfinite(scale), (values[incomplete] - centre) / scale, 0.0)
+        known, groups = np.where(missing[incomplete], 0.0, known), pattern_groups(missing[incomplete])
+        precision, spread = population.distribution.precision, np.zeros_like(known)
+        means = means_given_known(known, population.mean, precision, groups)
+        for group in groups:
+            spread[group.cells] = np.sqrt(np.einsum("pkk->pk", group.covariances(precision)))[group.pattern_of]
+        varies = np.where(np.isfinite(scale), scale, 0.0)
+        values[incomplete] = np.where(missing[incomplete], centre + varies * means, values[incomplete])
+        deviations[incomplete] = np.where(missing[incomplete], varies * spread, 0.0)
+    names = pd.Index([plan.names[k] for k in columns])
+    return pd.DataFrame(values, columns=names), pd.DataFrame(deviations, columns=names)
+
+
+def indexed(tables: "tuple[pd.DataFrame, pd.DataFrame]", data: object) -> "tuple[pd.DataFrame, pd.DataFrame]":
+    """The tables with the index of the frame that was given, if it has one."""
+    return with_index(tables[0], data), with_index(tables[1], data)
+
+
+def with_index(table: "pd.DataFrame", data: object) -> "pd.DataFrame":
+    """The table with the index of the frame that was given, if it has one."""
+    index = getattr(data, "index", None)
+    return table if index is None or callable(index) or len(index) != len(table) else table.set_axis(index)
+
+
+def mean_and_covariance(plan: Plan, population: Population) -> tuple[Array, Array]:
+    """Mean and covariance of the inputs on the scale of their columns."""
+    columns = population.inputs.variables - plan.recipe.first
+    centre, scale = plan.recipe.centre[columns], plan.recipe.spread[columns]
+    return centre + scale * population.mean, population.covariance * scale * scale[:, None]
