@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 from clusters import kill_during, wait_until, workers
+from parts import Parts
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Variational
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.sources.cluster import FAN_IN, Cluster
 from vbsvm.sources.distributed import Distributed, HeldPart
-from vbsvm.sources.parts import Parts
 
 pytest.importorskip("distributed")
 

@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 
 from vbsvm import VBSVC, Files, GaussianImputation, Gibbs, LaplaceZero, Model, Variational, cross_validate
-from vbsvm.api import task
 from vbsvm.inference import climb_watch
 from vbsvm.results import predicted_files, training_rows
 from vbsvm.sources import files as file_sources
@@ -397,13 +396,11 @@ def test_ctrl_c_stores_what_has_been_reached_and_the_next_fit_goes_on(tmp_path, 
     assert again.coef_ == pytest.approx(VBSVC(inference=TIGHT).fit(frame[INPUTS], frame["y"]).coef_, rel=1e-6)
 
 
-def test_classes_that_climb_together_share_a_line(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(task, "most_together", lambda source: 3)
+def test_each_class_has_a_line_of_its_own(tmp_path, capsys):
     files = Files(written(table(), tmp_path / "d"), cache=tmp_path / "cache", progress=True)
     VBSVC().fit_files(files, "three", features=INPUTS)
     told = [line for line in capsys.readouterr().err.split("\n") if ": bound " in line]
-    assert len(told) == 1
-    assert "(and 2 more under way)" in told[0]
+    assert len(told) == 3
 
 
 def test_two_processes_may_share_a_cache(tmp_path):

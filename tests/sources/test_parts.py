@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from parts import Parts
 from vbsvm import VBSVC, GaussianImputation, Gibbs, LaplaceZero, Model, NotAtRandom, Variational
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.sources import memory
-from vbsvm.sources.parts import Parts
 
 TIGHT = Variational(tol=1e-12, max_iter=20_000)
 BLOCK = 16

@@ -23,7 +23,6 @@ from vbsvm.missing.settings import GaussianImputation, Shift
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
-from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
@@ -32,7 +31,6 @@ from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.kinds import AnyRows, InMemory
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.sparse import Sparse
-from vbsvm.sources.together import most_together, run_together
 
 if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
@@ -74,25 +72,21 @@ class Task:
         if isinstance(inference, Gibbs):
             spec, source = self.sampled
             return self.result(inference.run(spec, source, seed, self._around(inference)))
-        return self.result(self.climbed(inference, self.source, start), inference=inference)
+        return self.result(self.climbed(inference, start), inference=inference)
 
     def climbed(
-        self,
-        inference: Variational,
-        source: Source,
-        start: State | None = None,
-        learned: LearnedInputs | None = None,
+        self, inference: Variational, start: State | None = None, learned: LearnedInputs | None = None
     ) -> Outcome:
-        """Climb over the rows of a source; one that was interrupted before goes on."""
+        """Optimise over the rows; a run that was interrupted before goes on."""
         if not isinstance(self.source, Memory) or self.source.pages is None:
             slow = SlowWatch()
             try:
-                return inference.run(self.spec, source, start, learned, slow)
+                return inference.run(self.spec, self.source, start, learned, slow)
             finally:
                 slow.leave()
         watch = watch_of(self.source.pages, self.spec, inference, start, self.classes)
         try:
-            outcome = inference.run(self.spec, source, start, learned, watch)
+            outcome = inference.run(self.spec, self.source, start, learned, watch)
         finally:
             watch.leave()
         if not outcome.interrupted:
@@ -218,8 +212,8 @@ def fit_all(
 ) -> list[Fit]:
     """Fit one model for each class; climbs may begin at given states.
 
-    Samplers go on together, and so do climbs over tables of several blocks: an interrupted one has a state of every
-    class. Other climbs follow each other: where one is interrupted before the last, a class is missing.
+    Samplers go on together: an interrupted one has draws of every class. Other fits follow each other: where one is
+    interrupted before the last, a class is missing.
     """
     fits: list[Fit] = []
     if isinstance(inference, Gibbs):
@@ -228,13 +222,12 @@ def fit_all(
         for task, sample in zip(tasks, inference.run_several(models, seed, around), strict=True):
             fits.append(task.result(sample, fits[0] if fits else None))
         return with_slopes(fits)
-    size, learned = most_together(tasks[0].source), inference.learned(tasks[0].spec, tasks[0].source)
-    for begin in range(0, len(tasks), size):
-        some, own = tasks[begin : begin + size], None if starts is None else starts[begin : begin + size]
-        for task, outcome in zip(some, _climb_together(some, inference, own, learned), strict=True):
-            fits.append(task.result(outcome, fits[0] if fits else None, inference))
-        if any(fit.interrupted for fit in fits) and len(fits) < len(tasks):
+    learned = inference.learned(tasks[0].spec, tasks[0].source)
+    for task, start in zip(tasks, starts or [None] * len(tasks), strict=True):
+        outcome = task.climbed(inference, start, learned)
+        if outcome.interrupted and len(fits) + 1 < len(tasks):
             raise KeyboardInterrupt
+        fits.append(task.result(outcome, fits[0] if fits else None, inference))
     return with_slopes(fits)
 
 
@@ -248,17 +241,6 @@ def with_slopes(fits: list[Fit]) -> list[Fit]:
         return fits
     found = links([fit._rows for fit in fits if fit._rows is not None])
     return [replace(fit, calibration=one) for fit, one in zip(fits, found, strict=True)]
-
-
-def _climb_together(
-    tasks: Sequence[Task], inference: Variational, starts: Sequence[State] | None, learned: LearnedInputs | None
-) -> list[Outcome]:
-    """Where each climb ended; several share their passes over the data, and the distribution of the inputs."""
-    begin = [None] * len(tasks) if starts is None else starts
-    if len(tasks) == 1:
-        return [tasks[0].climbed(inference, tasks[0].source, begin[0], learned)]
-    sources = [task.source for task in tasks if isinstance(task.source, Memory)]
-    return run_together(sources, lambda k, source: tasks[k].climbed(inference, source, begin[k], learned))
 
 
 def read_inference(given: Any) -> Variational | Gibbs:

@@ -91,10 +91,7 @@ class BlockSource(ABC):
 
     def fold(self, row_pass: RowPass) -> Stats:
         """The only pass over the data in a sweep; what no pass changes is added."""
-        return self.with_known(self._fold(lambda block: block.sum(lambda part: part.stats(row_pass))))
-
-    def with_known(self, stats: Stats) -> Stats:
-        """The sums of a pass together with those that no pass changes."""
+        stats = self._fold(lambda block: block.sum(lambda part: part.stats(row_pass)))
         if self._known is None and self.level_counts is None:
             return stats
         return replace(stats, missing=added(MissingSums(self._known, self.level_counts), stats.missing))

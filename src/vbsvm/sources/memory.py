@@ -168,11 +168,10 @@ class Memory(BlockSource):
         def block_of(index: int, where: slice) -> _Block:
             raw, weights, kept = weighted_rows(self.X, self.weights, where)
             encoded = self.recipe.encode(raw, design)
-            places = _Places(where, kept)
             rows = RowBuilder(
                 self.first_block + index,
                 encoded,
-                places.of(self.signs),
+                self.signs[where][kept],
                 weights,
                 self.recipe,
                 self.n_carried,
@@ -183,7 +182,7 @@ class Memory(BlockSource):
             candidates = None if self.candidates is None else self.candidates.take(where).take(kept)
             if candidates is not None and self.held_levels is not None:
                 candidates = self.held_levels.attached(candidates, encoded, rows.signs)
-            return _Block(self, places, rows, candidates)
+            return _Block(self, rows, candidates)
 
         return block_of
 
@@ -199,15 +198,13 @@ class Memory(BlockSource):
     def _plain_block(self, index: int, where: slice) -> "_PlainBlock":
         raw, weights, kept = weighted_rows(self.X, self.weights, where)
         matrix = StandardisedMatrix(raw, self.recipe.centre, self.recipe.scale, self.recipe.intercept)
-        places = _Places(where, kept)
-        return _PlainBlock(places, DenseRows(self.first_block + index, matrix, places.of(self.signs), weights))
+        return _PlainBlock(DenseRows(self.first_block + index, matrix, self.signs[where][kept], weights))
 
     @cached_property
     def _drawn_block(self) -> "_PlainBlock":
         """All rows, standardised by algebra."""
-        rows = self._plain_block(0, slice(0, len(self.X)))
-        dense = rows.rows
-        return _PlainBlock(rows.places, DrawnRows(dense.index, dense.matrix, dense.signs, dense.weights))
+        dense = self._plain_block(0, slice(0, len(self.X))).rows
+        return _PlainBlock(DrawnRows(dense.index, dense.matrix, dense.signs, dense.weights))
 
     @cached_property
     def patterns(self) -> dict[int, Patterns]:
@@ -276,28 +273,10 @@ class Memory(BlockSource):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class _Places:
-    """Where the rows of a block stand among all: a run of rows, and those of them that count."""
-
-    where: slice
-    kept: NDArray[np.bool_] | slice
-
-    def of(self, values: Array) -> Array:
-        """The values of these rows."""
-        return values[self.where][self.kept]
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
 class _PlainBlock:
     """A block of complete rows that are standardised by algebra."""
 
-    places: _Places
     rows: DenseRows | DrawnRows
-
-    def relabelled(self, signs: Array) -> "_PlainBlock":
-        """The same rows with other labels, which are given for all rows of the source."""
-        return _PlainBlock(self.places, replace(self.rows, signs=self.places.of(signs)))
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
         """The kernel of the rows."""
@@ -324,13 +303,8 @@ class _Block:
     """A block of encoded rows, as complete rows and rows with missing values."""
 
     source: Memory
-    places: _Places
     rows: RowBuilder
     candidates: Candidates | None
-
-    def relabelled(self, signs: Array) -> "_Block":
-        """The same rows with other labels, which are given for all rows of the source; work space is shared."""
-        return replace(self, rows=replace(self.rows, signs=self.places.of(signs)))
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
         """Sum the kernel over complete rows and rows with missing values."""
