@@ -504,6 +504,29 @@ def test_collections_of_dask_are_sent_to_the_estimator_for_them(data):
     for given in [(arrays.from_array(X), y), (X, arrays.from_array(y)), (X, y, arrays.from_array(np.ones(60)))]:
         with pytest.raises(TypeError, match="collection of Dask: use DaskVBSVC"):
             VBSVC().fit(*given)
+        with pytest.raises(TypeError, match="collection of Dask: use DaskVBSVC"):
+            VBSVC().partial_fit(*given[:2], sample_weight=given[2] if len(given) > 2 else None)
+
+
+def test_predictions_of_collections_of_dask_are_refused(data):
+    """Columns would be taken in the order of the collection, whatever they are called."""
+    frames = pytest.importorskip("dask.dataframe")
+    frame, y = pd.DataFrame(data[0]).add_prefix("x"), data[1]
+    far = frames.from_pandas(frame[list(frame)[::-1]], npartitions=2)
+    fitted, formula = VBSVC().fit(frame, y), Model("y ~ x0 + x1", frame.assign(y=y)).fit()
+    for call in (
+        lambda: fitted.predict(far),
+        lambda: fitted.decision_function(far),
+        lambda: fitted.predict_proba(far),
+        lambda: fitted.score(far, y),
+        lambda: fitted.impute(far),
+        lambda: fitted.predictive(far),
+        lambda: fitted.effects("x0", data=far),
+        lambda: formula.effects("x0", data=far),
+        lambda: VBSVC(group="x0").fit(frame.assign(x0=y), y).predict(far),
+    ):
+        with pytest.raises(TypeError, match=r"is a collection of Dask: use DaskVBSVC .* or pass \w+\.compute\(\)"):
+            call()
 
 
 @pytest.mark.parametrize(("ours", "theirs", "form"), [("NFC", "NFD", "decomposed"), ("NFD", "NFC", "composed")])

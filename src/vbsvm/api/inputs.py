@@ -20,6 +20,7 @@ from vbsvm.design.frames import require_collected, require_unique
 from vbsvm.design.levels import group_labels
 from vbsvm.design.sparse_columns import canonical
 from vbsvm.design.spelling import listed, meant
+from vbsvm.sources.collections import require_in_memory
 
 if TYPE_CHECKING:
     from vbsvm.api.predictions import Predictions
@@ -197,6 +198,7 @@ def _header(X: Any) -> Any:
 def _table(X: Any, dtype: Any = None) -> Any:
     """X as an array, or as a pandas or polars frame; ``dtype`` is that of lists, in which types may be mixed."""
     require_collected(X, "X")
+    require_in_memory(X=X)
     if hasattr(X, "to_pandas") and hasattr(X, "schema") and hasattr(X, "column_names"):  # of arrow
         X = X.to_pandas(ignore_metadata=True)
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
