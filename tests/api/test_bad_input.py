@@ -561,3 +561,20 @@ def test_probabilities_far_from_the_data_come_without_warnings(likelihood, size)
     fit = Model("y ~ a + b + s(c)", frame, likelihood=likelihood).fit()
     with suppress(ValueError):  # what no longer is a number may be refused
         assert np.isfinite(fit.predict_proba(pd.DataFrame(far, columns=["a", "b", "c"]))).all()
+
+
+@pytest.mark.parametrize("size", [1e150, 1e160, 1e300])
+@pytest.mark.parametrize("likelihood", ["hinge", "logistic"])
+@pytest.mark.parametrize("formula", ["y ~ a + (1 + a | g)", "y ~ a + (1 | g) + (0 + a | g)", "y ~ a * k + (1 + a | g)"])
+def test_probabilities_of_random_slopes_far_from_the_data_are_finite(formula, likelihood, size):
+    """Of levels that were in the fit and of new ones, and with a missing category."""
+    X, y = simulate(120, 1, seed=1)
+    frame = pd.DataFrame(
+        {"a": X[:, 0], "y": y, "g": np.arange(120) % 8, "k": np.resize(["u", "v", "w", "u", None], 120)}
+    )
+    fit = Model(formula, frame, likelihood=likelihood).fit()
+    far = pd.DataFrame({"a": [size, -size, size, -size], "g": [0, 1, 99, 99], "k": ["u", None, "v", None]})
+    found = fit.predict_proba(far)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    assert np.isfinite(fit.predict_log_proba(far)).all()
+    assert not fit.predictive(far).isna().to_numpy().any()
