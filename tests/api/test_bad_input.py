@@ -498,6 +498,33 @@ def test_class_weight_is_balanced_or_a_dictionary(data, given):
         VBSVC(class_weight=given).fit(*data)
 
 
+@pytest.mark.parametrize("given", ["a", None, [1.0], np.nan, -1.0])
+def test_the_weight_of_a_class_is_a_number(data, given):
+    with pytest.raises(ValueError, match=r"class_weight of class -1.0 is .*; a positive finite number is needed"):
+        VBSVC(class_weight={-1: given, 1: 1.0}).fit(*data)
+
+
+def test_keys_of_class_weight_are_classes(data):
+    for given, key in (({7: 1.0, 1: 2.0}, "7"), ({"-1": 1.0, "1": 2.0}, "'-1'")):
+        words = f"a weight of {key}, which is not a class of y, and none of -1.0.* labels of y, -1.0, 1.0"
+        with pytest.raises(ValueError, match=words):
+            VBSVC(class_weight=given).fit(*data)
+    for given in ({1: 2.0}, {-1: 1.0, 1: 2.0, 7: 3.0}):  # classes without a weight have 1, as in scikit-learn
+        found = VBSVC(class_weight=given).fit(*data).coef_
+        np.testing.assert_array_equal(found, VBSVC(class_weight={-1: 1.0, 1: 2.0}).fit(*data).coef_)
+
+
+def test_names_with_a_null_character_are_refused_before_anything_is_made(data, monkeypatch):
+    frame = pd.DataFrame(data[0]).add_prefix("x").assign(y=data[1])
+    fits = [VBSVC().fit(*data), Model("y ~ x0", frame).fit()]
+    monkeypatch.setattr("vbsvm.results.fit.Fit.contents", None)
+    monkeypatch.setattr("vbsvm.results.fit.Fit.showing", None)
+    for fit in fits:
+        for write in (fit.save, fit.report):
+            with pytest.raises(ValueError, match=r"No file is named 'a\\x00b': it holds a null character"):
+                write("a\0b")
+
+
 def test_collections_of_dask_are_sent_to_the_estimator_for_them(data):
     arrays = pytest.importorskip("dask.array")
     X, y = data
@@ -543,8 +570,14 @@ def test_a_name_in_another_unicode_form_is_told_apart(ours, theirs, form):
         with pytest.raises(ValueError, match=rf"'{yours}' looks the same, but its letters are {form}"):
             call()
     if ours == "NFD":
-        with pytest.raises(ValueError, match="backticks around names"):
-            Model(f"y ~ {mine}", frame)
+        for data in (frame, other):
+            with pytest.raises(ValueError, match=r"backticks around names .*\(Unicode form NFD\).*composed letters"):
+                Model(f"y ~ {mine}", data)
+    for fitted in (VBSVC().fit(frame[[mine, "z"]], frame["y"]), VBSVC(group="z").fit(frame[[mine, "z"]], frame["y"])):
+        with pytest.raises(
+            ValueError, match=rf"(?s)feature names should match.*'{yours}' looks the same, but .* {form}"
+        ):
+            fitted.predict(other[[yours, "z"]])
 
 
 @pytest.mark.parametrize("size", [1e150, 1e160, 1e300])
