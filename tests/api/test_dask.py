@@ -399,6 +399,23 @@ def test_parquet_files_of_uneven_size(client, files, far, near):
         far().fit(X, y[s > 0])
 
 
+@pytest.mark.parametrize("way", ["values", "to_dask_array", "persist"])
+def test_columns_that_are_divided_by_themselves_are_told_what_to_do(client, files, way):
+    """Dask joins small files by the columns that are read, unless the frame is persisted as a whole."""
+    frame, folder = files
+
+    def changed(one):
+        return one.values if way == "values" else getattr(one, way)()
+
+    table, inputs = dd.read_parquet(folder), list("abcdefghi")
+    table["y"], expected = (table["y"] == "yes").astype(int), (frame["y"] == "yes").astype(int)
+    with pytest.raises(ValueError, match=r"partitions.*persist the frame first, and take columns from that"):
+        DaskVBSVC().fit(changed(table[inputs]), changed(table["y"]))
+    held = table.persist()
+    far = DaskVBSVC(inference=TIGHT).fit(changed(held[inputs]), changed(held["y"]))
+    same(far, VBSVC(inference=TIGHT).fit(frame[inputs], expected))
+
+
 def test_the_column_of_labels_is_named(client):
     frame = dd.from_pandas(pd.DataFrame({"a": [0.0, 1.0], "y": [0, 1]}), npartitions=1)
     for given, words in (
