@@ -93,7 +93,7 @@ def _scores(plan: Plan, message: Message, spec: Spec, state: State, encoded: Enc
     return found
 
 
-def _overflown(variances: Array) -> Array:
+def _overflown(variances: Array | float) -> Array:
     """Variances that are infinite where products on the way to them overflow; such rows are known by their means."""
     return np.where(np.isnan(variances), np.inf, variances)
 
