@@ -36,6 +36,7 @@ EFFECTS, SLOPE = "probability", "slope"
 @click.option("--level", type=float, default=0.95, show_default=True, help="Level of the intervals.")
 @covariance_option
 @texts.options
+@tables.excel_safe_option
 @click.option("--out", metavar="FILE", help="Write the table as CSV to FILE.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def effects(
@@ -49,6 +50,7 @@ def effects(
     weights: str | None,
     sep: str | None,
     decimal: str | None,
+    excel_safe: bool,
     out: str | None,
     force: bool,
     **chosen: Any,
@@ -78,7 +80,8 @@ def effects(
         rest["at"] = _values(fitted, frame, variable, at) or None
         found = fitted.effects(variable, **rest) if kind == EFFECTS else fitted.contrasts(variable, kind=kind, **rest)
     if out is not None:
-        tables.write(found.reset_index(), out, force=force)
+        table = found.reset_index()
+        tables.write(tables.excel_safe(table) if excel_safe else table, out, force=force)
         return
     say(f"{found.columns.name}\n\n{printing.table(found)}\n\n{printing.wrapped(found.attrs['spreads'])}")
 

@@ -15,7 +15,7 @@ from vbsvm.cli.texts import Signs
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
 @click.option("--scores", is_flag=True, help="Add the score; positive scores mean the second class.")
 @click.option("--keep", metavar="COLUMN", multiple=True, help="Copy a column of DATA, such as an identifier.")
-@click.option("--excel-safe", is_flag=True, help="Put an apostrophe before text that a spreadsheet would run.")
+@tables.excel_safe_option
 @texts.options
 @large.options
 @click.option("--out", metavar="FILE", help="Write the predictions to FILE instead of stdout.")
