@@ -498,12 +498,62 @@ def test_class_weight_is_balanced_or_a_dictionary(data, given):
         VBSVC(class_weight=given).fit(*data)
 
 
+@pytest.mark.parametrize("given", ["a", None, [1.0], np.nan, -1.0])
+def test_the_weight_of_a_class_is_a_number(data, given):
+    with pytest.raises(ValueError, match=r"class_weight of class -1.0 is .*; a positive finite number is needed"):
+        VBSVC(class_weight={-1: given, 1: 1.0}).fit(*data)
+
+
+def test_keys_of_class_weight_are_classes(data):
+    for given, key in (({7: 1.0, 1: 2.0}, "7"), ({"-1": 1.0, "1": 2.0}, "'-1'")):
+        words = f"a weight of {key}, which is not a class of y, and none of -1.0.* labels of y, -1.0, 1.0"
+        with pytest.raises(ValueError, match=words):
+            VBSVC(class_weight=given).fit(*data)
+    for given in ({1: 2.0}, {-1: 1.0, 1: 2.0, 7: 3.0}):  # classes without a weight have 1, as in scikit-learn
+        found = VBSVC(class_weight=given).fit(*data).coef_
+        np.testing.assert_array_equal(found, VBSVC(class_weight={-1: 1.0, 1: 2.0}).fit(*data).coef_)
+
+
+def test_names_with_a_null_character_are_refused_before_anything_is_made(data, monkeypatch):
+    frame = pd.DataFrame(data[0]).add_prefix("x").assign(y=data[1])
+    fits = [VBSVC().fit(*data), Model("y ~ x0", frame).fit()]
+    monkeypatch.setattr("vbsvm.results.fit.Fit.contents", None)
+    monkeypatch.setattr("vbsvm.results.fit.Fit.showing", None)
+    for fit in fits:
+        for write in (fit.save, fit.report):
+            with pytest.raises(ValueError, match=r"No file is named 'a\\x00b': it holds a null character"):
+                write("a\0b")
+
+
 def test_collections_of_dask_are_sent_to_the_estimator_for_them(data):
     arrays = pytest.importorskip("dask.array")
     X, y = data
     for given in [(arrays.from_array(X), y), (X, arrays.from_array(y)), (X, y, arrays.from_array(np.ones(60)))]:
         with pytest.raises(TypeError, match="collection of Dask: use DaskVBSVC"):
             VBSVC().fit(*given)
+        with pytest.raises(TypeError, match="collection of Dask: use DaskVBSVC"):
+            VBSVC().partial_fit(*given[:2], sample_weight=given[2] if len(given) > 2 else None)
+
+
+def test_predictions_of_collections_of_dask_are_refused(data):
+    """Columns would be taken in the order of the collection, whatever they are called."""
+    frames = pytest.importorskip("dask.dataframe")
+    frame, y = pd.DataFrame(data[0]).add_prefix("x"), data[1]
+    far = frames.from_pandas(frame[list(frame)[::-1]], npartitions=2)
+    fitted, formula = VBSVC().fit(frame, y), Model("y ~ x0 + x1", frame.assign(y=y)).fit()
+    for call in (
+        lambda: fitted.predict(far),
+        lambda: fitted.decision_function(far),
+        lambda: fitted.predict_proba(far),
+        lambda: fitted.score(far, y),
+        lambda: fitted.impute(far),
+        lambda: fitted.predictive(far),
+        lambda: fitted.effects("x0", data=far),
+        lambda: formula.effects("x0", data=far),
+        lambda: VBSVC(group="x0").fit(frame.assign(x0=y), y).predict(far),
+    ):
+        with pytest.raises(TypeError, match=r"is a collection of Dask: use DaskVBSVC .* or pass \w+\.compute\(\)"):
+            call()
 
 
 @pytest.mark.parametrize(("ours", "theirs", "form"), [("NFC", "NFD", "decomposed"), ("NFD", "NFC", "composed")])
@@ -520,8 +570,14 @@ def test_a_name_in_another_unicode_form_is_told_apart(ours, theirs, form):
         with pytest.raises(ValueError, match=rf"'{yours}' looks the same, but its letters are {form}"):
             call()
     if ours == "NFD":
-        with pytest.raises(ValueError, match="backticks around names"):
-            Model(f"y ~ {mine}", frame)
+        for data in (frame, other):
+            with pytest.raises(ValueError, match=r"backticks around names .*\(Unicode form NFD\).*composed letters"):
+                Model(f"y ~ {mine}", data)
+    for fitted in (VBSVC().fit(frame[[mine, "z"]], frame["y"]), VBSVC(group="z").fit(frame[[mine, "z"]], frame["y"])):
+        with pytest.raises(
+            ValueError, match=rf"(?s)feature names should match.*'{yours}' looks the same, but .* {form}"
+        ):
+            fitted.predict(other[[yours, "z"]])
 
 
 @pytest.mark.parametrize("size", [1e150, 1e160, 1e300])
@@ -538,3 +594,20 @@ def test_probabilities_far_from_the_data_come_without_warnings(likelihood, size)
     fit = Model("y ~ a + b + s(c)", frame, likelihood=likelihood).fit()
     with suppress(ValueError):  # what no longer is a number may be refused
         assert np.isfinite(fit.predict_proba(pd.DataFrame(far, columns=["a", "b", "c"]))).all()
+
+
+@pytest.mark.parametrize("size", [1e150, 1e160, 1e300])
+@pytest.mark.parametrize("likelihood", ["hinge", "logistic"])
+@pytest.mark.parametrize("formula", ["y ~ a + (1 + a | g)", "y ~ a + (1 | g) + (0 + a | g)", "y ~ a * k + (1 + a | g)"])
+def test_probabilities_of_random_slopes_far_from_the_data_are_finite(formula, likelihood, size):
+    """Of levels that were in the fit and of new ones, and with a missing category."""
+    X, y = simulate(120, 1, seed=1)
+    frame = pd.DataFrame(
+        {"a": X[:, 0], "y": y, "g": np.arange(120) % 8, "k": np.resize(["u", "v", "w", "u", None], 120)}
+    )
+    fit = Model(formula, frame, likelihood=likelihood).fit()
+    far = pd.DataFrame({"a": [size, -size, size, -size], "g": [0, 1, 99, 99], "k": ["u", None, "v", None]})
+    found = fit.predict_proba(far)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    assert np.isfinite(fit.predict_log_proba(far)).all()
+    assert not fit.predictive(far).isna().to_numpy().any()

@@ -1,6 +1,8 @@
 """DaskVBSVC gives what VBSVC gives of the same rows, in words that say which partition is wrong."""
 
+import asyncio
 import copy
+import gc
 import pickle
 import signal
 import threading
@@ -22,7 +24,7 @@ from vbsvm.sources.distributed import Distributed
 
 distributed = pytest.importorskip("distributed")
 da, dd = pytest.importorskip("dask.array"), pytest.importorskip("dask.dataframe")
-config = pytest.importorskip("dask.config")
+config, dask = pytest.importorskip("dask.config"), pytest.importorskip("dask")
 
 TIGHT = Variational(tol=1e-12)
 NAMES = ["a", "b", "c"]
@@ -397,6 +399,23 @@ def test_parquet_files_of_uneven_size(client, files, far, near):
         far().fit(X, y[s > 0])
 
 
+@pytest.mark.parametrize("way", ["values", "to_dask_array", "persist"])
+def test_columns_that_are_divided_by_themselves_are_told_what_to_do(client, files, way):
+    """Dask joins small files by the columns that are read, unless the frame is persisted as a whole."""
+    frame, folder = files
+
+    def changed(one):
+        return one.values if way == "values" else getattr(one, way)()
+
+    table, inputs = dd.read_parquet(folder), list("abcdefghi")
+    table["y"], expected = (table["y"] == "yes").astype(int), (frame["y"] == "yes").astype(int)
+    with pytest.raises(ValueError, match=r"partitions.*persist the frame first, and take columns from that"):
+        DaskVBSVC().fit(changed(table[inputs]), changed(table["y"]))
+    held = table.persist()
+    far = DaskVBSVC(inference=TIGHT).fit(changed(held[inputs]), changed(held["y"]))
+    same(far, VBSVC(inference=TIGHT).fit(frame[inputs], expected))
+
+
 def test_the_column_of_labels_is_named(client):
     frame = dd.from_pandas(pd.DataFrame({"a": [0.0, 1.0], "y": [0, 1]}), npartitions=1)
     for given, words in (
@@ -425,6 +444,53 @@ def test_a_cluster_without_workers_is_told_and_not_waited_for_for_ever(monkeypat
     monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
     with empty_cluster("3 s") as client, pytest.raises(TimeoutError, match=r"no workers for 3 seconds.*Start some"):
         DaskVBSVC(client=client).fit(*bad())
+
+
+def test_the_limit_is_kept_and_nothing_is_left_to_complain(monkeypatch, caplog):
+    """A limit that is no multiple of the time between looks; what was gathered ends with its futures."""
+    monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
+    with empty_cluster(1.4) as client:
+        with pytest.raises(TimeoutError, match=r"no workers for 1\.4 seconds"):
+            DaskVBSVC(client=client).fit(*bad())
+        wait_until(lambda: not client.futures)
+        client.sync(asyncio.sleep, 0.1)
+        gc.collect()
+    assert "never retrieved" not in caplog.text
+
+
+@pytest.mark.parametrize("limit", ["abc", -3, 0, [1]])
+def test_a_limit_that_is_no_time_is_refused(client, limit):
+    with config.set({"vbsvm.worker-timeout": limit}), pytest.raises(ValueError, match="positive number of seconds"):
+        DaskVBSVC().fit(*bad())
+
+
+@pytest.mark.parametrize("lost", ["x", "y", "all"])
+def test_a_partition_that_is_not_what_the_collection_says_is_named(client, lost):
+    """Dask takes columns from it before any function of ours sees it."""
+    whole = table()
+    odd = "no frame" if lost == "all" else whole.drop(columns=lost)
+    parts = [dask.delayed(one) for one in (whole, whole, odd, whole)]
+    far = dd.from_delayed(parts, meta=whole.iloc[:0], verify_meta=False)
+    named = "" if lost == "all" else rf"it lacks a column: .*{lost}.*"
+    fitted = DaskVBSVC().fit(dd.from_pandas(whole[["x", "z", "y"]], npartitions=2), target="y")
+    for call in (
+        lambda: DaskVBSVC().fit(far[["x", "z"]], far["y"]),
+        lambda: DaskVBSVC().fit(far[["x", "z", "y"]], target="y"),
+        lambda: fitted.score(far[["x", "z"]], far["y"]),
+    ):
+        with pytest.raises(ValueError, match=rf"Partition 2 can't be computed \({named}.*Every partition must be a"):
+            call()
+
+
+def test_a_truncated_file_is_told_with_its_partition(client, tmp_path):
+    for k in range(4):
+        table().to_parquet(tmp_path / f"{k}.parquet")
+    far = dd.read_parquet(tmp_path, split_row_groups=True)
+    content = (tmp_path / "2.parquet").read_bytes()
+    (tmp_path / "2.parquet").write_bytes(content[: len(content) // 2])
+    for call in (lambda: DaskVBSVC().fit(far[["x", "z"]], far["y"]), lambda: Model("y ~ x", far)):
+        with pytest.raises(ValueError, match=r"Partition \d can't be computed .*every file .* must be complete"):
+            call()
 
 
 def test_a_fit_goes_on_when_workers_come(monkeypatch):

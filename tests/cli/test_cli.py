@@ -1,6 +1,7 @@
 """The command line: what it writes, and what it says when something is wrong."""
 
 import bz2
+import csv
 import gzip
 import io
 import lzma
@@ -952,3 +953,31 @@ def test_spreadsheets_run_no_text_of_predictions(hostile, tmp_path):
         assert (found["'=id"].str[:2] == "'@").all()
         assert set(found["h"]) == {"\x1b]0;title\x07", "'-\u202elevel", "plain"}
         assert (found["score"] < 0).any()  # numbers stay numbers
+
+
+def test_line_breaks_within_cells_begin_no_row(hostile, tmp_path):
+    """Readers of CSV take a carriage return that is not quoted for the end of a row, so that ``=1`` would begin one."""
+    broken = ["\r=1", "a\r=1", "\n=1", "b\r\n=1", "plain"]
+    pd.read_csv(hostile / "data.csv").assign(note=(12 * broken)).to_parquet(tmp_path / "data.parquet")
+    for data in ("data.parquet", "*.parquet"):
+        for options in ([], ["--excel-safe"]):
+            out = ["--keep", "note", "--proba", *options, "--out", tmp_path / "p.csv", "--force"]
+            run("predict", hostile / "m.vbsvm", tmp_path / data, *out)
+            with (tmp_path / "p.csv").open(newline="", encoding="utf-8") as file:
+                rows = list(csv.reader(file))
+            sign = "'" if options else ""
+            assert [row[0] for row in rows[1:]] == 12 * [f"{sign}\r=1", "a\r=1", f"{sign}\n=1", "b\r\n=1", "plain"]
+            assert {len(row) for row in rows} == {4}
+            assert all(0.0 < float(row[-1]) < 1.0 for row in rows[1:])
+            text = (tmp_path / "p.csv").read_bytes().decode()
+            assert not any(line.startswith("=1,") for line in text.splitlines())
+
+
+def test_spreadsheets_run_no_text_of_effects(hostile, tmp_path):
+    arguments = ["effects", hostile / "m.vbsvm", hostile / "data.csv", "h", "--out", tmp_path / "e.csv", "--force"]
+    run(*arguments)
+    assert "-\u202elevel" in set(pd.read_csv(tmp_path / "e.csv")["h"])
+    run(*arguments, "--excel-safe")
+    found = pd.read_csv(tmp_path / "e.csv")
+    assert "'-\u202elevel" in set(found["h"])
+    assert found.select_dtypes("number").shape[1] > 2

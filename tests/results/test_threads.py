@@ -12,7 +12,7 @@ import pytest
 
 import asked_at_once
 import vbsvm
-from asked_at_once import KINDS, N_THREADS, QUESTIONS, REPORT, alike, answer, at_once, differences, plain
+from asked_at_once import KINDS, N_THREADS, QUESTIONS, REPORT, SAVED, alike, answer, at_once, differences, plain
 from vbsvm import VBSVC, Files, LaplaceZero, Ridge, VBLogistic
 
 
@@ -27,8 +27,14 @@ def test_threads_always_get_the_answers_of_one(kind):
     assert differences(kind, repeats=25) == []
 
 
-def test_reports_that_are_written_at_once_are_the_same():
-    assert differences("svm", REPORT, n_threads=3) == []
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_that_are_saved_at_once_are_the_same(kind):
+    assert differences(kind, SAVED) == []
+
+
+@pytest.mark.parametrize("kind", ["svm", *(pytest.param(one, marks=pytest.mark.long) for one in KINDS if one != "svm")])
+def test_reports_that_are_written_at_once_are_the_same(kind):
+    assert differences(kind, REPORT) == []
 
 
 def test_what_is_learned_is_learned_by_one_thread(monkeypatch):

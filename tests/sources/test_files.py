@@ -525,6 +525,27 @@ def test_what_matches_and_is_no_file_is_refused_by_name(tmp_path):
     VBSVC().fit_files(str(folder / "*.parquet"), "y", features=INPUTS)
 
 
+def test_subfolders_with_tables_are_refused(tmp_path):
+    """Their rows would be left out; folders without tables, and names that begin with _ or ., are left alone."""
+    folder = written(table(), tmp_path / "d")
+    for name in ("notes", "_temporary/a", ".hidden"):
+        (folder / name).mkdir(parents=True)
+    for name in ("notes/read.me", "_temporary/a/x.parquet", ".hidden/x.parquet", "_x.parquet", ".x.parquet"):
+        (folder / name).touch()
+    VBSVC().fit_files(folder, "y", features=INPUTS)
+    (folder / "more" / "deep").mkdir(parents=True)
+    table().to_parquet(folder / "more" / "deep" / "x.parquet")
+    with pytest.raises(ValueError, match="more is a folder: its rows would be left out"):
+        VBSVC().fit_files(folder, "y", features=INPUTS)
+
+
+def test_a_file_that_is_named_twice_is_refused(tmp_path):
+    folder = written(table(), tmp_path / "d")
+    for given in ([folder / "part0.parquet"] * 2, [folder, folder / "part0.parquet"], [f"{folder}/*.parquet", folder]):
+        with pytest.raises(ValueError, match=r"part0\.parquet is named twice in the list"):
+            VBSVC().fit_files(given, "y", features=INPUTS)
+
+
 def test_files_of_different_columns_are_named(tmp_path):
     folder = written(table(), tmp_path / "d")
     table().drop(columns="x").to_parquet(folder / "part2.parquet")

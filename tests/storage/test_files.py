@@ -1,5 +1,6 @@
 """Model files: what was saved comes back to the last bit, and no damage or malice goes unnoticed."""
 
+import copy
 import io
 import json
 import os
@@ -404,6 +405,55 @@ def test_arrays_of_other_shapes_are_refused(kind, shelf, tmp_path):
             except ModelFileError:
                 continue
             answers(model, data)  # a trace of another length, or what predictions do not ask
+
+
+@pytest.mark.parametrize("kind", ["missing in a formula", "slopes", "groups by name and classes", "classes", "wide"])
+def test_arrays_with_numbers_that_are_not_finite_give_no_probabilities(kind, shelf, tmp_path):
+    path, data, _, _ = shelf[kind]
+    parts, refused = parts_of(path.read_bytes()), 0
+    for name in parts.keys() - {"manifest.json", "content.json"}:
+        array = np.load(io.BytesIO(parts[name]))
+        for number in (np.nan, np.inf, -np.inf) if array.dtype.kind == "f" and array.size else ():
+            changed = array.copy()
+            changed.ravel()[-1] = number
+            try:
+                model = load(forge(tmp_path / "m", parts | {name: npy(changed)}))
+            except ModelFileError:
+                refused += 1
+                continue
+            assert np.isfinite(model.predict_proba(data)).all()
+    assert refused > 10
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan])
+@pytest.mark.parametrize("kind", ["classes", "plain formula"])
+def test_scales_that_are_not_positive_are_refused(kind, scale, shelf, tmp_path):
+    parts = parts_of(shelf[kind][0].read_bytes())
+    number = of_class(json.loads(parts["content.json"]), "Recipe")[0]["fields"]["scale"]["array"]
+    array = np.load(io.BytesIO(parts[f"{number}.npy"]))
+    with pytest.raises(ModelFileError, match="the scale of the columns does not belong to the rest"):
+        load(forge(tmp_path / "m", parts | {f"{number}.npy": npy(np.full_like(array, scale))}))
+
+
+def _twice(where, field):
+    """A change that repeats the last entry of a tuple in every object of a class, one at a time."""
+    return [lambda tree, k=k: _repeat(of_class(tree, where)[k]["fields"][field]["tuple"]) for k in (0, -1)]
+
+
+def _repeat(entries):
+    entries.append(copy.deepcopy(entries[-1]))
+
+
+@pytest.mark.parametrize(("where", "field"), [("Levels", "parts"), ("FactorPlan", "columns"), ("Plan", "factors")])
+@pytest.mark.parametrize("kind", ["slopes", "missing in a formula"])
+def test_factors_of_other_lengths_are_refused(kind, where, field, shelf, tmp_path):
+    """The plan is in the file twice: in the fit, and in what reads the formula's data."""
+    parts = parts_of(shelf[kind][0].read_bytes())
+    for change in _twice(where, field):
+        tree = json.loads(parts["content.json"])
+        change(tree)
+        with pytest.raises(ModelFileError, match=r"does not belong to the rest|do not belong together"):
+            load(forge(tmp_path / "m", parts | {"content.json": json.dumps(tree).encode()}))
 
 
 @pytest.mark.parametrize(

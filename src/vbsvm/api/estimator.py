@@ -32,6 +32,7 @@ from vbsvm.model.spec import State
 from vbsvm.results import imputation, same_frame, tidy
 from vbsvm.results.fit import Fit
 from vbsvm.sources.collections import require_in_memory
+from vbsvm.storage.atomic import require_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -286,6 +287,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         """
         from vbsvm.storage import saving
 
+        require_path(path)
         fits = [fit.contents() for fit in self._fits]
         parameters = self.get_params(deep=False)
         if not isinstance(self.random_state, numbers.Integral):
@@ -324,6 +326,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         from vbsvm import report
         from vbsvm.plots import resolve_fit
 
+        require_path(path)
         if (X is None) != (y is None):
             raise ValueError("report: pass both X and y, or neither.")
         classes = [None] if len(self._fits) == 1 else self.classes_

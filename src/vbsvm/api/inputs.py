@@ -19,7 +19,8 @@ from vbsvm.design import one_hot, values
 from vbsvm.design.frames import require_collected, require_unique
 from vbsvm.design.levels import group_labels
 from vbsvm.design.sparse_columns import canonical
-from vbsvm.design.spelling import listed, meant
+from vbsvm.design.spelling import listed, meant, other_form
+from vbsvm.sources.collections import require_in_memory
 
 if TYPE_CHECKING:
     from vbsvm.api.predictions import Predictions
@@ -37,7 +38,7 @@ def read_data(
     if _are_numbers(estimator):
         X = _plain(X)
         _require_equal_lengths(X, y)
-        table, labels = validate_data(estimator, X, y, reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
+        table, labels = _validated(estimator, X, y, reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
         return _canonical(table), cast(NDArray[Any], labels), None
     table, members = read_table(estimator, X, sample_weight, reset=True)
     _require_equal_lengths(table, y)
@@ -68,7 +69,7 @@ def read_table(
     levels are learned with ``reset`` from rows whose weight is not 0.
     """
     if _are_numbers(estimator):
-        table = validate_data(estimator, _plain(X), reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
+        table = _validated(estimator, _plain(X), reset=reset, accept_sparse=_SPARSE, **_OPTIONS)
         return _canonical(table), None
     group = estimator.group
     if group is not None:
@@ -135,7 +136,20 @@ def require_group(group: Any) -> None:
 
 def read_columns(estimator: BaseEstimator, X: Any, *, reset: bool) -> None:
     """Let scikit-learn learn or check the columns."""
-    validate_data(estimator, _header(X), reset=reset, skip_check_array=True)
+    _validated(estimator, _header(X), reset=reset, skip_check_array=True)
+
+
+def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -> Any:
+    """What scikit-learn makes of X; names that differ from those of fit in their Unicode form only are told apart."""
+    try:
+        return validate_data(estimator, X, *labels, **options)
+    except ValueError as error:
+        known = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
+        given = [str(name) for name in getattr(X, "columns", ())]
+        hints = [other_form(name, given) for name in known if name not in given]
+        if "feature names" not in str(error) or not any(hints):
+            raise
+        raise ValueError(f"{str(error).rstrip()}\n{next(filter(None, hints))}") from error
 
 
 def read_some(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
@@ -197,6 +211,7 @@ def _header(X: Any) -> Any:
 def _table(X: Any, dtype: Any = None) -> Any:
     """X as an array, or as a pandas or polars frame; ``dtype`` is that of lists, in which types may be mixed."""
     require_collected(X, "X")
+    require_in_memory(X=X)
     if hasattr(X, "to_pandas") and hasattr(X, "schema") and hasattr(X, "column_names"):  # of arrow
         X = X.to_pandas(ignore_metadata=True)
     if hasattr(X, "columns") and hasattr(X, "dtypes"):

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
@@ -144,11 +143,28 @@ def class_factors(class_weight: dict[Any, float] | str, classes: NDArray[Any], t
             f"{class_weight!r}."
         )
     else:
-        factors = compute_class_weight(class_weight, classes=classes, y=classes)
+        factors = _given_factors(class_weight, classes)
     for label, factor in zip(classes, factors, strict=True):
         if not 0 < factor < LARGEST_WEIGHT:
             raise ValueError(f"class_weight of class {label!s} is {factor:g}; a positive finite number is needed.")
     return factors
+
+
+def _given_factors(class_weight: Mapping[Any, Any], classes: NDArray[Any]) -> Array:
+    """Weights by class, 1 for those that are not named; refuse keys that are no classes where others lack a weight."""
+    labels = list(classes)
+    unknown = [key for key in class_weight if key not in labels]
+    others = [str(label) for label in labels if label not in class_weight]
+    if unknown and others:
+        raise ValueError(
+            f"class_weight has a weight of {unknown[0]!r}, which is not a class of y, and none of "
+            f"{', '.join(others[:12])}: its keys must be the labels of y, {listed(classes.tolist())}."
+        )
+    factors = [class_weight.get(label, 1.0) for label in labels]
+    for label, factor in zip(labels, factors, strict=True):
+        if not isinstance(factor, numbers.Real):
+            raise ValueError(f"class_weight of class {label!s} is {factor!r}; a positive finite number is needed.")
+    return np.array(factors, dtype=np.float64)
 
 
 def read_outcome(name: str, column: Any, positive: Any) -> tuple[NDArray[Any], Array]:

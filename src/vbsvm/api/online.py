@@ -30,6 +30,7 @@ from vbsvm.results.calibration import LeftOutScores, calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 from vbsvm.results.posterior_mean import PosteriorMean
+from vbsvm.sources.collections import require_in_memory
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.remembered import PastRows, Remembered
 
@@ -170,6 +171,7 @@ def absorb(
     """Read a batch as ``fit`` would, and learn from it; without a stream, beginning with the rows of the last fit."""
     fits = getattr(estimator, "fit_", None)
     prior, inference, _ = estimator.require_settings()
+    require_in_memory(X=X, y=y, sample_weight=sample_weight)
     table, labels = _read(estimator, X, label_checks.plain_labels(y))
     names = validation.column_names(estimator)
     _require_complete(names, table)

@@ -36,7 +36,7 @@ HINTS = {
     ".jsonl": "Save it as CSV, as by pandas.read_json(…, lines=True).to_csv(…, index=False).",
 }
 # What a spreadsheet may take for the beginning of a formula.
-FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r")
+FORMULA_SIGNS = ("=", "+", "-", "@", "\t", "\r", "\n")
 READ = "Names may end in .csv, .tsv, .txt (also compressed, as .csv.gz), .parquet, .arrow or .feather."
 WRITTEN = "Names may end in .csv, .tsv, .txt, .parquet, .arrow or .feather."
 SIGN_NAMES = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";", "space": " "}
@@ -318,19 +318,28 @@ def numbered(rows: Sequence[int]) -> Iterator[None]:
 
 def write(frame: Any, path: str | None, *, force: bool) -> None:
     """Write a table into a file, in one step as others see it, or to stdout as CSV."""
+    from vbsvm.results.predicted_files import write_text
+
     if path is None:
-        frame.to_csv(stdout(), index=False)
+        write_text(frame, stdout())
         return
     require_writable(path, force=force)
     ending = _ending(path)
     with replacing(path) as file:
         if ending in TEXT:
-            frame.to_csv(file, sep=TEXT[ending], index=False)
+            write_text(frame, file, TEXT[ending])
         elif ending in PARQUET:
             _told(path, "written as Parquet", lambda: frame.to_parquet(file, index=False))
         else:
             _told(path, "written as Arrow", lambda: frame.to_feather(file))
     say(f"Wrote {path}.", err=True)
+
+
+def excel_safe_option(command: Any) -> Any:
+    """Add the option that keeps spreadsheets from running text."""
+    return click.option(
+        "--excel-safe", is_flag=True, help="Put an apostrophe before text that a spreadsheet would run."
+    )(command)
 
 
 def excel_safe(frame: Any) -> Any:

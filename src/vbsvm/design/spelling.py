@@ -21,12 +21,19 @@ def renumbered(message: str, number: Callable[[int], int]) -> str:
 def meant(name: str, known: Iterable[object]) -> str:
     """A question after the known names that are spelled nearly as this one, with a blank before it; or nothing."""
     names = [str(one) for one in known]
+    if same := other_form(name, names):
+        return f" {same}"
+    near = [one for one in names if one.lower() == name.lower()] or get_close_matches(name, names)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def other_form(name: str, names: Iterable[str]) -> str:
+    """A hint at a name that differs from this one in its Unicode form only; or nothing."""
     for one in names:
         if one != name and normalize("NFC", one) == normalize("NFC", name):
             form = "composed (NFC)" if is_normalized("NFC", one) else "decomposed (NFD)"
-            return f" {one!r} looks the same, but its letters are {form}: write both names in one Unicode form."
-    near = [one for one in names if one.lower() == name.lower()] or get_close_matches(name, names)
-    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            return f"{one!r} looks the same, but its letters are {form}: write both names in one Unicode form."
+    return ""
 
 
 def listed(names: Sequence[object], most: int = 12) -> str:

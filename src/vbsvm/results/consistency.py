@@ -2,7 +2,8 @@
 
 import numbers
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
 
@@ -14,11 +15,13 @@ from vbsvm.base.user_warnings import ignored
 from vbsvm.design.columns import Encoded, FactorPlan, Plan
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.drawn_columns import DrawnColumns
+from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.formula.syntax import FormulaParts
 from vbsvm.design.formula.terms import names_in
 from vbsvm.design.levels import UNSEEN, group_labels
+from vbsvm.design.scaling import Recipe
 from vbsvm.inference.spreads import KINDS, WAYS
 from vbsvm.missing.categories import LevelModel
 from vbsvm.missing.imputation import MissingPatterns, Population
@@ -31,12 +34,17 @@ from vbsvm.results.course import Claims
 from vbsvm.results.fit import Fit
 from vbsvm.results.intervals import LearnedSpreads
 from vbsvm.results.posterior_mean import PosteriorMean
+from vbsvm.storage.codec import public_fields
 
 # How far the correlations of a covariance that was saved may be from those of one in exact arithmetic.
 ROUNDING = 1e-8
 # Names and signs of a formula, and what a level of a category may be.
 SIGNS = re.compile(r"`[^`]*`|\w+|[^\w\s]")
 PLAIN_LEVELS = str | numbers.Real | np.bool_
+# What is said of values of reference that no transform or level fits; together they need not be a row of the fit.
+OF_THE_ROW = re.compile(r"\bin row 0\b")
+# Arrays that may hold infinite numbers: log odds of indicators that a sampler has drawn, and bounds of a stopped fit.
+MAY_BE_INFINITE = ("log_odds", "bounds")
 
 
 def require_agreement(fit: Fit) -> None:
@@ -49,7 +57,7 @@ def require_agreement(fit: Fit) -> None:
     for level in (0, UNSEEN):
         known = Encoded(row, tuple(np.full(1, level, dtype=np.intp) for _ in fit.plan.factors))
         _rehearse(partial(fit.decision_function, known, return_std=True))
-        _rehearse(partial(fit.predict_proba, known))
+        _rehearse(partial(fit.predict_proba, known), finite=True)
     _rehearse(fit.component_table)
     if fit.population is not None:
         row[:, fit.population.inputs.variables - recipe.first] = np.nan
@@ -58,21 +66,27 @@ def require_agreement(fit: Fit) -> None:
         _rehearse_reading(fit, fit.reader)
 
 
-def _rehearse(call: Callable[[], object]) -> None:
+def _rehearse(call: Callable[[], Any], *, finite: bool = False) -> None:
     """Make a call that fails where shapes do not agree, or a matrix is none of a distribution."""
     with np.errstate(all="ignore"):
-        call()
+        found = call()
+    if finite and not np.isfinite(found).all():
+        raise ValueError("its predicted probabilities are not finite")
 
 
 def _rehearse_reading(fit: Fit, reader: Reader) -> None:
-    """Score a row of the values of reference, and the same without its categories; what is said in words may be."""
+    """Score a row of the values of reference in the first levels of all groups, and the same without its categories."""
     known = {name: [reader.linear.reference.get(name)] for name in reader.columns}
+    for factor in fit.plan.factors:
+        label = factor.levels.labels[0]
+        labels = label if len(factor.columns) > 1 else (label,)
+        known |= {name: [one] for name, one in zip(factor.columns, labels, strict=True)}
     for row in (known, known | {name: [None] for name in reader.categories.names}):
         with ignored(Warning):
             try:
-                _rehearse(partial(fit.predict_proba, row))
+                _rehearse(partial(fit.predict_proba, row), finite=True)
             except ValueError as error:
-                if "shape" in str(error):
+                if not isinstance(error, FormulaError) and not OF_THE_ROW.search(str(error)):
                     raise
 
 
@@ -83,6 +97,8 @@ def _claims(fit: Fit) -> Claims:
     yield from _plan(plan)
     yield from _spec(spec, plan, n_coefficients)
     yield from fit.course.claims(n_coefficients)
+    for what, part in (("fit", fit.outcome), ("model", fit.spec), ("inputs", fit.population), ("formula", fit.reader)):
+        yield f"a number of the {what} that is not finite", _is_finite(part)
     if fit.reader is not None:
         yield from _reader(fit.reader, plan)
     if fit.population is not None:
@@ -100,9 +116,24 @@ def _is_link(link: Calibration | PosteriorMean) -> bool:
     return bool(np.isfinite(link.offset)) and 0 < link.slope < np.inf and 0 <= getattr(link, "bend", 0.0) < np.inf
 
 
+def _is_finite(part: Any) -> bool:
+    """Whether all arrays of floats in an object and in its fields are finite, but for those that need not be."""
+    if isinstance(part, np.ndarray):
+        return part.dtype.kind != "f" or bool(np.isfinite(part).all())
+    if isinstance(part, Mapping):
+        return all(map(_is_finite, part.values()))
+    if isinstance(part, tuple | list):
+        return all(map(_is_finite, part))
+    if not is_dataclass(part) or isinstance(part, type | Recipe):
+        return True
+    return all(_is_finite(value) for name, value in public_fields(part).items() if name not in MAY_BE_INFINITE)
+
+
 def _plan(plan: Plan) -> Claims:
     shape = (len(plan.names),)
     yield "the recipe", plan.recipe.centre.shape == plan.recipe.scale.shape == shape
+    yield "the centre of the columns", bool(np.isfinite(plan.recipe.centre).all())
+    yield "the scale of the columns", bool((plan.recipe.scale > 0.0).all())  # infinite where a column is constant
     yield "the number of columns", 0 <= plan.n_shown <= plan.n_fixed and plan.n_carried >= 0
     for factor in plan.factors:
         yield f"the factor {factor.name}", _factor_agrees(factor, plan.recipe.n_columns)
@@ -168,13 +199,26 @@ def _levels_are_plain(matrix: Matrix) -> bool:
     return all(isinstance(one, PLAIN_LEVELS) for found in levels for one in found)
 
 
+def _are_same(one: Any, other: Any) -> bool:
+    """Whether two objects have equal fields; arrays are compared by their values."""
+    if isinstance(one, np.ndarray):
+        return np.array_equal(one, other)
+    if isinstance(one, tuple):
+        return isinstance(other, tuple) and len(one) == len(other) and all(map(_are_same, one, other))
+    if is_dataclass(one):
+        pairs = zip(public_fields(one).values(), public_fields(other).values(), strict=False)
+        return type(one) is type(other) and all(_are_same(*pair) for pair in pairs)
+    return bool(one == other)
+
+
 def _reader(reader: Reader, plan: Plan) -> Claims:
     yield "the text of the formula", _is_text_of(reader.parts)
     matrices = (reader.fixed, *reader.hidden, *(one.matrix for one in reader.effects))
     yield "a level of a category", all(map(_levels_are_plain, matrices))
     names = reader.fixed.names[plan.recipe.first :]
     yield "the formula", reader.fixed.has_intercept == plan.recipe.intercept and list(plan.names[: len(names)]) == names
-    yield "the plan of the formula", reader.plan.names == plan.names
+    yield "the plan of the formula", _are_same(reader.plan, plan)
+    yield "the factors of the formula", all(0 <= one.factor < len(plan.factors) for one in reader.effects)
     for curve in reader.curves:
         knots, rotation = curve.spline.knots, curve.spline.rotation
         yield str(curve.term), knots.ndim == 1 and rotation.ndim == 2 and len(rotation) == len(knots) - 4
@@ -233,11 +277,20 @@ def _spreads(spreads: LearnedSpreads, plan: Plan, n_coefficients: int, *, gates:
         told = variances[~np.isnan(variances)] if variances is not None and gates else variances  # others are left out
         yield f"the {one.kind} spread", one.degrees > 0 and (told is None or _are_variances(told))
         yield f"the {one.kind} spread", one.between is None or one.between.shape == size
+        for array in (one.mean, one.covariance, one.between):
+            yield f"the {one.kind} spread", array is None or _are_numbers(array, gates=gates)
         if one.between is not None and variances is not None:
             yield f"the {one.kind} spread", bool((variances > 0)[one.between.diagonal() > 0].all())
     if spreads.curvature is not None:
         shapes = spreads.curvature.mean.shape, spreads.curvature.variances.shape
         yield "the curvature", shapes == ((n_coefficients,), (n_coefficients,))
+        for array in (spreads.curvature.mean, spreads.curvature.variances):
+            yield "the curvature", _are_numbers(array, gates=gates)
+
+
+def _are_numbers(array: Array, *, gates: bool) -> bool:
+    """Whether all are finite; under gates those of coefficients that are left out are NaN."""
+    return bool((np.isfinite(array) | (np.isnan(array) & gates)).all())
 
 
 def _are_variances(values: Array) -> bool:

@@ -12,6 +12,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.columns import Encoded
 from vbsvm.design.spelling import listed, meant
+from vbsvm.sources.collections import require_in_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -104,6 +105,7 @@ def row_weights(what: str, data: Any, weights: str | ArrayLike | None) -> Array:
 
 def n_rows_of(data: Any) -> int:
     """Number of rows of a frame, a dictionary of columns, or an array."""
+    require_in_memory(data=data)
     if isinstance(data, dict):
         return len(frames.column(data, next(iter(data)))) if data else 0
     if not hasattr(data, "shape") and not hasattr(data, "__len__"):

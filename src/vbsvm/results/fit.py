@@ -34,6 +34,7 @@ from vbsvm.results.posterior_mean import PosteriorMean
 from vbsvm.results.traces import Traces, Worst
 from vbsvm.results.training_rows import TrainingRows
 from vbsvm.results.words import Words, noted, of_components
+from vbsvm.storage.atomic import require_path
 from vbsvm.storage.codec import public_fields
 
 if TYPE_CHECKING:
@@ -387,6 +388,7 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         from vbsvm import report
         from vbsvm.plots import resolve_fit
 
+        require_path(path)
         found = [] if data is None else [resolve_fit.predicted("report", self, data)]
         shown = self.showing(covariance)
         return report.write(path, [shown], found, title, report.Owner(shown, data))
@@ -395,6 +397,7 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         """Write the fit, without its data, to a file for ``vbsvm.load``; an existing file is replaced."""
         from vbsvm.storage import saving
 
+        require_path(path)
         saving.write(path, "Fit", self.contents())
 
     def contents(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Predictions of rows in files, written to a file piece by piece: neither need fit in memory."""
 
+import csv
 import errno
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -155,7 +156,15 @@ def _text_writer(file: Any, sep: str) -> Any:
 
     def write(frame: "pd.DataFrame") -> None:
         nonlocal begun
-        frame.to_csv(file, sep=sep, index=False, header=not begun)
+        write_text(frame, file, sep, header=not begun)
         begun = True
 
     return write
+
+
+def write_text(frame: "pd.DataFrame", file: Any, sep: str = ",", *, header: bool = True) -> None:
+    """Write a table as CSV; a carriage return within a cell, which ends a line for many readers, is quoted."""
+    text = [frame[name].astype(str) for name in frame if frame[name].dtype.kind == "O"]
+    returns = any("\r" in str(name) for name in frame) or any(one.str.contains("\r", regex=False).any() for one in text)
+    quoting = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL  # the latter only quotes them from Python 3.13 on
+    frame.to_csv(file, sep=sep, index=False, header=header, quoting=quoting)

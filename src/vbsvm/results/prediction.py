@@ -80,15 +80,22 @@ def _scores(plan: Plan, message: Message, spec: Spec, state: State, encoded: Enc
         if incomplete is not None:
             found.from_unknown[at] = left_over(incomplete, rows, message, _known(learn).distribution)
             design = incomplete.design
-        found.mean[at], found.variance[at] = message.row_moments(rows)
+        found.mean[at], variance = message.row_moments(rows)
+        found.variance[at] = _overflown(variance)
         for covariances, grouping in zip(of_new, block.groupings, strict=True):
             if grouping.has_unseen and found.departures is not None:
                 z = grouping.unseen_effects(design)
-                added = np.einsum("iq,kqr,ir->ik", z, covariances, z)
-                found.from_unknown[at] += added.mean(axis=1)
-                found.departures[at] += added - added.mean(axis=1, keepdims=True)
+                added = _overflown(np.einsum("iq,kqr,ir->ik", z, covariances, z))
+                average = added.mean(axis=1, keepdims=True)
+                found.from_unknown[at] += average[:, 0]
+                found.departures[at] += np.where(np.isfinite(average), added - average, 0.0)
         found.variance[at] += found.from_unknown[at]
     return found
+
+
+def _overflown(variances: Array | float) -> Array:
+    """Variances that are infinite where products on the way to them overflow; such rows are known by their means."""
+    return np.where(np.isnan(variances), np.inf, variances)
 
 
 def cross(plan: Plan, encoded: Encoded, learn: Learn, of_rows: Array) -> Array:
@@ -143,10 +150,12 @@ def averaged(scores: Scores, rows: NDArray[np.intp], chances: Array) -> Scores:
     total = np.bincount(rows, chances)
 
     def mean(values: Array) -> Array:
-        return np.bincount(rows, chances * values) / total
+        with np.errstate(invalid="ignore"):  # 0 times an infinite variance
+            return np.bincount(rows, np.where(chances > 0.0, chances * values, 0.0)) / total
 
     centre = mean(scores.mean)
-    between = np.maximum(mean(np.square(scores.mean)) - np.square(centre), 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        between = _overflown(np.maximum(mean(np.square(scores.mean)) - np.square(centre), 0.0))
     of_levels = None
     if scores.departures is not None:
         of_levels = np.stack([mean(column) for column in scores.departures.T], axis=1)

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar, final
 from uuid import uuid4
+from weakref import ref
 
 import numpy as np
 
@@ -49,6 +50,11 @@ NO_WORKERS = (
     "Start some, as by 'dask worker {address}'; dask.config.set({{'vbsvm.worker-timeout': 900}}) sets another limit."
 )
 
+BAD_PARTITION = (
+    "Partition {number} can't be computed ({why}). Every partition must be a data frame with all columns of the "
+    "collection, and every file that it is read from must be complete."
+)
+
 
 @final
 class Cluster:
@@ -57,6 +63,7 @@ class Cluster:
     def __init__(self, client: Any) -> None:
         self._client = client
         self._token, self._numbers = uuid4().hex, itertools.count()
+        self._partitions: list[ref[Any]] = []
 
     @staticmethod
     def of(client: Any = None) -> "Cluster":
@@ -79,11 +86,14 @@ class Cluster:
             raise TypeError("client is asynchronous; a fit waits for its results: make a client of its own for it.")
         if client.status != "running":
             raise ValueError(f"The Dask client is {client.status}: make a new one.")
+        _seconds_without_workers()
         return Cluster(client)
 
     def held(self, delayed: Sequence[Any]) -> list[Any]:
-        """Futures of delayed values, which workers begin to compute."""
-        return self._client.compute(list(delayed), retries=RETRIES)
+        """Futures of delayed values, one for each partition, which workers begin to compute."""
+        futures = self._client.compute(list(delayed), retries=RETRIES)
+        self._partitions = [ref(one) for one in futures]  # workers are to forget what nobody else holds
+        return futures
 
     def each(self, function: Callable[..., Any], things: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
         """Futures of what a function makes of each future, and of what other sequences have for it."""
@@ -96,29 +106,23 @@ class Cluster:
 
     def _gathered(self, futures: Sequence[Any]) -> list[Any]:
         """The values of futures; where the cluster has no workers, say so, and end it where none come in time."""
-        from dask import config
-        from dask.utils import parse_timedelta
-
-        given = config.get(WORKER_TIMEOUT, 300)
-        limit = np.inf if given is None else max(float(parse_timedelta(given, default="s")), 1.0)
-        step, empty = min(SECONDS_BETWEEN_LOOKS, limit), 0.0
+        limit, empty, told = _seconds_without_workers(), 0.0, False
         coroutine = self._client.gather(list(futures), asynchronous=True)
         answer = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
-        try:
-            while True:
-                try:
-                    return answer.result(step)
-                except TimeoutError:
-                    if answer.done():  # what was asked has failed so itself
-                        raise
-                empty = 0.0 if self._client.scheduler_info()["workers"] else empty + step
-                told = NO_WORKERS.format(address=self._client.scheduler.address, empty=empty, limit=limit)
-                if empty >= limit:
-                    raise TimeoutError(told)
-                if empty == step:
-                    warnings.warn(f"{told} The fit goes on when there are some.", stacklevel=2)
-        finally:
-            answer.cancel()
+        while True:  # where it ends early, the gathering ends with its futures, which the caller cancels
+            step = min(SECONDS_BETWEEN_LOOKS, limit - empty)
+            try:
+                return answer.result(step)
+            except TimeoutError:
+                if answer.done():  # what was asked has failed so itself
+                    raise
+            empty = 0.0 if self._client.scheduler_info()["workers"] else empty + step
+            words = NO_WORKERS.format(address=self._client.scheduler.address, empty=empty, limit=limit)
+            if empty >= limit:
+                raise TimeoutError(words)
+            if empty and not told:
+                warnings.warn(f"{words} The fit goes on when there are some.", stacklevel=2)
+            told = empty > 0.0
 
     def sum(self, function: Callable[[Any], T], things: Sequence[Any]) -> T:
         """Sum a function over what futures hold; the last few terms are added here, which saves a round of tasks."""
@@ -155,13 +159,23 @@ class Cluster:
         try:
             yield
         except BaseException as error:
+            number = self._failed_partition()
             with suppress(Exception):  # a cluster that is gone has nothing to cancel
                 self._client.cancel(list(futures), force=True)
             if isinstance(error, KilledWorker):
                 raise RuntimeError(KILLED) from error
             if isinstance(error, CancelledError | asyncio.CancelledError):
                 raise RuntimeError(LOST) from error
+            if number is not None and isinstance(error, Exception) and not str(error).startswith("Partition "):
+                what = "it lacks a column" if isinstance(error, KeyError) else type(error).__name__
+                why = f"{what}: {str(error).rstrip('.')}"
+                raise ValueError(BAD_PARTITION.format(number=number, why=why)) from error
             raise
+
+    def _failed_partition(self) -> int | None:
+        """The first partition that could not be computed."""
+        statuses = (getattr(one(), "status", None) for one in self._partitions)
+        return next((k for k, status in enumerate(statuses) if status == "error"), None)
 
     def _each(self, what: str, function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
         name = self._next_name(what)
@@ -170,6 +184,26 @@ class Cluster:
     def _next_name(self, what: str) -> str:
         """A name that nothing else has; by its first word a scheduler learns how long such a task takes."""
         return f"vbsvm_{what}-{self._token}-{next(self._numbers)}"
+
+
+def _seconds_without_workers() -> float:
+    """How long a fit waits for workers, by the setting of Dask; refuse what is no time."""
+    from dask import config
+    from dask.utils import parse_timedelta
+
+    given = config.get(WORKER_TIMEOUT, 300)
+    if given is None:
+        return np.inf
+    try:
+        limit = float(parse_timedelta(given, default="s"))
+    except (AttributeError, KeyError, TypeError, ValueError):
+        limit = np.nan
+    if not limit > 0.0:
+        raise ValueError(
+            f"Dask's setting {WORKER_TIMEOUT!r} is {given!r}: give a positive number of seconds, a text such as "
+            "'2 hours', or None to wait without a limit."
+        )
+    return limit
 
 
 def _answered(message: bytes, thing: Any) -> bytes:

@@ -82,7 +82,9 @@ def partitions(X: Any, y: Any, sample_weight: Any) -> list[Any]:
         if other.npartitions != aligned[0].npartitions:
             raise ValueError(
                 f"X has {aligned[0].npartitions} partitions, and {name} has {other.npartitions}: their rows can't be "
-                "paired. Put both into one data frame and name the labels' column, as in fit(frame, target='y')."
+                "paired. Put both into one data frame and name the labels' column, as in fit(frame, target='y'). "
+                "Columns of one frame that were made arrays (.values, .to_dask_array()) or persisted each by itself "
+                "are divided by their own sizes: persist the frame first, and take columns from that."
             )
     if not any(map(is_array, aligned)):
         # One graph for all of them: where files are small, Dask joins so many as the columns that are read allow.

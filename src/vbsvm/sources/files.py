@@ -208,13 +208,19 @@ def _found(given: Any) -> list[Path]:
         found += _matches(os.fspath(one))
     if not found:
         raise ValueError("No files are named: give a name, a pattern such as 'data/*.parquet', a folder, or a list.")
-    return list(dict.fromkeys(path.absolute() for path in found))
+    paths = [path.absolute() for path in found]
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise ValueError(
+            f"{twice} is named twice in the list: name every file once, or its rows would count once only."
+        )
+    return paths
 
 
 def _matches(name: str) -> list[Path]:
     place = Path(name).expanduser()
     if place.is_dir():
-        found = sorted(one for one in place.iterdir() if _is_table(one) or _is_partition(one))
+        found = sorted(one for one in place.iterdir() if _is_table(one) or _is_partition(one) or _has_tables(one))
         if not found:
             raise FileNotFoundError(f"The folder {name} holds no file that ends in .parquet, .csv, .tsv or .txt.")
         return [_regular(one) for one in found]
@@ -250,6 +256,13 @@ def _is_table(path: Path) -> bool:
 def _is_partition(path: Path) -> bool:
     """Whether it is a folder such as ``year=2024``, in which other programs put some of a table's rows."""
     return "=" in path.name and not path.name.startswith((".", "_")) and path.is_dir()
+
+
+def _has_tables(path: Path) -> bool:
+    """Whether it is a folder with tables in it, or in folders of its own; hidden ones are not looked into."""
+    if path.name.startswith((".", "_")) or path.is_symlink() or not path.is_dir():
+        return False
+    return any(_is_table(one) or _has_tables(one) for one in path.iterdir())
 
 
 def _regular(path: Path) -> Path:

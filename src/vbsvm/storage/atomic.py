@@ -16,6 +16,12 @@ LEFT_BEHIND = 2 * 86_400.0
 HERE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
+def require_path(path: str | os.PathLike[str]) -> None:
+    """Refuse a name that no file can have, before there is something to write."""
+    if isinstance(path, str | os.PathLike) and "\0" in str(path):
+        raise ValueError(f"No file is named {str(path)!r}: it holds a null character. Choose another name.")
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """A file that takes its place when it is whole: whatever fails before leaves what was there as it was.
@@ -23,6 +29,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     It is written beside its place, under a name that tells its process. What killed processes have left there is
     removed.
     """
+    require_path(path)
     place = Path(path).resolve()
     if not place.parent.is_dir():
         raise FileNotFoundError(f"There is no directory {place.parent} to write {place.name} in.")

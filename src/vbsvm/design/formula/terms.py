@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from math import comb, inf
 from typing import Any, TypeVar
+from unicodedata import is_normalized
 
 from formulaic.errors import FormulaicError
 from formulaic.parser import DefaultFormulaParser
@@ -17,6 +18,10 @@ MOST_TERMS = 5000
 # What is multiplied out before equal terms are joined: triples of thirty columns.
 MOST_PRODUCTS = 30_000
 LARGEST_POWER = 5
+DECOMPOSED = (
+    " Its letters are decomposed (Unicode form NFD), which needs backticks: write it in composed letters (NFC) if the "
+    "columns are named so."
+)
 # A plain sum may have a term for each column of a wide table.
 LONGEST_SUM = 20_000
 
@@ -76,7 +81,8 @@ def _attempt(call: Callable[[], Found], text: str) -> Found:
         why = next((ours for theirs, ours in _SAID.items() if theirs in said), "it is not a sum of terms")
         between = re.match(r"Missing operator between (`.*?` and `.*?`)\.", said)
         place = f" ({between[1]})" if between else ""
-        raise FormulaError(f"{clipped(text)} can't be read: {why}{place}.") from error
+        form = "" if is_normalized("NFC", text) else DECOMPOSED
+        raise FormulaError(f"{clipped(text)} can't be read: {why}{place}.{form}") from error
 
 
 def _in_order(tree: ASTNode[Any]) -> list[ASTNode[Any]]:
