@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from vbsvm.plots import rows
+from vbsvm.plots.predictions import draw_calibration, draw_predictive
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import checks
 from vbsvm.report.document import (
@@ -200,7 +200,7 @@ def _scores(found: Predicted, key: str) -> Picture:
         f"{key}-scores",
         f"Distributions of the scores {how}of {found.classes[0]} and {found.classes[1]}.",
         f"Scores {how}by class: right of 0 rows are called {found.classes[1]}.",
-        lambda ax: rows.draw_predictive(found, ax),
+        lambda ax: draw_predictive(found, ax),
     )
 
 
@@ -232,7 +232,7 @@ def calibration(fits: Sequence[Fit], evaluation: Evaluation, found: Sequence[Pre
                 f"Observed share of {one.classes[1]} against its predicted probability.",
                 f"Calibration for {one.classes[1]}{', left-out rows' if one.left_out else ''}: a smooth curve with its "
                 "95 % band, points for ten bins, and the distribution of the rows at the edges.",
-                lambda ax, one=one: rows.draw_calibration(one, ax),
+                lambda ax, one=one: draw_calibration(one, ax),
             )
         )
     return Section("Calibration", tuple(blocks))
