@@ -66,32 +66,18 @@ def key_figures(evaluation: Evaluation | None, fit: Fit) -> Figures:
     if evaluation is not None:
         how = "each predicted without it" if evaluation.left_out else "among those that the report was given"
         how = "with inputs chosen by all rows: too good" if evaluation.flattered else how
-        pairs.append((_percent(evaluation, evaluation.own), f"{_measured(evaluation)}, {how}"))
+        measure, short = ("balanced error",) * 2 if evaluation.weighted else ("of rows wrong", "wrong")
+        lines = [(evaluation.own, f"{measure}, {how}")]
         if not evaluation.weighted:
-            pairs.append(
-                (_percent(evaluation, evaluation.in_shares), f"wrong if all are called {evaluation.most_common}")
-            )
-        pairs += [
-            (_percent(evaluation, one), f"{_wrong(evaluation)} by {name}") for name, one in evaluation.others.items()
-        ]
+            lines.append((evaluation.in_shares, f"wrong if all are called {evaluation.most_common}"))
+        lines += [(baseline, f"{short} by {name}") for name, baseline in evaluation.others.items()]
+        pairs = [(percent(evaluation.leading(one).value, 1.0), meaning) for one, meaning in lines]
         if len(evaluation.classes) == 2:
             auc = f"{evaluation.auc(evaluation.own):.3f}"
             pairs.append((auc, f"AUC: how often {evaluation.classes[1]} is ranked above {evaluation.classes[0]}"))
     if fit.facts is not None:
         pairs.append((f"{fit.facts.n_rows}", "rows"))
     return Figures(tuple(pairs))
-
-
-def _measured(evaluation: Evaluation) -> str:
-    return "balanced error" if evaluation.weighted else "of rows wrong"
-
-
-def _wrong(evaluation: Evaluation) -> str:
-    return "balanced error" if evaluation.weighted else "wrong"
-
-
-def _percent(evaluation: Evaluation, of: LeftOutPredictions) -> str:
-    return percent(evaluation.leading(of).value, 1.0)
 
 
 def section(
