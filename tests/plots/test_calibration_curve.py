@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, logit
 
-from vbsvm.plots.calibration_curve import curve, slope
+from vbsvm.plots.predictions import calibration_curve, calibration_slope
 
 RNG = np.random.default_rng(0)
 LOG_ODDS = 1.5 * RNG.normal(size=4000)
@@ -17,24 +17,24 @@ def share_covered(found):
 
 
 def test_probabilities_that_hold_are_on_the_diagonal():
-    found = curve(expit(LOG_ODDS), POSITIVE, ONES)
+    found = calibration_curve(expit(LOG_ODDS), POSITIVE, ONES)
     assert share_covered(found) > 0.8
     np.testing.assert_allclose(found.observed, found.predicted, atol=0.06)
     assert np.all((found.lower < found.observed) & (found.observed < found.upper))
-    one = slope(expit(LOG_ODDS), POSITIVE, ONES)
+    one = calibration_slope(expit(LOG_ODDS), POSITIVE, ONES)
     assert one.lower < 1 < one.upper
 
 
 @pytest.mark.parametrize("planted", [lambda x: 2 * x, lambda x: 0.5 * x, lambda x: x + 0.7])
 def test_planted_errors_leave_it(planted):
-    wrong = curve(expit(planted(LOG_ODDS)), POSITIVE, ONES)
+    wrong = calibration_curve(expit(planted(LOG_ODDS)), POSITIVE, ONES)
     assert share_covered(wrong) < 0.5
     truth = expit(np.interp(logit(wrong.predicted), np.sort(planted(LOG_ODDS)), np.sort(LOG_ODDS)))
     np.testing.assert_allclose(wrong.observed, truth, atol=0.08)
 
 
 def test_the_slope_says_how_much_too_extreme_probabilities_are():
-    found = slope(expit(2 * LOG_ODDS), POSITIVE, ONES)
+    found = calibration_slope(expit(2 * LOG_ODDS), POSITIVE, ONES)
     assert found.lower < 0.5 < found.upper < 0.6
 
 
@@ -42,8 +42,8 @@ def test_weights_are_repeated_rows():
     weights = RNG.integers(1, 4, 300).astype(float)
     rows = np.repeat(np.arange(300), weights.astype(int))
     chances, positive = expit(LOG_ODDS[:300]), POSITIVE[:300]
-    weighted = curve(chances, positive, weights)
-    repeated = curve(chances[rows], positive[rows], np.ones(len(rows)))
+    weighted = calibration_curve(chances, positive, weights)
+    repeated = calibration_curve(chances[rows], positive[rows], np.ones(len(rows)))
     np.testing.assert_allclose(weighted.observed, repeated.observed, atol=1e-6)
     np.testing.assert_allclose(weighted.upper, repeated.upper, atol=1e-6)
 
@@ -51,9 +51,9 @@ def test_weights_are_repeated_rows():
 def test_rows_of_one_group_count_once():
     rows = np.repeat(np.arange(200), 4)
     chances, positive = expit(LOG_ODDS[:200])[rows], POSITIVE[:200][rows]
-    alone = slope(expit(LOG_ODDS[:200]), POSITIVE[:200], np.ones(200))
-    blind = slope(chances, positive, np.ones(800))
-    grouped = slope(chances, positive, np.ones(800), rows)
+    alone = calibration_slope(expit(LOG_ODDS[:200]), POSITIVE[:200], np.ones(200))
+    blind = calibration_slope(chances, positive, np.ones(800))
+    grouped = calibration_slope(chances, positive, np.ones(800), rows)
     assert grouped.upper - grouped.lower > 1.5 * (blind.upper - blind.lower)
     assert grouped.upper - grouped.lower == pytest.approx(alone.upper - alone.lower, rel=0.1)
 
@@ -63,6 +63,6 @@ def test_rows_of_one_group_count_once():
 )
 def test_odd_probabilities_give_finite_numbers(chances):
     positive = np.arange(20) >= 10
-    found = curve(chances, positive, np.ones(20))
+    found = calibration_curve(chances, positive, np.ones(20))
     assert np.isfinite([found.observed, found.lower, found.upper]).all()
-    assert np.isfinite(slope(chances, positive, np.ones(20)).value)
+    assert np.isfinite(calibration_slope(chances, positive, np.ones(20)).value)

@@ -14,7 +14,7 @@ from vbsvm import VBSVC, Covariance, Gibbs, LaplaceZero, Model, compare, plots
 from vbsvm.base import diagnostics
 from vbsvm.base.distributions import InverseGamma, InverseWishart
 from vbsvm.datasets import load_toenail
-from vbsvm.plots import mixing
+from vbsvm.plots.diagnostics import rank_shares
 from vbsvm.results.comparison import Pair
 from vbsvm.results.variance_components import Correlation
 
@@ -259,7 +259,7 @@ class TestMixingPlots:
     def test_ranks_of_chains_that_agree_and_of_chains_that_do_not(self):
         rng = np.random.default_rng(0)
         good = rng.normal(size=(4, 2000))
-        assert np.abs(mixing.rank_shares(good) - 1).max() < 0.4
+        assert np.abs(rank_shares(good) - 1).max() < 0.4
         gates = (rng.random((4, 2000)) < 0.3).astype(float)
-        assert np.abs(mixing.rank_shares(gates) - 1).max() < 0.4
-        assert mixing.rank_shares(good + 2 * np.eye(4)[:, :1])[0, -1] > 2
+        assert np.abs(rank_shares(gates) - 1).max() < 0.4
+        assert rank_shares(good + 2 * np.eye(4)[:, :1])[0, -1] > 2

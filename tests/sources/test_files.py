@@ -616,6 +616,10 @@ def test_csv_that_is_no_table_is_named(tmp_path):
         ("a,b\n1,2,\n3,4,5\n", "d.csv: line 3 has 3 cells, and the header has 2 names"),
         ("a,b\n1,2,,\n3,4,,\n", "d.csv: line 2 has 4 cells, and the header has 2 names"),
         ("a,a\n1,2\n", "d.csv has two columns named 'a'"),
+        ("a,b\n1,2\n3,4,\n", "d.csv: line 3 has 3 cells, and the header has 2 names"),
+        ('a,b\n1,2\n"3,4\n', "d.csv: a quotation mark that opens in line 3 is not closed"),
+        ("a,b\n1,2\n3,\0\n", "d.csv holds a NUL byte in line 3"),
+        ('[{"a": 1, "b": 2}]', "d.csv is JSON: save it as CSV"),
         ("", "d.csv is empty"),
     ]:
         (tmp_path / "d.csv").write_text(content)

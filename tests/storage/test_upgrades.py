@@ -5,7 +5,7 @@ import pytest
 
 import vbsvm
 from saved_models import made
-from vbsvm.storage import saving, upgrades
+from vbsvm.storage import saving
 
 
 def _older(tree):
@@ -40,10 +40,11 @@ def test_older_files_are_read(name, tmp_path, monkeypatch):
     np.testing.assert_array_equal(
         vbsvm.load(tmp_path / "old.vbsvm").decision_function(data), model.decision_function(data)
     )
+    upgraded = saving.upgraded
     monkeypatch.setattr(saving, "upgraded", lambda tree: tree)
     with pytest.raises(vbsvm.ModelFileError):
         vbsvm.load(tmp_path / "old.vbsvm")
-    assert upgrades.upgraded(trees[0][0]) == trees[0][0]
+    assert upgraded(trees[0][0]) == trees[0][0]
 
 
 def _with_flags(tree):

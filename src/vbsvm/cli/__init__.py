@@ -14,7 +14,7 @@ from typing import Any, final
 import click
 
 from vbsvm.base.printing import visible, visible_lines
-from vbsvm.cli.wording import by_options, warnings_in_a_line
+from vbsvm.cli.messages import by_options, warnings_in_a_line
 from vbsvm.version import __version__
 
 INTERRUPTED = 130

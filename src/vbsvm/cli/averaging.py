@@ -7,7 +7,7 @@ import click
 from vbsvm.cli import tables, texts
 from vbsvm.cli.models import columns_of, covariance_option, is_fit, text_of
 from vbsvm.cli.texts import Signs
-from vbsvm.cli.wording import say
+from vbsvm.cli.messages import say
 
 EFFECTS, SLOPE = "probability", "slope"
 

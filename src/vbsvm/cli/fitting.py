@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, final
 import click
 
 from vbsvm.cli import tables
+from vbsvm.cli.messages import say
 from vbsvm.cli.models import described
-from vbsvm.cli.wording import say
 
 if TYPE_CHECKING:
     from vbsvm import Files, Gibbs, Variational

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from vbsvm.cli import tables
-from vbsvm.cli.wording import say, stdout
+from vbsvm.cli.messages import say, stdout
 
 AVERAGES, SLOPE = "probability", "slope"
 

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any, final
 import click
 
 from vbsvm.base.printing import visible
-from vbsvm.cli.wording import by_options, say, stdout
+from vbsvm.cli.messages import by_options, say, stdout
 from vbsvm.design.spelling import meant, renumbered
 from vbsvm.sources import files_text
 from vbsvm.sources.files_text import PACKED, SEPARATORS, TextReader

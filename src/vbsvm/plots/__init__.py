@@ -3,12 +3,9 @@ results and everything below; ``style`` alone knows matplotlib.
 """
 
 from vbsvm.plots.averages import effects
-from vbsvm.plots.checks import bound, densities, sensitivity
-from vbsvm.plots.estimates import coefficients, inclusion, spline
-from vbsvm.plots.groups import random_effects
-from vbsvm.plots.missing_values import missing
-from vbsvm.plots.mixing import ranks, traces
-from vbsvm.plots.rows import calibration, predictive
+from vbsvm.plots.diagnostics import bound, densities, missing, ranks, sensitivity, traces
+from vbsvm.plots.estimates import coefficients, inclusion, random_effects, spline
+from vbsvm.plots.predictions import calibration, predictive
 from vbsvm.plots.style import alt_text, save
 
 __all__ = [

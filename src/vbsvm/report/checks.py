@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from vbsvm.missing.model import input_model
 from vbsvm.missing.settings import LIKELIHOOD, NONE, NotAtRandom, Shift
-from vbsvm.plots import calibration_curve
+from vbsvm.plots.predictions import calibration_slope
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.document import Check, Limitation, names, percent
 from vbsvm.report.evaluation import Evaluation
@@ -148,7 +148,7 @@ def of_calibration(evaluation: Evaluation, found: Sequence[Predicted]) -> Iterat
 
 
 def _calibration(found: Predicted, groups: NDArray[np.intp] | None) -> Check:
-    slope = calibration_curve.slope(found.chances, found.positive, found.weights, groups)
+    slope = calibration_slope(found.chances, found.positive, found.weights, groups)
     told = f"the slope of the log odds is {slope.value:.2f} (95 % interval {slope.lower:.2f} to {slope.upper:.2f})"
     told = told.replace("-", "−") + ", and 1 is right"
     predicted, observed = (float(np.average(one, weights=found.weights)) for one in (found.chances, found.positive))

@@ -158,11 +158,6 @@ class Evaluation:
         """What the model is judged by: the share of wrong rows, or with weights of classes the balanced error."""
         return of.balanced_error if self.weighted else of.error
 
-    @property
-    def measured(self) -> str:
-        """What the leading measure is called."""
-        return "balanced error" if self.weighted else "rows wrong"
-
     def se(self, measure: Measure) -> float:
         """Standard error, with the groups of the largest factor as independent units where there are some."""
         if not self.rows.groups:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from vbsvm.plots import rows
+from vbsvm.plots.predictions import draw_calibration, draw_predictive
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import checks
 from vbsvm.report.document import (
@@ -66,32 +66,18 @@ def key_figures(evaluation: Evaluation | None, fit: Fit) -> Figures:
     if evaluation is not None:
         how = "each predicted without it" if evaluation.left_out else "among those that the report was given"
         how = "with inputs chosen by all rows: too good" if evaluation.flattered else how
-        pairs.append((_percent(evaluation, evaluation.own), f"{_measured(evaluation)}, {how}"))
+        measure, short = ("balanced error",) * 2 if evaluation.weighted else ("of rows wrong", "wrong")
+        lines = [(evaluation.own, f"{measure}, {how}")]
         if not evaluation.weighted:
-            pairs.append(
-                (_percent(evaluation, evaluation.in_shares), f"wrong if all are called {evaluation.most_common}")
-            )
-        pairs += [
-            (_percent(evaluation, one), f"{_wrong(evaluation)} by {name}") for name, one in evaluation.others.items()
-        ]
+            lines.append((evaluation.in_shares, f"wrong if all are called {evaluation.most_common}"))
+        lines += [(baseline, f"{short} by {name}") for name, baseline in evaluation.others.items()]
+        pairs = [(percent(evaluation.leading(one).value, 1.0), meaning) for one, meaning in lines]
         if len(evaluation.classes) == 2:
             auc = f"{evaluation.auc(evaluation.own):.3f}"
             pairs.append((auc, f"AUC: how often {evaluation.classes[1]} is ranked above {evaluation.classes[0]}"))
     if fit.facts is not None:
         pairs.append((f"{fit.facts.n_rows}", "rows"))
     return Figures(tuple(pairs))
-
-
-def _measured(evaluation: Evaluation) -> str:
-    return "balanced error" if evaluation.weighted else "of rows wrong"
-
-
-def _wrong(evaluation: Evaluation) -> str:
-    return "balanced error" if evaluation.weighted else "wrong"
-
-
-def _percent(evaluation: Evaluation, of: LeftOutPredictions) -> str:
-    return percent(evaluation.leading(of).value, 1.0)
 
 
 def section(
@@ -200,7 +186,7 @@ def _scores(found: Predicted, key: str) -> Picture:
         f"{key}-scores",
         f"Distributions of the scores {how}of {found.classes[0]} and {found.classes[1]}.",
         f"Scores {how}by class: right of 0 rows are called {found.classes[1]}.",
-        lambda ax: rows.draw_predictive(found, ax),
+        lambda ax: draw_predictive(found, ax),
     )
 
 
@@ -232,7 +218,7 @@ def calibration(fits: Sequence[Fit], evaluation: Evaluation, found: Sequence[Pre
                 f"Observed share of {one.classes[1]} against its predicted probability.",
                 f"Calibration for {one.classes[1]}{', left-out rows' if one.left_out else ''}: a smooth curve with its "
                 "95 % band, points for ten bins, and the distribution of the rows at the edges.",
-                lambda ax, one=one: rows.draw_calibration(one, ax),
+                lambda ax, one=one: draw_calibration(one, ax),
             )
         )
     return Section("Calibration", tuple(blocks))

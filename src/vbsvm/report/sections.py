@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vbsvm.base import diagnostics, printing
+from vbsvm.base import printing
+from vbsvm.base.diagnostics import FEWEST
 from vbsvm.base.printing import counted
 from vbsvm.design.columns import INTERCEPT, FactorPlan
 from vbsvm.design.scaling import Recipe
@@ -13,10 +14,9 @@ from vbsvm.missing.imputation import MissingPatterns
 from vbsvm.missing.model import MissingModel
 from vbsvm.model.gates import GateMap
 from vbsvm.model.priors import HalfT, Ridge
-from vbsvm.plots import checks, estimates, missing_values, mixing
-from vbsvm.plots import groups as groups_figure
+from vbsvm.plots import diagnostics, estimates
 from vbsvm.plots.resolve_fit import largest
-from vbsvm.report.checks import of_fit as checks_of
+from vbsvm.report import checks
 from vbsvm.report.document import (
     Block,
     Cell,
@@ -162,7 +162,7 @@ def missing_section(fit: Fit, patterns: MissingPatterns) -> Section:
             "missing",
             "Which inputs are missing together, one row for each pattern.",
             "Patterns of missing values: squares are missing, dots are known.",
-            lambda ax: missing_values.missing(fit, ax),
+            lambda ax: diagnostics.missing(fit, ax),
         ),
     )
     return Section("Missing values", blocks)
@@ -323,7 +323,7 @@ def _caterpillar(key: str, fit: Fit, factor: FactorPlan, effect: str) -> Picture
         key,
         f"Caterpillar plot. {caption}",
         caption,
-        lambda ax: groups_figure.random_effects(fit, ax, factor=factor.name, effect=effect),
+        lambda ax: estimates.random_effects(fit, ax, factor=factor.name, effect=effect),
     )
 
 
@@ -333,7 +333,7 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     chosen = largest(np.abs(mean), MOST_IN_TABLE)
     shown = table.iloc[chosen]
     body = tuple(
-        (cell(groups_figure.group_name(label)), *row) for label, row in zip(shown.index, _rows(shown), strict=True)
+        (cell(estimates.group_name(label)), *row) for label, row in zip(shown.index, _rows(shown), strict=True)
     )
     more = "" if len(chosen) == len(table) else f", the {len(chosen)} largest of {len(table)}"
     head = (factor.name, *_heads(table))
@@ -342,7 +342,7 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
 
 def ending(fit: Fit, key: str) -> Section:
     """How the fit was reached: verdicts, and the climb or the chains."""
-    blocks: list[Block] = list(checks_of(fit))
+    blocks: list[Block] = list(checks.of_fit(fit))
     bounds, drawn = fit.course.bounds, fit.course.traces
     if len(bounds) > 2:
         caption = (
@@ -350,11 +350,13 @@ def ending(fit: Fit, key: str) -> Section:
             f"{printing.told(fit.elbo, 7)}. It should rise steadily to the end."
         )
         alt = f"The bound rises over {len(bounds)} accepted steps."
-        blocks.append(picture(f"{key}-bound", alt, caption, lambda ax: checks.bound(fit, ax)))
-    if drawn is not None and drawn.n_draws >= diagnostics.FEWEST and fit.plan.n_shown:
+        blocks.append(picture(f"{key}-bound", alt, caption, lambda ax: diagnostics.bound(fit, ax)))
+    if drawn is not None and drawn.n_draws >= FEWEST and fit.plan.n_shown:
         caption = "Draws of the parameters that mix worst, by chain. Well-mixed chains overlap and show no trend."
         blocks.append(
-            picture(f"{key}-trace", "Traces of the chains.", caption, lambda ax: mixing.traces(fit, axes=ax, top=3))
+            picture(
+                f"{key}-trace", "Traces of the chains.", caption, lambda ax: diagnostics.traces(fit, axes=ax, top=3)
+            )
         )
     return Section("How the fit ended", tuple(blocks))
 

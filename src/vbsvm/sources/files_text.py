@@ -151,11 +151,12 @@ class TextReader:
             if opened:
                 line = int(opened[1]) + 1
                 raise ValueError(f"{self.name}: a quotation mark that opens in line {line} is not closed.") from error
-            self.require_even(sep)
+            for trailing in (1, 0):
+                self.require_even(sep, trailing)
             raise ValueError(f"{self.name} can't be read as text: {error}") from error
 
-    def require_even(self, sep: str) -> None:
-        """Refuse a row with fewer cells than the header has names, or more, unless that is one separator at the end."""
+    def require_even(self, sep: str, trailing: int = 1) -> None:
+        """Refuse a row with fewer cells than the header has names, or with more but ``trailing`` empty ones."""
         with self.lines() as lines:
             rows = csv.reader(lines, delimiter=sep)
             n_names = None
@@ -164,7 +165,7 @@ class TextReader:
                     if _is_blank(row):
                         continue
                     n_names = len(row) if n_names is None else n_names
-                    if len(row) < n_names or len(row) > n_names + 1 or any(row[n_names:]):
+                    if len(row) < n_names or len(row) > n_names + trailing or any(row[n_names:]):
                         raise ValueError(
                             f"{self.name}: line {rows.line_num} has {len(row)} cell{'s' * (len(row) != 1)}, and the "
                             f"header has {n_names} names. Give every row a cell for each name, and put cells that hold "

@@ -21,6 +21,12 @@ from vbsvm.base.cached import cached_property
 # Booleans, numbers, fixed-width text and bytes, dates: all that an array can hold without objects.
 PLAIN = "biufUSmM"
 _NUMBERS = "biuf"
+_COLLECTIONS: dict[str, Callable[[Any], Any]] = {"tuple": tuple, "list": list, "set": frozenset}
+_SCALARS: dict[Any, tuple[type, ...]] = {
+    float: (float, int, np.floating, np.integer),
+    int: (int, np.integer),
+    bool: (bool, np.bool_),
+}
 
 
 class CodecError(ValueError):
@@ -93,21 +99,21 @@ class Registry:
         def inner(one: Any, place: str) -> Any:
             return self._encode(one, where + place, arrays, known)
 
+        name = self._names.get(type(value))
+        if name is not None:
+            return {"enum": [name, value.name]} if isinstance(value, Enum) else self._encode_fields(name, value, inner)
         match value:
             case np.generic() if value.dtype.kind in _NUMBERS and value.dtype.itemsize <= 8:
                 return {"number": [value.dtype.str, inner(value.item(), "")]}
             case float() if not math.isfinite(value):
                 return {"float": str(float(value))}
-            case Enum() if type(value) in self._names:
-                return {"enum": [self._names[type(value)], value.name]}
             case None | bool() | int() | float() | str():
                 return str(value) if isinstance(value, str) else value
             case np.ndarray():
                 return self._encode_array(value, where, arrays, known)
-            case tuple():
-                return {"tuple": [inner(one, f"[{k}]") for k, one in enumerate(value)]}
-            case list():
-                return {"list": [inner(one, f"[{k}]") for k, one in enumerate(value)]}
+            case tuple() | list():
+                tag = "tuple" if isinstance(value, tuple) else "list"
+                return {tag: [inner(item, f"[{k}]") for k, item in enumerate(value)]}
             case frozenset():
                 return {"set": [inner(one, "") for one in sorted(value)]}
             case slice():
@@ -116,14 +122,14 @@ class Registry:
                 return {"dict": [[inner(key, ""), inner(one, f"[{key!r}]")] for key, one in value.items()]}
             case os.PathLike():
                 return os.fspath(value)
-        if type(value) in self._names:
-            name = self._names[type(value)]
-            named = self._forms[name].take(value)
-            return {"object": name, "fields": {key: inner(one, f".{key}") for key, one in named.items()}}
         raise TypeError(
             f"{where or 'The object'} holds {type(value).__name__}, which has no place in a file: files take numbers, "
             "text, arrays, and the classes that are registered."
         )
+
+    def _encode_fields(self, name: str, value: Any, inner: Callable[[Any, str], Any]) -> dict[str, Any]:
+        named = self._forms[name].take(value)
+        return {"object": name, "fields": {key: inner(one, f".{key}") for key, one in named.items()}}
 
     def _encode_array(
         self, value: NDArray[Any], where: str, arrays: list[NDArray[Any]], known: dict[int, int]
@@ -175,12 +181,8 @@ class Registry:
             case "enum", [str(name), str(member)] if name in self._forms and issubclass(self._forms[name].kind, Enum):
                 members: Any = self._forms[name].kind
                 return members[member]
-            case "tuple", list():
-                return tuple(inner(one) for one in content)
-            case "list", list():
-                return [inner(one) for one in content]
-            case "set", list():
-                return frozenset(inner(one) for one in content)
+            case "tuple" | "list" | "set", list():
+                return _COLLECTIONS[tag](map(inner, content))
             case "slice", [start, stop, step] if all(one is None or type(one) is int for one in content):
                 return slice(start, stop, step)
             case "dict", list():
@@ -223,12 +225,8 @@ def _matches(value: Any, hint: Any) -> bool:
         return isinstance(value, kind) and all(_matches(one, inner[0]) for one in value)
     if kind is Any:
         return True
-    if kind is float:
-        return isinstance(value, float | int | np.floating | np.integer) and not isinstance(value, bool)
-    if kind is int:
-        return isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if kind is bool:
-        return isinstance(value, bool | np.bool_)
+    if kind in _SCALARS:
+        return isinstance(value, _SCALARS[kind]) and (kind is bool or not isinstance(value, bool))
     if getattr(kind, "_is_protocol", False) and not issubclass(kind, Sequence | Mapping):
         return is_dataclass(value)
     return isinstance(value, kind)

@@ -1,4 +1,4 @@
-"""Model files: what a fit knows, in a file that is read without executing anything.
+"""Model files: what a fit knows, in a file that is read without executing anything; and upgrades of older files.
 
 A file holds settings, learned numbers and levels, and not the data, with one exception: the distribution of a model
 with many more columns than rows is made of its rows. Whatever is wrong with a file is a ``ModelFileError``.
@@ -13,7 +13,6 @@ from vbsvm.storage import archive
 from vbsvm.storage.archive import ArchiveError, ModelFileError
 from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import MODELS
-from vbsvm.storage.upgrades import upgraded
 
 FORMAT, SCHEMA = "vbsvm model", 1
 REGISTRY = Registry(MODELS)
@@ -45,3 +44,35 @@ def read(path: str | os.PathLike[str], makers: Mapping[str, Callable[[Mapping[st
         internal = not isinstance(error, ValueError) or INTERNAL.search(str(error))
         why = "its parts do not belong together" if internal else error
         raise ModelFileError(f"{os.fspath(path)} holds no model that makes sense: {why}.") from error
+
+
+# Until missing values had a slot of their own, their parts were fields of these classes.
+_SLOTS = {"Spec": "MissingModel", "State": "MissingState"}
+_PARTS = ("inputs", "levels", "values")
+# Fields of a fit that had another name.
+_RENAMED = {"gaps": "missing_patterns"}
+
+
+# What the setting said when it was a flag.
+_LABELS = {True: "likelihood", False: "none"}
+
+
+def upgraded(tree: Any) -> Any:
+    """The tree with what older versions wrote in the form of this one."""
+    if isinstance(tree, list):
+        return [upgraded(one) for one in tree]
+    if not isinstance(tree, dict):
+        return tree
+    tree = {key: upgraded(one) for key, one in tree.items()}
+    fields = tree.get("fields")
+    if tree.get("object") in _SLOTS and isinstance(fields, dict) and any(name in fields for name in _PARTS):
+        parts = {name: fields.pop(name) for name in _PARTS if name in fields}
+        known = any(one is not None for one in parts.values())
+        fields["missing"] = {"object": _SLOTS[tree["object"]], "fields": parts} if known else None
+    if tree.get("object") == "GaussianImputation" and isinstance(fields, dict):
+        labels = fields.get("labels", True)
+        fields["labels"] = _LABELS[labels] if isinstance(labels, bool) else labels
+    pairs = tree.get("dict")
+    if isinstance(pairs, list) and any(pair[0] == "spec" for pair in pairs):
+        tree["dict"] = [[_RENAMED.get(key, key), one] for key, one in pairs]
+    return tree

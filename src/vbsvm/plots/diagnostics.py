@@ -1,0 +1,383 @@
+"""Figures of how a fit was reached, how chains mix, what was missing, and how far results lean on assumptions."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base import printing
+from vbsvm.base.arrays import Array
+from vbsvm.base.settings import require_count
+from vbsvm.design.columns import INTERCEPT
+from vbsvm.design.spelling import listed
+from vbsvm.missing.imputation import CHANGED
+from vbsvm.plots import style
+from vbsvm.plots.resolve_fit import any_fit, largest, number_shown, one_fit, require_names
+from vbsvm.results.comparison import Comparison, Pair
+from vbsvm.results.fit import Fit
+from vbsvm.results.traces import Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.plots.style import Axes, Canvas, Figure
+
+
+# More names than this do not fit beside the axis.
+MOST_SHIFTED = 2
+MOST_LINES = 12
+MOST_PANELS = 24
+
+
+def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
+    """How the bound rose: its distance from the final value, in nats, at each accepted step.
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        Fitted by variational Bayes.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None makes a figure.
+    class_ : label, default None
+        The class to set against the rest, if the estimator has more than two.
+    """
+    one = one_fit("bound", fit, class_)
+    if not len(one.course.bounds):
+        raise ValueError(
+            "bound: the bound is only available after variational Bayes with a bound; plots.traces shows the chains "
+            "of a sampler."
+        )
+    bounds = one.bounds[np.isfinite(one.bounds)]
+    below = bounds[-1] - bounds
+    seen = below > 0
+    ax = style.axes(ax, 2.5)
+    ax.plot(1 + np.flatnonzero(seen), below[seen], "o-", color=style.BLUE, linewidth=1.2, markersize=3.5)
+    ax.set_yscale("log")
+    ax.invert_yaxis()
+    ax.minorticks_off()
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.locator_params(axis="x", integer=True)
+    ax.set_xlabel(f"accepted step of {len(bounds)}")
+    ax.set_ylabel(f"nats below the final\nbound ({bounds[-1]:.2f})".replace("-", "−"))
+    style.described(ax, f"The bound rises over {len(bounds)} accepted steps to {bounds[-1]:.2f}.")
+    return style.dress(ax)
+
+
+def sensitivity(
+    table: "pd.DataFrame", ax: "Canvas" = None, *, terms: list[str] | None = None, top: int | None = None
+) -> "Axes":
+    """Tipping points: coefficients against the shift of missing values, in units of their size without shift.
+
+    A circle marks a shift at which a coefficient changes its sign.
+
+    Parameters
+    ----------
+    table : DataFrame
+        The result of ``sensitivity`` of an estimator or a model.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None makes a figure.
+    terms : list of str, default None
+        Coefficients to show; None means all except the intercept.
+    top : int, default None
+        If no terms are named, how many of the largest without shift to show; None means at most twelve.
+    """
+    if not hasattr(table, "columns") or not hasattr(table, "attrs"):
+        raise TypeError(f"sensitivity: pass the result of sensitivity(…); got {type(table).__name__}.")
+    if not len(table) or any(dtype.kind not in "iuf" for dtype in (table.index.dtype, *table.dtypes)):
+        raise TypeError(
+            "sensitivity: pass the result of sensitivity(…), a table of numbers with the shifts as its index; got "
+            f"another data frame, with the columns {listed(list(table.columns))}."
+        )
+    shift = table.index.to_numpy(dtype=float)
+    nearest = int(np.abs(shift).argmin())
+    chosen, left_out = _choose(table, nearest, terms, top)
+    ax = style.axes(ax, 3.2)
+    for k, name in enumerate(chosen):
+        values = table[name].to_numpy(dtype=float)
+        unit = abs(values[nearest])
+        values = values / unit if unit > 0 else values
+        colour, dashes = style.look(k)
+        ax.plot(shift, values, dashes, color=colour, label=style.plain(name), linewidth=1.5)
+        for i in np.flatnonzero(values[1:] * values[:-1] < 0):
+            share = values[i] / (values[i] - values[i + 1])
+            at = shift[i] + share * (shift[i + 1] - shift[i])
+            ax.plot([at], [0.0], "o", color=colour, markersize=7, fillstyle="none")
+    ax.axhline(0.0, color=style.MUTED, linewidth=0.8)
+    ax.axvline(0.0, color=style.MUTED, linewidth=0.8, linestyle=":")
+    columns = table.attrs.get("columns", [])
+    told = ", ".join(columns) if 0 < len(columns) <= MOST_SHIFTED else "values"
+    ax.set_xlabel(style.plain(f"shift of missing {told} (standard deviations)") + left_out)
+    ax.set_ylabel("coefficient, in units of its size\nwithout shift")
+    ax.legend(loc="best")
+    style.described(ax, f"{len(chosen)} coefficients against a shift of missing values.")
+    return style.dress(ax)
+
+
+def _choose(table: "pd.DataFrame", nearest: int, terms: list[str] | None, top: int | None) -> tuple[list[str], str]:
+    """The coefficients that are named, or the largest without shift; and a line on those that are left out."""
+    require_names("sensitivity", terms)
+    known = [name for name in table.columns if name not in (INTERCEPT, CHANGED)]
+    if terms is not None:
+        unknown = [name for name in terms if name not in table.columns]
+        if unknown or not len(terms):
+            raise ValueError(f"sensitivity: there is no coefficient {unknown}; there are {printing.listed(known)}.")
+        return list(terms), ""
+    n_shown = number_shown("sensitivity", top, len(known), MOST_LINES)
+    size = np.abs(table[known].to_numpy(dtype=float)[nearest])
+    return [known[k] for k in largest(size, n_shown)], style.left_out(n_shown, len(known), "the largest without shift")
+
+
+def densities(
+    comparison: Comparison, *, terms: list[str] | None = None, top: int | None = None, n_columns: int = 3
+) -> "Figure":
+    """Densities of a variational fit and of a sampler's, one panel for each parameter, with the accuracy in per cent.
+
+    Parameters
+    ----------
+    comparison : Comparison
+        The result of ``compare``.
+    terms : list of str, default None
+        Parameters to show; None means all.
+    top : int, default None
+        If no terms are named, how many of those with the lowest accuracy to show; None means at most 24.
+    n_columns : int, default 3
+        Panels side by side.
+
+    Returns
+    -------
+    The figure.
+    """
+    if not hasattr(comparison, "pairs"):
+        raise TypeError(f"densities: pass the result of compare(fit, sampled); got {type(comparison).__name__}.")
+    require_count("densities", n_columns=n_columns)
+    pairs, left_out = _pairs(comparison, terms, top)
+    n_columns = min(n_columns, len(pairs))
+    n_rows = -(-len(pairs) // n_columns)
+    figure, axes = style.panels(n_rows, n_columns, (max(2.2 * n_columns, style.WIDTH), 1.6 * n_rows + 0.4))
+    for ax in axes.ravel()[len(pairs) :]:
+        ax.remove()
+    for pair, ax in zip(pairs, axes.ravel(), strict=False):
+        ax.plot(pair.grid, pair.sampled, color=style.VERMILION, linewidth=1.5, label="Gibbs")
+        ax.plot(pair.grid, pair.variational, color=style.BLUE, linewidth=1.5, linestyle="--", label="variational")
+        seen = pair.grid[
+            (pair.sampled > 1e-3 * pair.sampled.max()) | (pair.variational > 1e-3 * pair.variational.max())
+        ]
+        ax.set(title=style.wrapped([pair.name], 24)[0][0], yticks=[], xlim=(seen[0], seen[-1]))
+        ax.fill_between(pair.grid, pair.sampled, color=style.VERMILION, alpha=0.15, linewidth=0)
+        ax.text(0.99, 0.9, f"{pair.accuracy:.0f} %", transform=ax.transAxes, ha="right", fontsize=style.SMALL)
+        ax.locator_params(axis="x", nbins=4)
+        ax.set_ylim(0, None)
+        style.described(ax, f"{pair.name}: both densities, which overlap by {pair.accuracy:.0f} %.")
+        style.dress(ax, hidden=("top", "right", "left"))
+    handles, inferences = axes[0, 0].get_legend_handles_labels()
+    title = left_out.strip() or None
+    figure.legend(
+        handles,
+        inferences,
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        title=title,
+        fontsize=style.SMALL,
+        title_fontsize=style.SMALL,
+    )
+    return figure
+
+
+def _pairs(comparison: Comparison, terms: list[str] | None, top: int | None) -> tuple[list[Pair], str]:
+    """The parameters that are named, or the least accurate; and a line on those that are left out."""
+    require_names("densities", terms)
+    found = list(comparison.pairs)
+    if not found:
+        raise ValueError("densities: the comparison has no parameters, so there is nothing to draw.")
+    if terms is not None:
+        known = [pair.name for pair in found]
+        unknown = [name for name in terms if name not in known]
+        if unknown or not len(terms):
+            there = printing.listed(known)
+            raise ValueError(f"densities: {unknown or 'nothing'} is not in the comparison: there are {there}.")
+        return [pair for pair in found if pair.name in terms], ""
+    n_shown = number_shown("densities", top, len(found), MOST_PANELS)
+    left_out = style.left_out(n_shown, len(found), "those with the lowest accuracy")
+    return [found[k] for k in largest([-pair.accuracy for pair in found], n_shown)], left_out
+
+
+MOST_TRACES = 12
+MOST_POINTS = 1000
+ONE_COLUMN = 3
+BINS = 20
+MAGNITUDES = 30
+
+
+def traces(
+    fit: Any, terms: Sequence[str] | None = None, axes: Any = None, *, top: int | None = None, class_: Any = None
+) -> NDArray[Any]:
+    """Draws in order, one line for each chain: the chains have mixed if the lines overlap.
+
+    Standard deviations that span orders of magnitude are drawn on a logarithmic axis.
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        Fitted with ``Gibbs()``.
+    terms : sequence of str, default None
+        Parameters to show: coefficients by their names, "gate of x", "sd of (1 | g)". None means all
+        that vary, or those of them with the fewest effective draws.
+    axes : sequence of matplotlib Axes, or empty Figure, default None
+        Where to draw, one for each parameter; None creates a figure.
+    top : int, default None
+        How many parameters to show if no terms are named; None means at most twelve.
+    class_ : label, default None
+        The class to set against the rest, if the estimator has more than two.
+
+    Returns
+    -------
+    The axes, in an array.
+    """
+    chosen, left_out = _chosen("traces", one_fit("traces", fit, class_), terms, top)
+    panels = _panels("traces", chosen, axes, "draw" + left_out)
+    for trace, ax in zip(chosen, panels, strict=True):
+        step = -(-trace.draws.shape[1] // MOST_POINTS)
+        for k, draws in enumerate(trace.draws):
+            at = np.arange(0, len(draws), step)
+            ax.plot(at, draws[at], color=style.look(k)[0], linewidth=0.5, alpha=0.8)
+        ax.margins(x=0)
+        if trace.scale and trace.draws.max() > MAGNITUDES * trace.draws.min():
+            ax.set_yscale("log")
+        _told(ax, trace)
+    return panels
+
+
+def ranks(
+    fit: Any, terms: Sequence[str] | None = None, axes: Any = None, *, top: int | None = None, class_: Any = None
+) -> NDArray[Any]:
+    """Share of each chain in twenty bins of the ranks of all draws: the chains have mixed if the lines are level at 1.
+
+    Equal draws, such as those of gates, are ranked at random. Parameters and return value are those of ``traces``.
+    """
+    chosen, left_out = _chosen("ranks", one_fit("ranks", fit, class_), terms, top)
+    panels = _panels("ranks", chosen, axes, "rank among the draws of all chains" + left_out)
+    for trace, ax in zip(chosen, panels, strict=True):
+        shares = rank_shares(trace.draws)
+        for k, share in enumerate(shares):
+            ax.stairs(share, np.linspace(0, 1, BINS + 1), color=style.look(k)[0], linewidth=1.2, baseline=None)
+        ax.axhline(1.0, color=style.MUTED, linewidth=0.8, linestyle=":")
+        ax.set(xlim=(0, 1), ylim=(0, max(2.0, 1.1 * shares.max())))
+        _told(ax, trace)
+    return panels
+
+
+def rank_shares(draws: Array) -> Array:
+    """Share of each chain's draws in each bin of the ranks, over what it would be in chains that agree."""
+    noise = np.random.default_rng(0).random(draws.size)
+    ranked = np.empty(draws.size)
+    ranked[np.lexsort((noise, draws.ravel()))] = np.arange(draws.size) / draws.size
+    bins = (BINS * ranked).astype(np.intp).reshape(draws.shape)
+    expected = np.bincount(bins.ravel(), minlength=BINS) / len(draws)
+    counts = np.stack([np.bincount(one, minlength=BINS) for one in bins])
+    return np.divide(counts, expected, out=np.ones(counts.shape), where=expected > 0)
+
+
+def _chosen(what: str, fit: Fit, terms: Sequence[str] | None, top: int | None) -> tuple[list[Trace], str]:
+    """The parameters to show, and a line on those that are left out."""
+    require_names(what, terms)
+    known = fit.traces
+    found = list(known)
+    if terms is not None:
+        by_name = {trace.name: trace for trace in found}
+        unknown = [name for name in terms if name not in by_name]
+        if unknown or not len(terms):
+            there = printing.listed(list(by_name))
+            raise ValueError(f"{what}: {unknown or 'nothing'} is not a parameter: there are {there}.")
+        return [by_name[name] for name in terms], ""
+    moving = [k for k, trace in enumerate(found) if np.ptp(trace.draws) > 0] or [0]
+    n_shown = number_shown(what, top, len(moving), MOST_TRACES)
+    if n_shown < len(moving):
+        mixing = (*known.coefficient_mixing, *known.gate_mixing, *known.component_mixing)
+        slowest = largest([-mixing[k].ess_bulk for k in moving], n_shown)
+        left_out = style.left_out(n_shown, len(moving), "those with the fewest effective draws")
+        return [found[moving[k]] for k in slowest], left_out
+    return [found[k] for k in moving], ""
+
+
+def _panels(what: str, chosen: list[Trace], axes: Any, label: str) -> NDArray[Any]:
+    """The given axes, or those of a new or empty figure with a common label."""
+    if axes is not None and not hasattr(axes, "subplots"):
+        given = np.atleast_1d(np.asarray(axes, dtype=object)).ravel()
+        if len(given) != len(chosen):
+            raise ValueError(f"{what}: {len(given)} axes are given for {len(chosen)} parameters.")
+        return given
+    n_columns = 1 if len(chosen) <= ONE_COLUMN else 2
+    n_rows = -(-len(chosen) // n_columns)
+    size = (style.WIDTH if n_columns == 1 else 3.0 * n_columns, 1.5 * n_rows + 0.3)
+    if axes is None:
+        figure, made = style.panels(n_rows, n_columns, size)
+    else:
+        figure, made = axes, axes.subplots(n_rows, n_columns, squeeze=False)
+        figure.set_size_inches(size)
+    figure.supxlabel(label, fontsize=style.SMALL, color=style.INK)
+    for ax in made.ravel()[len(chosen) :]:
+        ax.remove()
+    return made.ravel()[: len(chosen)]
+
+
+def _told(ax: "Axes", trace: Trace) -> None:
+    """Name, R̂ and effective draws above the panel."""
+    mixing, lines = trace.mixing, textwrap.wrap(trace.name, 44)
+    if np.isfinite(mixing.ess_bulk):
+        lines.append(f"R̂ {mixing.rhat:.2f}, {mixing.ess_bulk:.0f} effective draws")
+    style.dress(ax)
+    ax.set_title("\n".join(map(style.plain, lines)), fontsize=style.SMALL, color=style.INK, loc="left")
+    ax.tick_params(which="both", labelsize=7)
+    style.described(ax, f"{trace.name}, chain by chain.")
+
+
+MOST_PATTERNS = 12
+
+
+def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
+    """Which inputs were missing together: a row for each input, a column for each pattern; filled squares are missing.
+
+    Below each pattern is its number of rows. Beside each input is the share of its values that is missing; and of the
+    information about its coefficient that this takes away, where the fit can tell.
+
+    Parameters
+    ----------
+    fit : VBSVC or Fit
+        Fitted to data with missing values.
+    ax : matplotlib Axes or empty Figure, default None
+        Where to draw; None creates a figure.
+    top : int, default None
+        How many of the most common patterns to show; None means at most twelve. Of more than sixty inputs, those with
+        the most missing values are shown.
+    """
+    found = any_fit("missing", fit)
+    patterns = found.missing_patterns
+    if patterns is None or not len(patterns.names):
+        raise ValueError("missing: the data of the fit had no missing values.")
+    by_column = list(patterns.by_column.values())
+    chosen = largest(by_column, style.MOST_NAMES)
+    n_patterns = number_shown("missing", top, len(patterns.counts), MOST_PATTERNS)
+    shown, counts = patterns.patterns[:n_patterns][:, chosen].T, patterns.counts[:n_patterns]
+    names, height, _ = style.rows([patterns.names[k] for k in chosen])
+    ax = style.axes(ax, height + 0.5)
+    for which, marker, colour, size in ((shown, "s", style.VERMILION, 6.0), (~shown, ".", style.MUTED, 3.0)):
+        rows, columns = np.nonzero(which)
+        ax.plot(columns, rows, marker, color=colour, markersize=size, label="missing" if marker == "s" else "known")
+    lost = found.missing_shares
+    style.beside(ax, -1, "missing; lost" if lost else "missing")
+    for row, k in enumerate(chosen):
+        share = lost.get(patterns.names[k])
+        told = f"{100 * by_column[k] / patterns.total:.0f} %" + ("" if share is None else f"; {100 * share:.0f} %")
+        style.beside(ax, row, told)
+    ax.set_yticks(range(len(chosen)), names)
+    ax.set_xticks(range(n_patterns), [str(count) for count in counts], rotation=90)
+    ax.set(xlim=(-0.7, max(n_patterns, 4) - 0.3), ylim=(len(chosen) - 0.4, -0.7))
+    left_out = style.left_out(len(chosen), len(patterns.names), "inputs with the most missing values")
+    hidden = f"\nthe {n_patterns} most common of {len(patterns.counts)}" * (n_patterns < len(patterns.counts))
+    ax.set_xlabel(f"rows with each pattern{hidden}{left_out}")
+    ax.tick_params(axis="both", left=False, bottom=False)
+    style.described(ax, f"Patterns of missing values of {len(chosen)} inputs, {n_patterns} patterns with their rows.")
+    return style.dress(ax, hidden=("top", "right", "left", "bottom"))
