@@ -18,8 +18,7 @@ from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.shares import WeighedCandidates
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions
-from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.likelihoods.scale_mixture import ScaleMixture
+from vbsvm.model.likelihoods.base import Likelihood, ScaleMixture
 from vbsvm.model.row_pass import CompleteRows, RowInfluence, RowPass, Stats
 
 # What stands for a missing value where data are told apart by a few sums.

@@ -21,7 +21,7 @@ from vbsvm.missing.rows import IncompleteRows, PatternGroup
 from vbsvm.missing.shares import WeighedCandidates
 from vbsvm.model.interfaces import Effects, Message, Rows
 from vbsvm.model.layouts.dense import LOG_2PI
-from vbsvm.model.likelihoods.scale_mixture import ScaleMixture
+from vbsvm.model.likelihoods.base import ScaleMixture
 
 # Newton steps for log w: four or so are enough, and bounded ones can't leave the range of floats. After a step as small
 # as the last figure the error is its square.

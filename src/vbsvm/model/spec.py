@@ -21,8 +21,7 @@ from vbsvm.model.interfaces import (
     Precision,
 )
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.likelihoods.exact_hinge import ExactHinge
-from vbsvm.model.likelihoods.hinge import HINGE, Hinge
+from vbsvm.model.likelihoods.hinge import HINGE, ExactHinge, Hinge
 from vbsvm.model.priors.base import Moments, Prior
 
 
