@@ -1,11 +1,17 @@
-"""Numbers and tables as people read them, as text of 80 columns and as HTML; the values themselves stay as they are."""
+"""Numbers and tables as people read them, as text of 80 columns and as HTML; and warnings to users."""
 
 import math
 import re
+import sys
 import textwrap
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from html import escape
 from typing import TYPE_CHECKING
+
+from vbsvm.base.cached import new_lock
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -236,3 +242,44 @@ def html_table(
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     top = f"<caption>{html_text(caption)}</caption>" if caption else ""
     return f"<table>{top}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+class ReliabilityWarning(UserWarning):
+    """A result was computed, and may mislead: the message names the result, the reason and the remedy."""
+
+
+_FILTERS = new_lock()
+_MUTED: ContextVar[tuple[type[Warning], ...]] = ContextVar("_MUTED", default=())
+
+
+@contextmanager
+def muted(category: type[Warning]) -> Iterator[None]:
+    """Drop what ``warn_user`` would say of this category, in this thread alone: filters belong to the process."""
+    token = _MUTED.set((*_MUTED.get(), category))
+    try:
+        yield
+    finally:
+        _MUTED.reset(token)
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn, with the first frame outside the package as the place."""
+    if issubclass(category, _MUTED.get()):
+        return
+    level = 1
+    while sys._getframe(level).f_globals.get("__name__", "").startswith("vbsvm."):
+        level += 1
+    warnings.warn(message, category, stacklevel=level + 1)
+
+
+@contextmanager
+def ignored(*categories: type[Warning], message: str = "") -> Iterator[None]:
+    """Ignore warnings that other libraries give; a ``message`` begins with this pattern.
+
+    Filters of warnings belong to the process. Two threads that replaced and restored them in turns would leave wrong
+    ones behind: here one thread at a time does so. What is computed for each prediction must do without.
+    """
+    with _FILTERS, warnings.catch_warnings():
+        for category in categories:
+            warnings.filterwarnings("ignore", message, category)
+        yield

@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from vbsvm.base.locks import new_lock
+from vbsvm.base.cached import new_lock
 
 BLOCK_CELLS = 2**17
 CHUNKS = 64

@@ -10,9 +10,8 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.log import log
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
+from vbsvm.base.settings import Parameters, log, require_flag, require_positive, require_whole
 from vbsvm.inference import integrated_groups
 from vbsvm.inference.climb import Ending, Outcome, climb
 from vbsvm.inference.climb_watch import UNWATCHED, Watch

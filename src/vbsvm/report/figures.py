@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-from vbsvm.base.locks import new_lock
+from vbsvm.base.cached import new_lock
 from vbsvm.plots import style
 from vbsvm.report.blocks import Picture
 
