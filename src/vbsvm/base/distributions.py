@@ -152,8 +152,8 @@ class ScaleDraws(Unmoved):
     @property
     def inverse_mean(self) -> Any:
         """The inverse of the draws' average between quantiles: neither tail of the draws decides it."""
-        found = np.linalg.inv(self.values_at(MIDDLES).mean(axis=0))
-        return found if len(found) > 1 else float(found[0, 0])
+        inverse = np.linalg.inv(self.values_at(MIDDLES).mean(axis=0))
+        return inverse if len(inverse) > 1 else float(inverse[0, 0])
 
     def values_at(self, chances: Array) -> Array:
         """The draws whose traces are these quantiles."""

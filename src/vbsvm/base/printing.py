@@ -107,8 +107,8 @@ def _magnitude(size: float) -> int:
 
 def cells(frame: "pd.DataFrame") -> list[list[str]]:
     """The texts of a table, row by row, each by the kind of its column."""
-    found = [_column(str(name), frame) for name in frame.columns]
-    return [list(row) for row in zip(*found, strict=True)] if found else [[] for _ in range(len(frame))]
+    columns = [_column(str(name), frame) for name in frame.columns]
+    return [list(row) for row in zip(*columns, strict=True)] if columns else [[] for _ in range(len(frame))]
 
 
 def _column(name: str, frame: "pd.DataFrame") -> list[str]:
@@ -161,16 +161,16 @@ def _levels(frame: "pd.DataFrame") -> list[list[str]]:
     index = frame.index
     heads = ["" if name is None else visible(name) for name in index.names]
     rows = [_plain(label) if isinstance(label, tuple) else _plain((label,)) for label in index]
-    found = [[head] for head in heads]
+    levels = [[head] for head in heads]
     before: Sequence[str] = ()
     for row in rows:
         same = 0
         while same < len(row) - 1 and before[: same + 1] == row[: same + 1]:
             same += 1
         for level, text in enumerate(row):
-            found[level].append("" if level < same else text)
+            levels[level].append("" if level < same else text)
         before = row
-    return found
+    return levels
 
 
 def _plain(labels: Sequence[object]) -> list[str]:

@@ -93,11 +93,11 @@ class _Parcel:
         buffers: list[pickle.PickleBuffer] = []
         text = io.BytesIO()
         _Pickler(text, 5, buffer_callback=buffers.append).dump(functions)
-        self.text, self.raw = text.getvalue(), [one.raw() for one in buffers]
+        self.text, self.raw = text.getvalue(), [buffer.raw() for buffer in buffers]
         self.places, end = [], 0
-        for one in self.raw:
-            begin = end + (_address(one) - end) % CACHE_LINE
-            end = begin + len(one)
+        for buffer in self.raw:
+            begin = end + (_address(buffer) - end) % CACHE_LINE
+            end = begin + len(buffer)
             self.places.append((begin, end))
         self.size = end + 1
 
@@ -106,8 +106,8 @@ class _Parcel:
         _send(process, (file, self.size, self.places, self.text))
         if file is None:
             pipe = _open(process.stdin)
-            for one in self.raw:
-                pipe.write(one)
+            for buffer in self.raw:
+                pipe.write(buffer)
             pipe.flush()
 
 
@@ -132,12 +132,12 @@ def _file_of(array: Any) -> "np.memmap[Any, Any] | None":
 
     It is the last one: a slice of it calls itself mapped as well, with the whole one's offset.
     """
-    found = None
+    file = None
     while array is not None:
         if isinstance(array, np.memmap):
-            found = array
+            file = array
         array = getattr(array, "base", None)
-    return None if found is None or found.filename is None or found.mode == "c" else found
+    return None if file is None or file.filename is None or file.mode == "c" else file
 
 
 def _mapped(path: str, offset: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
@@ -164,9 +164,9 @@ class _SharedFile:
             return self
         try:
             self._file = tempfile.TemporaryFile()
-            for one, (begin, _) in zip(self._parcel.raw, self._parcel.places, strict=True):
+            for buffer, (begin, _) in zip(self._parcel.raw, self._parcel.places, strict=True):
                 self._file.seek(begin)
-                self._file.write(one)
+                self._file.write(buffer)
             self._file.truncate(self._parcel.size)
             self._file.flush()
         except OSError:  # no room, or no folder for such files: arrays go through the pipes
@@ -250,8 +250,8 @@ def _loaded(pipe: IO[bytes]) -> Any:
     view = memoryview(memory)
     buffers = [view[begin:end] for begin, end in places]
     if file is None:
-        for one in buffers:
-            _fill(pipe, one)
+        for buffer in buffers:
+            _fill(pipe, buffer)
     else:
         os.close(file)
     return pickle.loads(text, buffers=buffers)

@@ -338,7 +338,7 @@ def _suits_exact(spec: Spec, source: Source) -> bool:
 
 def _separates(source: Source, state: State) -> bool:
     """Whether the mean scores put every row on its side: then no loss grows with the coefficients."""
-    return not source.total(lambda part: part.n_held(state.coefficients.mean, state.missing))
+    return not source.total(lambda part: part.n_misclassified(state.coefficients.mean, state.missing))
 
 
 def _widened(spec: Spec, source: Source, state: State) -> State:

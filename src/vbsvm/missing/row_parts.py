@@ -136,7 +136,7 @@ class IncompletePart:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
 
-    def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
+    def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
         """None where labels move missing values: they can be on the right side. Else expected scores tell."""
         if self.rows.adapt:
             return 0
@@ -203,6 +203,6 @@ class CandidatePart:
         ratios = candidates.log_sums(chances + after) - candidates.log_sums(chances + before)
         return float(self.rows.weights[candidates.firsts] @ ratios)
 
-    def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
+    def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
         """Number of candidates whose loss grows."""
-        return self.part.n_held(theta, missing)
+        return self.part.n_misclassified(theta, missing)

@@ -179,7 +179,7 @@ def ending(fit: Fit, key: str) -> Section:
         )
         alt = f"The bound rises over {len(bounds)} accepted steps."
         blocks.append(picture(f"{key}-bound", alt, caption, lambda ax: checks.bound(fit, ax)))
-    if drawn is not None and drawn.n_draws >= diagnostics.FEWEST and fit.plan.n_shown:
+    if drawn is not None and drawn.n_draws >= diagnostics.MIN_DRAWS and fit.plan.n_shown:
         caption = "Draws of the parameters that mix worst, by chain. Well-mixed chains overlap and show no trend."
         blocks.append(
             picture(f"{key}-trace", "Traces of the chains.", caption, lambda ax: mixing.traces(fit, axes=ax, top=3))

@@ -32,11 +32,11 @@ SEED = 0
 ACCURACY = 2e-3
 ACCURACY_OF_MEAN = 1e-6
 ACCURACY_OF_STEP = 0.03
-MOST_STEPS = 500
+MAX_STEPS = 500
 # Covariances of more coefficients are not written out.
-MOST_WRITTEN = 5000
+MAX_WRITTEN = 5000
 # An estimate of a variance is at least this share of the mean square of its draws.
-LEAST = 0.1
+MIN_SHARE = 0.1
 
 
 @final
@@ -116,32 +116,32 @@ class DrawnGram:
 
     def solve(self, right: Array, precision: Precision) -> Array | None:
         """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
-        found = self._solved(right[:, None], precision, ACCURACY_OF_STEP)[:, 0]
-        return found if np.isfinite(found).all() else None
+        solution = self._solved(right[:, None], precision, ACCURACY_OF_STEP)[:, 0]
+        return solution if np.isfinite(solution).all() else None
 
     def _solved(self, right: Array, precision: Precision, accuracy: float, start: Array | None = None) -> Array:
         """Conjugate gradients for all columns of the right side together, preconditioned by the diagonal of G + Λ."""
         lam = precision.diagonal[:, None]
         inverse = 1.0 / (self.diagonal[:, None] + lam)
         enough = accuracy**2 * np.einsum("ij,ij->j", right, inverse * right)
-        found = np.zeros_like(right) if start is None else start.copy()
-        residual = right.copy() if start is None else right - self.times(found) - lam * found
+        solution = np.zeros_like(right) if start is None else start.copy()
+        residual = right.copy() if start is None else right - self.times(solution) - lam * solution
         towards = inverse * residual
         square, search = np.einsum("ij,ij->j", residual, towards), towards.copy()
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             if not (square > enough).any():
                 break
             product = self.times(search)
             product += lam * search
             along = np.einsum("ij,ij->j", search, product)
             step = np.divide(square, along, out=np.zeros_like(square), where=along > 0)
-            found += step * search
+            solution += step * search
             residual -= np.multiply(product, step, out=product)
             np.multiply(inverse, residual, out=towards)
             before, square = square, np.einsum("ij,ij->j", residual, towards)
             search *= np.divide(square, before, out=np.zeros_like(square), where=before > 0)
             search += towards
-        return found
+        return solution
 
 
 def _sum(terms: Iterator[Array]) -> Array:
@@ -159,7 +159,7 @@ def _estimate(draws: Array, noise: Array, root: Array) -> Array:
     other = direct / total  # h/root², and h itself below, to begin with
     h = np.square(root[:, 0]) * other
     weighted = np.square(1.0 - h) * direct + (1.0 - rest) * h * other
-    return np.maximum(weighted / (np.square(1.0 - h) + np.square(h)), LEAST * direct)
+    return np.maximum(weighted / (np.square(1.0 - h) + np.square(h)), MIN_SHARE * direct)
 
 
 @final
@@ -191,7 +191,7 @@ class DrawnGaussian(SecondMoments):
 
     def covariances(self, n: int) -> Array:
         """Covariance of the first n coefficients."""
-        if n > MOST_WRITTEN:
+        if n > MAX_WRITTEN:
             raise ValueError(
                 f"The covariance of {n} coefficients is not written out; their standard deviations are at hand."
             )

@@ -163,11 +163,11 @@ def averaged_log_odds(f: Array, variance: Array) -> Array:
     """Log odds of the mean probability where f is known up to this variance; it rises in f and is odd in it."""
     sd = np.sqrt(np.minimum(variance, LARGEST_VARIANCE))
     f = np.clip(f, -LARGEST_SCORE, LARGEST_SCORE)
-    found = log_odds(f)
+    averaged = log_odds(f)
     for which, average in ((sd > WIDE, _averaged_widely), ((sd > 0) & (sd <= WIDE), _averaged_nearby)):
         if which.any():
-            found[which] = average(f[which], sd[which])
-    return found
+            averaged[which] = average(f[which], sd[which])
+    return averaged
 
 
 def _averaged_nearby(f: Array, sd: Array) -> Array:
@@ -175,7 +175,7 @@ def _averaged_nearby(f: Array, sd: Array) -> Array:
     z, weights = np.polynomial.hermite_e.hermegauss(48)
     around = log_odds(f[:, None] + sd[:, None] * z)
     weights = weights / weights.sum()
-    positive, negative = (logsumexp(log_expit(one), axis=1, b=weights) for one in (around, -around))
+    positive, negative = (logsumexp(log_expit(odds), axis=1, b=weights) for odds in (around, -around))
     return np.asarray(positive) - np.asarray(negative)
 
 
@@ -190,6 +190,6 @@ def _averaged_widely(f: Array, sd: Array) -> Array:
         far += rest * np.exp(-0.5 * np.square((x + size) / sd))
     rest = (near - far) / (sd * np.sqrt(2 * np.pi))
     with np.errstate(divide="ignore"):
-        found = np.log(ndtr(size / sd) - rest) - np.logaddexp(log_ndtr(-size / sd), np.log(rest))
+        averaged = np.log(ndtr(size / sd) - rest) - np.logaddexp(log_ndtr(-size / sd), np.log(rest))
     # Averaging never makes surer; and whatever rounding leaves, the sign is that of f.
-    return np.sign(f) * np.clip(found, 1e-15, log_odds(size))
+    return np.sign(f) * np.clip(averaged, 1e-15, log_odds(size))

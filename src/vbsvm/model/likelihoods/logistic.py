@@ -114,39 +114,39 @@ EXACT_LOGISTIC = ExactLogistic()
 def _expected(margin: Array, v: Array | float, first: int, end: int) -> Array:
     """E log expit(m + √v z) and its derivatives by m, from ``first`` (0 or 1) to before ``end``."""
     variances = v if isinstance(v, np.ndarray) and v.shape == margin.shape else np.broadcast_to(v, margin.shape)
-    found = np.empty((end - first, len(margin)))
+    derivatives = np.empty((end - first, len(margin)))
     for begin in range(0, len(margin), AT_ONCE):
         run = slice(begin, begin + AT_ONCE)
         m, v = margin[run], variances[run]
         small = v <= NARROW
         if small.all():
-            found[:, run] = series(m, v, first, end)
+            derivatives[:, run] = series(m, v, first, end)
         elif not small.any():
-            found[:, run] = mixture(m, v, end)[first:]
+            derivatives[:, run] = mixture(m, v, end)[first:]
         else:
-            found[:, run][:, small] = series(m[small], v[small], first, end)
-            found[:, run][:, ~small] = mixture(m[~small], v[~small], end)[first:]
-    return found
+            derivatives[:, run][:, small] = series(m[small], v[small], first, end)
+            derivatives[:, run][:, ~small] = mixture(m[~small], v[~small], end)[first:]
+    return derivatives
 
 
 def mixture(margin: Array, v: Array, end: int) -> Array:
     """The same from the 0th on, as sums over the components: m Φ(−a) − c φ(a) with c² = v + 1/r² and a = m/c."""
-    found = np.empty((end, len(margin)))
+    derivatives = np.empty((end, len(margin)))
     for begin in range(0, len(margin), WIDE_AT_ONCE):
         run = slice(begin, begin + WIDE_AT_ONCE)
         c = np.sqrt(v[run] + SQUARES)
         a = margin[run] / c
         density = np.exp(-0.5 * a * a)
-        found[1, run] = PROBABILITIES @ ndtr(-a)
-        found[0, run] = margin[run] * found[1, run] - HEIGHTS @ (c * density)
+        derivatives[1, run] = PROBABILITIES @ ndtr(-a)
+        derivatives[0, run] = margin[run] * derivatives[1, run] - HEIGHTS @ (c * density)
         if end > 2:
             density /= c
-            found[2, run] = -(HEIGHTS @ density)
+            derivatives[2, run] = -(HEIGHTS @ density)
         if end > 3:
             density /= c
-            found[3, run] = HEIGHTS @ (density * a)
-            found[4, run] = HEIGHTS @ (density / c * (1.0 - a * a))
-    return found
+            derivatives[3, run] = HEIGHTS @ (density * a)
+            derivatives[4, run] = HEIGHTS @ (density / c * (1.0 - a * a))
+    return derivatives
 
 
 def log_mean_expit(score: Array, v: Array) -> Array:
@@ -168,12 +168,12 @@ def _polynomials(most: int) -> list[Polynomial]:
     With q = expit(−m), r = q(1 − q) and t = 1 − 2q, the first derivative of log expit is q. From the second on, those
     of even order are −r P(r) and those of odd order r t Q(r), with Q = (rP)′, and then P = (1 − 4r)(rQ)′ − 2rQ.
     """
-    r, found = Polynomial([0.0, 1.0]), [Polynomial([1.0])]
-    while len(found) < most:
-        product = r * found[-1]
-        odd = len(found) % 2
-        found.append(product.deriv() if odd else (1 - 4 * r) * product.deriv() - 2 * product)
-    return found
+    r, polynomials = Polynomial([0.0, 1.0]), [Polynomial([1.0])]
+    while len(polynomials) < most:
+        product = r * polynomials[-1]
+        odd = len(polynomials) % 2
+        polynomials.append(product.deriv() if odd else (1 - 4 * r) * product.deriv() - 2 * product)
+    return polynomials
 
 
 def _table(first: int, end: int, n_terms: int) -> Array:
