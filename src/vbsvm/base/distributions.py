@@ -345,10 +345,6 @@ class JointNormal:
     mean: Array
     covariance: Array
 
-    def without(self, n: int) -> "JointNormal":
-        """The distribution of all variables but the first n."""
-        return JointNormal(self.mean[n:], self.covariance[n:, n:])
-
     def redrawn(self, n: float, rng: np.random.Generator) -> "JointNormal":
         """A draw of the parameters, which were learned from so many rows."""
         covariance = InverseWishart(n * self.covariance, n + len(self.mean) + 1).draw(rng).value

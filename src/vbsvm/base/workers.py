@@ -18,6 +18,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import IO, Any, Self, final
 
 import numpy as np
@@ -42,13 +43,14 @@ class Workers:
     def __init__(self, functions: Sequence[Callable[[Any], Any]], n: int) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
         try:
-            parcel = _Parcel(tuple(functions))
-            with _SharedFile(parcel) as file:
+            payload = _Payload(tuple(functions))
+            with _shared_file(payload) or nullcontext() as file:
+                number = None if file is None else file.fileno()
                 for _ in range(n):
-                    self._processes.append(_started(file.number))
+                    self._processes.append(_started(number))
                 for process in self._processes:
                     _send(process, sys.path)
-                    parcel.send(process, file.number)
+                    payload.send(process, number)
                 for process in self._processes:
                     _answer_of(_reply(process))
         except BaseException as error:
@@ -86,14 +88,14 @@ class Workers:
         self.close()
 
 
-class _Parcel:
+class _Payload:
     """Functions as a pickle, and apart from it the numbers in their arrays, each with its place in a common memory."""
 
     def __init__(self, functions: tuple[Callable[[Any], Any], ...]) -> None:
         buffers: list[pickle.PickleBuffer] = []
         text = io.BytesIO()
         _Pickler(text, 5, buffer_callback=buffers.append).dump(functions)
-        self.text, self.raw = text.getvalue(), [buffer.raw() for buffer in buffers]
+        self.pickled, self.raw = text.getvalue(), [buffer.raw() for buffer in buffers]
         self.places, end = [], 0
         for buffer in self.raw:
             begin = end + (_address(buffer) - end) % CACHE_LINE
@@ -103,7 +105,7 @@ class _Parcel:
 
     def send(self, process: "subprocess.Popen[bytes]", file: int | None) -> None:
         """Send the pickle, and where the arrays are; without a file these follow."""
-        _send(process, (file, self.size, self.places, self.text))
+        _send(process, (file, self.size, self.places, self.pickled))
         if file is None:
             pipe = _open(process.stdin)
             for buffer in self.raw:
@@ -146,38 +148,23 @@ def _mapped(path: str, offset: int, dtype: Any, shape: tuple[int, ...], strides:
     return np.ndarray(shape, dtype, flat.data, strides=strides)
 
 
-class _SharedFile:
-    """The arrays of a parcel in a file without a name; there is none where that is not possible."""
-
-    def __init__(self, parcel: _Parcel) -> None:
-        self._file: IO[bytes] | None = None
-        self._parcel = parcel
-
-    @property
-    def number(self) -> int | None:
-        """By which workers know it."""
-        return None if self._file is None else self._file.fileno()
-
-    def __enter__(self) -> Self:
-        """Write it."""
-        if os.name == "nt":
-            return self
-        try:
-            self._file = tempfile.TemporaryFile()
-            for buffer, (begin, _) in zip(self._parcel.raw, self._parcel.places, strict=True):
-                self._file.seek(begin)
-                self._file.write(buffer)
-            self._file.truncate(self._parcel.size)
-            self._file.flush()
-        except OSError:  # no room, or no folder for such files: arrays go through the pipes
-            self.__exit__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Workers have it open."""
-        if self._file is not None:
-            file, self._file = self._file, None
+def _shared_file(payload: _Payload) -> IO[bytes] | None:
+    """The arrays of a payload in a file without a name; None where that is not possible: they go through the pipes."""
+    if os.name == "nt":
+        return None
+    file = None
+    try:
+        file = tempfile.TemporaryFile()  # noqa: SIM115  (the caller closes it)
+        for buffer, (begin, _) in zip(payload.raw, payload.places, strict=True):
+            file.seek(begin)
+            file.write(buffer)
+        file.truncate(payload.size)
+        file.flush()
+    except OSError:  # no room, or no folder for such files
+        if file is not None:
             file.close()
+        return None
+    return file
 
 
 def _started(file: int | None) -> "subprocess.Popen[bytes]":
