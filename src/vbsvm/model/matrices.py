@@ -357,14 +357,11 @@ def _times_upper_triangle(left: Array, upper: Array, out: Array) -> None:
     """left @ upper in panels of columns, which need the columns of ``left`` up to their own only."""
     size = len(upper)
     width = max(size, 1) if size < 32 else min(PANEL, -(-size // 2))
+    by_columns = out.strides[0] < out.strides[1]
     for begin in range(0, size, width):
         end = min(begin + width, size)
-        _product(left[:, :end], upper[:end, begin:end], out[:, begin:end])
-
-
-def _product(left: Array, right: Array, out: Array) -> None:
-    """left @ right; transposed where the work space is stored by columns."""
-    if out.strides[0] < out.strides[1]:
-        np.matmul(right.T, left.T, out=out.T)
-    else:
-        np.matmul(left, right, out=out)
+        rows, panel, product = left[:, :end], upper[:end, begin:end], out[:, begin:end]
+        if by_columns:
+            np.matmul(panel.T, rows.T, out=product.T)
+        else:
+            np.matmul(rows, panel, out=product)

@@ -106,9 +106,18 @@ class ArrowGram:
 
     def _eliminate(self, precision: Precision) -> tuple[Precision, Array, Array]:
         """Λ of the core, roots R_g of D_g⁻¹ = R_gR_gᵀ, and R_gᵀB_g."""
-        of_core, of_groups = self._split_precision(precision)
+        n_core, q = self.border.shape[2], self.border.shape[1]
+        diagonal, diagonals = self._split(precision.diagonal)
+        of_groups = diagonals[:, :, None] if q == 1 else diagonals[:, :, None] * np.eye(q)
+        couplings = []
+        for left, right, value in precision.couplings:
+            if left.start < n_core:
+                couplings.append((left, right, value))
+            else:
+                j, k = left.start - n_core, right.start - n_core
+                of_groups[:, j, k] = of_groups[:, k, j] = value
         root = _inverse_root(self.corner + of_groups)
-        return of_core, root, _times(root.transpose(0, 2, 1), self.border)
+        return Precision(diagonal, tuple(couplings)), root, _times(root.transpose(0, 2, 1), self.border)
 
     def _reduce(self, right: Array, root: Array, half: Array) -> tuple[Array, Array]:
         """Right side of the core, r_x − Σ E_gᵀr_g, and R_gᵀr_g."""
@@ -124,20 +133,6 @@ class ArrowGram:
     def _split(self, theta: Array) -> tuple[Array, Array]:
         n_core, q = self.border.shape[2], self.border.shape[1]
         return theta[:n_core], theta[n_core:].reshape(-1, q)
-
-    def _split_precision(self, precision: Precision) -> tuple[Precision, Array]:
-        """Λ of the core, and of each group's effects (m × q × q)."""
-        n_core, q = self.border.shape[2], self.border.shape[1]
-        diagonal, diagonals = self._split(precision.diagonal)
-        of_groups = diagonals[:, :, None] if q == 1 else diagonals[:, :, None] * np.eye(q)
-        couplings = []
-        for left, right, value in precision.couplings:
-            if left.start < n_core:
-                couplings.append((left, right, value))
-            else:
-                j, k = left.start - n_core, right.start - n_core
-                of_groups[:, j, k] = of_groups[:, k, j] = value
-        return Precision(diagonal, tuple(couplings)), of_groups
 
 
 @final

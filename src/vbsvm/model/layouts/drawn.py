@@ -10,7 +10,6 @@ estimates a and 1 − b are weighted by 1/h² and 1/(1 − h)², the inverses of
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self, final
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
+from vbsvm.base.row_sums import sum_of
 from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import Gates, GateScan
 from vbsvm.model.interfaces import Effects, Precision, Rows
@@ -76,8 +76,8 @@ class DrawnGram:
     def times(self, theta: Array) -> Array:
         """CᵀWCθ, for a vector or the columns of a matrix."""
         if theta.ndim == 1:
-            return _sum(rows.matrix.rmatvec(w * rows.matrix.matvec(theta)) for rows, w in self.parts)
-        return _sum(rows.matrix.rmatmat(w[:, None] * rows.matrix.matmat(theta)) for rows, w in self.parts)
+            return sum_of(rows.matrix.rmatvec(w * rows.matrix.matvec(theta)) for rows, w in self.parts)
+        return sum_of(rows.matrix.rmatmat(w[:, None] * rows.matrix.matmat(theta)) for rows, w in self.parts)
 
     def gated(self, gates: Gates | None, own: Self) -> "DrawnGram":
         """Itself: this layout has no gates."""
@@ -91,7 +91,7 @@ class DrawnGram:
     @cached_property
     def diagonal(self) -> Array:
         """Σ w c²."""
-        return _sum(rows.matrix.column_squares(w) for rows, w in self.parts)
+        return sum_of(rows.matrix.column_squares(w) for rows, w in self.parts)
 
     def conditional(self, cross: Array, precision: Precision) -> "DrawnGaussian":
         """Draws from N(μ, Σ) with Σ = (G + Λ)⁻¹ and μ = Σ r."""
@@ -142,13 +142,6 @@ class DrawnGram:
             search *= np.divide(square, before, out=np.zeros_like(square), where=before > 0)
             search += towards
         return solution
-
-
-def _sum(terms: Iterator[Array]) -> Array:
-    total = next(terms)
-    for term in terms:
-        total = total + term
-    return total
 
 
 def _estimate(draws: Array, noise: Array, root: Array) -> Array:
