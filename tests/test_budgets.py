@@ -19,19 +19,19 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "vbsvm"
 
-LINES, FILES = 43_665, 297
+LINES, FILES = 42_760, 274
 # McCabe's number of any function, parsers included; pyproject.toml has that of all others.
 MOST_COMPLEX = 20
 # Files at the top of each package.
 TOPS = {
     "api": 39,
-    "base": 17,
+    "base": 12,
     "cli": 11,
     "datasets": 1,
     "design": 13,
     "inference": 30,
-    "missing": 22,
-    "model": 12,
+    "missing": 20,
+    "model": 8,
     "plots": 11,
     "report": 14,
     "reproduction": 12,
@@ -41,12 +41,12 @@ TOPS = {
 }
 # Functions and modules of the package that a call crosses: 200 rows of 10 columns, and toenail under the hinge loss.
 WAYS = {
-    "VBSVC.fit": (403, 66),
+    "VBSVC.fit": (402, 62),
     "Model": (297, 38),
-    "Model.fit": (354, 58),
-    "Fit.summary": (280, 43),
-    "Fit.predict_proba": (247, 36),
-    "sweep": (66, 18),
+    "Model.fit": (354, 52),
+    "Fit.summary": (279, 39),
+    "Fit.predict_proba": (246, 34),
+    "sweep": (65, 16),
 }
 
 

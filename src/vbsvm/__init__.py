@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from vbsvm.api.one_class import OneClassWarning
     from vbsvm.api.sklearn_export import to_sklearn
     from vbsvm.api.svc import VBSVC
-    from vbsvm.base.user_warnings import ReliabilityWarning
+    from vbsvm.base.printing import ReliabilityWarning
     from vbsvm.inference.gibbs import Gibbs
     from vbsvm.inference.variational import Variational
     from vbsvm.missing.settings import GaussianImputation, NotAtRandom, Shift
@@ -89,7 +89,7 @@ _HOMES = {
     "Normal": "vbsvm.model.priors",
     "NotAtRandom": "vbsvm.missing.settings",
     "OneClassWarning": "vbsvm.api.one_class",
-    "ReliabilityWarning": "vbsvm.base.user_warnings",
+    "ReliabilityWarning": "vbsvm.base.printing",
     "Ridge": "vbsvm.model.priors",
     "Shift": "vbsvm.missing.settings",
     "Variational": "vbsvm.inference.variational",

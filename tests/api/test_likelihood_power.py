@@ -24,8 +24,7 @@ from vbsvm import (
     compare_models,
     load,
 )
-from vbsvm.model.likelihoods.exact_hinge import ExactHinge
-from vbsvm.model.likelihoods.hinge import Hinge
+from vbsvm.model.likelihoods.hinge import ExactHinge, Hinge
 
 PAPER = Variational(bound="paper", accelerate=False, max_iter=30)
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import halfnorm, invgamma, norm
 
-from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.tabulated_variance import TabulatedVariance, _matched
+from vbsvm.base.distributions import InverseGamma, TabulatedVariance, _matched
 
 CHANCES = np.array([0.025, 0.3, 0.5, 0.9, 0.975])
 

@@ -56,9 +56,9 @@ def views(mapped):
 
 def test_a_mapped_array_goes_by_the_name_of_its_file(mapped):
     held = [Held(view) for view in views(mapped)]
-    parcel = workers._Parcel(tuple(held))
-    assert parcel.raw == []
-    assert parcel.size < 100
+    payload = workers._Payload(tuple(held))
+    assert payload.raw == []
+    assert payload.size < 100
     with Workers(held, 1) as one:
         for k in range(len(held)):
             assert one.answers(k, [5])[0][1:] == ((80,), 123.0)

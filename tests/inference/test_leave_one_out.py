@@ -12,8 +12,7 @@ from reference import simulate
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Normal, Ridge, Variational
 from vbsvm.api import assembly
 from vbsvm.inference.leave_one_out import row_influence
-from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
-from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.model.likelihoods.hinge import EXACT_HINGE, HINGE
 
 TIGHT = Variational(tol=1e-10)
 

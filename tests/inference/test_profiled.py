@@ -12,8 +12,7 @@ from vbsvm.inference import profiled
 from vbsvm.inference.climb import climb
 from vbsvm.inference.profiled import HeldRows, Profiled
 from vbsvm.inference.proposals import Accelerated
-from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
-from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.model.likelihoods.hinge import EXACT_HINGE, HINGE
 from vbsvm.model.sweep import elbo, pass_rows, sweep
 
 

@@ -15,7 +15,7 @@ from vbsvm.inference import head_start, variational
 from vbsvm.inference.climb import climb
 from vbsvm.inference.profiled import Profiled, asked_for
 from vbsvm.inference.smooth import SAFE, Smooth, left_by_priors
-from vbsvm.model.likelihoods.exact_logistic import EXACT_LOGISTIC
+from vbsvm.model.likelihoods.logistic import EXACT_LOGISTIC
 from vbsvm.model.sweep import elbo, pass_rows, sweep
 
 

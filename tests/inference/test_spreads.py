@@ -17,7 +17,7 @@ from vbsvm.inference.curvature_spread import curvature_distribution, curvature_s
 from vbsvm.inference.spreads import KINDS, Spreads, responded
 from vbsvm.inference.squared_kernel import NoMaximumError, solve_response, squared_kernel
 from vbsvm.inference.tilted_map import response_of_map
-from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
+from vbsvm.model.likelihoods.hinge import EXACT_HINGE
 from vbsvm.model.priors import Joint
 from vbsvm.model.spec import Spec
 

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm, skew
 
 from vbsvm import VBSVC, GaussianImputation, Gibbs, Model, NotAtRandom, Shift, load, pool
-from vbsvm.base.joint_normal import JointNormal
+from vbsvm.base.distributions import JointNormal
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.normal_scale import NormalScale
 

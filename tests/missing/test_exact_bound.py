@@ -13,8 +13,8 @@ from vbsvm.missing import updates
 from vbsvm.missing.distributions import KnownInputs
 from vbsvm.missing.updates import fixed_stats
 from vbsvm.model.layouts.dense import DenseGaussian
-from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
-from vbsvm.model.likelihoods.exact_logistic import EXACT_LOGISTIC
+from vbsvm.model.likelihoods.hinge import EXACT_HINGE
+from vbsvm.model.likelihoods.logistic import EXACT_LOGISTIC
 from vbsvm.model.row_pass import CompleteRows, RowPass
 from vbsvm.model.sweep import held_row_term, pass_rows
 

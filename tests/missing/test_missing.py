@@ -34,8 +34,7 @@ from vbsvm.missing.mechanisms import ProbitDistribution
 from vbsvm.missing.model import InputModel, MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.model import sweep
-from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
-from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.model.likelihoods.hinge import EXACT_HINGE, HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import elbo, held_row_term

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from vbsvm.base.reading import expect
-from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE
-from vbsvm.model.likelihoods.exact_logistic import EXACT_LOGISTIC
-from vbsvm.model.likelihoods.hinge import HINGE
-from vbsvm.model.likelihoods.logistic import LOGISTIC
+from vbsvm.model.likelihoods.hinge import EXACT_HINGE, HINGE
+from vbsvm.model.likelihoods.logistic import EXACT_LOGISTIC, LOGISTIC
 
 RNG = np.random.default_rng(0)
 F, V = RNG.normal(size=40), RNG.uniform(0.2, 2.0, size=40)

@@ -17,7 +17,7 @@ from vbsvm.inference import variational
 from vbsvm.inference.climb import climb
 from vbsvm.inference.profiled import Profiled
 from vbsvm.model.interfaces import Precision
-from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
+from vbsvm.model.likelihoods.hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import elbo, held_row_term, pass_rows
 from vbsvm.sources.memory import Memory

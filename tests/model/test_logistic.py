@@ -6,9 +6,7 @@ from scipy import integrate, stats
 from scipy.special import expit, log_expit
 
 from vbsvm.base.reading import expect
-from vbsvm.model.likelihoods.exact_logistic import EXACT_LOGISTIC, log_mean_expit, mixture
-from vbsvm.model.likelihoods.logistic import LOGISTIC
-from vbsvm.model.likelihoods.logistic_series import NARROW, series
+from vbsvm.model.likelihoods.logistic import EXACT_LOGISTIC, LOGISTIC, NARROW, log_mean_expit, mixture, series
 
 PLACES = [(0.0, 0.3), (0.3, 0.005), (-4.0, 0.02), (2.0, 1.0), (-3.0, 9.0), (1.0, 100.0), (8.0, 0.5)]
 

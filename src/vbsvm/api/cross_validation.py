@@ -13,8 +13,8 @@ from vbsvm.api import validation
 from vbsvm.api.model import Model
 from vbsvm.api.task import read_inference
 from vbsvm.base.arrays import Array
+from vbsvm.base.printing import ReliabilityWarning, muted
 from vbsvm.base.settings import require_whole
-from vbsvm.base.user_warnings import ReliabilityWarning, muted
 from vbsvm.design import frames
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational

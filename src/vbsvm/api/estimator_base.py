@@ -15,9 +15,9 @@ from vbsvm.api.fit_warnings import warn_of_random_effects, warnings_of
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
 from vbsvm.api.selection_checks import selection_remarks
 from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
+from vbsvm.base.printing import ReliabilityWarning
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
-from vbsvm.base.user_warnings import ReliabilityWarning
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import NO_TRANSFORM, GaussianImputation

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from vbsvm.base.log import log
 from vbsvm.base.progress import SharedLine
+from vbsvm.base.settings import log
 from vbsvm.inference.climb_watch import ClimbWatch
 from vbsvm.sources.files import Files, FileTable
 from vbsvm.sources.files_cache import CLIMB, Cache, CachedRows, Writer

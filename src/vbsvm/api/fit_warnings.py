@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from vbsvm.base import diagnostics
-from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
+from vbsvm.base.printing import ReliabilityWarning, warn_user
 from vbsvm.inference.climb import Ending, Outcome
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational

@@ -17,10 +17,9 @@ from vbsvm.api.from_formula import KeptRows
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
 from vbsvm.api.selection_checks import selection_remarks
 from vbsvm.api.task import read_imputation, read_inference, read_likelihood, require_variational
-from vbsvm.base.printing import visible
+from vbsvm.base.printing import ReliabilityWarning, visible, warn_user
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
-from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
 from vbsvm.design import frames
 from vbsvm.design.formula import syntax
 from vbsvm.inference.gibbs import Gibbs

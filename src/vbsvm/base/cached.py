@@ -4,12 +4,19 @@ It also lets one thread at a time compute, whatever the object. Here nobody wait
 for a pass over the data, which another climb has to join. Two threads may compute a value twice, and find the same one.
 What takes long is a ``learned_property``: the first thread that asks learns it, and others wait for that one object.
 Type checkers see a property: so they can hold classes to an interface.
+
+``new_lock`` gives locks that a forked process finds open where another thread held them: that thread does not exist
+there.
 """
 
+import os
+import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, final
+from weakref import WeakSet
 
-__all__ = ["cached_property", "learned_property"]
+__all__ = ["cached_property", "learned_property", "new_lock"]
 
 if TYPE_CHECKING:
     cached_property = learned_property = property
@@ -49,3 +56,27 @@ else:
     def _attributes(instance: Any) -> dict[str, Any]:
         """What copies and pickles take: the attributes of this moment, as other threads may go on to add some."""
         return dict(instance.__dict__)
+
+
+_LOCKS: "WeakSet[Any]" = WeakSet()
+
+
+def new_lock() -> AbstractContextManager[bool]:
+    """A re-entrant lock. It is Python's own: Ctrl-C could leave one locked whose methods are written in Python."""
+    lock = threading.RLock()
+    _LOCKS.add(lock)
+    return lock
+
+
+def _open_all() -> None:
+    """Open all locks, but those that are held by the thread that has forked."""
+    for lock in list(_LOCKS):
+        if lock.acquire(blocking=False):
+            lock.release()
+        else:
+            lock._at_fork_reinit()
+
+
+_register: Any = getattr(os, "register_at_fork", None)  # not on Windows
+if _register is not None:
+    _register(after_in_child=_open_all)

@@ -13,7 +13,7 @@ from vbsvm.base.arrays import Array
 LARGEST_RHAT = 1.01
 SMALLEST_ESS = 400
 # Chains of fewer draws tell nothing of how they mix.
-FEWEST = 4
+MIN_DRAWS = 4
 
 
 @final
@@ -36,7 +36,7 @@ class Mixing:
 
 def columns(mixings: Iterable[Mixing]) -> dict[str, Array]:
     """Columns of a table, one row for each quantity."""
-    numbers = np.array([(one.rhat, one.ess_bulk, one.ess_tail) for one in mixings]).reshape(-1, 3)
+    numbers = np.array([(mixing.rhat, mixing.ess_bulk, mixing.ess_tail) for mixing in mixings]).reshape(-1, 3)
     return {"rhat": numbers[:, 0], "ess_bulk": numbers[:, 1], "ess_tail": numbers[:, 2]}
 
 
@@ -62,7 +62,7 @@ def ess_tail(draws: Array) -> float:
 
 
 def _constant(draws: Array) -> bool:
-    return draws.shape[1] < FEWEST or bool(np.ptp(draws) == 0) or not bool(np.isfinite(draws).all())
+    return draws.shape[1] < MIN_DRAWS or bool(np.ptp(draws) == 0) or not bool(np.isfinite(draws).all())
 
 
 def _split(draws: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The distributions of scalars and of the rows' latent scales.
+"""The distributions of scalars, of covariance matrices and of the rows' latent scales; and a joint normal distribution.
 
 A distribution is what a full conditional hands out. Variational Bayes keeps it and uses its moments; Gibbs draws from
 it and keeps a ``Point``, a distribution without spread. Both answer the same questions, so no update asks which of the
@@ -6,14 +6,21 @@ two it has.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol, Self, final
 
 import numpy as np
-from scipy.special import gammainccinv, polygamma
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import digamma, gammainccinv, polygamma
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, cholesky
 
+# Points of the interpolated density, how far below its maximum it is followed in logarithms, and the slopes by which it
+# falls at least beyond the values.
+POINTS, DROP, FLATTEST = 2001, 25.0, 0.5
 # Averages over a scale are taken at these quantiles, which count alike.
 MIDDLES = (np.arange(9) + 0.5) / 9
 
@@ -42,10 +49,24 @@ class ScaleDistribution(Protocol):
         ...
 
 
+class Unmoved:
+    """A distribution of a scale that has nothing to pack: no step of an optimisation moves it."""
+
+    __slots__ = ()
+
+    def pack(self) -> list[float]:
+        """Give no numbers: nothing here may move."""
+        return []
+
+    def unpack(self, numbers: Array) -> Self:
+        """Return itself."""
+        return self
+
+
 @final
 @dataclass(frozen=True, slots=True)
-class Point:
-    """A distribution without spread at a known or drawn value; it has nothing to pack."""
+class Point(Unmoved):
+    """A distribution without spread at a known or drawn value."""
 
     value: float
 
@@ -60,14 +81,6 @@ class Point:
 
     def draw(self, rng: np.random.Generator) -> Self:
         """Return itself: what is known stays known."""
-        return self
-
-    def pack(self) -> list[float]:
-        """Give no numbers: nothing here may move."""
-        return []
-
-    def unpack(self, numbers: Array) -> Self:
-        """Return itself."""
         return self
 
 
@@ -114,7 +127,7 @@ class InverseGamma:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class MatrixPoint:
+class MatrixPoint(Unmoved):
     """A covariance matrix without spread."""
 
     value: Array
@@ -128,41 +141,25 @@ class MatrixPoint:
         """The matrix each time."""
         return np.broadcast_to(self.value, (len(chances), *self.value.shape))
 
-    def pack(self) -> list[float]:
-        """Give no numbers: nothing here may move."""
-        return []
-
-    def unpack(self, numbers: Array) -> Self:
-        """Return itself."""
-        return self
-
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class ScaleDraws:
-    """A sampler's draws of a variance or covariance matrix, draws × q × q; there is nothing to pack."""
+class ScaleDraws(Unmoved):
+    """A sampler's draws of a variance or covariance matrix, draws × q × q."""
 
     values: Array
 
     @property
     def inverse_mean(self) -> Any:
         """The inverse of the draws' average between quantiles: neither tail of the draws decides it."""
-        found = np.linalg.inv(self.values_at(MIDDLES).mean(axis=0))
-        return found if len(found) > 1 else float(found[0, 0])
+        inverse = np.linalg.inv(self.values_at(MIDDLES).mean(axis=0))
+        return inverse if len(inverse) > 1 else float(inverse[0, 0])
 
     def values_at(self, chances: Array) -> Array:
         """The draws whose traces are these quantiles."""
         order = np.argsort(np.trace(self.values, axis1=1, axis2=2), kind="stable")
         places = np.minimum((chances * len(order)).astype(np.intp), len(order) - 1)
         return self.values[order[places]]
-
-    def pack(self) -> list[float]:
-        """Give no numbers: nothing here may move."""
-        return []
-
-    def unpack(self, numbers: Array) -> Self:
-        """Return itself."""
-        return self
 
 
 @final
@@ -242,3 +239,129 @@ class Latent:
         larger = H + half + np.sqrt(half * (H + H + half))
         take_larger = rng.random(H.shape) * (larger + H) < larger
         return LatentPoint(self.s, np.where(take_larger, larger, H * (H / larger)))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class TabulatedVariance(Unmoved):
+    """log p(λ) up to a constant at increasing λ = log σ; a cubic spline between them, straight lines beyond."""
+
+    log_sds: Array
+    log_densities: Array
+
+    @property
+    def inverse_mean(self) -> float:
+        """E[1/σ²] of the inverse gamma distribution with the same moments of log σ²: the own one may be infinite."""
+        return self.matched.inverse_mean
+
+    @property
+    def matched(self) -> InverseGamma:
+        """The inverse gamma distribution with the same mean and variance of log σ²."""
+        lam, mass = self.grid
+        mean = float(mass @ lam)
+        return _matched(2.0 * mean, 4.0 * float(mass @ np.square(lam - mean)))
+
+    def values_at(self, chances: Array) -> Array:
+        """Quantiles of σ²."""
+        return np.square(self.quantiles(chances))[:, None, None]
+
+    def quantiles(self, chances: Array) -> Array:
+        """Quantiles of σ."""
+        lam, mass = self.grid
+        return np.exp(np.interp(chances, np.cumsum(mass) - 0.5 * mass, lam))
+
+    def density(self, variance: Array) -> Array:
+        """Density of σ², which is p(λ)/(2σ²)."""
+        lam, mass = self.grid
+        with np.errstate(divide="ignore"):
+            at = np.interp(0.5 * np.log(variance), lam, mass, left=0.0, right=0.0) / (lam[1] - lam[0])
+        return np.divide(at, 2.0 * variance, out=np.zeros_like(at), where=at > 0)
+
+    def highest_density(self, level: float) -> tuple[float, float]:
+        """The shortest interval of σ with this probability; it begins at 0 where the density of σ is high there."""
+        lam, mass = self.grid
+        order = np.argsort(lam - np.log(np.maximum(mass, 1e-300)), kind="stable")  # the density of σ is p(λ)/σ
+        inside = order[: int(np.searchsorted(np.cumsum(mass[order]), level)) + 1]
+        low, high = int(inside.min()), int(inside.max())
+        return 0.0 if low == 0 else math.exp(lam[low]), math.exp(lam[high])
+
+    @property
+    def grid(self) -> tuple[Array, Array]:
+        """Evenly spaced λ, and the probability of each."""
+        return _grid(tuple(self.log_sds), tuple(self.log_densities))
+
+    def scaled(self, unit: float) -> "TabulatedVariance":
+        """The distribution of unit² σ²."""
+        return TabulatedVariance(self.log_sds + math.log(unit), self.log_densities)
+
+
+@lru_cache(maxsize=64)
+def _grid(log_sds: tuple[float, ...], log_densities: tuple[float, ...]) -> tuple[Array, Array]:
+    """As far as the density counts."""
+    from scipy.interpolate import CubicSpline
+
+    lam, logs = np.array(log_sds), np.array(log_densities) - max(log_densities)
+    spline = CubicSpline(lam, logs)
+    rise, fall = max(float(spline(lam[0], 1)), FLATTEST), min(float(spline(lam[-1], 1)), -FLATTEST)
+    first, last = lam[0] - max(DROP + logs[0], 0.0) / rise, lam[-1] - max(DROP + logs[-1], 0.0) / fall
+    points = np.linspace(first, last, POINTS)
+    beyond = rise * np.minimum(points - lam[0], 0.0) + fall * np.maximum(points - lam[-1], 0.0)
+    mass = np.exp(spline(np.clip(points, lam[0], lam[-1])) + beyond)
+    return points, mass / mass.sum()
+
+
+def _matched(mean: float, variance: float) -> InverseGamma:
+    """The inverse gamma distribution of σ² with this mean and variance of log σ²."""
+    shape = 1.0 / variance + 0.5
+    for _ in range(50):
+        off = float(polygamma(1, shape)) - variance
+        shape = max(shape - off / float(polygamma(2, shape)), 0.1 * shape)
+        if abs(off) < 1e-12 * variance:
+            break
+    return InverseGamma(shape, math.exp(mean + float(digamma(shape))))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Conditional:
+    """Some variables of some rows given others: a mean for each row, and a root of the covariance."""
+
+    rows: NDArray[np.intp]
+    variables: NDArray[np.intp]
+    mean: Array
+    root: Array
+
+    def log_density(self, values: Array) -> Array:
+        """Log density of values, (… ×) rows × variables, but for a constant."""
+        off = np.linalg.solve(self.root, np.swapaxes(values - self.mean, -1, -2))
+        return -0.5 * np.square(off).sum(axis=-2) - float(np.log(self.root.diagonal()).sum())
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class JointNormal:
+    """Mean and covariance."""
+
+    mean: Array
+    covariance: Array
+
+    def redrawn(self, n: float, rng: np.random.Generator) -> "JointNormal":
+        """A draw of the parameters, which were learned from so many rows."""
+        covariance = InverseWishart(n * self.covariance, n + len(self.mean) + 1).draw(rng).value
+        return JointNormal(self.mean + cholesky(covariance / n) @ rng.standard_normal(len(self.mean)), covariance)
+
+    def given(self, x: Array, missing: NDArray[np.bool_], first: int) -> Iterator[Conditional]:
+        """Those variables from the ``first`` on that rows miss (NaN), given what they have: one for each pattern."""
+        patterns, of_row = np.unique(missing, axis=0, return_inverse=True)
+        for k, pattern in enumerate(patterns):
+            lost = first + np.flatnonzero(pattern[first:])
+            if not len(lost):
+                continue
+            rows, known = np.flatnonzero(of_row.ravel() == k), np.flatnonzero(~pattern)
+            mean, covariance = self.mean[lost], self.covariance[np.ix_(lost, lost)]
+            if len(known):
+                across = self.covariance[np.ix_(known, lost)]
+                slopes = cho_solve(cho_factor(self.covariance[np.ix_(known, known)]), across)
+                mean = mean + (x[np.ix_(rows, known)] - self.mean[known]) @ slopes
+                covariance = covariance - across.T @ slopes
+            yield Conditional(rows, lost, np.broadcast_to(mean, (len(rows), len(lost))), cholesky(covariance))

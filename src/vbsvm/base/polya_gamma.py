@@ -19,7 +19,7 @@ SPLIT = 0.64
 # Below it tanh(z/2)/(2z) is ¼ to rounding.
 SMALL = 1e-4
 # Whole weights are sums of so many draws at most; the rest of a weight is drawn from its series.
-MOST_WHOLE = 16
+MAX_WHOLE = 16
 # Terms of the series that are drawn one by one; of all others the sum has the right mean and variance.
 TERMS = 64
 
@@ -48,17 +48,17 @@ class PolyaGamma:
     def draw(self, rng: np.random.Generator) -> PolyaGammaPoint:
         """Draw each weight: PG(1, z) exactly as often as a weight is whole, and the rest of it by its series."""
         s, z = np.broadcast_arrays(self.s, self.z)
-        whole = np.where(s <= MOST_WHOLE, np.floor(s), 0.0).astype(np.intp)
-        drawn = np.zeros(z.shape)
+        whole = np.where(s <= MAX_WHOLE, np.floor(s), 0.0).astype(np.intp)
+        weights = np.zeros(z.shape)
         if (whole == 1).all():
-            drawn += drawn_once(z, rng)
+            weights += drawn_once(z, rng)
         elif whole.any():
             of = np.repeat(np.arange(len(z)), whole)
-            drawn += np.bincount(of, drawn_once(z[of], rng), minlength=len(z))
+            weights += np.bincount(of, drawn_once(z[of], rng), minlength=len(z))
         left = s - whole.astype(np.float64)
         if (some := left > 0).any():
-            drawn[some] += _by_series(left[some], z[some], rng)
-        return PolyaGammaPoint(drawn)
+            weights[some] += _by_series(left[some], z[some], rng)
+        return PolyaGammaPoint(weights)
 
 
 def mean_weight(z: Array) -> Array:
@@ -70,13 +70,13 @@ def mean_weight(z: Array) -> Array:
 def drawn_once(z: Array, rng: np.random.Generator) -> Array:
     """Draw PG(1, z), by Devroye's alternating series: the density is squeezed until a proposal is decided."""
     half = 0.5 * np.abs(z)
-    found, open_ = np.empty(len(half)), np.arange(len(half))
-    while len(open_):
-        proposal = _proposed(half[open_], rng)
-        taken = _accepted(proposal, rng)
-        found[open_[taken]] = 0.25 * proposal[taken]
-        open_ = open_[~taken]
-    return found
+    draws, pending = np.empty(len(half)), np.arange(len(half))
+    while len(pending):
+        proposal = _proposed(half[pending], rng)
+        accepted = _accepted(proposal, rng)
+        draws[pending[accepted]] = 0.25 * proposal[accepted]
+        pending = pending[~accepted]
+    return draws
 
 
 def _proposed(z: Array, rng: np.random.Generator) -> Array:
@@ -86,10 +86,10 @@ def _proposed(z: Array, rng: np.random.Generator) -> Array:
         beyond = np.pi / (2.0 * rate) * np.exp(-rate * SPLIT)
         below = 2.0 * np.exp(-z) * _inverse_gaussian_below(z)
     exponential = rng.random(len(z)) * (beyond + below) < beyond
-    found = np.empty(len(z))
-    found[exponential] = SPLIT + rng.standard_exponential(int(exponential.sum())) / rate[exponential]
-    found[~exponential] = _short_inverse_gaussian(z[~exponential], rng)
-    return found
+    proposals = np.empty(len(z))
+    proposals[exponential] = SPLIT + rng.standard_exponential(int(exponential.sum())) / rate[exponential]
+    proposals[~exponential] = _short_inverse_gaussian(z[~exponential], rng)
+    return proposals
 
 
 def _inverse_gaussian_below(z: Array) -> Array:
@@ -100,14 +100,14 @@ def _inverse_gaussian_below(z: Array) -> Array:
 
 def _short_inverse_gaussian(z: Array, rng: np.random.Generator) -> Array:
     """Draw an inverse Gaussian variable of mean 1/z and shape 1 below the split, by rejection."""
-    found, open_ = np.empty(len(z)), np.arange(len(z))
-    while len(open_):
-        at = z[open_]
-        x, taken = np.empty(len(at)), np.zeros(len(at), dtype=bool)
+    draws, pending = np.empty(len(z)), np.arange(len(z))
+    while len(pending):
+        at = z[pending]
+        x, accepted = np.empty(len(at)), np.zeros(len(at), dtype=bool)
         long = at < 1.0 / SPLIT  # the mean is beyond the split: of 1/χ² below it, by exp(−z²x/2)
         if long.any():
             x[long] = _short_reciprocal(int(long.sum()), rng)
-            taken[long] = rng.random(int(long.sum())) < np.exp(-0.5 * np.square(at[long]) * x[long])
+            accepted[long] = rng.random(int(long.sum())) < np.exp(-0.5 * np.square(at[long]) * x[long])
         if (short := ~long).any():
             mean = 1.0 / at[short]
             square = np.square(rng.standard_normal(len(mean)))
@@ -116,37 +116,37 @@ def _short_inverse_gaussian(z: Array, rng: np.random.Generator) -> Array:
             small = np.maximum(small, np.finfo(np.float64).tiny)
             switch = rng.random(len(mean)) > mean / (mean + small)
             x[short] = np.where(switch, mean * (mean / small), small)
-            taken[short] = x[short] < SPLIT
-        found[open_[taken]] = x[taken]
-        open_ = open_[~taken]
-    return found
+            accepted[short] = x[short] < SPLIT
+        draws[pending[accepted]] = x[accepted]
+        pending = pending[~accepted]
+    return draws
 
 
 def _short_reciprocal(n: int, rng: np.random.Generator) -> Array:
     """Draw 1/χ²₁ below the split: pairs of exponential variables give the tail of a normal one (Devroye)."""
-    found, open_ = np.empty(n), np.arange(n)
-    while len(open_):
-        first, second = rng.standard_exponential((2, len(open_)))
-        taken = np.square(first) <= 2.0 * second / SPLIT
-        found[open_[taken]] = SPLIT / np.square(1.0 + SPLIT * first[taken])
-        open_ = open_[~taken]
-    return found
+    draws, pending = np.empty(n), np.arange(n)
+    while len(pending):
+        first, second = rng.standard_exponential((2, len(pending)))
+        accepted = np.square(first) <= 2.0 * second / SPLIT
+        draws[pending[accepted]] = SPLIT / np.square(1.0 + SPLIT * first[accepted])
+        pending = pending[~accepted]
+    return draws
 
 
 def _accepted(x: Array, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Whether proposals are taken: the partial sums of the density close in on it from both sides."""
     first = _coefficient(0, x)
     level, total = rng.random(len(x)) * first, first
-    taken, open_ = np.zeros(len(x), dtype=bool), np.arange(len(x))
+    accepted, pending = np.zeros(len(x), dtype=bool), np.arange(len(x))
     n = 0
-    while len(open_):
+    while len(pending):
         n += 1
-        term = _coefficient(n, x[open_])
+        term = _coefficient(n, x[pending])
         total = total - term if n % 2 else total + term
-        decided = level[open_] <= total if n % 2 else level[open_] > total
-        taken[open_[decided]] = bool(n % 2)
-        open_, total = open_[~decided], total[~decided]
-    return taken
+        decided = level[pending] <= total if n % 2 else level[pending] > total
+        accepted[pending[decided]] = bool(n % 2)
+        pending, total = pending[~decided], total[~decided]
+    return accepted
 
 
 def _coefficient(n: int, x: Array) -> Array:
@@ -162,13 +162,13 @@ def _coefficient(n: int, x: Array) -> Array:
 def _by_series(s: Array, z: Array, rng: np.random.Generator) -> Array:
     """Draw PG(s, z) term by term; what is left of the series is a gamma variable of the right mean and variance."""
     lift = np.square(z / (2.0 * np.pi))
-    found, (mean, variance) = np.zeros(len(z)), _moments(z)
+    draws, (mean, variance) = np.zeros(len(z)), _moments(z)
     for k in range(TERMS):
         scale = 1.0 / (2.0 * np.pi**2 * ((k + 0.5) ** 2 + lift))
-        found += scale * rng.standard_gamma(s)
+        draws += scale * rng.standard_gamma(s)
         mean, variance = mean - scale, variance - scale * scale
     mean, variance = s * np.maximum(mean, 1e-300), s * np.maximum(variance, 1e-300)
-    return found + rng.standard_gamma(mean * (mean / variance)) * (variance / mean)
+    return draws + rng.standard_gamma(mean * (mean / variance)) * (variance / mean)
 
 
 def _moments(z: Array) -> tuple[Array, Array]:

@@ -1,11 +1,17 @@
-"""Numbers and tables as people read them, as text of 80 columns and as HTML; the values themselves stay as they are."""
+"""Numbers and tables as people read them, as text of 80 columns and as HTML; and warnings to users."""
 
 import math
 import re
+import sys
 import textwrap
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from html import escape
 from typing import TYPE_CHECKING
+
+from vbsvm.base.cached import new_lock
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -101,8 +107,8 @@ def _magnitude(size: float) -> int:
 
 def cells(frame: "pd.DataFrame") -> list[list[str]]:
     """The texts of a table, row by row, each by the kind of its column."""
-    found = [_column(str(name), frame) for name in frame.columns]
-    return [list(row) for row in zip(*found, strict=True)] if found else [[] for _ in range(len(frame))]
+    columns = [_column(str(name), frame) for name in frame.columns]
+    return [list(row) for row in zip(*columns, strict=True)] if columns else [[] for _ in range(len(frame))]
 
 
 def _column(name: str, frame: "pd.DataFrame") -> list[str]:
@@ -155,16 +161,16 @@ def _levels(frame: "pd.DataFrame") -> list[list[str]]:
     index = frame.index
     heads = ["" if name is None else visible(name) for name in index.names]
     rows = [_plain(label) if isinstance(label, tuple) else _plain((label,)) for label in index]
-    found = [[head] for head in heads]
+    levels = [[head] for head in heads]
     before: Sequence[str] = ()
     for row in rows:
         same = 0
         while same < len(row) - 1 and before[: same + 1] == row[: same + 1]:
             same += 1
         for level, text in enumerate(row):
-            found[level].append("" if level < same else text)
+            levels[level].append("" if level < same else text)
         before = row
-    return found
+    return levels
 
 
 def _plain(labels: Sequence[object]) -> list[str]:
@@ -236,3 +242,44 @@ def html_table(
     body = "".join(f"<tr>{row}</tr>" for row in rows)
     top = f"<caption>{html_text(caption)}</caption>" if caption else ""
     return f"<table>{top}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+class ReliabilityWarning(UserWarning):
+    """A result was computed, and may mislead: the message names the result, the reason and the remedy."""
+
+
+_FILTERS = new_lock()
+_MUTED: ContextVar[tuple[type[Warning], ...]] = ContextVar("_MUTED", default=())
+
+
+@contextmanager
+def muted(category: type[Warning]) -> Iterator[None]:
+    """Drop what ``warn_user`` would say of this category, in this thread alone: filters belong to the process."""
+    token = _MUTED.set((*_MUTED.get(), category))
+    try:
+        yield
+    finally:
+        _MUTED.reset(token)
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn, with the first frame outside the package as the place."""
+    if issubclass(category, _MUTED.get()):
+        return
+    level = 1
+    while sys._getframe(level).f_globals.get("__name__", "").startswith("vbsvm."):
+        level += 1
+    warnings.warn(message, category, stacklevel=level + 1)
+
+
+@contextmanager
+def ignored(*categories: type[Warning], message: str = "") -> Iterator[None]:
+    """Ignore warnings that other libraries give; a ``message`` begins with this pattern.
+
+    Filters of warnings belong to the process. Two threads that replaced and restored them in turns would leave wrong
+    ones behind: here one thread at a time does so. What is computed for each prediction must do without.
+    """
+    with _FILTERS, warnings.catch_warnings():
+        for category in categories:
+            warnings.filterwarnings("ignore", message, category)
+        yield

@@ -35,9 +35,9 @@ def bar(what: str, total: int, *, shown: bool | None = None) -> Iterator[Callabl
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as found:
-        task = found.add_task(what, total=max(1, total))
-        yield lambda done: found.update(task, completed=done)
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=max(1, total))
+        yield lambda done: progress.update(task, completed=done)
 
 
 def _has(package: str) -> bool:

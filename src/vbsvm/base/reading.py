@@ -82,11 +82,11 @@ class OverRelaxed:
 
     def __call__(self, distribution: Any, *site: str | int) -> Any:
         """Give a point drawn from the distribution; of the coefficients one that depends on where they were."""
-        drawn = self.draw(distribution, *site)
+        point = self.draw(distribution, *site)
         if site != ("coefficients",):
-            return drawn
-        back, ahead = self.before - distribution.mean, drawn.mean - distribution.mean
-        return drawn.at(distribution.mean - self.rho * back + math.sqrt(1 - self.rho**2) * ahead)
+            return point
+        back, ahead = self.before - distribution.mean, point.mean - distribution.mean
+        return point.at(distribution.mean - self.rho * back + math.sqrt(1 - self.rho**2) * ahead)
 
 
 def held(reading: Reading, sweeps: int) -> Reading:

@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from vbsvm.base.locks import new_lock
+from vbsvm.base.cached import new_lock
 
 BLOCK_CELLS = 2**17
 CHUNKS = 64
@@ -68,11 +68,11 @@ def fold_blocks(n_blocks: int, n_columns: int, kernel: Callable[[], Callable[[in
         def sum_chunk(chunk: range) -> T:
             if not hasattr(of_thread, "kernel"):
                 of_thread.kernel = kernel()
-            return _sum(map(of_thread.kernel, chunk))
+            return sum_of(map(of_thread.kernel, chunk))
 
         if threads == 1 or light or n_columns < THREADED_COLUMNS:
-            return _sum(map(sum_chunk, chunks))
-        return _sum(_in_order(_pool(os.getpid(), threads), sum_chunk, chunks, 2 * threads))
+            return sum_of(map(sum_chunk, chunks))
+        return sum_of(_in_order(_pool(os.getpid(), threads), sum_chunk, chunks, 2 * threads))
 
 
 @cache
@@ -81,7 +81,8 @@ def _pool(process: int, threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads)
 
 
-def _sum(terms: Iterator[T]) -> T:
+def sum_of(terms: Iterator[T]) -> T:
+    """Sum of terms, in their order; there is at least one."""
     total = next(terms)
     for term in terms:
         total = total + term

@@ -18,6 +18,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import IO, Any, Self, final
 
 import numpy as np
@@ -42,13 +43,14 @@ class Workers:
     def __init__(self, functions: Sequence[Callable[[Any], Any]], n: int) -> None:
         self._processes: list[subprocess.Popen[bytes]] = []
         try:
-            parcel = _Parcel(tuple(functions))
-            with _SharedFile(parcel) as file:
+            payload = _Payload(tuple(functions))
+            with _shared_file(payload) or nullcontext() as file:
+                number = None if file is None else file.fileno()
                 for _ in range(n):
-                    self._processes.append(_started(file.number))
+                    self._processes.append(_started(number))
                 for process in self._processes:
                     _send(process, sys.path)
-                    parcel.send(process, file.number)
+                    payload.send(process, number)
                 for process in self._processes:
                     _answer_of(_reply(process))
         except BaseException as error:
@@ -86,28 +88,28 @@ class Workers:
         self.close()
 
 
-class _Parcel:
+class _Payload:
     """Functions as a pickle, and apart from it the numbers in their arrays, each with its place in a common memory."""
 
     def __init__(self, functions: tuple[Callable[[Any], Any], ...]) -> None:
         buffers: list[pickle.PickleBuffer] = []
         text = io.BytesIO()
         _Pickler(text, 5, buffer_callback=buffers.append).dump(functions)
-        self.text, self.raw = text.getvalue(), [one.raw() for one in buffers]
+        self.pickled, self.raw = text.getvalue(), [buffer.raw() for buffer in buffers]
         self.places, end = [], 0
-        for one in self.raw:
-            begin = end + (_address(one) - end) % CACHE_LINE
-            end = begin + len(one)
+        for buffer in self.raw:
+            begin = end + (_address(buffer) - end) % CACHE_LINE
+            end = begin + len(buffer)
             self.places.append((begin, end))
         self.size = end + 1
 
     def send(self, process: "subprocess.Popen[bytes]", file: int | None) -> None:
         """Send the pickle, and where the arrays are; without a file these follow."""
-        _send(process, (file, self.size, self.places, self.text))
+        _send(process, (file, self.size, self.places, self.pickled))
         if file is None:
             pipe = _open(process.stdin)
-            for one in self.raw:
-                pipe.write(one)
+            for buffer in self.raw:
+                pipe.write(buffer)
             pipe.flush()
 
 
@@ -132,12 +134,12 @@ def _file_of(array: Any) -> "np.memmap[Any, Any] | None":
 
     It is the last one: a slice of it calls itself mapped as well, with the whole one's offset.
     """
-    found = None
+    file = None
     while array is not None:
         if isinstance(array, np.memmap):
-            found = array
+            file = array
         array = getattr(array, "base", None)
-    return None if found is None or found.filename is None or found.mode == "c" else found
+    return None if file is None or file.filename is None or file.mode == "c" else file
 
 
 def _mapped(path: str, offset: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
@@ -146,38 +148,23 @@ def _mapped(path: str, offset: int, dtype: Any, shape: tuple[int, ...], strides:
     return np.ndarray(shape, dtype, flat.data, strides=strides)
 
 
-class _SharedFile:
-    """The arrays of a parcel in a file without a name; there is none where that is not possible."""
-
-    def __init__(self, parcel: _Parcel) -> None:
-        self._file: IO[bytes] | None = None
-        self._parcel = parcel
-
-    @property
-    def number(self) -> int | None:
-        """By which workers know it."""
-        return None if self._file is None else self._file.fileno()
-
-    def __enter__(self) -> Self:
-        """Write it."""
-        if os.name == "nt":
-            return self
-        try:
-            self._file = tempfile.TemporaryFile()
-            for one, (begin, _) in zip(self._parcel.raw, self._parcel.places, strict=True):
-                self._file.seek(begin)
-                self._file.write(one)
-            self._file.truncate(self._parcel.size)
-            self._file.flush()
-        except OSError:  # no room, or no folder for such files: arrays go through the pipes
-            self.__exit__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Workers have it open."""
-        if self._file is not None:
-            file, self._file = self._file, None
+def _shared_file(payload: _Payload) -> IO[bytes] | None:
+    """The arrays of a payload in a file without a name; None where that is not possible: they go through the pipes."""
+    if os.name == "nt":
+        return None
+    file = None
+    try:
+        file = tempfile.TemporaryFile()  # noqa: SIM115  (the caller closes it)
+        for buffer, (begin, _) in zip(payload.raw, payload.places, strict=True):
+            file.seek(begin)
+            file.write(buffer)
+        file.truncate(payload.size)
+        file.flush()
+    except OSError:  # no room, or no folder for such files
+        if file is not None:
             file.close()
+        return None
+    return file
 
 
 def _started(file: int | None) -> "subprocess.Popen[bytes]":
@@ -250,8 +237,8 @@ def _loaded(pipe: IO[bytes]) -> Any:
     view = memoryview(memory)
     buffers = [view[begin:end] for begin, end in places]
     if file is None:
-        for one in buffers:
-            _fill(pipe, one)
+        for buffer in buffers:
+            _fill(pipe, buffer)
     else:
         os.close(file)
     return pickle.loads(text, buffers=buffers)

@@ -26,7 +26,7 @@ def covariance_option(command: Any) -> Any:
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
 @click.option("--scores", is_flag=True, help="Add the score; positive scores mean the second class.")
 @click.option("--keep", metavar="COLUMN", multiple=True, help="Copy a column of DATA, such as an identifier.")
-@click.option("--excel-safe", is_flag=True, help="Put an apostrophe before text that a spreadsheet would run.")
+@tables.excel_safe_option
 @tables.options
 @tables.memory_option
 @click.option("--out", metavar="FILE", help="Write the predictions to FILE instead of stdout.")
@@ -173,6 +173,7 @@ def _rows(fitted: Any, frame: Any, target: str | None, *, drop: bool) -> tuple[d
 @click.option("--level", type=float, default=0.95, show_default=True, help="Level of the intervals.")
 @covariance_option
 @tables.options
+@tables.excel_safe_option
 @click.option("--out", metavar="FILE", help="Write the table as CSV to FILE.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def effects(
@@ -186,6 +187,7 @@ def effects(
     weights: str | None,
     sep: str | None,
     decimal: str | None,
+    excel_safe: bool,
     out: str | None,
     force: bool,
     **options: Any,

@@ -15,7 +15,7 @@ import numpy as np
 from joblib import cpu_count
 
 from vbsvm.base import progress
-from vbsvm.base.log import log
+from vbsvm.base.settings import log
 from vbsvm.base.workers import WorkerError, Workers
 from vbsvm.inference import checkpoint
 from vbsvm.storage import atomic

@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.log import log
+from vbsvm.base.settings import log
 from vbsvm.inference import polish
 from vbsvm.inference.climb_watch import UNWATCHED, Watch
 from vbsvm.inference.proposals import Strategy, Visited

@@ -6,7 +6,7 @@ for Newton steps over all rows, and the size of the variances of scores.
 
 import numpy as np
 
-from vbsvm.base.log import log
+from vbsvm.base.settings import log
 from vbsvm.inference.climb import Ending, climb
 from vbsvm.inference.smooth import Smooth
 from vbsvm.model.row_pass import Source

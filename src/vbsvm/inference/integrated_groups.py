@@ -17,8 +17,8 @@ from typing import Any, cast, final
 import numpy as np
 
 from vbsvm.base.arrays import Array, cholesky, inverse
+from vbsvm.base.distributions import TabulatedVariance
 from vbsvm.base.reading import expect
-from vbsvm.base.tabulated_variance import TabulatedVariance
 from vbsvm.inference.group_nodes import AtNodes, Curvature, Kept, ThirdDerivatives
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.layouts.arrow import ArrowGaussian

@@ -138,7 +138,7 @@ def _gates_rest(before: State, after: State) -> bool:
 def leap(spec: Spec, state: State) -> State | None:
     """Scales where they seem to be going, or None where their own updates do not creep."""
     pairs = zip(spec.blocks, state.scales, spec.moments(state), strict=True)
-    guesses = [block.prior.leap(scale, moments) for block, scale, moments in pairs]
+    guesses = [block.prior.fixed_point_step(scale, moments) for block, scale, moments in pairs]
     if all(guess is None for guess in guesses):
         return None
     scales = (scale if guess is None else guess for scale, guess in zip(state.scales, guesses, strict=True))

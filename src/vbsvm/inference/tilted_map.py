@@ -205,9 +205,9 @@ class _TiltedScale(Prior[Any]):
         """As for so many coefficients."""
         return self.prior.update(scale, self._fewer(moments), resolve)
 
-    def leap(self, scale: Any, moments: Moments) -> Any:
+    def fixed_point_step(self, scale: Any, moments: Moments) -> Any:
         """As for so many coefficients."""
-        return self.prior.leap(scale, self._fewer(moments))
+        return self.prior.fixed_point_step(scale, self._fewer(moments))
 
     def _fewer(self, moments: Moments) -> Any:
         return SimpleNamespace(size=moments.size - 2.0 * self.tilt, total=moments.total, spread=moments.spread)

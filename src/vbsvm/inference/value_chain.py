@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.distributions import InverseWishart
-from vbsvm.base.joint_normal import JointNormal
+from vbsvm.base.distributions import InverseWishart, JointNormal
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.design.formula.drawn_columns import Draws, Learned
 from vbsvm.inference.input_chain import BETWEEN, FIRST

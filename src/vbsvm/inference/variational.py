@@ -10,9 +10,8 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.log import log
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.base.settings import Parameters, require_flag, require_positive, require_whole
+from vbsvm.base.settings import Parameters, log, require_flag, require_positive, require_whole
 from vbsvm.inference import integrated_groups
 from vbsvm.inference.climb import Ending, Outcome, climb
 from vbsvm.inference.climb_watch import UNWATCHED, Watch
@@ -339,7 +338,7 @@ def _suits_exact(spec: Spec, source: Source) -> bool:
 
 def _separates(source: Source, state: State) -> bool:
     """Whether the mean scores put every row on its side: then no loss grows with the coefficients."""
-    return not source.total(lambda part: part.n_held(state.coefficients.mean, state.missing))
+    return not source.total(lambda part: part.n_misclassified(state.coefficients.mean, state.missing))
 
 
 def _widened(spec: Spec, source: Source, state: State) -> State:

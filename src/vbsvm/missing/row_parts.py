@@ -24,7 +24,7 @@ from vbsvm.missing.updates import (
 )
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions
-from vbsvm.model.likelihoods.scale_mixture import ScaleMixture
+from vbsvm.model.likelihoods.base import ScaleMixture
 from vbsvm.model.row_pass import CompleteRows, RowInfluence, RowPass, Stats
 
 # The value of missing inputs where data are told apart by a few sums.
@@ -126,7 +126,7 @@ class IncompletePart:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
 
-    def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
+    def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
         """None where labels move missing values: they can be on the right side. Else expected scores tell."""
         if self.rows.adapt:
             return 0
@@ -187,9 +187,9 @@ class CandidatePart:
         ratios = candidates.log_sums(chances + after) - candidates.log_sums(chances + before)
         return float(self.rows.weights[candidates.firsts] @ ratios)
 
-    def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
+    def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
         """Number of candidates whose loss grows."""
-        return self.part.n_held(theta, missing)
+        return self.part.n_misclassified(theta, missing)
 
 
 def _inputs(missing: MissingDistributions | None) -> InputDistribution:

@@ -26,8 +26,7 @@ from vbsvm.missing.model import FIXED_SWEEPS, MissingSums
 from vbsvm.missing.rows import IncompleteRows, PatternGroup, means_given_known, with_noise
 from vbsvm.model.interfaces import Effects, Gram, Message, Rows
 from vbsvm.model.layouts.dense import LOG_2PI
-from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.likelihoods.scale_mixture import ScaleMixture
+from vbsvm.model.likelihoods.base import Likelihood, ScaleMixture
 from vbsvm.model.row_pass import Stats
 
 # Newton steps for log w: four or so are enough, and bounded ones can't leave the range of floats. After a step as small

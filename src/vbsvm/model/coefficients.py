@@ -96,7 +96,7 @@ class PointDistribution:
 
 
 # Moments of scores are taken over this many draws, spread evenly over all of them.
-MOST_DRAWS = 1000
+MAX_DRAWS = 1000
 
 
 @final
@@ -144,7 +144,7 @@ class SampledCoefficients(SecondMoments):
 
     @cached_property
     def _chosen(self) -> Array:
-        step = -(-len(self.draws) // MOST_DRAWS)
+        step = -(-len(self.draws) // MAX_DRAWS)
         return self.draws[::step]
 
     def row_moments(self, rows: Rows) -> tuple[Array, Array]:

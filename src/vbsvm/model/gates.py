@@ -61,9 +61,9 @@ class Gates:
     @cached_property
     def open(self) -> Array:
         """γ̃: E γ for each coefficient, 1 where there is no gate."""
-        opened = np.ones(len(self.map.gate_of))
-        opened[self.map.gated] = self.inclusion[self.map.gate_of[self.map.gated]]
-        return opened
+        inclusion = np.ones(len(self.map.gate_of))
+        inclusion[self.map.gated] = self.inclusion[self.map.gate_of[self.map.gated]]
+        return inclusion
 
     @cached_property
     def spread(self) -> Array:
@@ -89,14 +89,14 @@ class Gates:
 
         ``diagonal_of`` is the matrix of that second part, where it is another one.
         """
-        own = matrix if diagonal_of is None else diagonal_of
+        diagonal_blocks = matrix if diagonal_of is None else diagonal_of
         n = len(matrix)
-        opened, spread = self.open[:n], self.spread[:n]
-        gated = matrix * opened
-        gated *= opened[:, None]
-        gated.ravel()[:: n + 1] += spread * own.diagonal()
+        inclusion, spread = self.open[:n], self.spread[:n]
+        gated = matrix * inclusion
+        gated *= inclusion[:, None]
+        gated.ravel()[:: n + 1] += spread * diagonal_blocks.diagonal()
         for members in self.map.shared:
-            within = spread[members[0]] * own[np.ix_(members, members)]
+            within = spread[members[0]] * diagonal_blocks[np.ix_(members, members)]
             within[np.diag_indices(len(members))] = 0.0
             gated[np.ix_(members, members)] += within
         return gated
@@ -143,25 +143,25 @@ class DenseScan(GateScan):
 
     def scan(self, rng: np.random.Generator | None = None) -> Gates:
         """Each gate in turn; drawn where there is a generator."""
-        opened = self.gates.open[: len(self.products)].copy()
-        pull = self.products @ opened
+        inclusion = self.gates.open[: len(self.products)].copy()
+        pull = self.products @ inclusion
         log_odds = self.gates.log_odds.tolist()
         prior = self.prior_log_odds.tolist()
         for j, members in enumerate(self.gates.map.members):
             # Plain numbers: with one coefficient a gate, calls of NumPy would take most of the time.
-            one = int(members[0])
-            row = self.products[one] if len(members) == 1 else self.products[members].sum(axis=0)
-            own = float(row[one]) if len(members) == 1 else float(row[members].sum())
-            met = float(pull[one]) if len(members) == 1 else float(pull[members].sum())
-            linear = float(self.linear[one]) if len(members) == 1 else float(self.linear[members].sum())
-            before = float(opened[one])
-            odds = prior[j] - 0.5 * own + linear - (met - own * before)
+            first = int(members[0])
+            row = self.products[first] if len(members) == 1 else self.products[members].sum(axis=0)
+            quadratic = float(row[first]) if len(members) == 1 else float(row[members].sum())
+            cross = float(pull[first]) if len(members) == 1 else float(pull[members].sum())
+            linear = float(self.linear[first]) if len(members) == 1 else float(self.linear[members].sum())
+            before = float(inclusion[first])
+            odds = prior[j] - 0.5 * quadratic + linear - (cross - quadratic * before)
             after = 1.0 / (1.0 + math.exp(-odds)) if odds > -700.0 else 0.0
             if rng is not None:
                 after = float(rng.random() < after)
                 odds = math.inf if after else -math.inf
             log_odds[j] = odds
             if abs(after - before) > NO_CHANGE:
-                opened[members] = after
+                inclusion[members] = after
                 pull += (after - before) * row
         return self.gates.at(np.array(log_odds))

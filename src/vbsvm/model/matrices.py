@@ -21,7 +21,7 @@ PANEL = 128
 # Products of a dense row with a matrix that take as long as one pair of a sparse row's entries.
 PAIR = 150
 # Numbers of work space that a thread keeps: 32 MB. More are asked of the system each time.
-MOST_KEPT = 2**22
+MAX_KEPT = 2**22
 
 
 class Spread(Protocol):
@@ -169,10 +169,10 @@ class _ByAlgebra(ABC):
         gram *= self._unit[:, None]
         if not self.intercept:
             return gram
-        found = np.empty((len(gram) + 1, len(gram) + 1))
-        found[1:, 1:], found[0, 0] = gram, total
-        found[0, 1:] = found[1:, 0] = (linear - total * self.centre) * self._unit
-        return found
+        standardised = np.empty((len(gram) + 1, len(gram) + 1))
+        standardised[1:, 1:], standardised[0, 0] = gram, total
+        standardised[0, 1:] = standardised[1:, 0] = (linear - total * self.centre) * self._unit
+        return standardised
 
 
 @final
@@ -194,10 +194,10 @@ class StandardisedMatrix(_ByAlgebra):
         slopes, rest = slopes[:, first:], left[first:]
         product = _like(self.raw)
         _times_upper_triangle(self.raw, slopes, product)
-        found = np.einsum("ij,ij->i", product, product)
-        found += self.raw @ (slopes @ (2.0 * rest))  # ‖p + rest‖² = ‖p‖² + 2 pᵀrest + ‖rest‖²
-        found += float(left @ left)
-        return np.maximum(found, 0.0, out=found)
+        quadratic = np.einsum("ij,ij->i", product, product)
+        quadratic += self.raw @ (slopes @ (2.0 * rest))  # ‖p + rest‖² = ‖p‖² + 2 pᵀrest + ‖rest‖²
+        quadratic += float(left @ left)
+        return np.maximum(quadratic, 0.0, out=quadratic)
 
     def _raw_squares(self, w: Array) -> Array:
         return np.einsum("i,ij,ij->j", w, self.raw, self.raw)
@@ -206,8 +206,8 @@ class StandardisedMatrix(_ByAlgebra):
         """Σ c_k² weights_k of each row c."""
         first = int(self.intercept)
         centred = np.subtract(self.raw, self.centre, out=_like(self.raw))
-        found = np.square(centred, out=centred) @ (weights[first:] * np.square(self._unit))
-        return found + weights[0] if first else found
+        squares = np.square(centred, out=centred) @ (weights[first:] * np.square(self._unit))
+        return squares + weights[0] if first else squares
 
 
 def n_pairs(counts: Any) -> int:
@@ -298,11 +298,11 @@ class SparseMatrix(_ByAlgebra):
         first, covariance = int(self.intercept), spread.covariance
         S = covariance[first:, first:] * self._unit
         S *= self._unit[:, None]
-        b, own = (covariance[0, 1:] * self._unit, float(covariance[0, 0])) if first else (np.zeros(len(S)), 0.0)
+        b, variance = (covariance[0, 1:] * self._unit, float(covariance[0, 0])) if first else (np.zeros(len(S)), 0.0)
         of_centre = S @ self.centre
-        found = self._pairs.quadratic(S) + self.raw @ (2.0 * (b - of_centre))
-        found += own - 2.0 * float(b @ self.centre) + float(self.centre @ of_centre)
-        return np.maximum(found, 0.0, out=found)
+        quadratic = self._pairs.quadratic(S) + self.raw @ (2.0 * (b - of_centre))
+        quadratic += variance - 2.0 * float(b @ self.centre) + float(self.centre @ of_centre)
+        return np.maximum(quadratic, 0.0, out=quadratic)
 
     @property
     def _squared(self) -> Any:
@@ -343,7 +343,7 @@ def _space(size: int) -> Array:
     space: Array | None = getattr(_kept, "space", None)
     if space is None or len(space) < size:
         space = np.empty(size)
-        if size <= MOST_KEPT:
+        if size <= MAX_KEPT:
             _kept.space = space
     return space[:size]
 
@@ -357,14 +357,11 @@ def _times_upper_triangle(left: Array, upper: Array, out: Array) -> None:
     """left @ upper in panels of columns, which need the columns of ``left`` up to their own only."""
     size = len(upper)
     width = max(size, 1) if size < 32 else min(PANEL, -(-size // 2))
+    by_columns = out.strides[0] < out.strides[1]
     for begin in range(0, size, width):
         end = min(begin + width, size)
-        _product(left[:, :end], upper[:end, begin:end], out[:, begin:end])
-
-
-def _product(left: Array, right: Array, out: Array) -> None:
-    """left @ right; transposed where the work space is stored by columns."""
-    if out.strides[0] < out.strides[1]:
-        np.matmul(right.T, left.T, out=out.T)
-    else:
-        np.matmul(left, right, out=out)
+        rows, panel, product = left[:, :end], upper[:end, begin:end], out[:, begin:end]
+        if by_columns:
+            np.matmul(panel.T, rows.T, out=product.T)
+        else:
+            np.matmul(rows, panel, out=product)

@@ -126,7 +126,7 @@ class RowInfluence:
 
         centre = mean(self.score)
         between = np.maximum(mean(np.square(self.score)) - np.square(centre), 0.0)
-        slope, curvature, response = (mean(one) for one in (self.slope, self.curvature, self.response))
+        slope, curvature, response = map(mean, (self.slope, self.curvature, self.response))
         return RowInfluence(
             self.y[firsts], self.s[firsts], centre, slope, curvature, response, mean(self.unknown) + between
         )
@@ -157,8 +157,8 @@ class RowInfluence:
         """
         z = (1.0 - self.y * self.left_out_scores(counts)) / np.sqrt(self.left_out_response(counts))
         variance = float(np.sum(np.square(2.0 * self.s * ndtr(z)) / counts * self.response))
-        found = float(self.curvature @ self.response) / (power * variance) if variance > 0 else np.inf
-        return found if found >= 0 else np.inf
+        calibrated = float(self.curvature @ self.response) / (power * variance) if variance > 0 else np.inf
+        return calibrated if calibrated >= 0 else np.inf
 
 
 @final
@@ -211,7 +211,7 @@ class Part(Protocol):
         """
         ...
 
-    def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
+    def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
         """Number of rows whose loss grows with the coefficients, in proportion to these; under an exact bound."""
         ...
 
@@ -334,6 +334,6 @@ class CompleteRows:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
 
-    def n_held(self, theta: Array, missing: MissingDistributions | None) -> int:
+    def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
         """Number of rows on the wrong side."""
         return int(np.count_nonzero(self.rows.signs * self.rows.scores(theta) <= 0.0))

@@ -21,8 +21,7 @@ from vbsvm.model.interfaces import (
     Precision,
 )
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.likelihoods.exact_hinge import ExactHinge
-from vbsvm.model.likelihoods.hinge import HINGE, Hinge
+from vbsvm.model.likelihoods.hinge import HINGE, ExactHinge, Hinge
 from vbsvm.model.priors.base import Moments, Prior
 
 
@@ -108,14 +107,14 @@ class Spec:
 
     def moments(self, state: "State") -> list[Moments]:
         """What each block's prior may know of the coefficients and of its own gates."""
-        found, begin = [], 0
+        moments, begin = [], 0
         for block in self.blocks:
             inclusion = None
             if block.gate_of is not None and state.gates is not None:
                 inclusion = state.gates.inclusion[begin : begin + block.n_gates]
                 begin += block.n_gates
-            found.append(Moments(state.coefficients, block.columns, inclusion))
-        return found
+            moments.append(Moments(state.coefficients, block.columns, inclusion))
+        return moments
 
     def prior_log_odds(self, state: "State") -> Array:
         """Expected prior log odds of all gates."""

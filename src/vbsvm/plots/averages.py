@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
+from vbsvm.base.printing import ReliabilityWarning, warn_user
 from vbsvm.plots import style
 from vbsvm.results.effect_rows import grid
 from vbsvm.results.effects import AverageEffects

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from vbsvm.base.user_warnings import ignored
+from vbsvm.base.printing import ignored
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, final
 from xml.etree import ElementTree
 
 from vbsvm.base import printing
-from vbsvm.base.locks import new_lock
+from vbsvm.base.cached import new_lock
 from vbsvm.plots import style
 from vbsvm.storage.atomic import replacing
 

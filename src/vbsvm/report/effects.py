@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from vbsvm.base import printing
-from vbsvm.base.user_warnings import ReliabilityWarning, muted
+from vbsvm.base.printing import ReliabilityWarning, muted
 from vbsvm.plots import averages
 from vbsvm.report.document import Cell, Check, Picture, Section, Table, Text, cell, number, picture
 from vbsvm.results.effect_rows import MOST_LEVELS, EffectRows

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vbsvm.base import printing
-from vbsvm.base.diagnostics import FEWEST
+from vbsvm.base.diagnostics import MIN_DRAWS
 from vbsvm.base.printing import counted
 from vbsvm.design.columns import INTERCEPT, FactorPlan
 from vbsvm.design.scaling import Recipe
@@ -351,7 +351,7 @@ def ending(fit: Fit, key: str) -> Section:
         )
         alt = f"The bound rises over {len(bounds)} accepted steps."
         blocks.append(picture(f"{key}-bound", alt, caption, lambda ax: diagnostics.bound(fit, ax)))
-    if drawn is not None and drawn.n_draws >= FEWEST and fit.plan.n_shown:
+    if drawn is not None and drawn.n_draws >= MIN_DRAWS and fit.plan.n_shown:
         caption = "Draws of the parameters that mix worst, by chain. Well-mixed chains overlap and show no trend."
         blocks.append(
             picture(

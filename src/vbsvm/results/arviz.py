@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.user_warnings import ignored
+from vbsvm.base.printing import ignored
 from vbsvm.results import pointwise
 from vbsvm.results.traces import Traces, effects_of
 from vbsvm.results.training_rows import TrainingRows

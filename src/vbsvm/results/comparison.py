@@ -9,8 +9,7 @@ from scipy.stats import gaussian_kde, norm
 
 from vbsvm.base import printing
 from vbsvm.base.arrays import Array
-from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.tabulated_variance import TabulatedVariance
+from vbsvm.base.distributions import InverseGamma, TabulatedVariance
 from vbsvm.results import variance_components
 from vbsvm.results.display import MOST_ROWS
 from vbsvm.results.fit import Fit

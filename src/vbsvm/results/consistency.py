@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.user_warnings import ignored
+from vbsvm.base.printing import ignored
 from vbsvm.design.columns import Encoded, FactorPlan, Plan
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.drawn_columns import DrawnColumns

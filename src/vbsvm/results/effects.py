@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.printing import ReliabilityWarning, warn_user
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_level
-from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
 from vbsvm.results import same_frame
 from vbsvm.results.averages import LOGITS, LOGS, PLAIN, Averaged, Scale, shares
 from vbsvm.results.effect_check import NOT_CHECKED

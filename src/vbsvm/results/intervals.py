@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
+from vbsvm.base.printing import ReliabilityWarning, warn_user
 from vbsvm.inference.reliability import Reliability
 from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import KINDS, Spread

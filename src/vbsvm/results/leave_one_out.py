@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.printing import ReliabilityWarning, warn_user
 from vbsvm.base.settings import require_whole
-from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
 from vbsvm.inference.gibbs import Sample
 from vbsvm.results import refits as refits_of
 from vbsvm.results.left_out_predictions import LeftOutPredictions

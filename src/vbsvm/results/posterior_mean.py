@@ -7,7 +7,7 @@ from typing import ClassVar, final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.model.likelihoods.exact_logistic import log_mean_expit
+from vbsvm.model.likelihoods.logistic import log_mean_expit
 
 # Beyond it a score says nothing; and a distribution without a mean has an infinite one.
 LARGEST_VARIANCE = 1e20

@@ -139,7 +139,7 @@ class Traces:
     def worst(self) -> Worst | None:
         """What mixes worst, where that is not good enough."""
         names = [trace.name for trace in self]
-        if self.n_draws < diagnostics.FEWEST:
+        if self.n_draws < diagnostics.MIN_DRAWS:
             return Worst(np.nan, names[0], float(self.n_draws), names[0])
         found = diagnostics.columns((*self.coefficient_mixing, *self.gate_mixing, *self.component_mixing))
         rhat, ess = found["rhat"], found["ess_bulk"]

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.cached import learned_property
-from vbsvm.base.locks import new_lock
+from vbsvm.base.cached import learned_property, new_lock
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample

@@ -10,9 +10,8 @@ from scipy.special import hyp2f1, ndtri
 
 from vbsvm.base import diagnostics
 from vbsvm.base.arrays import Array
-from vbsvm.base.distributions import InverseGamma, InverseWishart, MatrixPoint, Point
-from vbsvm.base.tabulated_variance import TabulatedVariance
-from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
+from vbsvm.base.distributions import InverseGamma, InverseWishart, MatrixPoint, Point, TabulatedVariance
+from vbsvm.base.printing import ReliabilityWarning, warn_user
 from vbsvm.design.columns import Plan
 from vbsvm.model.priors.covariance import HuangWandDistribution
 from vbsvm.model.priors.laplace_zero import LaplaceZeroDistribution

@@ -19,7 +19,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.locks import new_lock
+from vbsvm.base.cached import new_lock
 from vbsvm.storage.atomic import replacing
 from vbsvm.storage.codec import PLAIN
 from vbsvm.version import __version__

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.joint_normal import JointNormal
+from vbsvm.base.distributions import JointNormal
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.formula.missing_categories import MOST_CANDIDATES
 from vbsvm.design.normal_scale import NormalScale

@@ -16,7 +16,7 @@ from formulaic.parser.types import Factor
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.user_warnings import ignored
+from vbsvm.base.printing import ignored
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.formula.guard import LARGEST_DEGREE, LARGEST_SETTING, FormulaError, clipped, width_of
 from vbsvm.design.formula.missing_inputs import columns_in

@@ -89,26 +89,35 @@ class ArrowGram:
 
     def conditional(self, cross: Array, precision: Precision) -> "ArrowGaussian":
         """The distribution of [x; u]: D_g is eliminated first, then the core is dense (Algorithm 2, lines 2 and 3)."""
-        own, root, half = self._eliminate(precision)
+        of_core, root, half = self._eliminate(precision)
         r_x, reduced = self._reduce(cross, root, half)
-        core = self._without_groups(half).conditional(r_x, own)
+        core = self._without_groups(half).conditional(r_x, of_core)
         return ArrowGaussian(core, _effects(root, half, reduced, core.mean), root, _times(root, half), self.shapes)
 
     def solve(self, right: Array, precision: Precision) -> Array | None:
         """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
         try:
-            own, root, half = self._eliminate(precision)
+            of_core, root, half = self._eliminate(precision)
         except np.linalg.LinAlgError:
             return None
         r_x, reduced = self._reduce(right, root, half)
-        x = self._without_groups(half).solve(r_x, own)
+        x = self._without_groups(half).solve(r_x, of_core)
         return None if x is None else np.concatenate([x, _effects(root, half, reduced, x).ravel()])
 
     def _eliminate(self, precision: Precision) -> tuple[Precision, Array, Array]:
         """Λ of the core, roots R_g of D_g⁻¹ = R_gR_gᵀ, and R_gᵀB_g."""
-        own, of_groups = self._split_precision(precision)
+        n_core, q = self.border.shape[2], self.border.shape[1]
+        diagonal, diagonals = self._split(precision.diagonal)
+        of_groups = diagonals[:, :, None] if q == 1 else diagonals[:, :, None] * np.eye(q)
+        couplings = []
+        for left, right, value in precision.couplings:
+            if left.start < n_core:
+                couplings.append((left, right, value))
+            else:
+                j, k = left.start - n_core, right.start - n_core
+                of_groups[:, j, k] = of_groups[:, k, j] = value
         root = _inverse_root(self.corner + of_groups)
-        return own, root, _times(root.transpose(0, 2, 1), self.border)
+        return Precision(diagonal, tuple(couplings)), root, _times(root.transpose(0, 2, 1), self.border)
 
     def _reduce(self, right: Array, root: Array, half: Array) -> tuple[Array, Array]:
         """Right side of the core, r_x − Σ E_gᵀr_g, and R_gᵀr_g."""
@@ -124,20 +133,6 @@ class ArrowGram:
     def _split(self, theta: Array) -> tuple[Array, Array]:
         n_core, q = self.border.shape[2], self.border.shape[1]
         return theta[:n_core], theta[n_core:].reshape(-1, q)
-
-    def _split_precision(self, precision: Precision) -> tuple[Precision, Array]:
-        """Λ of the core, and of each group's effects (m × q × q)."""
-        n_core, q = self.border.shape[2], self.border.shape[1]
-        own, diagonals = self._split(precision.diagonal)
-        of_groups = diagonals[:, :, None] if q == 1 else diagonals[:, :, None] * np.eye(q)
-        of_core = []
-        for left, right, value in precision.couplings:
-            if left.start < n_core:
-                of_core.append((left, right, value))
-            else:
-                j, k = left.start - n_core, right.start - n_core
-                of_groups[:, j, k] = of_groups[:, k, j] = value
-        return Precision(own, tuple(of_core)), of_groups
 
 
 @final
@@ -159,10 +154,10 @@ class ArrowGaussian(SecondMoments):
     @cached_property
     def effect_covariances(self) -> Array:
         """Var(u_g) = D_g⁻¹ + E_gΣE_gᵀ, m × q × q."""
-        own, through_core = self.root, (_flat(self.link) @ self.core.root).reshape(self.link.shape)
-        if own.shape[1] == 1:
-            return np.square(own) + np.einsum("gqp,gqp->g", through_core, through_core)[:, None, None]
-        return own @ own.transpose(0, 2, 1) + through_core @ through_core.transpose(0, 2, 1)
+        root, through_core = self.root, (_flat(self.link) @ self.core.root).reshape(self.link.shape)
+        if root.shape[1] == 1:
+            return np.square(root) + np.einsum("gqp,gqp->g", through_core, through_core)[:, None, None]
+        return root @ root.transpose(0, 2, 1) + through_core @ through_core.transpose(0, 2, 1)
 
     @cached_property
     def variances(self) -> Array:
@@ -207,14 +202,16 @@ class ArrowGaussian(SecondMoments):
         Sigma = self.core.covariance
         with_core = -(_flat(self.link) @ Sigma).reshape(self.link.shape)
         factors, pairs = [], {}
-        for k, (here, (m, q)) in enumerate(zip(places, self.shapes, strict=True)):
-            own = np.einsum("gqgr->gqr", Sigma[here, here].reshape(m, q, m, q))
+        for k, (columns, (m, q)) in enumerate(zip(places, self.shapes, strict=True)):
+            within = np.einsum("gqgr->gqr", Sigma[columns, columns].reshape(m, q, m, q))
             factors.append(
-                FactorMessage(self.core.mean[here].reshape(m, q), Sigma[here, dense].reshape(m, q, n_dense), own)
+                FactorMessage(
+                    self.core.mean[columns].reshape(m, q), Sigma[columns, dense].reshape(m, q, n_dense), within
+                )
             )
-            for j, (there, shape) in enumerate(zip(places[:k], self.shapes, strict=False)):
-                pairs[k, j] = Sigma[here, there].reshape(m, q, *shape)
-            pairs[len(places), k] = with_core[:, :, here].reshape(*self.effects.shape, m, q)
+            for j, (other, shape) in enumerate(zip(places[:k], self.shapes, strict=False)):
+                pairs[k, j] = Sigma[columns, other].reshape(m, q, *shape)
+            pairs[len(places), k] = with_core[:, :, columns].reshape(*self.effects.shape, m, q)
         factors.append(FactorMessage(self.effects, with_core[:, :, dense], self.effect_covariances))
         if gates is not None:
             factors = [

@@ -122,14 +122,14 @@ class ArrowRows:
         n_groups = self.tail.n_levels
         shapes = tuple(factor.shape for factor in self.factors)
         border = tail.with_columns(w, C)
-        own = tail.within(C.shape[1])  # then Z is a part of C, and its sums are there already
-        corner = tail.with_columns(w, tail.z) if own is None else border[:, :, own]
+        z_columns = tail.within(C.shape[1])  # then Z is a part of C, and its sums are there already
+        corner = tail.with_columns(w, tail.z) if z_columns is None else border[:, :, z_columns]
         if shapes:
             places = places_in_core(C.shape[1], shapes)
             with_dense, border = border, np.empty((*tail.shape, places[-1].stop))
             border[:, :, places[0]] = with_dense
-            for factor, here in zip(self.factors, places[1:], strict=True):
-                border[:, :, here] = tail.with_factor(w, factor).reshape(*tail.shape, factor.size)
+            for factor, columns in zip(self.factors, places[1:], strict=True):
+                border[:, :, columns] = tail.with_factor(w, factor).reshape(*tail.shape, factor.size)
         return ArrowGram(
             self.core_gram(w), ByGroup(((first, border),), n_groups), ByGroup(((first, corner),), n_groups), shapes
         )
@@ -144,12 +144,12 @@ class ArrowRows:
         n_core = places[-1].stop
         A = np.empty((n_core, n_core))
         A[dense, dense] = dense_gram.matrix
-        for k, (factor, here) in enumerate(zip(self.factors, places, strict=True)):
-            A[here, dense] = factor.with_columns(w, C).reshape(factor.size, -1)
-            A[dense, here] = A[here, dense].T
-            for other, there in zip(self.factors[: k + 1], places, strict=False):
-                A[here, there] = factor.with_factor(w, other).reshape(factor.size, other.size)
-                A[there, here] = A[here, there].T
+        for k, (factor, rows) in enumerate(zip(self.factors, places, strict=True)):
+            A[rows, dense] = factor.with_columns(w, C).reshape(factor.size, -1)
+            A[dense, rows] = A[rows, dense].T
+            for other, columns in zip(self.factors[: k + 1], places, strict=False):
+                A[rows, columns] = factor.with_factor(w, other).reshape(factor.size, other.size)
+                A[columns, rows] = A[rows, columns].T
         return DenseGram(A)
 
 

@@ -158,9 +158,9 @@ class DenseGaussian(SecondMoments):
         if not len(self.mean):
             return self.root
         upper, _ = _lauum(self.root, lower=0)
-        found = upper + upper.T
-        np.fill_diagonal(found, upper.diagonal())
-        return found
+        covariance = upper + upper.T
+        np.fill_diagonal(covariance, upper.diagonal())
+        return covariance
 
     def fixed(self, n: int) -> "DenseGaussian":
         """Distribution of the first n coefficients."""
@@ -182,12 +182,12 @@ class DenseGaussian(SecondMoments):
         """Itself, as rows need the mean and the root; or the distribution of the effective coefficients."""
         if gates is None:
             return self
-        opened, n = gates.open[: len(self.mean)], len(self.mean)
+        inclusion, n = gates.open[: len(self.mean)], len(self.mean)
         extra = gates.spread[:n] * self.squares
         shared = [(k, gates.spread[k[0]] * self._outer_of(k)) for k in gates.map.shared]
         for k, _ in shared:
             extra[k] = 0.0
-        return GatedMessage(DenseGaussian(opened * self.mean, opened[:, None] * self.root), extra, shared)
+        return GatedMessage(DenseGaussian(inclusion * self.mean, inclusion[:, None] * self.root), extra, shared)
 
     def _outer_of(self, columns: NDArray[np.intp]) -> Array:
         root, mean = self.root[columns], self.mean[columns]
@@ -288,18 +288,18 @@ class GatedMessage:
 def with_spread(effects: Effects, spread: Array, rows: DenseRows, columns: NDArray[np.intp]) -> Effects:
     """Add a further covariance of the coefficients, ``spread``."""
     of_columns = _padded(spread, len(spread), columns)
-    own = _padded(of_columns.T, len(spread), columns)
-    return Effects(effects.mean, effects.with_score + rows.matrix.matmat(of_columns.T), effects.covariance + own)
+    covariance = _padded(of_columns.T, len(spread), columns)
+    return Effects(effects.mean, effects.with_score + rows.matrix.matmat(of_columns.T), effects.covariance + covariance)
 
 
 def _padded(values: Array, n_known: int, columns: NDArray[np.intp]) -> Array:
     """Look up columns; those beyond the known ones have no coefficient: zero."""
-    known = columns < n_known
-    if known.all():
+    exists = columns < n_known
+    if exists.all():
         return values[columns]
-    found = np.zeros((len(columns), *values.shape[1:]))
-    found[known] = values[columns[known]]
-    return found
+    padded = np.zeros((len(columns), *values.shape[1:]))
+    padded[exists] = values[columns[exists]]
+    return padded
 
 
 def _plus(gram: Array, precision: Precision) -> Array:

@@ -10,7 +10,6 @@ estimates a and 1 − b are weighted by 1/h² and 1/(1 − h)², the inverses of
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Self, final
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
+from vbsvm.base.row_sums import sum_of
 from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import Gates, GateScan
 from vbsvm.model.interfaces import Effects, Precision, Rows
@@ -32,11 +32,11 @@ SEED = 0
 ACCURACY = 2e-3
 ACCURACY_OF_MEAN = 1e-6
 ACCURACY_OF_STEP = 0.03
-MOST_STEPS = 500
+MAX_STEPS = 500
 # Covariances of more coefficients are not written out.
-MOST_WRITTEN = 5000
+MAX_WRITTEN = 5000
 # An estimate of a variance is at least this share of the mean square of its draws.
-LEAST = 0.1
+MIN_SHARE = 0.1
 
 
 @final
@@ -76,8 +76,8 @@ class DrawnGram:
     def times(self, theta: Array) -> Array:
         """CᵀWCθ, for a vector or the columns of a matrix."""
         if theta.ndim == 1:
-            return _sum(rows.matrix.rmatvec(w * rows.matrix.matvec(theta)) for rows, w in self.parts)
-        return _sum(rows.matrix.rmatmat(w[:, None] * rows.matrix.matmat(theta)) for rows, w in self.parts)
+            return sum_of(rows.matrix.rmatvec(w * rows.matrix.matvec(theta)) for rows, w in self.parts)
+        return sum_of(rows.matrix.rmatmat(w[:, None] * rows.matrix.matmat(theta)) for rows, w in self.parts)
 
     def gated(self, gates: Gates | None, own: Self) -> "DrawnGram":
         """Itself: this layout has no gates."""
@@ -91,7 +91,7 @@ class DrawnGram:
     @cached_property
     def diagonal(self) -> Array:
         """Σ w c²."""
-        return _sum(rows.matrix.column_squares(w) for rows, w in self.parts)
+        return sum_of(rows.matrix.column_squares(w) for rows, w in self.parts)
 
     def conditional(self, cross: Array, precision: Precision) -> "DrawnGaussian":
         """Draws from N(μ, Σ) with Σ = (G + Λ)⁻¹ and μ = Σ r."""
@@ -116,39 +116,32 @@ class DrawnGram:
 
     def solve(self, right: Array, precision: Precision) -> Array | None:
         """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
-        found = self._solved(right[:, None], precision, ACCURACY_OF_STEP)[:, 0]
-        return found if np.isfinite(found).all() else None
+        solution = self._solved(right[:, None], precision, ACCURACY_OF_STEP)[:, 0]
+        return solution if np.isfinite(solution).all() else None
 
     def _solved(self, right: Array, precision: Precision, accuracy: float, start: Array | None = None) -> Array:
         """Conjugate gradients for all columns of the right side together, preconditioned by the diagonal of G + Λ."""
         lam = precision.diagonal[:, None]
         inverse = 1.0 / (self.diagonal[:, None] + lam)
         enough = accuracy**2 * np.einsum("ij,ij->j", right, inverse * right)
-        found = np.zeros_like(right) if start is None else start.copy()
-        residual = right.copy() if start is None else right - self.times(found) - lam * found
+        solution = np.zeros_like(right) if start is None else start.copy()
+        residual = right.copy() if start is None else right - self.times(solution) - lam * solution
         towards = inverse * residual
         square, search = np.einsum("ij,ij->j", residual, towards), towards.copy()
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             if not (square > enough).any():
                 break
             product = self.times(search)
             product += lam * search
             along = np.einsum("ij,ij->j", search, product)
             step = np.divide(square, along, out=np.zeros_like(square), where=along > 0)
-            found += step * search
+            solution += step * search
             residual -= np.multiply(product, step, out=product)
             np.multiply(inverse, residual, out=towards)
             before, square = square, np.einsum("ij,ij->j", residual, towards)
             search *= np.divide(square, before, out=np.zeros_like(square), where=before > 0)
             search += towards
-        return found
-
-
-def _sum(terms: Iterator[Array]) -> Array:
-    total = next(terms)
-    for term in terms:
-        total = total + term
-    return total
+        return solution
 
 
 def _estimate(draws: Array, noise: Array, root: Array) -> Array:
@@ -159,7 +152,7 @@ def _estimate(draws: Array, noise: Array, root: Array) -> Array:
     other = direct / total  # h/root², and h itself below, to begin with
     h = np.square(root[:, 0]) * other
     weighted = np.square(1.0 - h) * direct + (1.0 - rest) * h * other
-    return np.maximum(weighted / (np.square(1.0 - h) + np.square(h)), LEAST * direct)
+    return np.maximum(weighted / (np.square(1.0 - h) + np.square(h)), MIN_SHARE * direct)
 
 
 @final
@@ -191,7 +184,7 @@ class DrawnGaussian(SecondMoments):
 
     def covariances(self, n: int) -> Array:
         """Covariance of the first n coefficients."""
-        if n > MOST_WRITTEN:
+        if n > MAX_WRITTEN:
             raise ValueError(
                 f"The covariance of {n} coefficients is not written out; their standard deviations are at hand."
             )

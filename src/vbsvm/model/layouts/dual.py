@@ -304,20 +304,20 @@ class DualScan(GateScan):
                 columns = slice(int(columns[0]), int(columns[-1]) + 1)  # a view, where an index would copy
             Ck, Uk, Vk = C[:, columns], U[:, columns], V[columns]
             WC = w[:, None] * Ck
-            met = mean[columns] * (scores @ WC) + np.einsum("ik,ik->k", WC, Ck) * opened[columns] * D[columns]
-            met += np.einsum("kn,nk->k", WC.T @ L, Vk.T) - np.einsum("kn,nk->k", WC.T @ H, Uk)
+            cross = mean[columns] * (scores @ WC) + np.einsum("ik,ik->k", WC, Ck) * opened[columns] * D[columns]
+            cross += np.einsum("kn,nk->k", WC.T @ L, Vk.T) - np.einsum("kn,nk->k", WC.T @ H, Uk)
             Omega = np.diag(D[columns]) - Uk.T @ Uk + Vk @ Vk.T + np.outer(mean[columns], mean[columns])
             products = (WC.T @ Ck) * Omega
             # What these gates meet among themselves is left to the scan of the chunk.
-            beyond = met - products @ opened[columns]
+            beyond = cross - products @ opened[columns]
             linear = self.cross[columns] * mean[columns] - beyond
-            found = DenseScan(gates, products, linear, self.prior_log_odds[gate_of[columns]]).scan(rng)
-            change = found.open - opened[columns]
+            updated = DenseScan(gates, products, linear, self.prior_log_odds[gate_of[columns]]).scan(rng)
+            change = updated.open - opened[columns]
             scores += Ck @ (change * mean[columns])
             H += (Ck * change) @ Uk.T
             L += (Ck * change) @ Vk
-            opened[columns] = found.open
-            log_odds[gate_of[columns]] = found.log_odds
+            opened[columns] = updated.open
+            log_odds[gate_of[columns]] = updated.log_odds
         return self.gates.at(log_odds)
 
     def _parts(self) -> tuple[Array, Array, Array]:

@@ -110,13 +110,13 @@ _products: dict[int, tuple[weakref.ref[Any], Array]] = {}
 def products_of_rows(design: WideDesign) -> Array:
     """CCᵀ, formed once for all passes and kept as long as the rows are."""
     key = id(design)
-    known = _products.get(key)
-    if known is not None and known[0]() is design:
-        return known[1]
+    cached = _products.get(key)
+    if cached is not None and cached[0]() is design:
+        return cached[1]
     with single_threaded_blas():
-        found = design.products() if isinstance(design, SparseDesign) else design @ design.T
-    _products[key] = weakref.ref(design, lambda _: _products.pop(key, None)), found
-    return found
+        products = design.products() if isinstance(design, SparseDesign) else design @ design.T
+    _products[key] = weakref.ref(design, lambda _: _products.pop(key, None)), products
+    return products
 
 
 @final
@@ -149,10 +149,10 @@ class DualParts:
     @cached_property
     def common(self) -> float | None:
         """1/λ where it is the same for all coefficients but the free ones and there are no gates; else None."""
-        held = self.lam[self.lam >= FREE]
-        if not len(held) or not (self.opened == 1.0).all():
+        penalised = self.lam[self.lam >= FREE]
+        if not len(penalised) or not (self.opened == 1.0).all():
             return None
-        return 1.0 / float(held[0]) if np.ptp(held) <= 1e-12 * held[0] else None
+        return 1.0 / float(penalised[0]) if np.ptp(penalised) <= 1e-12 * penalised[0] else None
 
     @cached_property
     def of_rows(self) -> Array:
@@ -246,11 +246,11 @@ class DualParts:
     def row_variances(self) -> Array:
         """dg(CΣCᵀ) of the rows themselves: W^½CΣCᵀW^½ is I − M⁻¹, but for what the free coefficients add."""
         assert self.common is not None
-        held = (1.0 - np.einsum("ji,ji->i", self.inverse, self.inverse)) / self.w
+        of_penalised = (1.0 - np.einsum("ji,ji->i", self.inverse, self.inverse)) / self.w
         root, _ = self._free_root_and_link
         followed = self.of_rows @ (np.sqrt(self.w)[:, None] * self._solved(self._free, trans=1))
         of_free = (self.design[:, self.free] - self.common * followed) @ root
-        return np.maximum(held, 0.0) + np.einsum("if,if->i", of_free, of_free)
+        return np.maximum(of_penalised, 0.0) + np.einsum("if,if->i", of_free, of_free)
 
     @cached_property
     def free_trace(self) -> float:
@@ -261,26 +261,26 @@ class DualParts:
     def held_trace(self) -> float:
         """Sum of the variances of all coefficients but the free ones."""
         assert self.common is not None
-        n_held = len(self.lam) - len(self.free)
+        n_penalised = len(self.lam) - len(self.free)
         of_rows = len(self.w) - float(np.vdot(self.inverse, self.inverse))
         root, link = self._free_root_and_link
-        return self.common * (n_held - of_rows) + float(np.square(link @ root).sum())
+        return self.common * (n_penalised - of_rows) + float(np.square(link @ root).sum())
 
     @cached_property
     def variances(self) -> Array:
         """Diagonal of Σ."""
-        known = self.diagonal - self._left_squares() + np.einsum("kf,kf->k", self.right, self.right)
-        return np.maximum(known, 0.0)
+        variances = self.diagonal - self._left_squares() + np.einsum("kf,kf->k", self.right, self.right)
+        return np.maximum(variances, 0.0)
 
     def _left_squares(self) -> Array:
         """Squares of the columns of R⁻¹W^½CΓD, which is not written out as a whole where the rows are not."""
         if not isinstance(self.design, SparseDesign):
             return np.einsum("ik,ik->k", self.left, self.left)
-        found, scale = np.empty(self.design.shape[1]), self.opened * self.diagonal
+        squares, scale = np.empty(self.design.shape[1]), self.opened * self.diagonal
         for chunk in self.design.column_chunks():
             left = self._solved(np.sqrt(self.w)[:, None] * self.design[:, chunk] * scale[chunk])
-            found[chunk] = np.einsum("ik,ik->k", left, left)
-        return found
+            squares[chunk] = np.einsum("ik,ik->k", left, left)
+        return squares
 
     def variances_of(self, design: Array) -> Array:
         """dg(CΣCᵀ) of other rows, without a matrix of the size of these rows' own."""

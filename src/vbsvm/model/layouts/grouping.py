@@ -171,16 +171,16 @@ class ArrowMessage:
             first, factor = whole.window
             distribution = of_all.window(first, factor.n_levels)
             f += factor.scores(distribution.effects)
-            with_dense, own = 2 * distribution.with_dense, factor.within(distribution.with_dense.shape[2])
-            if own is None:
+            with_dense, z_columns = 2 * distribution.with_dense, factor.within(distribution.with_dense.shape[2])
+            if z_columns is None:
                 v += factor.scores_of_rows(_each_times(factor.of_rows(distribution.variances), factor.z))
             else:  # z is one of the dense columns, so that zᵀVz is another product with them
-                with_dense[:, :, own] += distribution.variances
+                with_dense[:, :, z_columns] += distribution.variances
             v += _products(factor, with_dense, rows.written)
         for (k, j), covariances in self.pairs.items():
-            one, other = factors[k], factors[j]
-            looked_up = covariances[one.levels, :, other.levels]
-            v += 2 * one.scores_of_rows(_each_times(looked_up, other.z))
+            factor_k, factor_j = factors[k], factors[j]
+            looked_up = covariances[factor_k.levels, :, factor_j.levels]
+            v += 2 * factor_k.scores_of_rows(_each_times(looked_up, factor_j.z))
         return f, np.maximum(v, 0.0, out=v)
 
     def effects(self, rows: "ArrowRows", columns: NDArray[np.intp]) -> Effects:
@@ -192,33 +192,33 @@ class ArrowMessage:
             with_score = with_score + factor.scores_by_column(
                 factor.of_rows(_of_columns(distribution.with_dense, columns))
             )
-        found = Effects(dense.mean, with_score, dense.covariance)
+        effects = Effects(dense.mean, with_score, dense.covariance)
         for k, (factor, distribution) in enumerate(zip(factors, self.factors, strict=True)):
             places = factor.places(columns)
             if places.any():
-                met = self._with_score(rows, k)
+                with_score_k = self._with_score(rows, k)
                 crossing = factor.of_rows(_of_columns(distribution.with_dense, columns))
                 for j in range(k):
                     crossing = crossing + self._between(factors, k, j) @ factors[j].places(columns)
                 once = places.T @ crossing
-                own = places.T @ factor.of_rows(distribution.variances) @ places
-                found = Effects(
-                    found.mean + factor.of_rows(distribution.effects) @ places,
-                    found.with_score + met @ places,
-                    found.covariance + once + once.transpose(0, 2, 1) + own,
+                within = places.T @ factor.of_rows(distribution.variances) @ places
+                effects = Effects(
+                    effects.mean + factor.of_rows(distribution.effects) @ places,
+                    effects.with_score + with_score_k @ places,
+                    effects.covariance + once + once.transpose(0, 2, 1) + within,
                 )
-        return found
+        return effects
 
     def _with_score(self, rows: "ArrowRows", k: int) -> Array:
         """Covariance of the effects of each row's level in the k-th factor with the row's score."""
         factors = (*rows.factors, rows.tail)
         factor, distribution = factors[k], self.factors[k]
-        met = _each_times(factor.of_rows(distribution.with_dense), rows.written)
-        met = met + _each_times(factor.of_rows(distribution.variances), factor.z)
+        covariance = _each_times(factor.of_rows(distribution.with_dense), rows.written)
+        covariance = covariance + _each_times(factor.of_rows(distribution.variances), factor.z)
         for j, other in enumerate(factors):
             if j != k:
-                met = met + _each_times(self._between(factors, k, j), other.z)
-        return met
+                covariance = covariance + _each_times(self._between(factors, k, j), other.z)
+        return covariance
 
     def _between(self, factors: tuple[Factor, ...], k: int, j: int) -> Array:
         """Covariance of the effects of each row's levels in two factors."""
@@ -229,19 +229,19 @@ class ArrowMessage:
 
 def _of_columns(with_dense: Array, columns: NDArray[np.intp]) -> Array:
     """Covariances with the coefficients of these columns; zero where a column has none."""
-    found = np.zeros((*with_dense.shape[:2], len(columns)))
-    known = columns < with_dense.shape[2]
-    found[:, :, known] = with_dense[:, :, columns[known]]
-    return found
+    covariances = np.zeros((*with_dense.shape[:2], len(columns)))
+    exists = columns < with_dense.shape[2]
+    covariances[:, :, exists] = with_dense[:, :, columns[exists]]
+    return covariances
 
 
 def _products(factor: Factor, matrices: Array, vectors: Array) -> Array:
     """zᵀMc of each row c with the matrix M (q × p) of its level; column by column, as rows are stored, if q is 1."""
     if matrices.shape[1] > 1:
         return factor.scores_of_rows(_each_times(factor.of_rows(matrices), vectors))
-    found = np.take(matrices[:, 0].T, factor.levels, axis=1)
-    found *= vectors.T
-    return np.add.reduce(found, axis=0) * factor.z[:, 0]
+    products = np.take(matrices[:, 0].T, factor.levels, axis=1)
+    products *= vectors.T
+    return np.add.reduce(products, axis=0) * factor.z[:, 0]
 
 
 def _each_times(matrices: Array, vectors: Array) -> Array:

@@ -20,8 +20,8 @@ from vbsvm.model.interfaces import CoefficientDistribution, Effects, Precision
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGram, DenseRows, with_spread
 
 # Coordinate updates on the sums of one pass: they need no data, so that many are cheap beside a pass.
-MOST_ROUNDS = 20
-STILL = 1e-4
+MAX_ROUNDS = 20
+TOLERANCE = 1e-4
 
 
 @final
@@ -48,17 +48,17 @@ class SpikeSlab(SecondMoments):
     @cached_property
     def variances(self) -> Array:
         """Var(v) of open gates, elementwise."""
-        found = np.empty(len(self.mean))
-        found[self.free] = np.einsum("ij,ij->i", self.root, self.root)
-        found[self.gated] = self.slab
-        return found
+        variances = np.empty(len(self.mean))
+        variances[self.free] = np.einsum("ij,ij->i", self.root, self.root)
+        variances[self.gated] = self.slab
+        return variances
 
     @cached_property
     def squares(self) -> Array:
         """E[v²], elementwise: over open and closed gates."""
-        found = self.variances + np.square(self.mean)
-        found[self.gated] = self.inclusion * found[self.gated] + (1 - self.inclusion) * self.spike
-        return found
+        squares = self.variances + np.square(self.mean)
+        squares[self.gated] = self.inclusion * squares[self.gated] + (1 - self.inclusion) * self.spike
+        return squares
 
     @property
     def entropy(self) -> float:
@@ -74,9 +74,9 @@ class SpikeSlab(SecondMoments):
 
     def covariances(self, n: int) -> Array:
         """Covariance of the first n coefficients, gates open."""
-        found = np.diag(self.variances)
-        found[np.ix_(self.free, self.free)] = self.root @ self.root.T
-        return found[:n, :n]
+        covariance = np.diag(self.variances)
+        covariance[np.ix_(self.free, self.free)] = self.root @ self.root.T
+        return covariance[:n, :n]
 
     def quadratic(self, gram: DenseGram) -> float:
         """E[vᵀ gram v], gates open."""
@@ -138,8 +138,8 @@ class SpikeMessage:
         spread = np.diag(self.spread)
         spread[np.ix_(self.free, self.free)] += self.root @ self.root.T
         mean = rows.multiplying(self.mean, columns)
-        known = Effects(mean, np.zeros((len(rows.signs), len(columns))), np.zeros((1, *[len(columns)] * 2)))
-        return with_spread(known, spread, rows, columns)
+        at_mean = Effects(mean, np.zeros((len(rows.signs), len(columns))), np.zeros((1, *[len(columns)] * 2)))
+        return with_spread(at_mean, spread, rows, columns)
 
 
 def update_jointly(
@@ -162,7 +162,7 @@ def update_jointly(
     of_free = DenseGram(G[np.ix_(free, free)])
     log_odds = np.empty(len(gated))
     root = np.empty((0, 0))
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         before = effective.copy()
         if len(free):
             right = cross[free] - G[np.ix_(free, gated)] @ effective[gated]
@@ -177,7 +177,7 @@ def update_jointly(
             moved = inclusion[i] * mean[k]
             pull += (moved - effective[k]) * G[k]
             effective[k] = moved
-        if np.abs(effective - before).max() < STILL * np.abs(effective).max():
+        if np.abs(effective - before).max() < TOLERANCE * np.abs(effective).max():
             break
     by_gate = np.empty_like(gates.log_odds)
     by_gate[order] = log_odds

@@ -1,4 +1,3 @@
-"""How labels depend on scores: ``base`` says what a likelihood provides, ``hinge`` is the paper's augmented bound on
-the hinge loss, and ``exact_hinge`` is the exact expectation of that loss. It may import base, and the interfaces of
-model.
+"""How labels depend on scores: ``base`` says what a likelihood provides; ``hinge`` and ``logistic`` each have the exact
+expectation under a normal score, and a bound with latent scales. It may import base, and the interfaces of model.
 """

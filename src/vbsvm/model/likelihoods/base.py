@@ -5,8 +5,11 @@ With w = −2 ∂ℓ/∂v and u = ∂ℓ/∂f + w f every update is the same for
 G + Λ with G = Σ w c cᵀ, and the right side r = Σ u c.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, final
+from typing import Any, ClassVar, Protocol, final
+
+import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import Reading
@@ -86,3 +89,80 @@ class CurvedLikelihood(Likelihood, Protocol):
     def slope(self, f: Array, v: Array, y: Array, s: Array) -> Array:
         """∂ℓ/∂f of each row."""
         ...
+
+
+class ScaleMixture(ABC):
+    """A Gaussian scale mixture: given a latent scale for each row, log likelihoods are quadratic in the score.
+
+    With h = kink − y f and χ = E h² = h² + v, the bound with the latent scales at their best is ℓ = −slope·h + φ(√χ),
+    at weight 1. Its weight in the gram is w = −φ′(√χ)/√χ, and how that falls is the elasticity ε = d log w/d log √χ
+    (−1 to 0): all derivatives follow from the two. At a known score the bound is the log likelihood itself.
+    """
+
+    __slots__ = ()
+
+    kink: ClassVar[float]
+
+    @property
+    @abstractmethod
+    def slope(self) -> float:
+        """How fast the linear part of −ℓ grows with h, at weight 1."""
+
+    @abstractmethod
+    def height(self, root: Array) -> Array:
+        """φ(√χ)."""
+
+    @abstractmethod
+    def latent(self, s: Array, root: Array) -> Any:
+        """The distribution of the latent scales of rows of weight s, which has their ``weight`` in the gram."""
+
+    @abstractmethod
+    def unit_weight(self, root: Array) -> Array:
+        """w at weight 1."""
+
+    @abstractmethod
+    def elasticity(self, root: Array) -> Array | float:
+        """ε = d log w/d log √χ."""
+
+    @abstractmethod
+    def curvature(self, w: Array, h: Array, v: Array, slack: Array) -> Array:
+        """−∂²ℓ/∂f² = w(1 + εh²/χ), in a form that does not cancel."""
+
+    def value(self, h: Array, root: Array) -> Array:
+        """ℓ at weight 1."""
+        return self.height(root) - self.slope * h
+
+    def pull(self, y: Array, s: Array, w: Array) -> Array:
+        """u = y(slope·s + kink·w): what a row adds to the right side of the coefficients' update."""
+        return y * (self.slope * s + self.kink * w)
+
+    def at_point(self, margin: Array) -> Array:
+        """Log likelihood of rows of weight 1 at known scores."""
+        h = self.kink - margin
+        return self.value(h, np.abs(h))
+
+    def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
+        """ℓ, w, u, and the curvature w(1 + εh²/χ)."""
+        h = self.kink - y * f
+        slack = h * h + v
+        spread = isinstance(v, np.ndarray)  # the scores of a point have no variance
+        root = np.sqrt(slack) if spread else np.abs(h)
+        w = resolve(self.latent(s, root), *site).weight
+        curvature = self.curvature(w, h, v, slack) if spread else None
+        return RowTerms(self.value(h, root), self.pull(y, s, w), w, curvature)
+
+    def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
+        """ℓ, and ∂ℓ/∂f = s y (slope + w h)."""
+        h = self.kink - y * f
+        root = np.sqrt(h * h + v)
+        return self.value(h, root), s * y * (self.slope + h * self.unit_weight(root))
+
+    def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
+        """ℓ_ff = −w(1 + εh²/χ), ℓ_fv = ½εwyh/χ and ℓ_vv = −¼εw/χ."""
+        h = self.kink - y * f
+        slack = h * h + v
+        root = np.sqrt(slack)
+        w = s * self.unit_weight(root)
+        bend = -self.elasticity(root) * w / slack
+        slope = y * (self.slope * s + w * h)
+        return RowDerivatives(slope, -self.curvature(w, h, v, slack), -0.5 * bend * y * h, 0.25 * bend)

@@ -1,9 +1,10 @@
-"""The whole likelihood: the hinge loss exp{−2η s (1 − y f)₊} as a Gaussian scale mixture over a latent scale a.
+"""The hinge loss exp{−2η s (1 − y f)₊}: its exact expectation, and a Gaussian scale mixture over a latent scale a.
 
 Elementwise over rows, from their labels y, weights s > 0, and the mean f and variance v of their scores, with
 h = 1 − y f (paper, Section 2.3, where the power η is 1).
 """
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -12,14 +13,75 @@ from scipy.special import expit, log_expit, log_ndtr, logsumexp, ndtr
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import Latent
-from vbsvm.model.likelihoods.exact_hinge import EXACT_HINGE, ExactHinge
-from vbsvm.model.likelihoods.scale_mixture import ScaleMixture
+from vbsvm.base.reading import Reading
+from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms, ScaleMixture
 
 # Beyond it a score says nothing; and a distribution without a mean has an infinite one.
 LARGEST_VARIANCE = 1e20
 # Beyond it log odds, or their differences, overflow.
 LARGEST_SCORE = 4e307
 WIDE = 0.7
+SMALLEST_VARIANCE = 1e-300
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ExactHinge:
+    """ℓ = −2ηs E(1 − y f)₊ under a normal score; η is the ``power`` of the pseudo-likelihood.
+
+    The expectation is hΦ(z) + σφ(z) with σ = √v and z = h/σ. The bound is tighter than the augmented one, at the same
+    posterior. There is nothing latent to draw, so a sampler has no use for it, and rows need a spread: a fit starts
+    from that of the augmented bound.
+    """
+
+    power: float = 1.0
+    name: ClassVar[str] = "hinge"
+    normalised: ClassVar[bool] = False
+
+    @property
+    def exact(self) -> "ExactHinge":
+        """Itself."""
+        return self
+
+    def width(self, v: Array) -> Array:
+        """√v/η: rows bend within a standard deviation of the kink."""
+        return np.sqrt(v) / self.power
+
+    def at_point(self, margin: Array) -> Array:
+        """−2η(1 − margin)₊."""
+        return -2.0 * self.power * np.maximum(1.0 - margin, 0.0)
+
+    def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
+        """w = 2ηsφ(z)/σ and u = w f + 2ηsyΦ(z); the curvature is w."""
+        value, below, density, sd = self._expected(f, v, y)
+        s = 2.0 * self.power * s
+        w = s * density / sd
+        return RowTerms(value, w * f + s * y * below, w, w)
+
+    def slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[Array, Array]:
+        """ℓ, and ∂ℓ/∂f = 2ηsyΦ(z)."""
+        value, below, _, _ = self._expected(f, v, y)
+        return value, 2.0 * self.power * s * y * below
+
+    def _expected(self, f: Array, v: Array | float, y: Array) -> tuple[Array, Array, Array, Array]:
+        """ℓ at weight 1, Φ(z), φ(z) and σ."""
+        h, sd = 1.0 - y * f, np.sqrt(np.maximum(v, SMALLEST_VARIANCE))
+        z = h / sd
+        below, density = ndtr(z), np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+        return -2.0 * self.power * (h * below + sd * density), below, density, sd
+
+    def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
+        """ℓ_f = 2ηsyΦ(z), ℓ_ff = −w, ℓ_fv = −½ywz/σ and ℓ_vv = w(1 − z²)/(4v)."""
+        s = self.power * s
+        sd = np.sqrt(np.maximum(v, SMALLEST_VARIANCE))
+        z = (1.0 - y * f) / sd
+        w = 2.0 * s * np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * sd)
+        return RowDerivatives(
+            2.0 * s * y * ndtr(z), -w, -0.5 * y * w * (z / sd), 0.25 * w * (1.0 / sd - z * (z / sd)) / sd
+        )
+
+
+EXACT_HINGE = ExactHinge()
 
 
 @final
@@ -101,11 +163,11 @@ def averaged_log_odds(f: Array, variance: Array) -> Array:
     """Log odds of the mean probability where f is known up to this variance; it rises in f and is odd in it."""
     sd = np.sqrt(np.minimum(variance, LARGEST_VARIANCE))
     f = np.clip(f, -LARGEST_SCORE, LARGEST_SCORE)
-    found = log_odds(f)
+    averaged = log_odds(f)
     for which, average in ((sd > WIDE, _averaged_widely), ((sd > 0) & (sd <= WIDE), _averaged_nearby)):
         if which.any():
-            found[which] = average(f[which], sd[which])
-    return found
+            averaged[which] = average(f[which], sd[which])
+    return averaged
 
 
 def _averaged_nearby(f: Array, sd: Array) -> Array:
@@ -113,7 +175,7 @@ def _averaged_nearby(f: Array, sd: Array) -> Array:
     z, weights = np.polynomial.hermite_e.hermegauss(48)
     around = log_odds(f[:, None] + sd[:, None] * z)
     weights = weights / weights.sum()
-    positive, negative = (logsumexp(log_expit(one), axis=1, b=weights) for one in (around, -around))
+    positive, negative = (logsumexp(log_expit(odds), axis=1, b=weights) for odds in (around, -around))
     return np.asarray(positive) - np.asarray(negative)
 
 
@@ -128,6 +190,6 @@ def _averaged_widely(f: Array, sd: Array) -> Array:
         far += rest * np.exp(-0.5 * np.square((x + size) / sd))
     rest = (near - far) / (sd * np.sqrt(2 * np.pi))
     with np.errstate(divide="ignore"):
-        found = np.log(ndtr(size / sd) - rest) - np.logaddexp(log_ndtr(-size / sd), np.log(rest))
+        averaged = np.log(ndtr(size / sd) - rest) - np.logaddexp(log_ndtr(-size / sd), np.log(rest))
     # Averaging never makes surer; and whatever rounding leaves, the sign is that of f.
-    return np.sign(f) * np.clip(found, 1e-15, log_odds(size))
+    return np.sign(f) * np.clip(averaged, 1e-15, log_odds(size))

@@ -114,7 +114,7 @@ class Prior(Parameters, ABC, Generic[S]):
         """
         return None
 
-    def leap(self, scale: S, moments: Moments) -> S | None:
+    def fixed_point_step(self, scale: S, moments: Moments) -> S | None:
         """A bold guess at where the scale is going, for blocks that the data say little about; else None.
 
         Where most coefficients follow their prior, they and their scale hold each other in place, and updates creep.

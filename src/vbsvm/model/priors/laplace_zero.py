@@ -15,10 +15,10 @@ from vbsvm.base.distributions import InverseGamma, Latent, LatentPoint, Point
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import Parameters, is_number, require_positive, require_whole
 from vbsvm.model.priors.base import Moments, Prior
-from vbsvm.model.priors.normal import LEAP_BELOW
+from vbsvm.model.priors.normal import FIXED_POINT_BELOW
 
 # Each further start has gates a tenth as open as the one before it: soon they are all alike.
-MOST_RESTARTS = 100
+MAX_RESTARTS = 100
 RHO = 0.01
 
 
@@ -177,7 +177,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
                     "are in. Leave one of them at None."
                 )
         _require_groups(self.groups)
-        require_whole("LaplaceZero", 0, MOST_RESTARTS, restarts=self.restarts)
+        require_whole("LaplaceZero", 0, MAX_RESTARTS, restarts=self.restarts)
         if not isinstance(self.gates, Factorised | Joint):
             raise ValueError(f"LaplaceZero: gates must be Factorised() or Joint(); got {self.gates!r}.")
         if not is_number(self.threshold) or not 0 < self.threshold < 1:
@@ -250,12 +250,12 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
             share = resolve(Share(self.rho.a + inside, self.rho.b + len(moments.inclusion) - inside), "share")
         return LaplaceZeroDistribution(variance, slab, share)
 
-    def leap(self, scale: LaplaceZeroDistribution, moments: Moments) -> LaplaceZeroDistribution | None:
+    def fixed_point_step(self, scale: LaplaceZeroDistribution, moments: Moments) -> LaplaceZeroDistribution | None:
         """As for ``Ridge``, with the slab's weights."""
         weight, variances = scale.slab.weight, moments.variances
         spread = float(weight @ variances)
         determined = moments.size - scale.inverse_mean * spread
-        if not 0 < determined < LEAP_BELOW * moments.size:
+        if not 0 < determined < FIXED_POINT_BELOW * moments.size:
             return None
         rest = float(weight @ moments.squares) - spread
         guess = (self.shape + 0.5 * determined) / (self.rate + 0.5 * rest)

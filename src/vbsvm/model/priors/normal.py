@@ -12,7 +12,7 @@ from vbsvm.base.settings import require_positive
 from vbsvm.model.priors.base import Moments, Prior
 
 # Share of coefficients that the data determine, below which the scale's own update creeps.
-LEAP_BELOW = 0.5
+FIXED_POINT_BELOW = 0.5
 
 
 @final
@@ -83,12 +83,12 @@ class Ridge(Prior[InverseGamma | Point]):
         """q(σ²), or a draw from it."""
         return resolve(self.conditional(moments))
 
-    def leap(self, scale: InverseGamma | Point, moments: Moments) -> InverseGamma | None:
+    def fixed_point_step(self, scale: InverseGamma | Point, moments: Moments) -> InverseGamma | None:
         """E[σ⁻²] = (A + ½ well-determined coefficients)/(B + ½‖μ‖²), after MacKay (1992): the same fixed point."""
         precision = scale.inverse_mean
         spread = moments.spread
         determined = moments.size - precision * spread
-        if not 0 < determined < LEAP_BELOW * moments.size:
+        if not 0 < determined < FIXED_POINT_BELOW * moments.size:
             return None
         guess = (self.shape + 0.5 * determined) / (self.rate + 0.5 * (moments.total - spread))
         shape = self.shape + 0.5 * moments.size
@@ -173,10 +173,10 @@ class HalfT(Prior[InverseGamma | Point]):
         root = math.hypot(linear, 2.0 * math.sqrt(square * constant))
         return 2.0 * constant / (linear + root) if linear > 0 else 0.5 * (root - linear) / square
 
-    def leap(self, scale: InverseGamma | Point, moments: Moments) -> InverseGamma | None:
+    def fixed_point_step(self, scale: InverseGamma | Point, moments: Moments) -> InverseGamma | None:
         """As for ``Ridge``, with the prior's rate as it is now."""
         rate = self.degrees * self._auxiliary(scale).inverse_mean
-        return Ridge(0.5 * self.degrees, rate).leap(scale, moments)
+        return Ridge(0.5 * self.degrees, rate).fixed_point_step(scale, moments)
 
     def chance_above(self, variance: float) -> float:
         """P(σ² > variance)."""
@@ -210,6 +210,7 @@ class HalfT(Prior[InverseGamma | Point]):
         a, b, nu, auxiliary = scale.shape, scale.rate, self.degrees, self._auxiliary(scale)
         c, d = auxiliary.shape, auxiliary.rate
         prior = 0.5 * nu * math.log(nu) - math.lgamma(0.5 * nu) - math.log(self.scale) - 0.5 * math.log(math.pi)
-        own = math.lgamma(a) - a * math.log(b) + a + math.lgamma(c) - c * math.log(d) + c
+        terms = math.lgamma(a) - a * math.log(b) + a + math.lgamma(c) - c * math.log(d) + c
         pull = scale.inverse_mean * (nu * auxiliary.inverse_mean + 0.5 * moments.total)
-        return -0.5 * moments.size * math.log(2 * math.pi) + prior + own - pull - auxiliary.inverse_mean / self.scale**2
+        prior -= 0.5 * moments.size * math.log(2 * math.pi)
+        return prior + terms - pull - auxiliary.inverse_mean / self.scale**2
