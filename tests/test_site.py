@@ -115,8 +115,8 @@ def test_every_public_name_is_in_the_reference(site):
 
 
 def complaint(output):
-    """What a cell has said on stderr, but for progress: of a sampler, and of a fit that takes long."""
-    if output.get("name") != "stderr":
+    """What a cell has said on stderr, but for progress, and for warnings that tutorials explain."""
+    if output.get("name") != "stderr" or "ReliabilityWarning: " in "".join(output["text"]):
         return ""
     return re.sub(r"sweeps: \d+ %, \d+ s left|Pass \d+: bound [^\r\n]*", "", "".join(output["text"])).strip()
 

@@ -29,7 +29,13 @@ def test_threads_always_get_the_answers_of_one(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_files_that_are_saved_at_once_are_the_same(kind):
-    assert differences(kind, SAVED) == []
+    """As each other and as one that is saved later; another fit may differ by rounding."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, rows = KINDS[kind]()
+        found = at_once([lambda: answer(SAVED["contents"], model, rows)] * N_THREADS)
+        later = answer(SAVED["contents"], model, rows)
+    assert all(alike(one, later) for one in found)
 
 
 @pytest.mark.parametrize("kind", ["svm", *(pytest.param(one, marks=pytest.mark.long) for one in KINDS if one != "svm")])
