@@ -196,10 +196,10 @@ class FixedLevels:
     def attached(self, candidates: Candidates, design: Array, signs: Array) -> Candidates:
         """Candidates of the fit with their log probabilities, in rows of the design that have these labels."""
         predicted = self.log_chances(self.without_labels, candidates, design)
-        held = self.log_chances(self.conditionals, candidates, design, signs) if self.labelled else predicted
-        if candidates.shared is not None and candidates.told is not None:
-            held, predicted = held + candidates.shared, predicted + candidates.told
-        return replace(candidates, held=held, predicted=predicted)
+        fixed = self.log_chances(self.conditionals, candidates, design, signs) if self.labelled else predicted
+        if candidates.log_weights is not None and candidates.log_ratio is not None:
+            fixed, predicted = fixed + candidates.log_weights, predicted + candidates.log_ratio
+        return replace(candidates, log_fixed=fixed, log_predictive=predicted)
 
     def log_chances(
         self, levels: tuple[ConditionalLevels, ...], candidates: Candidates, design: Array, signs: Array | None = None
@@ -208,7 +208,7 @@ class FixedLevels:
         labels = np.zeros(len(design), dtype=np.intp)
         if signs is not None and self.labelled:
             labels = (signs > 0).astype(np.intp)
-        total = np.zeros(len(design)) if candidates.drawn is None else candidates.drawn.copy()
+        total = np.zeros(len(design)) if candidates.log_importance is None else candidates.log_importance.copy()
         for conditional, columns, codes in zip(levels, self.columns, candidates.levels.T, strict=True):
             rows = np.flatnonzero(codes >= 0)
             if len(rows):
@@ -315,7 +315,7 @@ def log_weights(design: Array, signs: Array, weights: Array, candidates: Candida
     turn (Ibrahim's method of weights). The weights are fixed afterwards. Columns of the design with missing values
     (NaN) count as their mean; ``wiggly`` are the basis columns of curves.
     """
-    assert candidates.told is not None
+    assert candidates.log_ratio is not None
     runs = candidates.runs
     x = np.where(np.isnan(design), 0.0, design)
     penalty = np.full(x.shape[1], COLUMN_PRECISION)
@@ -329,7 +329,7 @@ def log_weights(design: Array, signs: Array, weights: Array, candidates: Candida
         hessian = x.T @ ((s * p * (1.0 - p))[:, None] * x) + np.diag(penalty)
         step = np.linalg.solve(hessian, x.T @ (s * p * signs) - penalty * theta)
         theta = theta + step * min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-12))
-        logs = candidates.told + log_expit(signs * (x @ theta))
+        logs = candidates.log_ratio + log_expit(signs * (x @ theta))
         proportions = runs.softmax(logs) * even * runs.sizes
         if np.abs(step).max() < TOLERANCE:
             break

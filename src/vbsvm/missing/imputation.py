@@ -138,24 +138,22 @@ class MissingPatterns:
     counts: NDArray[np.intp]
 
     @staticmethod
-    def of(missing: NDArray[np.bool_], names: tuple[str, ...]) -> "MissingPatterns":
-        """Count the patterns of some columns."""
-        if not len(names):
-            return MissingPatterns(names, np.zeros((1, 0), dtype=bool), np.array([len(missing)]))
-        _, first, counts = np.unique(pattern_keys(missing), return_index=True, return_counts=True)
-        order = np.argsort(-counts, kind="stable")
-        return MissingPatterns(names, missing[first[order]], counts[order])
+    def of(
+        missing: NDArray[np.bool_], names: tuple[str, ...], counts: NDArray[np.intp] | None = None
+    ) -> "MissingPatterns":
+        """Count the patterns of some columns, in rows that count once or this often."""
+        counts = np.ones(len(missing), dtype=np.intp) if counts is None else counts
+        if not names:
+            return MissingPatterns((), np.zeros((1, 0), dtype=bool), counts.sum(keepdims=True))
+        _, first, pattern_of = np.unique(pattern_keys(missing), return_index=True, return_inverse=True)
+        totals = np.bincount(pattern_of.ravel(), counts, minlength=len(first)).astype(np.intp)
+        order = np.argsort(-totals, kind="stable")
+        return MissingPatterns(names, missing[first[order]], totals[order])
 
     def __add__(self, other: Self) -> "MissingPatterns":
         """Count the patterns of both sets of rows, in the same columns."""
-        if not self.names:
-            return MissingPatterns((), self.patterns, self.counts + other.counts)
         patterns, counts = np.concatenate([self.patterns, other.patterns]), np.r_[self.counts, other.counts]
-        _, first, place = np.unique(pattern_keys(patterns), return_index=True, return_inverse=True)
-        totals = np.zeros(len(first), dtype=np.intp)
-        np.add.at(totals, place.ravel(), counts)
-        order = np.argsort(-totals, kind="stable")
-        return MissingPatterns(self.names, patterns[first[order]], totals[order])
+        return MissingPatterns.of(patterns, self.names, counts)
 
     def of_missing(self, n_first: int) -> "MissingPatterns":
         """The same without those columns after the first ones that are never missing."""

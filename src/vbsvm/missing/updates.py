@@ -81,10 +81,10 @@ class WeighedCandidates:
     def shares(self, objective: Array, which: Which = slice(None)) -> Array:
         """Responsibilities of these candidates, from what each adds to the bound; or those that are fixed."""
         candidates, resolve = self.candidates.take(which), self.resolve
-        if candidates.held is None:
+        if candidates.log_fixed is None:
             logits = objective + candidates.log_chances(self.distributions.logs)
         else:
-            logits, resolve = candidates.held, held(resolve, FIXED_SWEEPS)
+            logits, resolve = candidates.log_fixed, held(resolve, FIXED_SWEEPS)
         return resolve(Responsibilities(candidates, logits), "levels of rows", int(candidates.row[0])).result
 
     def entropy(self, shares: Array, s: Array) -> float:
