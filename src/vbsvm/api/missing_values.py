@@ -235,14 +235,14 @@ class EncodedRows:
         """The moments of a run of rows; each counts once, where its level is known."""
         assert self.rows.candidates is not None
         assert self.signs is not None
-        some, found = self.rows.candidates.firsts_in(where), []
+        some, sums = self.rows.candidates.firsts_in(where), []
         design = recipe.encode(self.rows.table[some], recipe.work_space(len(some)))
         labels, weights = (self.signs[some] > 0).astype(np.intp), self.weights[some]
         for of_one, size, levels in zip(columns, sizes, ~self.rows.candidates.levels[some].T, strict=True):
             known = levels >= 0
             x = design[np.ix_(known, of_one)]
-            found.append(LevelSums.of(x, labels[known], levels[known], weights[known], (2, size)))
-        return CategorySums(tuple(found))
+            sums.append(LevelSums.of(x, labels[known], levels[known], weights[known], (2, size)))
+        return CategorySums(tuple(sums))
 
     def _missing(self, where: slice, columns: NDArray[np.intp], names: tuple[str, ...]) -> NDArray[np.bool_]:
         """What is missing in a run of rows: of these columns, then of the categories."""

@@ -193,9 +193,10 @@ class Task:
         missing_inputs, derived = self.rows.missing_inputs, self.missing_data.all_inputs.pairs
         if missing_inputs is None or not derived:
             return None
-        found = np.zeros((len(self.rows.X[where]), len(derived)))
-        found[:, [derived.index(pair) for pair in missing_inputs.inputs.pairs]] = missing_inputs.multipliers[where]
-        return found
+        multipliers = np.zeros((len(self.rows.X[where]), len(derived)))
+        columns = [derived.index(pair) for pair in missing_inputs.inputs.pairs]
+        multipliers[:, columns] = missing_inputs.multipliers[where]
+        return multipliers
 
     def complete_rows(self) -> Encoded:
         """The rows that miss nothing."""
@@ -239,8 +240,8 @@ def with_slopes(fits: list[Fit]) -> list[Fit]:
     """
     if len(fits) == 1:
         return fits
-    found = links([fit._rows for fit in fits if fit._rows is not None])
-    return [replace(fit, calibration=one) for fit, one in zip(fits, found, strict=True)]
+    calibrations = links([fit._rows for fit in fits if fit._rows is not None])
+    return [replace(fit, calibration=link) for fit, link in zip(fits, calibrations, strict=True)]
 
 
 def _climb_together(

@@ -163,7 +163,7 @@ class CategorySums:
 
     def __add__(self, other: Self) -> "CategorySums":
         """Join two sets of rows."""
-        return CategorySums(tuple(one + more for one, more in zip(self.categories, other.categories, strict=True)))
+        return CategorySums(tuple(a + b for a, b in zip(self.categories, other.categories, strict=True)))
 
 
 @final
@@ -181,17 +181,18 @@ class FixedLevels:
     @cached_property
     def conditionals(self) -> tuple[ConditionalLevels, ...]:
         """Conditional distributions in the rows of the fit."""
-        return tuple(one.conditional() for one in self.sums.categories) if self.labelled else self.without_labels
+        return tuple(sums.conditional() for sums in self.sums.categories) if self.labelled else self.without_labels
 
     @cached_property
     def without_labels(self) -> tuple[ConditionalLevels, ...]:
         """Conditional distributions in rows whose label is not known."""
-        return tuple(one.without_labels().conditional() for one in self.sums.categories)
+        return tuple(sums.without_labels().conditional() for sums in self.sums.categories)
 
     def draw(self, rng: np.random.Generator, *, labelled: bool) -> tuple[ConditionalLevels, ...]:
         """Conditional distributions with drawn parameters, of rows with or without labels."""
-        sums = [one if labelled and self.labelled else one.without_labels() for one in self.sums.categories]
-        return tuple(one.conditional(rng) for one in sums)
+        labelled = labelled and self.labelled
+        sums = [category if labelled else category.without_labels() for category in self.sums.categories]
+        return tuple(category.conditional(rng) for category in sums)
 
     def attached(self, candidates: Candidates, design: Array, signs: Array) -> Candidates:
         """Candidates of the fit with their log probabilities, in rows of the design that have these labels."""
@@ -299,7 +300,7 @@ class LevelCounts:
 
     def __add__(self, other: Self) -> "LevelCounts":
         """Add the counts of two sets of rows."""
-        return LevelCounts(tuple(one + two for one, two in zip(self.counts, other.counts, strict=True)))
+        return LevelCounts(tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)))
 
     def divided(self, n: float) -> "LevelCounts":
         """Means of counts of n sweeps, which were added."""

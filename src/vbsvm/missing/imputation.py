@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Variances are larger by this share, so that covariances which hardly vary in some direction can be inverted.
 ROUNDING = 1e-10
 CHANGED = "changed predictions"
-"""Column of a sensitivity analysis, beside the coefficients: the share of rows whose class is another one."""
+"""Column of a sensitivity analysis, beside the coefficients: the fraction of rows whose predicted class changes."""
 
 
 @final
@@ -159,7 +159,7 @@ class MissingPatterns:
         """The same without those columns after the first ones that are never missing."""
         kept = np.asarray(self.patterns.any(axis=0))
         kept[:n_first] = True
-        names = tuple(name for name, one in zip(self.names, kept, strict=True) if one)
+        names = tuple(name for name, keep in zip(self.names, kept, strict=True) if keep)
         return MissingPatterns(names, self.patterns[:, kept], self.counts)
 
     @property
@@ -214,11 +214,6 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
         deviations[incomplete] = np.where(missing[incomplete], varies * spread, 0.0)
     names = pd.Index([plan.names[k] for k in columns])
     return pd.DataFrame(values, columns=names), pd.DataFrame(deviations, columns=names)
-
-
-def indexed(tables: "tuple[pd.DataFrame, pd.DataFrame]", data: object) -> "tuple[pd.DataFrame, pd.DataFrame]":
-    """The tables with the index of the frame that was given, if it has one."""
-    return with_index(tables[0], data), with_index(tables[1], data)
 
 
 def with_index(table: "pd.DataFrame", data: object) -> "pd.DataFrame":

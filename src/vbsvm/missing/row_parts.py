@@ -70,7 +70,8 @@ class IncompletePart:
         before = None if state.values is None else state.values.get(rows.index)
         renew = renews(row_pass.resolve, FIXED_SWEEPS)
         distributions = RowDistributions(rows, message, likelihood, inputs, candidates, before, renew)
-        resolved: Resolved = row_pass.resolve(distributions, "incomplete rows", rows.index).result
+        resolved = row_pass.resolve(distributions, "incomplete rows", rows.index)
+        resolved = resolved if isinstance(resolved, Resolved) else distributions.result
         y, s, w = rows.signs, resolved.shares * rows.weights, resolved.w
         entropy, levels = resolved.entropy, None
         if candidates is not None:

@@ -51,18 +51,10 @@ class Responsibilities:
         """Probability of each candidate among those of its row."""
         return self.candidates.softmax(self.logits)
 
-    def draw(self, rng: np.random.Generator) -> "DrawnCandidates":
-        """Draw one candidate of each row, by the Gumbel-max trick."""
+    def draw(self, rng: np.random.Generator) -> "Responsibilities":
+        """Draw one candidate of each row, whose responsibility is then 1, by the Gumbel-max trick."""
         noisy = self.logits + rng.gumbel(size=len(self.logits))
-        return DrawnCandidates((noisy == self.candidates.largest(noisy)).astype(np.float64))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class DrawnCandidates:
-    """Responsibilities of 0 and 1."""
-
-    result: Array
+        return Responsibilities(self.candidates, np.where(noisy == self.candidates.largest(noisy), 0.0, -np.inf))
 
 
 @final
@@ -203,14 +195,6 @@ class Resolved:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class DrawnRows:
-    """Latent scales and missing inputs without spread."""
-
-    result: Resolved
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class RowDistributions:
     """Distributions of latent scales and missing inputs of a block of rows, given the message and the inputs' own."""
@@ -223,7 +207,7 @@ class RowDistributions:
     values: Array | None = None
     renew: bool = True  # whether values that do not adapt are drawn anew
 
-    def draw(self, rng: np.random.Generator) -> "DrawnRows":
+    def draw(self, rng: np.random.Generator) -> Resolved:
         """Draw the latent scales given the values of the last sweep, then new values (Appendix C).
 
         In this order: a move of the coefficients between sweeps has the scales integrated out, and would not know them.
@@ -245,7 +229,7 @@ class RowDistributions:
         if self.candidates is not None:
             values = self.candidates.candidates.chosen(values, shares)
         nothing = np.zeros_like(values)
-        return DrawnRows(Resolved(h, root, shares * w, shares, values, nothing, nothing, (), 0.0, latent))
+        return Resolved(h, root, shares * w, shares, values, nothing, nothing, (), 0.0, latent)
 
     def _probit_pull(
         self, expected: Array, before: Array, rng: np.random.Generator
