@@ -214,18 +214,17 @@ class RowDistributions:
         Values that do not adapt to the labels come first, as the distribution of the inputs has them.
         """
         rows, likelihood, values, latent = self.rows, self.likelihood, self.values, None
-        expected = conditional_means(rows, self.distribution)
         if rows.adapt:
-            values = expected if values is None else values
+            values = conditional_means(rows, self.distribution) if values is None else values
         elif self.renew or values is None:
-            values, latent = self._draw_given_known(expected, rng)
+            values, latent = self._draw_given_known(rng)
         h = likelihood.kink - rows.signs * self.message.row_moments(rows.filled(values))[0]
         root, shares = np.abs(h), np.ones(len(h))
         if self.candidates is not None:
             shares = self.candidates.shares(likelihood.value(h, root))
         w = likelihood.latent(rows.weights, root).draw(rng).weight
         if rows.adapt:
-            values, latent = self._draw_given_scales(expected, values, w, rng)
+            values, latent = self._draw_given_scales(values, w, rng)
         if self.candidates is not None:
             values = self.candidates.candidates.chosen(values, shares)
         nothing = np.zeros_like(values)
@@ -245,11 +244,10 @@ class RowDistributions:
         pull[:, j] = slope * (latent - offset) - np.square(slope) * expected[:, j]
         return with_probit(T, probit), latent, pull
 
-    def _draw_given_scales(
-        self, expected: Array, before: Array, w: Array, rng: np.random.Generator
-    ) -> tuple[Array, Array | None]:
+    def _draw_given_scales(self, before: Array, w: Array, rng: np.random.Generator) -> tuple[Array, Array | None]:
         """Values given the labels and these latent weights, and the latent a*."""
         rows, y, slope = self.rows, self.rows.signs, self.likelihood.slope
+        expected = conditional_means(rows, self.distribution)
         T, latent, pull = self._probit_pull(expected, before, rng)
         at_means = rows.filled(expected)
         h = self.likelihood.kink - y * self.message.row_moments(at_means)[0]
@@ -267,9 +265,9 @@ class RowDistributions:
             values[group.cells] += np.einsum("rkj,rj->rk", axes, moved)
         return values, latent
 
-    def _draw_given_known(self, expected: Array, rng: np.random.Generator) -> tuple[Array, Array | None]:
+    def _draw_given_known(self, rng: np.random.Generator) -> tuple[Array, Array | None]:
         """Values from their distribution given the known inputs, and the latent a* where that depends on values."""
-        groups = self.rows.groups
+        groups, expected = self.rows.groups, conditional_means(self.rows, self.distribution)
         T, latent, pull = self._probit_pull(expected, expected if self.values is None else self.values, rng)
         for group in groups:
             covariance = group.covariances(T)[group.pattern_of]
