@@ -214,8 +214,8 @@ class TestParts:
             np.array([0, 1, 1, 1, 1]),
             np.empty((5, 0), dtype=np.intp),
             draws=np.array([[-1], [0], [1], [2], [3]]),
-            told=np.zeros(5),
-            shared=np.log(np.r_[1.0, shares]),
+            log_ratio=np.zeros(5),
+            log_weights=np.log(np.r_[1.0, shares]),
         )
         rng, counts = np.random.default_rng(0), np.zeros(5)
         for turn in range(4000):

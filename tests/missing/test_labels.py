@@ -166,7 +166,7 @@ class TestRegressor:
         assert np.abs(papers.coef_ - other.coef_).max() > 0.05
 
     def test_missing_categories_count_by_the_shares_that_they_have_beside_their_label(self, monkeypatch):
-        monkeypatch.setattr(missing_values, "MOST_GIVEN", 0)  # no other input has a say
+        monkeypatch.setattr(missing_values, "MAX_GIVEN", 0)  # no other input has a say
         rng = np.random.default_rng(0)
         data = pd.DataFrame({"x": rng.normal(size=200), "arm": rng.choice(list("abc"), p=[0.2, 0.3, 0.5], size=200)})
         data["y"] = np.where(data["x"] + 2 * (data["arm"] == "a") + rng.logistic(size=200) > 0.5, 1, -1)

@@ -139,7 +139,7 @@ def test_a_category_that_depends_on_an_input_is_filled_in_by_it(monkeypatch):
         whole, data = dependent(seed=seed)
         models = [Model("y ~ x + z + arm", data)]
         with monkeypatch.context() as patch:
-            patch.setattr(missing_values, "MOST_GIVEN", 0)
+            patch.setattr(missing_values, "MAX_GIVEN", 0)
             models.append(Model("y ~ x + z + arm", data))
             fits = [models[1].fit()]
         fits.insert(0, models[0].fit())

@@ -30,12 +30,14 @@ from vbsvm.base.reading import expect
 from vbsvm.datasets import load_acath
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing import updates
+from vbsvm.missing.distributions import KnownInputs, Selective
 from vbsvm.missing.mechanisms import ProbitDistribution
 from vbsvm.missing.model import InputModel, MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.model import sweep
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE, HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
+from vbsvm.model.row_pass import CompleteRows
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import elbo, held_row_term
 from vbsvm.results.calibration import log_odds
@@ -332,6 +334,28 @@ class TestStructure:
             np.testing.assert_allclose(ours.gram.times(v), theirs.gram.times(v), rtol=1e-6)
             np.testing.assert_allclose(ours.cross, theirs.cross, rtol=1e-6, atol=1e-8)
             np.testing.assert_allclose(ours.missing.inputs.squares, theirs.missing.inputs.squares, rtol=1e-8)
+
+    def test_a_mechanism_that_depends_on_nothing_does_not_change_what_is_drawn(self):
+        X, y = correlated(40, 2, seed=1)
+        spec, source = incomplete_model(X, y)
+        state, parts = Variational(tol=1e-3).run(spec, source).state, []
+        source.total(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part.rows) or 0)
+        (rows,) = parts
+        at_random = KnownInputs(state.missing.inputs.coefficients, state.missing.inputs.precision)
+        probit = ProbitDistribution.start(np.arange(2), rows.inputs.variables)
+        ours, theirs = (
+            np.mean(
+                [
+                    updates.RowDistributions(rows, state.coefficients.message(None), HINGE, distribution)
+                    .draw(np.random.default_rng(k))
+                    .values
+                    for k in range(2000)
+                ],
+                axis=0,
+            )
+            for distribution in (Selective(at_random, probit), at_random)
+        )
+        np.testing.assert_allclose(ours, theirs, atol=0.15)
 
     def test_the_curvature_is_the_second_derivative_with_the_missing_distributions_held(self):
         X, y = correlated(30, 2, seed=2)

@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from vbsvm.api import validation
-from vbsvm.api.missing_values import Completion, EncodedRows, InputTerms, LookedAt, held_levels
+from vbsvm.api.missing_values import EncodedRows, InputTerms, LookedAt, MissingDataPlan, plan_missing_data
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.scaling import Range
-from vbsvm.missing.categories import LevelCounts, LevelModel
-from vbsvm.missing.model import MissingModel
+from vbsvm.missing.categories import LevelCounts
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.layouts.dual_parts import FREE
 from vbsvm.model.likelihoods.base import Likelihood
@@ -97,24 +96,20 @@ class Problem:
         if looked_at is None:
             signs = self.outcomes[0].signs
             looked_at = EncodedRows(rows, self.weights, lambda: runs(n_rows, self.pages, row_bytes), signs)
-        completion = Completion.of(self.imputation, plan, rows, missing, self.terms, looked_at, self._labels)
-        levels = None
-        if self.known_levels is not None:
-            sizes, given = tuple(map(len, self.known_levels.counts)), None
-            if self.imputation.fixed:
-                lost = completion.missing_patterns.names
-                given = held_levels(self.imputation, plan, missing, self.terms, sizes, lost, looked_at)
-            levels = LevelModel(sizes, self.imputation.fixed, given)
-        spec = Spec(self.blocks(self.likelihood), MissingModel.of(completion.distribution, levels), self.likelihood)
+        missing_data = plan_missing_data(
+            self.imputation, plan, rows, missing, self.terms, looked_at, self._labels, self.known_levels
+        )
+        spec = Spec(self.blocks(self.likelihood), missing_data.model, self.likelihood)
         validation.require_gates_that_fit(spec, plan)
-        source = self._source(spec, completion, levels)
+        source = self._source(spec, missing_data)
         validation.require_moderate_size(plan, spec, source)
         about = self.reader, self.n_dropped, self.sample_weights, self.given
         return [
-            Task(spec, plan, completion, replace(source, signs=one.signs), one.labels, *about) for one in self.outcomes
+            Task(spec, plan, missing_data, replace(source, signs=one.signs), one.labels, *about)
+            for one in self.outcomes
         ]
 
-    def _source(self, spec: Spec, completion: Completion, levels: LevelModel | None) -> InMemory:
+    def _source(self, spec: Spec, missing_data: MissingDataPlan) -> InMemory:
         """The rows, in the layout that suits the model."""
         plan, rows = self.plan, self.rows
         if issparse(rows.table):
@@ -127,11 +122,11 @@ class Problem:
             plan.recipe,
             tuple(map(Grouping.of, plan.factors, rows.levels)),
             plan.n_carried,
-            missing_inputs=completion.missing_inputs,
+            missing_inputs=missing_data.missing_inputs,
             candidates=rows.candidates,
             known_levels=self.known_levels,
             pages=self.pages,
-            held_levels=None if levels is None else levels.given,
+            held_levels=missing_data.fixed_levels,
         )
         return _with_layout(spec, source)
 

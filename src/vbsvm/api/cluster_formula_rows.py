@@ -177,7 +177,7 @@ class PatternsOf:
 
     def __call__(self, part: EncodedPart) -> MissingPatterns:
         """The patterns of one."""
-        return part.rows.counted(self.columns, self.names, self.categories)
+        return part.rows.patterns(self.columns, self.names, self.categories)
 
 
 @final

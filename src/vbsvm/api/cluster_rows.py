@@ -159,4 +159,4 @@ class PatternsOf:
         """The patterns of one."""
         everything = slice(0, len(part.table))
         rows = EncodedRows(Encoded(part.table), part.weights, lambda: [everything])
-        return rows.counted(self.columns, self.names, ())
+        return rows.patterns(self.columns, self.names, ())

@@ -25,7 +25,7 @@ from vbsvm.api.warm_start import starts
 from vbsvm.base.settings import require_flag
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.imputation import indexed
+from vbsvm.missing.imputation import with_index
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.model.spec import State
@@ -211,7 +211,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         encoded, names = self._read(X), validation.column_names(self)
         validation.require_finite(encoded.table, names)
         if n is None:
-            expected, spread = indexed(self._fits[0].impute(encoded), X)
+            expected, spread = (with_index(table, X) for table in self._fits[0].impute(encoded))
             return same_frame.like(X, expected), same_frame.like(X, spread)
         if getattr(self, "levels_", None):
             raise ValueError("impute: drawn values of encoded categories would be no levels; Fit.impute of a Model is.")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from vbsvm.api import label_checks
 from vbsvm.api.assembly import Problem, TwoClasses
 from vbsvm.api.formula_priors import blocks_of
-from vbsvm.api.missing_values import InputTerms, how_to_draw
+from vbsvm.api.missing_values import InputTerms, column_sampler
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.columns import Encoded
@@ -65,7 +65,7 @@ class KeptRows:
 
         So a pass finds what it looks up side by side.
         """
-        how = how_to_draw(imputation, outcome.signs, self.weights)
+        how = column_sampler(imputation, outcome.signs, self.weights)
         reader, rows = learning.learn(parts, self.frame, self.weights, standardize, how)
         signs, weights = outcome.signs, self.weights
         given = self.frame.index.to_numpy(dtype=np.intp)
@@ -89,11 +89,11 @@ def _with_shares(
     plan, candidates = reader.plan, rows.candidates
     assert candidates is not None
     if imputation.labels != REGRESSOR:
-        return replace(rows, candidates=replace(candidates, shared=-np.log(candidates.runs.sizes)))
+        return replace(rows, candidates=replace(candidates, log_weights=-np.log(candidates.runs.sizes)))
     design = design_rows(plan.recipe, rows.table)[:, : plan.n_fixed]
     bends = slice(plan.recipe.first + plan.n_shown, plan.n_fixed)
     shared = log_weights(design, signs, weights, candidates, bends)
-    return replace(rows, candidates=replace(candidates, shared=shared))
+    return replace(rows, candidates=replace(candidates, log_weights=shared))
 
 
 def stated(

@@ -106,7 +106,7 @@ class FormulaCluster:
         """The task with its rows, which stay in the workers."""
         like, links = task.table, np.empty(0, dtype=np.intp)
         if like.missing_inputs is not None:
-            known = task.completion.everything.pairs
+            known = task.missing_data.all_inputs.pairs
             links = np.array([known.index(pair) for pair in like.missing_inputs.inputs.pairs], dtype=np.intp)
         memories = self.cluster.each(Placing(like, links), self.parts)
         return replace(task, source=Distributed.of(self.cluster, memories, like), given=None)
@@ -119,7 +119,7 @@ class FormulaCluster:
         self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
     ) -> MissingPatterns:
         """Patterns of missing inputs and categories."""
-        return self.cluster.sum(PatternsOf(columns, names, categories), self.parts).of_missing(len(names))
+        return self.cluster.sum(PatternsOf(columns, names, categories), self.parts)
 
     def level_sums(self, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> CategorySums:
         """Moments of columns of the design by label and level."""

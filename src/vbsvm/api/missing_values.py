@@ -1,7 +1,7 @@
-"""Missing inputs of one fit: which columns have a distribution, given what; and what predictions go by afterwards."""
+"""Missing values of one fit: how they are treated, decided in one place, and what predictions go by afterwards."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Protocol, final
@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 from vbsvm.api import validation
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
-from vbsvm.design.formula.drawn_columns import HowToDraw, Learned
+from vbsvm.design.formula.expansion import ColumnSampler, SampledColumns
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.value_chain import drawn_values
-from vbsvm.missing.categories import CategorySums, FixedLevels, LevelSums
+from vbsvm.missing.categories import CategorySums, FixedLevels, LevelCounts, LevelModel, LevelSums
 from vbsvm.missing.imputation import MissingPatterns, Population, all_moments
-from vbsvm.missing.model import PAPER_PSI, InputModel
+from vbsvm.missing.model import PAPER_PSI, InputModel, MissingModel
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import REGRESSOR, GaussianImputation, NotAtRandom
 from vbsvm.sources.kinds import AnyRows
 from vbsvm.sources.row_builder import MissingInputs
 
-# Missing categories depend on at most so many columns; with more, on the label alone.
-MOST_GIVEN = 1000
+# Most columns that missing categories depend on; with more, they depend on the label alone.
+MAX_GIVEN = 1000
 
 
 @final
@@ -49,114 +49,128 @@ class InputTerms:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Completion:
-    """How the missing inputs of a fit are treated; ``units`` are the modelled inputs' standard deviations."""
+class MissingDataPlan:
+    """How the missing values of a fit are treated.
 
-    model: InputModel
-    everything: Inputs
+    ``model`` is that of what is missing, or None; ``input_model`` is there for predictions even if no input is missing
+    in the fit. ``all_inputs`` are those that may be missing in new rows, ``units`` the modelled inputs' standard
+    deviations.
+    """
+
+    model: MissingModel | None
+    input_model: InputModel
+    all_inputs: Inputs
     missing_inputs: MissingInputs | None
     missing_patterns: MissingPatterns
     units: Array
 
-    @staticmethod
-    def of(
-        settings: GaussianImputation,
-        plan: Plan,
-        rows: Encoded,
-        missing: NDArray[np.bool_],
-        terms: InputTerms,
-        looked_at: "LookedAt",
-        labels: Callable[[], Array],
-    ) -> "Completion":
-        """Decide from the columns of the table that have missing values; ``labels`` gives columns that tell classes."""
-        first, nothing = plan.recipe.first, np.empty(0, dtype=np.intp)
-        inputs = np.asarray(terms.mains, dtype=np.intp)
-        incomplete = inputs[missing[inputs]]
-        names = tuple(plan.names[k] for k in incomplete)
-        chosen = inputs if settings.joint else incomplete
-        given = np.flatnonzero(~missing[: len(plan.names) - plan.n_carried])
-        given = nothing if settings.joint else given[~np.isin(given, terms.uncertain)]
-        of_chosen = [j for j, (_, of) in enumerate(terms.links) if missing[of]]
-        distribution = _inputs(chosen, given, [terms.links[j] for j in of_chosen], first)
-        places = np.flatnonzero(np.isin(chosen, incomplete))
-        probit_of = None
-        if isinstance(settings.mechanism, NotAtRandom) and missing.any():
-            found = settings.mechanism.of(names)
-            if (incomplete[found] >= len(plan.names) - plan.n_carried).any():
-                raise ValueError("NotAtRandom: a column that only enters in products needs a term of its own.")
-            probit_of = places[found]
-        known = missing.any() and settings.labels == REGRESSOR
-        beside = labels() if known else np.empty((rows.table.shape[0], 0))
-        missing_inputs, units, weak_psi = None, np.empty(0), PAPER_PSI
-        if missing.any():
-            validation.require_moderate_missing(settings, len(inputs), len(names))
-            scale = plan.recipe.scale[chosen]
-            units, left = np.where(np.isfinite(scale), 1.0, 0.0), np.flatnonzero(scale == 1.0)
-            if len(left):  # columns that were not divided by theirs
-                units[left] = looked_at.deviations(chosen[left])
-            adding = np.empty((len(rows.table), 0)) if rows.multipliers is None else rows.multipliers[:, of_chosen]
-            shift = np.zeros(len(chosen))
-            shift[places] = settings.shift_of(names)
-            missing_inputs = MissingInputs(distribution, adding, units * shift, beside, not settings.fixed)
-            if settings.fixed and np.allclose(units[units > 0], 1.0):
-                weak_psi = float(len(inputs))
-        return Completion(
-            InputModel(settings, distribution, len(inputs), probit_of, beside.shape[1], weak_psi),
-            _inputs(inputs, nothing, terms.links, first),
-            missing_inputs,
-            looked_at.patterns(incomplete, names, (*terms.categories, *terms.drawn)),
-            units,
-        )
-
     @property
-    def distribution(self) -> InputModel | None:
-        """The part of the model that speaks of the inputs; None where nothing is missing."""
-        return None if self.missing_inputs is None else self.model
+    def fixed_levels(self) -> FixedLevels | None:
+        """Distributions of the levels of missing categories that do not adapt to the coefficients, or None."""
+        return None if self.model is None or self.model.levels is None else self.model.levels.given
 
     def population(self, source: AnyRows, outcome: Outcome | Sample) -> Population | None:
-        """Mean and covariance of all inputs, where there are not too many."""
-        columns = self.everything.variables
+        """Mean and covariance of all inputs; None where these are too many."""
+        columns = self.all_inputs.variables
         if source.recipe.n_columns > validation.MOST_JOINT:
             return None
         if outcome.inputs is not None:
-            moments = all_moments(outcome.inputs, self.model.inputs, columns)
+            moments = all_moments(outcome.inputs, self.input_model.inputs, columns)
         else:
             chosen = np.concatenate([[0], columns - source.recipe.first + 1])
             moments = source.second_moments()[np.ix_(chosen, chosen)]
-        return Population.of(moments, self.everything, self.model)
+        return Population.of(moments, self.all_inputs, self.input_model)
 
 
-def held_levels(
+def plan_missing_data(
     settings: GaussianImputation,
     plan: Plan,
+    rows: Encoded,
     missing: NDArray[np.bool_],
     terms: InputTerms,
-    sizes: tuple[int, ...],
-    lost: Sequence[str],
     looked_at: "LookedAt",
-) -> FixedLevels:
-    """Levels of categories given the inputs that all rows have, and the label; ``lost`` are those that rows miss.
+    labels: Callable[[], Array],
+    level_counts: LevelCounts | None,
+) -> MissingDataPlan:
+    """Decide how missing values are treated, from the columns of the table that have some.
 
-    A category that no row misses has its shares: it is among the inputs itself.
+    Distributions of inputs and of levels of categories are fixed before the coefficients, or adapt to these, as
+    ``settings.fixed`` says; columns that were drawn (``column_sampler``) have been expanded before. ``labels`` gives
+    columns that tell classes; ``level_counts`` are there where categories may be missing.
     """
-    given = np.flatnonzero(~missing[: len(plan.names) - plan.n_carried])
-    given = given[~np.isin(given, terms.uncertain)] + plan.recipe.first
-    nothing = given[:0]
-    given = nothing if len(given) > MOST_GIVEN else given
-    columns = tuple(given if name in lost else nothing for name in terms.categories)
-    return FixedLevels(columns, looked_at.level_sums(plan.recipe, columns, sizes), settings.labels == REGRESSOR)
+    first, inputs = plan.recipe.first, np.asarray(terms.mains, dtype=np.intp)
+    incomplete = inputs[missing[inputs]]
+    names = tuple(plan.names[k] for k in incomplete)
+    complete = np.flatnonzero(~missing[: len(plan.names) - plan.n_carried])
+    complete = complete[~np.isin(complete, terms.uncertain)]
+    nothing = complete[:0]
+    chosen, given = (inputs, nothing) if settings.joint else (incomplete, complete)
+    links = [j for j, (_, of) in enumerate(terms.links) if missing[of]]
+    input_model = InputModel(settings, _inputs(chosen, given, [terms.links[j] for j in links], first), len(inputs))
+    missing_inputs, units = None, np.empty(0)
+    if missing.any():
+        places = np.flatnonzero(np.isin(chosen, incomplete))
+        probit_of = _probit_columns(settings, plan, incomplete, names, places)
+        validation.require_moderate_missing(settings, len(inputs), len(names))
+        units = _units(plan.recipe.scale[chosen], chosen, looked_at)
+        auxiliary = labels() if settings.labels == REGRESSOR else np.empty((rows.table.shape[0], 0))
+        multipliers = np.empty((len(rows.table), 0)) if rows.multipliers is None else rows.multipliers[:, links]
+        shift = np.zeros(len(chosen))
+        shift[places] = settings.shift_of(names)
+        missing_inputs = MissingInputs(input_model.inputs, multipliers, units * shift, auxiliary, not settings.fixed)
+        standardised = np.allclose(units[units > 0], 1.0)
+        weak_psi = float(len(inputs)) if settings.fixed and standardised else PAPER_PSI
+        input_model = replace(input_model, probit_of=probit_of, n_beside=auxiliary.shape[1], weak_psi=weak_psi)
+    patterns = looked_at.patterns(incomplete, names, (*terms.categories, *terms.drawn)).of_missing(len(names))
+    levels = None
+    if level_counts is not None:
+        sizes, fixed = tuple(map(len, level_counts.counts)), None
+        if settings.fixed:  # a category that no row misses has its proportions: it is among the inputs itself
+            given = nothing if len(complete) > MAX_GIVEN else complete + first
+            columns = tuple(given if name in patterns.names else nothing for name in terms.categories)
+            moments = looked_at.level_sums(plan.recipe, columns, sizes)
+            fixed = FixedLevels(columns, moments, settings.labels == REGRESSOR)
+        levels = LevelModel(sizes, settings.fixed, fixed)
+    model = MissingModel.of(None if missing_inputs is None else input_model, levels)
+    return MissingDataPlan(
+        model, input_model, _inputs(inputs, nothing, terms.links, first), missing_inputs, patterns, units
+    )
 
 
-def how_to_draw(settings: GaussianImputation, signs: Array, weights: Array) -> HowToDraw | None:
-    """How missing values are drawn where columns do not enter linearly; not where they adapt to the coefficients."""
-    if not settings.fixed or settings.mechanism is not None:
+def _probit_columns(
+    settings: GaussianImputation,
+    plan: Plan,
+    incomplete: NDArray[np.intp],
+    names: tuple[str, ...],
+    places: NDArray[np.intp],
+) -> NDArray[np.intp] | None:
+    """The variables that are missing not at random, or None."""
+    if not isinstance(settings.mechanism, NotAtRandom):
+        return None
+    which = settings.mechanism.of(names)
+    if (incomplete[which] >= len(plan.names) - plan.n_carried).any():
+        raise ValueError("NotAtRandom: a column that only enters in products needs a term of its own.")
+    return places[which]
+
+
+def _units(scale: Array, columns: NDArray[np.intp], looked_at: "LookedAt") -> Array:
+    """Standard deviations of columns of the design; those that were not divided by theirs are looked at."""
+    units, unscaled = np.where(np.isfinite(scale), 1.0, 0.0), np.flatnonzero(scale == 1.0)
+    if len(unscaled):
+        units[unscaled] = looked_at.deviations(columns[unscaled])
+    return units
+
+
+def column_sampler(settings: GaussianImputation, signs: Array, weights: Array) -> ColumnSampler | None:
+    """How missing values are drawn where columns do not enter linearly, or None."""
+    if not settings.draws_columns:
         return None
     labels = signs if settings.labels == REGRESSOR else None
 
-    def sampler(x: Array, n_drawn: int) -> Learned:
+    def sampler(x: Array, n_drawn: int) -> SampledColumns:
         return drawn_values(x, n_drawn, labels, weights, settings.psi, settings.draws, len(signs))
 
-    return HowToDraw(sampler, settings.draws, settings.transform)
+    return ColumnSampler(sampler, settings.draws, settings.transform)
 
 
 def _inputs(columns: NDArray[np.intp], given: NDArray[np.intp], links: Sequence[tuple[int, int]], first: int) -> Inputs:
@@ -175,7 +189,7 @@ class LookedAt(Protocol):
     def patterns(
         self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
     ) -> MissingPatterns:
-        """Patterns of missing inputs, which have these names, and of missing categories."""
+        """Patterns of missing inputs, which have these names, and of categories, missing or not."""
         ...
 
     def level_sums(self, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> CategorySums:
@@ -202,13 +216,7 @@ class EncodedRows:
     def patterns(
         self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
     ) -> MissingPatterns:
-        """Patterns of missing inputs and categories."""
-        return self.counted(columns, names, categories).of_missing(len(names))
-
-    def counted(
-        self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
-    ) -> MissingPatterns:
-        """The same with all categories, missing or not; candidates count as the one row that they stand for."""
+        """Patterns of missing inputs and categories; candidates count as the one row that they stand for."""
         every = (*names, *categories)
         if every:
             return reduce(
@@ -227,14 +235,14 @@ class EncodedRows:
         """The moments of a run of rows; each counts once, where its level is known."""
         assert self.rows.candidates is not None
         assert self.signs is not None
-        some, found = self.rows.candidates.firsts_in(where), []
+        some, sums = self.rows.candidates.firsts_in(where), []
         design = recipe.encode(self.rows.table[some], recipe.work_space(len(some)))
         labels, weights = (self.signs[some] > 0).astype(np.intp), self.weights[some]
         for of_one, size, levels in zip(columns, sizes, ~self.rows.candidates.levels[some].T, strict=True):
             known = levels >= 0
             x = design[np.ix_(known, of_one)]
-            found.append(LevelSums.of(x, labels[known], levels[known], weights[known], (2, size)))
-        return CategorySums(tuple(found))
+            sums.append(LevelSums.of(x, labels[known], levels[known], weights[known], (2, size)))
+        return CategorySums(tuple(sums))
 
     def _missing(self, where: slice, columns: NDArray[np.intp], names: tuple[str, ...]) -> NDArray[np.bool_]:
         """What is missing in a run of rows: of these columns, then of the categories."""

@@ -41,7 +41,7 @@ def table(task: Task, inference: Variational, deltas: Sequence[float], columns: 
             "shifted), so there is nothing to shift."
         )
     of_distribution = {task.plan.name_of(k) for k in missing_inputs.inputs.variables}
-    missing = [name for name in task.completion.missing_patterns.names if name in of_distribution]
+    missing = [name for name in task.missing_data.missing_patterns.names if name in of_distribution]
     wanted, chosen = _read_shifts(deltas), _read_columns(columns, missing)
     plain = _fitted(task, inference, Shift(0.0))
     found = {0.0: plain}

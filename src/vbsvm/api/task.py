@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from vbsvm.api import aliases, validation
 from vbsvm.api.file_rows import watch_of
-from vbsvm.api.missing_values import Completion
+from vbsvm.api.missing_values import MissingDataPlan
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.climb import Outcome
-from vbsvm.inference.climb_watch import SlowWatch
+from vbsvm.inference.climb_watch import ClimbWatch, SlowWatch
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.learned_inputs import LearnedInputs
 from vbsvm.inference.variational import Variational
@@ -53,7 +53,7 @@ class Task:
 
     spec: Spec
     plan: Plan
-    completion: Completion
+    missing_data: MissingDataPlan
     source: AnyRows
     classes: NDArray[Any]
     reader: "Reader | None" = None
@@ -78,18 +78,13 @@ class Task:
         self, inference: Variational, start: State | None = None, learned: LearnedInputs | None = None
     ) -> Outcome:
         """Optimise over the rows; a run that was interrupted before goes on."""
-        if not isinstance(self.source, Memory) or self.source.pages is None:
-            slow = SlowWatch()
-            try:
-                return inference.run(self.spec, self.source, start, learned, slow)
-            finally:
-                slow.leave()
-        watch = watch_of(self.source.pages, self.spec, inference, start, self.classes)
+        pages = self.source.pages if isinstance(self.source, Memory) else None
+        watch = SlowWatch() if pages is None else watch_of(pages, self.spec, inference, start, self.classes)
         try:
             outcome = inference.run(self.spec, self.source, start, learned, watch)
         finally:
             watch.leave()
-        if not outcome.interrupted:
+        if isinstance(watch, ClimbWatch) and not outcome.interrupted:
             watch.finish()
         return outcome
 
@@ -101,34 +96,32 @@ class Task:
         """
         if isinstance(self.source, Memory) and self.source.pages is not None and not outcome.interrupted:
             self.source.pages.finish()
-        population = None
-        if self.source.missing_inputs is not None:
-            population = self.completion.population(self.source, outcome)
+        incomplete = self.source.missing_inputs is not None
 
         def learn() -> Population | None:
-            return self.completion.population(self.source, outcome) if first is None else first.input_population
+            return self.missing_data.population(self.source, outcome) if first is None else first.input_population
 
-        missing_patterns, facts = self.completion.missing_patterns, Facts.of(self.source, self.n_dropped)
+        rows = TrainingRows(
+            self.spec,
+            outcome,
+            self.source,
+            self.plan.n_fixed,
+            self._unweighted,
+            self.given,
+            learn,
+            self.data,
+            inference,
+        )
         return Fit(
             self.spec,
             self.plan,
             outcome,
             self.classes,
             self.reader,
-            population,
-            missing_patterns,
-            facts,
-            _rows=TrainingRows(
-                self.spec,
-                outcome,
-                self.source,
-                self.plan.n_fixed,
-                self._unweighted,
-                self.given,
-                learn,
-                self.data,
-                inference,
-            ),
+            self.missing_data.population(self.source, outcome) if incomplete else None,
+            self.missing_data.missing_patterns,
+            Facts.of(self.source, self.n_dropped),
+            _rows=rows,
         )
 
     @property
@@ -178,7 +171,7 @@ class Task:
         settings = replace(missing.inputs.settings, mechanism=None)
         at_random = replace(missing, inputs=replace(missing.inputs, settings=settings, probit_of=None))
         source = replace(
-            self.table, missing_inputs=replace(missing_inputs, shift=self.completion.units * shift.of(names))
+            self.table, missing_inputs=replace(missing_inputs, shift=self.missing_data.units * shift.of(names))
         )
         return replace(self, spec=replace(self.spec, missing=at_random), source=source)
 
@@ -191,12 +184,13 @@ class Task:
 
     def _multipliers(self, where: slice) -> Array | None:
         """What a unit of a missing input adds to each derived column; 0 for inputs that are never missing here."""
-        missing_inputs, derived = self.rows.missing_inputs, self.completion.everything.pairs
+        missing_inputs, derived = self.rows.missing_inputs, self.missing_data.all_inputs.pairs
         if missing_inputs is None or not derived:
             return None
-        found = np.zeros((len(self.rows.X[where]), len(derived)))
-        found[:, [derived.index(pair) for pair in missing_inputs.inputs.pairs]] = missing_inputs.multipliers[where]
-        return found
+        multipliers = np.zeros((len(self.rows.X[where]), len(derived)))
+        columns = [derived.index(pair) for pair in missing_inputs.inputs.pairs]
+        multipliers[:, columns] = missing_inputs.multipliers[where]
+        return multipliers
 
     def complete_rows(self) -> Encoded:
         """The rows that miss nothing."""
@@ -239,8 +233,8 @@ def with_slopes(fits: list[Fit]) -> list[Fit]:
     """
     if len(fits) == 1:
         return fits
-    found = links([fit._rows for fit in fits if fit._rows is not None])
-    return [replace(fit, calibration=one) for fit, one in zip(fits, found, strict=True)]
+    calibrations = links([fit._rows for fit in fits if fit._rows is not None])
+    return [replace(fit, calibration=link) for fit, link in zip(fits, calibrations, strict=True)]
 
 
 def read_inference(given: Any) -> Variational | Gibbs:

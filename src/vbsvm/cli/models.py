@@ -217,7 +217,8 @@ def effects(
         rest["at"] = _values(fitted, frame, variable, at) or None
         table = fitted.effects(variable, **rest) if kind == AVERAGES else fitted.contrasts(variable, kind=kind, **rest)
     if out is not None:
-        tables.write(table.reset_index(), out, force=force)
+        written = table.reset_index()
+        tables.write(tables.excel_safe(written) if excel_safe else written, out, force=force)
         return
     say(f"{table.columns.name}\n\n{printing.table(table)}\n\n{printing.wrapped(table.attrs['spreads'])}")
 

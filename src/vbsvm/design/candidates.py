@@ -1,6 +1,6 @@
 """Candidates: the rows that a row with a missing category or a drawn value is written out as, one for each of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, final
 
 import numpy as np
@@ -16,29 +16,28 @@ class Candidates:
     """The row that each candidate stands for, and what was filled in; a row's candidates are neighbours.
 
     A row that misses nothing of that kind is its own only candidate. ``levels`` (candidates × categorical inputs) are
-    numbers of levels; that of a known one is its complement (~), which is negative. ``held`` is the log probability of
-    each candidate, where that is known beforehand, and ``predicted`` what it would be without the label. Where a row
-    has too many combinations of levels, its candidates are drawn: ``drawn`` is the logarithm of how often each was,
-    over its chance. ``draws`` (candidates × columns that are drawn) are numbers of draws, negative where the value is
-    known, and ``told`` is the logarithm of how much likelier drawn values would be if the label were not known.
-    ``shared`` are log shares of candidates that differ by drawn values only.
+    numbers of levels; that of a known one is its complement (~), which is negative. ``log_fixed`` is the log
+    probability of each candidate, where that is fixed before the fit, and ``log_predictive`` the same without the
+    label. Where a row has too many combinations of levels, its candidates are drawn: ``log_importance`` is the
+    logarithm of how often each was, over its probability. ``draws`` (candidates × columns that are drawn) are numbers
+    of draws, negative where the value is known, and ``log_ratio`` is the logarithm of how much likelier drawn values
+    would be if the label were not known. ``log_weights`` are those of candidates that differ by drawn values only.
     """
 
     row: NDArray[np.intp]
     levels: NDArray[np.intp]
-    held: Array | None = None
-    drawn: Array | None = None
-    predicted: Array | None = None
+    log_fixed: Array | None = None
+    log_importance: Array | None = None
+    log_predictive: Array | None = None
     draws: NDArray[np.intp] | None = None
-    told: Array | None = None
-    shared: Array | None = None
+    log_ratio: Array | None = None
+    log_weights: Array | None = None
 
     def take(self, which: Which) -> "Candidates":
         """Some of the candidates."""
-        rest = ("held", "drawn", "predicted", "draws", "told", "shared")
-        parts: dict[str, Any] = {name: getattr(self, name) for name in rest}
-        taken = {name: None if one is None else one[which] for name, one in parts.items()}
-        return Candidates(self.row[which], self.levels[which], **taken)
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        taken: dict[str, Any] = {name: None if part is None else part[which] for name, part in parts.items()}
+        return Candidates(**taken)
 
     @cached_property
     def filled_in(self) -> NDArray[np.bool_]:
@@ -64,27 +63,27 @@ class Candidates:
 
     @property
     def expected_shares(self) -> Array:
-        """Shares before coefficients have a say: those that are known beforehand, or equal ones."""
-        return self.softmax(np.zeros(len(self.row)) if self.held is None else self.held)
+        """Probabilities before the coefficients: fixed ones, or equal ones."""
+        return self.softmax(np.zeros(len(self.row)) if self.log_fixed is None else self.log_fixed)
 
     def of_draw(self, number: int, rng: np.random.Generator) -> NDArray[np.bool_]:
         """Candidates that belong to a completed table: one of those that differ by drawn values only.
 
-        It is that of the draw with this number, as far as its share allows; else another, by what shares exceed those
-        of all draws being equal.
+        It is that of the draw with this number, as far as its weight allows; else another, by what weights exceed
+        equal ones.
         """
         if self.draws is None:
             return np.ones(len(self.row), dtype=bool)
         runs = self.runs
-        share = np.full(len(self.row), 1.0) / runs.sizes if self.shared is None else np.exp(self.shared)
-        own = self.turn == number % runs.sizes
-        kept = runs.largest(np.where(own | (self.turn < 0), share * runs.sizes, 0.0))
+        weights = np.full(len(self.row), 1.0) / runs.sizes if self.log_weights is None else np.exp(self.log_weights)
+        same = self.turn == number % runs.sizes
+        kept = runs.largest(np.where(same | (self.turn < 0), weights * runs.sizes, 0.0))
         with np.errstate(divide="ignore"):
-            excess = np.log(np.maximum(share - 1.0 / runs.sizes, 0.0))
+            excess = np.log(np.maximum(weights - 1.0 / runs.sizes, 0.0))
         stays = rng.random(len(runs.firsts))[runs._place] < kept
         other = np.zeros(len(self.row), dtype=bool)
         other[runs.one_each(np.where(np.isfinite(excess), excess, -1e300), rng)] = True
-        return (self.turn < 0) | np.where(stays, own, other)
+        return (self.turn < 0) | np.where(stays, same, other)
 
     @cached_property
     def firsts(self) -> NDArray[np.intp]:
@@ -108,7 +107,7 @@ class Candidates:
 
     def log_chances(self, logs: tuple[Array, ...]) -> Array:
         """Log probability of the levels that were filled in, from that of each level of each categorical input."""
-        total = np.zeros(len(self.row)) if self.drawn is None else self.drawn.copy()
+        total = np.zeros(len(self.row)) if self.log_importance is None else self.log_importance.copy()
         for of_levels, levels in zip(logs, self.levels.T, strict=True):
             total += np.where(levels < 0, 0.0, of_levels[levels])
         return total
@@ -118,9 +117,9 @@ class Candidates:
         return np.maximum.reduceat(values, self.firsts)[self._place]
 
     def softmax(self, values: Array) -> Array:
-        """Shares, which add to 1 over the candidates of a row."""
-        shares = np.exp(values - self.largest(values))
-        return shares / np.add.reduceat(shares, self.firsts)[self._place]
+        """Probabilities, which add to 1 over the candidates of a row."""
+        weights = np.exp(values - self.largest(values))
+        return weights / np.add.reduceat(weights, self.firsts)[self._place]
 
     def log_sums(self, values: Array) -> Array:
         """Logarithm of the summed exponentials over the candidates of each row."""
@@ -133,13 +132,13 @@ class Candidates:
         return np.flatnonzero(noisy == self.largest(noisy))
 
     def chosen(self, values: Array, shares: Array) -> Array:
-        """Values of the candidate with the share 1, for all candidates of its row."""
+        """Values of the candidate with the responsibility 1, for all candidates of its row."""
         return values[np.flatnonzero(shares)][self._place]
 
     def counts(self, weights: Array, sizes: tuple[int, ...]) -> tuple[Array, ...]:
         """Sums of weights by the level that was filled in, for each categorical input."""
-        found = []
+        counts = []
         for size, levels in zip(sizes, self.levels.T, strict=True):
             missing = levels >= 0
-            found.append(np.bincount(levels[missing], weights[missing], minlength=size).astype(np.float64))
-        return tuple(found)
+            counts.append(np.bincount(levels[missing], weights[missing], minlength=size).astype(np.float64))
+        return tuple(counts)

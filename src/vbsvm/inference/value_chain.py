@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseWishart, JointNormal
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.design.formula.drawn_columns import Draws, Learned
+from vbsvm.design.formula.expansion import Draws, SampledColumns
 from vbsvm.inference.input_chain import BETWEEN, FIRST
 from vbsvm.missing.imputation import ProperDraw
 
@@ -40,7 +40,7 @@ class _Class:
 
 def drawn_values(
     x: Array, n_drawn: int, labels: Array | None, weights: Array, psi: float | None, n: int, seed: int
-) -> Learned:
+) -> SampledColumns:
     """Draw the last variables of rows × variables (standardised; NaN is missing) where they are missing, n times.
 
     Without ``labels``, all rows are of one class. The prior counts like ``psi`` rows, None like one for each variable:
@@ -72,7 +72,7 @@ def drawn_values(
         here = np.isin(wanted, part.rows)
         own = everyone if labels is None else _expected(one, size, within)
         told[:, here] -= _log_density(own, x[wanted[here]], values[:, here])
-    return Learned(everyone, max(float(every.known[0, 0]), n_variables + 2.0), Draws(values, told))
+    return SampledColumns(everyone, max(float(every.known[0, 0]), n_variables + 2.0), Draws(values, told))
 
 
 def _redrawn(part: _Class, moments: Array, size: float, within: Array, rng: np.random.Generator) -> Array:

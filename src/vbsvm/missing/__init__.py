@@ -1,4 +1,4 @@
-"""Everything about missing inputs and categories: the distributions they are inferred from, why values are missing,
-how rows with missing values are resolved in a pass, and what users are told about them. It may import model, design,
-storage and base.
+"""Missing inputs and categories: settings, why values are missing (``mechanisms``), distributions of inputs and of
+levels (``model``, ``categories``), what rows add in a pass (``row_parts``, ``updates``), and imputation. It may import
+model, design, storage and base.
 """

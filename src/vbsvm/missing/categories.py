@@ -163,7 +163,7 @@ class CategorySums:
 
     def __add__(self, other: Self) -> "CategorySums":
         """Join two sets of rows."""
-        return CategorySums(tuple(one + more for one, more in zip(self.categories, other.categories, strict=True)))
+        return CategorySums(tuple(a + b for a, b in zip(self.categories, other.categories, strict=True)))
 
 
 @final
@@ -181,25 +181,26 @@ class FixedLevels:
     @cached_property
     def conditionals(self) -> tuple[ConditionalLevels, ...]:
         """Conditional distributions in the rows of the fit."""
-        return tuple(one.conditional() for one in self.sums.categories) if self.labelled else self.without_labels
+        return tuple(sums.conditional() for sums in self.sums.categories) if self.labelled else self.without_labels
 
     @cached_property
     def without_labels(self) -> tuple[ConditionalLevels, ...]:
         """Conditional distributions in rows whose label is not known."""
-        return tuple(one.without_labels().conditional() for one in self.sums.categories)
+        return tuple(sums.without_labels().conditional() for sums in self.sums.categories)
 
     def draw(self, rng: np.random.Generator, *, labelled: bool) -> tuple[ConditionalLevels, ...]:
         """Conditional distributions with drawn parameters, of rows with or without labels."""
-        sums = [one if labelled and self.labelled else one.without_labels() for one in self.sums.categories]
-        return tuple(one.conditional(rng) for one in sums)
+        labelled = labelled and self.labelled
+        sums = [category if labelled else category.without_labels() for category in self.sums.categories]
+        return tuple(category.conditional(rng) for category in sums)
 
     def attached(self, candidates: Candidates, design: Array, signs: Array) -> Candidates:
         """Candidates of the fit with their log probabilities, in rows of the design that have these labels."""
         predicted = self.log_chances(self.without_labels, candidates, design)
-        held = self.log_chances(self.conditionals, candidates, design, signs) if self.labelled else predicted
-        if candidates.shared is not None and candidates.told is not None:
-            held, predicted = held + candidates.shared, predicted + candidates.told
-        return replace(candidates, held=held, predicted=predicted)
+        fixed = self.log_chances(self.conditionals, candidates, design, signs) if self.labelled else predicted
+        if candidates.log_weights is not None and candidates.log_ratio is not None:
+            fixed, predicted = fixed + candidates.log_weights, predicted + candidates.log_ratio
+        return replace(candidates, log_fixed=fixed, log_predictive=predicted)
 
     def log_chances(
         self, levels: tuple[ConditionalLevels, ...], candidates: Candidates, design: Array, signs: Array | None = None
@@ -208,7 +209,7 @@ class FixedLevels:
         labels = np.zeros(len(design), dtype=np.intp)
         if signs is not None and self.labelled:
             labels = (signs > 0).astype(np.intp)
-        total = np.zeros(len(design)) if candidates.drawn is None else candidates.drawn.copy()
+        total = np.zeros(len(design)) if candidates.log_importance is None else candidates.log_importance.copy()
         for conditional, columns, codes in zip(levels, self.columns, candidates.levels.T, strict=True):
             rows = np.flatnonzero(codes >= 0)
             if len(rows):
@@ -299,7 +300,7 @@ class LevelCounts:
 
     def __add__(self, other: Self) -> "LevelCounts":
         """Add the counts of two sets of rows."""
-        return LevelCounts(tuple(one + two for one, two in zip(self.counts, other.counts, strict=True)))
+        return LevelCounts(tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)))
 
     def divided(self, n: float) -> "LevelCounts":
         """Means of counts of n sweeps, which were added."""
@@ -315,7 +316,7 @@ def log_weights(design: Array, signs: Array, weights: Array, candidates: Candida
     turn (Ibrahim's method of weights). The weights are fixed afterwards. Columns of the design with missing values
     (NaN) count as their mean; ``wiggly`` are the basis columns of curves.
     """
-    assert candidates.told is not None
+    assert candidates.log_ratio is not None
     runs = candidates.runs
     x = np.where(np.isnan(design), 0.0, design)
     penalty = np.full(x.shape[1], COLUMN_PRECISION)
@@ -329,7 +330,7 @@ def log_weights(design: Array, signs: Array, weights: Array, candidates: Candida
         hessian = x.T @ ((s * p * (1.0 - p))[:, None] * x) + np.diag(penalty)
         step = np.linalg.solve(hessian, x.T @ (s * p * signs) - penalty * theta)
         theta = theta + step * min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-12))
-        logs = candidates.told + log_expit(signs * (x @ theta))
+        logs = candidates.log_ratio + log_expit(signs * (x @ theta))
         proportions = runs.softmax(logs) * even * runs.sizes
         if np.abs(step).max() < TOLERANCE:
             break

@@ -245,12 +245,12 @@ class JointInputs(AtRandom):
 
 
 def per_degree(distribution: InverseWishart) -> InverseWishart:
-    """In units of its degrees: one from a part of the rows and one from all of them pack to nearly the same numbers."""
+    """The distribution in units of its degrees: from a part or all of the rows it packs to nearly the same numbers."""
     return InverseWishart(distribution.scale / distribution.degrees, distribution.degrees)
 
 
 def of_degrees(distribution: InverseWishart, numbers: Array) -> InverseWishart:
-    """Make one of the same degrees from such numbers."""
+    """Make the distribution of the same degrees from such numbers."""
     return InverseWishart(distribution.degrees * distribution.unpack(numbers).scale, distribution.degrees)
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # Variances are larger by this share, so that covariances which hardly vary in some direction can be inverted.
 ROUNDING = 1e-10
 CHANGED = "changed predictions"
-"""Column of a sensitivity analysis, beside the coefficients: the share of rows whose class is another one."""
+"""Column of a sensitivity analysis, beside the coefficients: the fraction of rows whose predicted class changes."""
 
 
 @final
@@ -138,30 +138,28 @@ class MissingPatterns:
     counts: NDArray[np.intp]
 
     @staticmethod
-    def of(missing: NDArray[np.bool_], names: tuple[str, ...]) -> "MissingPatterns":
-        """Count the patterns of some columns."""
-        if not len(names):
-            return MissingPatterns(names, np.zeros((1, 0), dtype=bool), np.array([len(missing)]))
-        _, first, counts = np.unique(pattern_keys(missing), return_index=True, return_counts=True)
-        order = np.argsort(-counts, kind="stable")
-        return MissingPatterns(names, missing[first[order]], counts[order])
+    def of(
+        missing: NDArray[np.bool_], names: tuple[str, ...], counts: NDArray[np.intp] | None = None
+    ) -> "MissingPatterns":
+        """Count the patterns of some columns, in rows that count once or this often."""
+        counts = np.ones(len(missing), dtype=np.intp) if counts is None else counts
+        if not names:
+            return MissingPatterns((), np.zeros((1, 0), dtype=bool), counts.sum(keepdims=True))
+        _, first, pattern_of = np.unique(pattern_keys(missing), return_index=True, return_inverse=True)
+        totals = np.bincount(pattern_of.ravel(), counts, minlength=len(first)).astype(np.intp)
+        order = np.argsort(-totals, kind="stable")
+        return MissingPatterns(names, missing[first[order]], totals[order])
 
     def __add__(self, other: Self) -> "MissingPatterns":
         """Count the patterns of both sets of rows, in the same columns."""
-        if not self.names:
-            return MissingPatterns((), self.patterns, self.counts + other.counts)
         patterns, counts = np.concatenate([self.patterns, other.patterns]), np.r_[self.counts, other.counts]
-        _, first, place = np.unique(pattern_keys(patterns), return_index=True, return_inverse=True)
-        totals = np.zeros(len(first), dtype=np.intp)
-        np.add.at(totals, place.ravel(), counts)
-        order = np.argsort(-totals, kind="stable")
-        return MissingPatterns(self.names, patterns[first[order]], totals[order])
+        return MissingPatterns.of(patterns, self.names, counts)
 
     def of_missing(self, n_first: int) -> "MissingPatterns":
         """The same without those columns after the first ones that are never missing."""
         kept = np.asarray(self.patterns.any(axis=0))
         kept[:n_first] = True
-        names = tuple(name for name, one in zip(self.names, kept, strict=True) if one)
+        names = tuple(name for name, keep in zip(self.names, kept, strict=True) if keep)
         return MissingPatterns(names, self.patterns[:, kept], self.counts)
 
     @property
@@ -216,11 +214,6 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
         deviations[incomplete] = np.where(missing[incomplete], varies * spread, 0.0)
     names = pd.Index([plan.names[k] for k in columns])
     return pd.DataFrame(values, columns=names), pd.DataFrame(deviations, columns=names)
-
-
-def indexed(tables: "tuple[pd.DataFrame, pd.DataFrame]", data: object) -> "tuple[pd.DataFrame, pd.DataFrame]":
-    """The tables with the index of the frame that was given, if it has one."""
-    return with_index(tables[0], data), with_index(tables[1], data)
 
 
 def with_index(table: "pd.DataFrame", data: object) -> "pd.DataFrame":

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
-from vbsvm.base import distributions
 from vbsvm.base.arrays import Array, cholesky, inverse
+from vbsvm.base.distributions import InverseWishart
 from vbsvm.missing.rows import PatternGroup
 
 LOG_2PI = math.log(2 * math.pi)
@@ -131,7 +131,7 @@ class ProbitDistribution:
         """Give the means and the roots of the covariances."""
         if not self.covariance.any():
             return []
-        roots = [x for one in self.covariance for x in distributions.InverseWishart(one, 1.0).pack()]
+        roots = [x for covariance in self.covariance for x in InverseWishart(covariance, 1.0).pack()]
         return [*self.mean.ravel(), *roots]
 
     def unpack(self, numbers: Array) -> "ProbitDistribution":
@@ -141,9 +141,7 @@ class ProbitDistribution:
         mean = numbers[: self.mean.size].reshape(self.mean.shape)
         roots = numbers[self.mean.size :].reshape(len(mean), 3)
         pairs = zip(self.covariance, roots, strict=True)
-        return self._at(
-            mean, np.stack([distributions.InverseWishart(one, 1.0).unpack(root).scale for one, root in pairs])
-        )
+        return self._at(mean, np.stack([InverseWishart(before, 1.0).unpack(root).scale for before, root in pairs]))
 
     def draw(self, rng: np.random.Generator) -> "ProbitDistribution":
         """Draw φ."""

@@ -68,7 +68,8 @@ class IncompletePart:
         before = None if state.values is None else state.values.get(rows.index)
         renew = renews(row_pass.resolve, FIXED_SWEEPS)
         distributions = RowDistributions(rows, message, likelihood, inputs, candidates, before, renew)
-        resolved: Resolved = row_pass.resolve(distributions, "incomplete rows", rows.index).result
+        resolved = row_pass.resolve(distributions, "incomplete rows", rows.index)
+        resolved = resolved if isinstance(resolved, Resolved) else distributions.result
         y, s, w = rows.signs, resolved.shares * rows.weights, resolved.w
         entropy, levels = resolved.entropy, None
         if candidates is not None:
@@ -165,7 +166,7 @@ class CandidatePart:
 
     def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
         """What each row does to the fit, averaged over its candidates by the chances of their levels."""
-        chances = self.candidates.predicted
+        chances = self.candidates.log_predictive
         if chances is None:
             chances = self.candidates.log_chances(_levels(row_pass.missing).logs)
         influence = self.part.influence(row_pass, response)
@@ -180,7 +181,7 @@ class CandidatePart:
     ) -> float:
         """Change of log Σ π e^ℓ, each over the candidates of a row; of fixed ones the plain change."""
         candidates, levels = self.candidates, _levels(missing)
-        if candidates.held is not None:
+        if candidates.log_fixed is not None:
             shares = WeighedCandidates(candidates, levels, resolve).shares(after)
             return float((shares * self.rows.weights) @ (after - before))
         chances = candidates.log_chances(levels.logs)

@@ -50,18 +50,10 @@ class Responsibilities:
         """Probability of each candidate among those of its row."""
         return self.candidates.softmax(self.logits)
 
-    def draw(self, rng: np.random.Generator) -> "DrawnCandidates":
-        """Draw one candidate of each row, by the Gumbel-max trick."""
+    def draw(self, rng: np.random.Generator) -> "Responsibilities":
+        """Draw one candidate of each row, whose responsibility is then 1, by the Gumbel-max trick."""
         noisy = self.logits + rng.gumbel(size=len(self.logits))
-        return DrawnCandidates((noisy == self.candidates.largest(noisy)).astype(np.float64))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class DrawnCandidates:
-    """Responsibilities of 0 and 1."""
-
-    result: Array
+        return Responsibilities(self.candidates, np.where(noisy == self.candidates.largest(noisy), 0.0, -np.inf))
 
 
 @final
@@ -80,10 +72,10 @@ class WeighedCandidates:
     def shares(self, objective: Array, which: Which = slice(None)) -> Array:
         """Responsibilities of these candidates, from what each adds to the bound; or those that are fixed."""
         candidates, resolve = self.candidates.take(which), self.resolve
-        if candidates.held is None:
+        if candidates.log_fixed is None:
             logits = objective + candidates.log_chances(self.distributions.logs)
         else:
-            logits, resolve = candidates.held, held(resolve, FIXED_SWEEPS)
+            logits, resolve = candidates.log_fixed, held(resolve, FIXED_SWEEPS)
         return resolve(Responsibilities(candidates, logits), "levels of rows", int(candidates.row[0])).result
 
     def entropy(self, shares: Array, s: Array) -> float:
@@ -202,14 +194,6 @@ class Resolved:
 
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class DrawnRows:
-    """Latent scales and missing inputs without spread."""
-
-    result: Resolved
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class RowDistributions:
     """Distributions of latent scales and missing inputs of a block of rows, given the message and the inputs' own."""
@@ -222,29 +206,28 @@ class RowDistributions:
     values: Array | None = None
     renew: bool = True  # whether values that do not adapt are drawn anew
 
-    def draw(self, rng: np.random.Generator) -> "DrawnRows":
+    def draw(self, rng: np.random.Generator) -> Resolved:
         """Draw the latent scales given the values of the last sweep, then new values (Appendix C).
 
         In this order: a move of the coefficients between sweeps has the scales integrated out, and would not know them.
         Values that do not adapt to the labels come first, as the distribution of the inputs has them.
         """
         rows, likelihood, values, latent = self.rows, self.likelihood, self.values, None
-        expected = conditional_means(rows, self.distribution)
         if rows.adapt:
-            values = expected if values is None else values
+            values = conditional_means(rows, self.distribution) if values is None else values
         elif self.renew or values is None:
-            values, latent = self._draw_given_known(expected, rng)
+            values, latent = self._draw_given_known(rng)
         h = likelihood.kink - rows.signs * self.message.row_moments(rows.filled(values))[0]
         root, shares = np.abs(h), np.ones(len(h))
         if self.candidates is not None:
             shares = self.candidates.shares(likelihood.value(h, root))
         w = likelihood.latent(rows.weights, root).draw(rng).weight
         if rows.adapt:
-            values, latent = self._draw_given_scales(expected, values, w, rng)
+            values, latent = self._draw_given_scales(values, w, rng)
         if self.candidates is not None:
             values = self.candidates.candidates.chosen(values, shares)
         nothing = np.zeros_like(values)
-        return DrawnRows(Resolved(h, root, shares * w, shares, values, nothing, nothing, (), 0.0, latent))
+        return Resolved(h, root, shares * w, shares, values, nothing, nothing, (), 0.0, latent)
 
     def _probit_pull(
         self, expected: Array, before: Array, rng: np.random.Generator
@@ -260,11 +243,10 @@ class RowDistributions:
         pull[:, j] = slope * (latent - offset) - np.square(slope) * expected[:, j]
         return with_probit(T, probit), latent, pull
 
-    def _draw_given_scales(
-        self, expected: Array, before: Array, w: Array, rng: np.random.Generator
-    ) -> tuple[Array, Array | None]:
+    def _draw_given_scales(self, before: Array, w: Array, rng: np.random.Generator) -> tuple[Array, Array | None]:
         """Values given the labels and these latent weights, and the latent a*."""
         rows, y, slope = self.rows, self.rows.signs, self.likelihood.slope
+        expected = conditional_means(rows, self.distribution)
         T, latent, pull = self._probit_pull(expected, before, rng)
         at_means = rows.filled(expected)
         h = self.likelihood.kink - y * self.message.row_moments(at_means)[0]
@@ -282,9 +264,9 @@ class RowDistributions:
             values[group.cells] += np.einsum("rkj,rj->rk", axes, moved)
         return values, latent
 
-    def _draw_given_known(self, expected: Array, rng: np.random.Generator) -> tuple[Array, Array | None]:
+    def _draw_given_known(self, rng: np.random.Generator) -> tuple[Array, Array | None]:
         """Values from their distribution given the known inputs, and the latent a* where that depends on values."""
-        groups = self.rows.groups
+        groups, expected = self.rows.groups, conditional_means(self.rows, self.distribution)
         T, latent, pull = self._probit_pull(expected, expected if self.values is None else self.values, rng)
         for group in groups:
             covariance = group.covariances(T)[group.pattern_of]

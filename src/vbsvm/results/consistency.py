@@ -14,7 +14,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ignored
 from vbsvm.design.columns import Encoded, FactorPlan, Plan
 from vbsvm.design.formula import syntax
-from vbsvm.design.formula.drawn_columns import DrawnColumns
+from vbsvm.design.formula.expansion import DrawnColumns
 from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.reader import Reader

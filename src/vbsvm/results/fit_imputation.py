@@ -11,7 +11,7 @@ from vbsvm.base.settings import read_seed
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import INTERCEPT, Encoded, Plan
 from vbsvm.missing.categories import FixedLevels
-from vbsvm.missing.imputation import MissingPatterns, Population, ProperDraw, impute, indexed, mean_and_covariance
+from vbsvm.missing.imputation import MissingPatterns, Population, ProperDraw, impute, mean_and_covariance, with_index
 from vbsvm.missing.model import input_model
 from vbsvm.model.spec import Spec
 from vbsvm.results import coefficients, imputation, same_frame
@@ -97,7 +97,7 @@ class FitImputation(ABC):
             if self.reader is not None and self.reader.drawn is not None and not isinstance(data, Encoded):
                 drawn = imputation.expected_drawn(self.reader, data)
                 tables = tables[0].assign(**drawn[0]), tables[1].assign(**drawn[1])
-            expected, spread = indexed(tables, data)
+            expected, spread = (with_index(table, data) for table in tables)
             return same_frame.like(data, expected), same_frame.like(data, spread)
         if self.reader is None:
             raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")

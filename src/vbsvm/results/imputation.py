@@ -16,8 +16,7 @@ from vbsvm.missing.rows import design_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-    from vbsvm.design.formula.drawn_columns import Draws
-    from vbsvm.design.formula.missing_categories import Categories
+    from vbsvm.design.formula.expansion import Categories, Draws
     from vbsvm.design.formula.reader import Reader
 
 MOST_TABLES = 10_000

@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
-from vbsvm.design.formula.drawn_columns import DrawnColumns, HowToDraw
+from vbsvm.design.formula.expansion import Categories, ColumnSampler, DrawnColumns
 from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.known import NOTHING, Known
 from vbsvm.design.formula.matrix import Matrix
-from vbsvm.design.formula.missing_categories import Categories
 from vbsvm.design.formula.missing_inputs import (
     Linear,
     columns_in,
@@ -50,7 +49,7 @@ MOST_GIVEN = 300
 
 
 def learn(
-    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, how: HowToDraw | None = None
+    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, how: ColumnSampler | None = None
 ) -> tuple[Reader, Encoded]:
     """Learn how the formula's columns are encoded, and encode the data; the frame's index numbers rows in errors.
 
@@ -77,7 +76,7 @@ def learn(
 
 
 def _to_draw(
-    reader: Reader, frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], how: HowToDraw
+    reader: Reader, frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], how: ColumnSampler
 ) -> tuple[str, ...]:
     """Columns whose missing values are drawn: those that do not enter linearly, or are not normal on their own scale.
 
@@ -94,7 +93,7 @@ def _to_draw(
 
 
 def _with_draws(
-    reader: Reader, frame: "pd.DataFrame", whole: "pd.DataFrame", names: tuple[str, ...], how: HowToDraw
+    reader: Reader, frame: "pd.DataFrame", whole: "pd.DataFrame", names: tuple[str, ...], how: ColumnSampler
 ) -> tuple[Reader, Encoded]:
     """The reader with the distribution of columns that are drawn, and the frame encoded; ``whole`` misses none of them.
 

@@ -8,7 +8,7 @@ reference value: the product there, divided by the factor there.
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import chain, combinations
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -94,12 +94,12 @@ class Linear:
 
     def both_missing(self, masks: dict[str, NDArray[np.bool_]]) -> set[str]:
         """Columns of factors of a product that a row misses both of: it is not linear in what is missing."""
-        found = set[str]()
+        names = set[str]()
         pairs = combinations(zip(self.variables, self._missing(masks), strict=True), 2)
-        for (one, lost), (two, gone) in pairs:
-            if lost is not None and gone is not None and (lost & gone).any() and set(one.links) & set(two.links):
-                found |= {*one.columns, *two.columns}
-        return found
+        for (left, mask), (right, other) in pairs:
+            if mask is not None and other is not None and (mask & other).any() and set(left.links) & set(right.links):
+                names |= {*left.columns, *right.columns}
+        return names
 
     def _missing(self, masks: dict[str, NDArray[np.bool_]]) -> list[NDArray[np.bool_] | None]:
         return [_any([masks.get(name) for name in variable.columns]) for variable in self.variables]
@@ -115,8 +115,8 @@ class Linear:
         multipliers = np.zeros((len(table), len(self.links)))
         opened: dict[int, NDArray[np.bool_]] = {}
         for j, (column, k) in enumerate(self.links):
-            if (here := missing[k]) is not None:
-                if column in opened and (both := opened[column] & here).any():
+            if (mask := missing[k]) is not None:
+                if column in opened and (both := opened[column] & mask).any():
                     lost = np.unique(rows[both])
                     others = _and_others(len(lost), len(np.unique(rows)))
                     raise ValueError(
@@ -124,21 +124,21 @@ class Linear:
                         f"{self.variables[k].expression}: their product is not normal. Leave such rows out, as "
                         "Model(…, missing='drop') does."
                     )
-                opened[column] = opened.get(column, False) | here
+                opened[column] = opened.get(column, False) | mask
                 with np.errstate(divide="ignore", invalid="ignore"):
-                    multipliers[here, j] = table[here, column] / table[here, self.variables[k].place]
-        for column, here in opened.items():
-            table[here, column] = np.nan
-        for variable, here in zip(self.variables, missing, strict=True):
-            if here is not None:
-                table[here, variable.place] = np.nan
+                    multipliers[mask, j] = table[mask, column] / table[mask, self.variables[k].place]
+        for column, mask in opened.items():
+            table[mask, column] = np.nan
+        for variable, mask in zip(self.variables, missing, strict=True):
+            if mask is not None:
+                table[mask, variable.place] = np.nan
         return multipliers
 
 
 def missing_masks(frame: "pd.DataFrame") -> dict[str, NDArray[np.bool_]]:
     """Rows of each column without a value."""
-    found = {str(name): frame[name].isna().to_numpy() for name in frame.columns}
-    return {name: missing for name, missing in found.items() if missing.any()}
+    masks = {str(name): frame[name].isna().to_numpy() for name in frame.columns}
+    return {name: missing for name, missing in masks.items() if missing.any()}
 
 
 def fill(frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], reference: dict[str, Any]) -> "pd.DataFrame":
@@ -182,8 +182,8 @@ def _scalar(value: Any) -> Any:
 
 
 def _any(masks: Sequence[NDArray[np.bool_] | None]) -> NDArray[np.bool_] | None:
-    found = [mask for mask in masks if mask is not None]
-    return np.logical_or.reduce(found) if found else None
+    present = [mask for mask in masks if mask is not None]
+    return np.logical_or.reduce(present) if present else None
 
 
 def learn_linear(
@@ -194,7 +194,7 @@ def learn_linear(
     masks: dict[str, NDArray[np.bool_]],
 ) -> tuple[Linear, list[str]]:
     """Find the factors that may miss values, and those that need a column of their own for that."""
-    names, expressions = list(frame.columns), list(dict.fromkeys(one for factors in factors_of for one in factors))
+    names, expressions = list(frame.columns), list(dict.fromkeys(chain.from_iterable(factors_of)))
     uses: dict[str, list[str]] = {}
     for expression in (*expressions, *(f"s({term.expression})" for term in parts.splines)):
         inner = expression[2:-1] if expression not in expressions else expression

@@ -13,9 +13,8 @@ from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Encoded, Plan
-from vbsvm.design.formula.drawn_columns import DrawnColumns, Draws
+from vbsvm.design.formula.expansion import Categories, DrawnColumns, Draws
 from vbsvm.design.formula.matrix import Matrix
-from vbsvm.design.formula.missing_categories import Categories
 from vbsvm.design.formula.missing_inputs import Linear, missing_masks
 from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
 from vbsvm.design.levels import group_labels
