@@ -45,3 +45,13 @@ def test_a_room_says_what_it_is(room):
     told = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text(encoding="utf-8")))
     assert len(told or "") >= 80
     assert "import" in told
+
+
+def test_the_page_names_modules_that_exist():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    places = [ROOT, PACKAGE, PACKAGE / "model", PACKAGE / "model" / "layouts", ROOT / "tests"]
+    names = {path.name for place in ("src", "tests", "docs", "reproduction") for path in (ROOT / place).rglob("*.py")}
+    stated = set(re.findall(r"`([\w/]+\.py)`", page))
+    lost = [one for one in stated if not any((place / one).is_file() for place in places) and one not in names]
+    assert len(stated) > 50
+    assert lost == []
