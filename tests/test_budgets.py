@@ -19,34 +19,33 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "vbsvm"
 
-LINES, FILES = 42_760, 274
+LINES, FILES = 40_850, 233
 # McCabe's number of any function, parsers included; pyproject.toml has that of all others.
 MOST_COMPLEX = 20
 # Files at the top of each package.
 TOPS = {
     "api": 39,
     "base": 12,
-    "cli": 11,
+    "cli": 5,
     "datasets": 1,
     "design": 13,
     "inference": 30,
-    "missing": 20,
+    "missing": 11,
     "model": 8,
-    "plots": 11,
-    "report": 14,
-    "reproduction": 12,
+    "plots": 7,
+    "report": 8,
     "results": 42,
-    "sources": 18,
-    "storage": 7,
+    "sources": 16,
+    "storage": 6,
 }
 # Functions and modules of the package that a call crosses: 200 rows of 10 columns, and toenail under the hinge loss.
 WAYS = {
     "VBSVC.fit": (402, 62),
-    "Model": (297, 38),
-    "Model.fit": (354, 52),
-    "Fit.summary": (279, 39),
-    "Fit.predict_proba": (246, 34),
-    "sweep": (65, 16),
+    "Model": (299, 38),
+    "Model.fit": (357, 52),
+    "Fit.summary": (281, 39),
+    "Fit.predict_proba": (250, 34),
+    "sweep": (66, 16),
 }
 
 
