@@ -284,3 +284,12 @@ def test_a_table_that_is_nearly_full_is_fitted_as_an_array():
         VBSVC().fit(sp.csr_array(np.where(X > 1, np.nan, X)), y)
     assert isinstance(inputs.read_table(full, sp.csr_array(X), reset=False)[0], np.ndarray)
     assert sp.issparse(inputs.read_table(full, sp.csr_array(np.where(X > 0, X, 0.0)), reset=False)[0])
+
+
+def test_wide_tables_with_empty_columns_can_be_saved(tmp_path):
+    """The scale of a constant column is infinite, also in what the dual form keeps of the rows."""
+    rng = np.random.default_rng(0)
+    X = sp.random_array((40, 600), density=0.01, rng=rng, format="csr")
+    clf = VBSVC().fit(X, np.arange(40) % 2)
+    clf.save(tmp_path / "model.vbsvm")
+    np.testing.assert_array_equal(load(tmp_path / "model.vbsvm").decision_function(X), clf.decision_function(X))

@@ -126,7 +126,16 @@ def _is_finite(part: Any) -> bool:
         return all(map(_is_finite, part))
     if not is_dataclass(part) or isinstance(part, type | Recipe):
         return True
-    return all(_is_finite(value) for name, value in public_fields(part).items() if name not in MAY_BE_INFINITE)
+    return all(
+        _is_finite(np.nan_to_num(value, posinf=1.0, nan=np.inf) if _is_scale_of_columns(name, value) else value)
+        for name, value in public_fields(part).items()
+        if name not in MAY_BE_INFINITE
+    )
+
+
+def _is_scale_of_columns(name: str, value: Any) -> bool:
+    """Whether these are scales of columns, which are infinite where a column is constant."""
+    return name == "scale" and isinstance(value, np.ndarray) and value.ndim == 1
 
 
 def _plan(plan: Plan) -> Claims:
