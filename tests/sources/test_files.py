@@ -318,7 +318,7 @@ def test_a_damaged_cache_is_written_anew(tmp_path):
     assert (VBSVC().fit_files(files, "y", features=INPUTS).coef_ == first.coef_).all()
 
 
-@pytest.mark.parametrize("name", ["X.npy", "signs1.npy", "weights.npy"])
+@pytest.mark.parametrize("name", ["X.npy", "signs0.npy", "weights.npy"])
 @pytest.mark.parametrize("damage", ["empty", "short", "long", "flipped"])
 def test_damaged_arrays_of_a_cache_are_written_anew(damage, name, tmp_path):
     files = Files(written(table(), tmp_path / "d"), cache=tmp_path / "cache")
@@ -644,9 +644,9 @@ def test_settings_that_make_no_sense(tmp_path):
 
 
 def test_whole_columns_that_do_not_fit_are_refused(tmp_path, monkeypatch):
-    from vbsvm.api import from_formula_files
+    from vbsvm.api import file_partitions
 
-    monkeypatch.setattr(from_formula_files, "WHOLE", 1e-6)
+    monkeypatch.setattr(file_partitions, "WHOLE", 1e-6)
     with pytest.raises(ValueError, match=r"learned from all values of their columns \(x\).*memory_limit"):
         Model("y ~ s(x)", written(table(), tmp_path / "d"))
 

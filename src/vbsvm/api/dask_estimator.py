@@ -6,13 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, clone
 
-from vbsvm.api import inputs, validation
+from vbsvm.api import inputs
+from vbsvm.api.dask_partitions import DaskPartitions
 from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.fitted_attributes import FittedAttributes
-from vbsvm.api.from_cluster import ClusterTable
 from vbsvm.api.logistic import VBLogistic
+from vbsvm.api.problem import build_problem
 from vbsvm.api.svc import VBSVC
+from vbsvm.api.table_reader import TableReader
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.inference.gibbs import Gibbs
@@ -83,11 +85,10 @@ class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
         header = collections.header(X)
         inputs.read_columns(self, header, reset=True)
         inputs.read_some(header, self.group)
-        table = ClusterTable.read(cluster, X, y, sample_weight, validation.column_names(self), self.group)
-        self.classes_ = table.summary.labels.labels
-        intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
-        settings = prior, imputation, self.class_weight
-        return table.tasks(self.likelihood, *settings, intercept=intercept, standardize=standardize)
+        rows = DaskPartitions.of_table(cluster, X, y, sample_weight)
+        problem = build_problem(TableReader.of(self, prior), rows, imputation, self.likelihood)
+        self.classes_ = problem.classes
+        return problem.tasks()
 
     def _kept(self, fit: Fit) -> Fit:
         """What is kept of a fit: all but its rows, whose place in the cluster others need."""

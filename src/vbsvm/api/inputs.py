@@ -157,9 +157,10 @@ def _parted(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
     return inputs, members
 
 
-def read_members(column: Any, group: str | int) -> NDArray[Any]:
-    """The group of each row, from a column of a frame."""
-    return _known_members(_cells(column), group)
+def members_of(X: Any, group: str | int) -> NDArray[Any]:
+    """The group of each row of a table whose columns are known."""
+    column = _cells(X[group]) if hasattr(X, "columns") else values.unmasked(X[:, int(group)])
+    return _known_members(column, group)
 
 
 def _known_members(members: NDArray[Any], group: str | int) -> NDArray[Any]:

@@ -8,12 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.api import aliases, validation
-from vbsvm.api.file_rows import watch_of
 from vbsvm.api.missing_values import Completion
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.climb import Outcome
-from vbsvm.inference.climb_watch import SlowWatch
+from vbsvm.inference.climb_watch import ClimbWatch, SlowWatch
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.learned_inputs import LearnedInputs
 from vbsvm.inference.variational import Variational
@@ -29,8 +28,10 @@ from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 from vbsvm.results.training_rows import TrainingRows, Unweighted, links
 from vbsvm.sources.distributed import Distributed
+from vbsvm.sources.files_cache import CLIMB
 from vbsvm.sources.kinds import AnyRows, InMemory
 from vbsvm.sources.memory import Memory
+from vbsvm.sources.pages import Pages
 from vbsvm.sources.sparse import Sparse
 from vbsvm.sources.together import most_together, run_together
 
@@ -90,7 +91,7 @@ class Task:
                 return inference.run(self.spec, source, start, learned, slow)
             finally:
                 slow.leave()
-        watch = watch_of(self.source.pages, self.spec, inference, start, self.classes)
+        watch = _watch(self.source.pages, self.spec, inference, start, self.classes)
         try:
             outcome = inference.run(self.spec, source, start, learned, watch)
         finally:
@@ -259,6 +260,14 @@ def _climb_together(
         return [tasks[0].climbed(inference, tasks[0].source, begin[0], learned)]
     sources = [task.source for task in tasks if isinstance(task.source, Memory)]
     return run_together(sources, lambda k, source: tasks[k].climbed(inference, source, begin[k], learned))
+
+
+def _watch(pages: Pages, *run: Any) -> ClimbWatch:
+    """What is told of a climb over rows of a cache; ``run`` is all that it depends on beside them."""
+    assert pages.folder is not None
+    about = ClimbWatch.digest(*run)
+    path = pages.folder.with_name(f"{pages.folder.name}.{about}{CLIMB}")
+    return ClimbWatch(path, about, pages.line)
 
 
 def read_inference(given: Any) -> Variational | Gibbs:

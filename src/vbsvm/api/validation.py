@@ -112,13 +112,18 @@ def require_gates_that_fit(spec: Spec, plan: Plan) -> None:
         raise ValueError("LaplaceZero(gates=Joint()) does not support random effects: use gates=Factorised().")
 
 
-def require_usable(X: NDArray[np.floating], weights: Array, ranges: Range, names: tuple[str, ...]) -> None:
-    """Refuse infinity in rows that count, naming column and row, and columns without any value."""
-    require_known(ranges, names)
-    bad = np.flatnonzero(~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))
+def require_usable(
+    X: NDArray[np.floating],
+    weights: Array,
+    ranges: Range,
+    names: tuple[str, ...],
+    given: NDArray[np.intp] | None = None,
+) -> None:
+    """Refuse infinity in rows that count, naming column and row, which is that of the data as ``given``."""
+    bad = np.flatnonzero((ranges.low == -np.inf) | (ranges.high == np.inf))
     if len(bad):
-        rows = np.flatnonzero(np.isinf(X[:, bad[0]]) & (weights > 0))
-        raise ValueError(_describe_infinite(int(rows[0]), names[bad[0]], len(bad) - 1))
+        row = np.flatnonzero(np.isinf(X[:, bad[0]]) & (weights > 0))[0]
+        raise ValueError(_describe_infinite(int(row if given is None else given[row]), names[bad[0]], len(bad) - 1))
 
 
 def require_known(ranges: Range, names: tuple[str, ...]) -> None:
@@ -128,7 +133,9 @@ def require_known(ranges: Range, names: tuple[str, ...]) -> None:
         raise ValueError(f"Column {names[empty[0]]!r} has no value in any row of positive weight. Drop it.")
 
 
-def require_usable_sparse(X: Any, weights: Array, ranges: Range, names: tuple[str, ...]) -> None:
+def require_usable_sparse(
+    X: Any, weights: Array, ranges: Range, names: tuple[str, ...], given: NDArray[np.intp] | None = None
+) -> None:
     """Refuse infinity and NaN in rows of a sparse table that count, naming column and row."""
     bad = np.flatnonzero(ranges.incomplete | ~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))
     if len(bad):
@@ -136,7 +143,7 @@ def require_usable_sparse(X: Any, weights: Array, ranges: Range, names: tuple[st
         row = int(np.flatnonzero(~np.isfinite(column) & (weights > 0))[0])
         others = len(bad) - 1
         describe = _describe_missing_sparse if np.isnan(column[row]) else _describe_infinite
-        raise ValueError(describe(row, names[bad[0]], others))
+        raise ValueError(describe(row if given is None else int(given[row]), names[bad[0]], others))
 
 
 def require_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:

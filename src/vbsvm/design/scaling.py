@@ -194,29 +194,10 @@ def _column_means(lines: Array, width: int) -> Array:
     return lines.mean(axis=0).reshape(width, -1).mean(axis=0)
 
 
-def learn_recipe(
-    X: NDArray[np.floating],
-    weights: Array,
-    ranges: Range,
-    intercept: bool,
-    standardize: bool,
-    centred: NDArray[np.bool_] | None = None,
-) -> Recipe:
-    """Learn centre and scale: weighted mean and standard deviation of known values (total weight in the denominator).
-
-    ``centred`` says which columns are; by default all where there is an intercept, and none without one, so that the
-    hyperplane goes through the user's origin. A constant column that is not centred is left as it is. One that is, and
-    is constant up to rounding, has nothing to tell: its scale is infinite, its design column 0, and so are its
-    coefficient and what it adds to any score.
-    """
-    unit = column_units(ranges)
-    moments = _moments(X, weights, unit, ranges.incomplete) if standardize else None
-    return recipe_of(ranges, moments, unit, float(np.finfo(X.dtype).eps), intercept, centred)
-
-
 def column_units(ranges: Range) -> Array:
-    """A power of two of each column's own size."""
-    return np.ldexp(1.0, np.frexp(ranges.size)[1] - 1)
+    """A power of two of each column's own size; the smallest where it has none."""
+    sized = np.isfinite(ranges.size) & (ranges.size > 0)
+    return np.where(sized, np.ldexp(1.0, np.frexp(ranges.size)[1] - 1), np.finfo(np.float64).tiny)
 
 
 def recipe_of(
@@ -270,8 +251,7 @@ class ColumnSummary:
     def of(X: NDArray[np.floating], weights: Array) -> "ColumnSummary":
         """Summarise the rows of positive weight, of which there must be one."""
         ranges = column_ranges(X, weights)
-        sized = np.isfinite(ranges.size) & (ranges.size > 0)
-        unit = np.where(sized, column_units(ranges), np.finfo(np.float64).tiny)
+        unit = column_units(ranges)
         with np.errstate(all="ignore"):  # an infinity shows in the range, and is refused when all rows are known
             moments = _moments(X, weights, unit, ranges.incomplete)
         return ColumnSummary(ranges, moments, unit, float(np.finfo(X.dtype).eps))
@@ -284,7 +264,13 @@ class ColumnSummary:
         return ColumnSummary(self.ranges + other.ranges, moments, unit, max(self.eps, other.eps))
 
     def recipe(self, intercept: bool, standardize: bool, centred: NDArray[np.bool_] | None = None) -> Recipe:
-        """What ``learn_recipe`` learns from the rows themselves, to rounding."""
+        """Centre and scale: weighted mean and standard deviation of known values (total weight in the denominator).
+
+        ``centred`` says which columns are; by default all where there is an intercept, and none without one, so that
+        the hyperplane goes through the user's origin. A constant column that is not centred is left as it is. One that
+        is, and is constant up to rounding, has nothing to tell: its scale is infinite, its design column 0, and so are
+        its coefficient and what it adds to any score.
+        """
         return recipe_of(self.ranges, self.moments if standardize else None, self.unit, self.eps, intercept, centred)
 
     @property

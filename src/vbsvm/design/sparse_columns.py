@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from vbsvm.base.arrays import Array
-from vbsvm.design.scaling import Moments, Range, Recipe, column_units, recipe_of
+from vbsvm.design.scaling import ColumnSummary, Moments, Range, Recipe, column_units
 
 
 def canonical(X: Any) -> Any:
@@ -37,11 +37,12 @@ def sparse_ranges(X: Any, weights: Array) -> Range:
     return Range(low, high, incomplete)
 
 
-def learn_sparse_recipe(X: Any, weights: Array, ranges: Range, intercept: bool, standardize: bool) -> Recipe:
-    """Centre and scale of every column, as for a table that is written out."""
+def sparse_summary(X: Any, weights: Array) -> ColumnSummary:
+    """What is learned of every column, as for a table that is written out."""
+    ranges = sparse_ranges(X, weights)
     unit = column_units(ranges)
-    moments = _moments(X, weights, unit) if standardize else None
-    return recipe_of(ranges, moments, unit, float(np.finfo(X.dtype).eps), intercept, None)
+    with np.errstate(all="ignore"):  # what is not finite shows in the range, and is refused
+        return ColumnSummary(ranges, _moments(X, weights, unit), unit, float(np.finfo(X.dtype).eps))
 
 
 def with_common_scale(recipe: Recipe) -> Recipe:

@@ -39,7 +39,7 @@ from vbsvm.design.formula.reader import (
 from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
 from vbsvm.design.levels import Levels
 from vbsvm.design.normal_scale import NONE
-from vbsvm.design.scaling import Recipe, column_ranges, learn_recipe
+from vbsvm.design.scaling import Recipe
 from vbsvm.design.splines import Spline
 
 if TYPE_CHECKING:
@@ -51,8 +51,10 @@ MOST_GIVEN = 300
 
 def learn(
     parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, how: HowToDraw | None = None
-) -> tuple[Reader, Encoded]:
-    """Learn how the formula's columns are encoded, and encode the data; the frame's index numbers rows in errors.
+) -> tuple[Reader, NDArray[np.bool_], Encoded]:
+    """Give a reader without scales, which columns are centred, and the encoded data.
+
+    The frame's index numbers rows in errors.
 
     ``how`` says how missing values are drawn where a column does not enter linearly. Without it they are refused.
     """
@@ -69,11 +71,7 @@ def learn(
     else:
         require_finite(table, reader.plan.names, frame.index)
         encoded = Encoded(table, levels)
-    if encoded.candidates is not None:  # the candidates of a row share its weight
-        weights = encoded.candidates.split(weights)
-    ranges = column_ranges(encoded.table, weights)
-    intercept = reader.plan.recipe.intercept
-    return reader.scaled(learn_recipe(encoded.table, weights, ranges, intercept, standardize, centred)), encoded
+    return reader, centred, encoded
 
 
 def _to_draw(

@@ -7,7 +7,7 @@ such as ``scale`` and ``poly`` are learned from all values of their columns, whi
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,6 +126,13 @@ class FormulaSummary:
     def n_held(self) -> int:
         """Bytes of the whole columns."""
         return sum(part.nbytes for parts in self.held.values() for part in parts)
+
+    def refuse_whole(self, advice: str) -> NoReturn:
+        """Refuse whole columns that are too large."""
+        raise ValueError(
+            "Splines and transforms such as scale() and poly() are learned from all values of their columns "
+            f"({', '.join(self.needs.held)}), {advice}"
+        )
 
     def frame(self) -> "pd.DataFrame":
         """The rows that tell, in types that formulaic knows."""
