@@ -97,10 +97,11 @@ class DaskPartitions(Partitions):
         """Let workers encode and keep the rows."""
         cluster = self._cluster
         encoded = cluster.each(partial(_encoded, encoder), self._parts)
-        counts = cluster.collected(cluster.each(_is_there, encoded))
+        counts = cluster.collected(cluster.each(lambda part: part is not None, encoded))
         held = [part for part, there in zip(encoded, counts, strict=True) if there]
-        columns = cluster.sum(_columns, held)
-        (rows,) = cluster.collected(cluster.each(_without_rows, held[:1]))
+        columns = cluster.sum(lambda part: part.columns, held)
+        none = np.empty(0, dtype=np.intp)
+        (rows,) = cluster.collected(cluster.each(lambda part: part.rows.take(none), held[:1]))
         return EncodedData(encoder, rows, columns, remote=WorkerRows(cluster, held, columns))
 
 
@@ -146,11 +147,12 @@ class WorkerRows:
         self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
     ) -> MissingPatterns:
         """Patterns of missing inputs and categories."""
-        return self.cluster.sum(partial(_patterns, columns, names, categories), self.parts).of_missing(len(names))
+        counted = self.cluster.sum(lambda part: part.all_rows.counted(columns, names, categories), self.parts)
+        return counted.of_missing(len(names))
 
     def level_sums(self, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> CategorySums:
         """Moments of columns of the design by label and level."""
-        return self.cluster.sum(partial(_level_sums, recipe, columns, sizes), self.parts)
+        return self.cluster.sum(lambda part: part.all_rows.level_sums(recipe, columns, sizes), self.parts)
 
     def placed(self, task: Task, number: int) -> Task:
         """The task of a model with its rows, which stay in the workers."""
@@ -159,14 +161,14 @@ class WorkerRows:
             known = task.completion.everything.pairs
             links = np.array([known.index(pair) for pair in like.missing_inputs.inputs.pairs], dtype=np.intp)
 
-        def source(weights: Callable[[LabelledRows], Array]) -> Distributed:
+        def source(weights: Callable[[LabelledRows], Any]) -> Distributed:
             memories = self.cluster.each(partial(_memory, like, links, number, weights), self.parts)
             return Distributed.of(self.cluster, memories, like)
 
         unweighted = None
         if task.sample_weights is not None:
-            unweighted = Unweighted(source(_sample_weights), source(_squared_weights))
-        return replace(task, source=source(_weights), sample_weights=unweighted, given=None)
+            unweighted = Unweighted(source(lambda rows: rows.sample_weights), source(_squared_weights))
+        return replace(task, source=source(lambda rows: rows.weights), sample_weights=unweighted)
 
 
 @contextmanager
@@ -215,42 +217,9 @@ def _settled(rows: LabelledRows) -> LabelledRows:
     return replace(rows, encoded=encoded, weights=settled(rows.weights), given=None)
 
 
-def _is_there(part: EncodedPart | None) -> bool:
-    return part is not None
-
-
-def _columns(part: EncodedPart) -> ColumnSummary:
-    return part.columns
-
-
-def _without_rows(part: EncodedPart) -> LabelledRows:
-    return part.rows.take(np.empty(0, dtype=np.intp))
-
-
-def _patterns(
-    columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...], part: EncodedPart
-) -> MissingPatterns:
-    return part.all_rows.counted(columns, names, categories)
-
-
-def _level_sums(
-    recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int], part: EncodedPart
-) -> CategorySums:
-    return part.all_rows.level_sums(recipe, columns, sizes)
-
-
-def _weights(rows: LabelledRows) -> Array:
-    return rows.weights
-
-
-def _sample_weights(rows: LabelledRows) -> Array:
-    assert rows.sample_weights is not None
-    return rows.sample_weights
-
-
 def _squared_weights(rows: LabelledRows) -> Array:
     """Squares of the weights in units of those of the sample."""
-    own = _sample_weights(rows)
+    own: Any = rows.sample_weights
     return np.divide(np.square(rows.weights), own, out=np.zeros(len(own)), where=own > 0)
 
 
@@ -258,7 +227,7 @@ def _memory(
     like: Memory,
     links: NDArray[np.intp],
     number: int,
-    weights: Callable[[LabelledRows], Array],
+    weights: Callable[[LabelledRows], Any],
     part: EncodedPart,
 ) -> Memory:
     """The source of a partition for a model; ``links`` are the multipliers that its missing inputs have."""

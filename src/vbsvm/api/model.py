@@ -250,4 +250,4 @@ def _partitions(data: Any) -> Partitions:
         from vbsvm.api.dask_partitions import DaskPartitions
 
         return DaskPartitions.of_frame(data)
-    return data if isinstance(data, Partitions) else MemoryPartitions(data)
+    return MemoryPartitions(data)

@@ -1,19 +1,21 @@
 """Where rows are, and what is made of them: partitions are summed over, then encoded by what was learned of all.
 
-A place for rows is a class with one method, ``parts``. What their columns mean is a reader's business: it summarises
-partitions, and learns from the sum of their summaries an encoder, which makes encoded rows of each partition.
+A place for rows is a class with one method, ``parts``. What columns mean is up to a reader: summaries of partitions
+(``reader.summary``) add up, ``reader.learn`` makes of their sum an encoder (classes, levels, transforms), and
+``encoder(part)`` gives the encoded rows of a partition. ``encoder.columns`` are summaries of their columns, by which
+``encoder.design`` scales them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import TYPE_CHECKING, Any, Protocol, Self, final
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, final
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from vbsvm.api.missing_values import InputTerms, LookedAt
 from vbsvm.base.arrays import Array
@@ -28,8 +30,13 @@ from vbsvm.model.stats import added
 from vbsvm.sources.pages import Pages
 
 if TYPE_CHECKING:
+    from vbsvm.api.formula_reader import FormulaEncoder, FormulaReader
+    from vbsvm.api.table_reader import TableEncoder, TableReader
     from vbsvm.api.task import Task
     from vbsvm.design.formula.reader import Reader as FormulaDesign
+
+Reader: TypeAlias = "TableReader | FormulaReader"
+Encoder: TypeAlias = "TableEncoder | FormulaEncoder"
 
 
 @final
@@ -152,92 +159,6 @@ class Design:
     terms: InputTerms
     formula: "FormulaDesign | None" = None
     known_levels: LevelCounts | None = None
-
-
-class Encoder(Protocol):
-    """What was learned of all rows: makes encoded rows of the rows of a partition."""
-
-    @property
-    def reader(self) -> "Reader":
-        """The reader that has learned it."""
-        ...
-
-    @property
-    def classes(self) -> NDArray[Any]:
-        """Labels of the classes."""
-        ...
-
-    @property
-    def n_dropped(self) -> int:
-        """Number of rows that were left out as they miss values."""
-        ...
-
-    @property
-    def in_order(self) -> bool:
-        """Whether rows in memory are sorted by the levels of the last factor."""
-        ...
-
-    @property
-    def learned(self) -> dict[str, Any]:
-        """What a cache keeps, for ``Reader.encoder``."""
-        ...
-
-    @property
-    def dtype(self) -> DTypeLike:
-        """The type of the encoded table."""
-        ...
-
-    @property
-    def counts(self) -> RowCounts | None:
-        """Number of encoded rows, or None where they have to be counted."""
-        ...
-
-    def __call__(self, part: Part) -> LabelledRows | None:
-        """The encoded rows of a partition, or None where none counts."""
-        ...
-
-    def count(self, part: Part) -> RowCounts | None:
-        """Number of encoded rows of a partition."""
-        ...
-
-    def columns(self, rows: LabelledRows) -> ColumnSummary:
-        """Summary of the columns of encoded rows; refuses infinity."""
-        ...
-
-    def design(self, columns: ColumnSummary, rows: LabelledRows) -> Design:
-        """What columns mean, scaled by their summary."""
-        ...
-
-
-class Reader(Protocol):
-    """What columns mean: summarises rows of partitions, and learns from the summary of all how they are encoded."""
-
-    @property
-    def columns(self) -> Sequence[str] | None:
-        """Names of the columns that are read; None for all."""
-        ...
-
-    @property
-    def label_columns(self) -> Sequence[str] | None:
-        """Those that summaries are made of, where these are less."""
-        ...
-
-    @property
-    def about(self) -> Mapping[str, Any]:
-        """All that encoded rows depend on beside the data."""
-        ...
-
-    def summary(self, part: Part) -> Any:
-        """Summary of a partition; summaries add."""
-        ...
-
-    def learn(self, summary: Any) -> Encoder:
-        """Learn classes, levels and transforms from the summary of all rows; None where there are none."""
-        ...
-
-    def encoder(self, learned: dict[str, Any]) -> Encoder:
-        """The encoder that has learned this before."""
-        ...
 
 
 class RemoteRows(LookedAt, Protocol):
