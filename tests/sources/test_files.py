@@ -19,8 +19,8 @@ from vbsvm import VBSVC, Files, GaussianImputation, Gibbs, LaplaceZero, Model, V
 from vbsvm.api import task
 from vbsvm.inference import climb_watch
 from vbsvm.results import predicted_files, training_rows
+from vbsvm.sources import block_source, files_cache, files_text
 from vbsvm.sources import files as file_sources
-from vbsvm.sources import files_cache, files_text, pages
 from vbsvm.sources.memory import Memory
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -66,7 +66,7 @@ def small_pieces(monkeypatch, tmp_path):
     """Pieces of a few rows, pages that are let go all the time, and a cache of the test's own."""
     monkeypatch.setattr(file_sources, "PIECE", 0.0)
     monkeypatch.setattr(file_sources, "FEWEST_ROWS", 50)
-    monkeypatch.setattr(pages, "RUN", 64)
+    monkeypatch.setattr(block_source, "RUN", 64)
     monkeypatch.setattr(files_text, "LOOK", 30)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
 
@@ -91,7 +91,7 @@ CLASSIFIERS = {
 @pytest.mark.parametrize("case", CLASSIFIERS)
 def test_a_classifier_of_files_is_that_of_the_rows(case, cheap, tmp_path, monkeypatch):
     if not cheap:
-        monkeypatch.setattr(pages.Pages, "may_keep", lambda self, n_rows: False)
+        monkeypatch.setattr(block_source.Pages, "may_keep", lambda self, n_rows: False)
     settings, features, weights, target = CLASSIFIERS[case]
     frame = table()
     sample_weight = None if weights is None else frame[weights]

@@ -16,12 +16,11 @@ from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.levels import UNSEEN
 from vbsvm.design.scaling import ColumnSummary, Recipe
-from vbsvm.design.spelling import renumbered
+from vbsvm.design.values import renumbered
 from vbsvm.missing.level_sums import CategorySums
 from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.results.training_rows import Unweighted
-from vbsvm.sources import collections
-from vbsvm.sources.cluster import Cluster
+from vbsvm.sources.cluster import Cluster, columns_of_part, delayed, delayed_parts, is_array, partitions
 from vbsvm.sources.distributed import Distributed, settled
 from vbsvm.sources.memory import Memory
 
@@ -37,23 +36,23 @@ class DaskPartitions(Partitions):
 
     place = "a cluster"
 
-    def __init__(self, cluster: Cluster, delayed: Sequence[Any], raw: Callable[..., Any], names: list[str]) -> None:
-        self._cluster, self._delayed, self._raw, self._names = cluster, delayed, raw, names
+    def __init__(self, cluster: Cluster, parts: Sequence[Any], raw: Callable[..., Any], names: list[str]) -> None:
+        self._cluster, self._delayed, self._raw, self._names = cluster, parts, raw, names
         self._parts: list[Any] = []
 
     @staticmethod
     def of_frame(data: Any) -> "DaskPartitions":
         """The partitions of a data frame, in the cluster of the client that was made last."""
-        if collections.is_array(data):
+        if is_array(data):
             raise TypeError("data must be a data frame with named columns; got a dask array: use DaskVBSVC.")
         names = [str(name) for name in data.columns]
-        return DaskPartitions(Cluster.of(), collections.delayed_parts(data), collections.columns_of_part, names)
+        return DaskPartitions(Cluster.of(), delayed_parts(data), columns_of_part, names)
 
     @staticmethod
     def of_table(cluster: Cluster, X: Any, y: Any, sample_weight: Any) -> "DaskPartitions":
         """The partitions of inputs, labels, and weights or None."""
-        columns = None if collections.is_array(X) else list(X.columns)
-        rows = collections.partitions(X, y, sample_weight)
+        columns = None if is_array(X) else list(X.columns)
+        rows = partitions(X, y, sample_weight)
         return DaskPartitions(cluster, rows, partial(_raw_table, columns), [])
 
     @property
@@ -68,7 +67,7 @@ class DaskPartitions(Partitions):
     def sum(self, function: Callable[[Part], Any], columns: Sequence[str] | None = None) -> Any:
         """Sum of a function over the partitions, each where it is."""
         if not self._parts:
-            hold = collections.delayed(partial(_part, self._raw, columns))
+            hold = delayed(partial(_part, self._raw, columns))
             self._parts = self._cluster.held([hold(number, part) for number, part in enumerate(self._delayed)])
         total = self._cluster.sum(partial(_answer, function), self._parts)
         self.require_room(total)
@@ -185,7 +184,7 @@ def _raw_table(names: list[Any] | None, rows: tuple[Any, Any, Any], columns: Seq
     X, y, weights = rows
     if hasattr(y, "columns") and y.shape[1] == 1:
         y = y.iloc[:, 0]
-    X = X if names is None else collections.columns_of_part(X, names)
+    X = X if names is None else columns_of_part(X, names)
     return RawTable(X, y, None if weights is None else np.asarray(weights).reshape(-1))
 
 

@@ -33,7 +33,7 @@ from vbsvm.model.priors import Prior
 from vbsvm.model.spec import State
 from vbsvm.results import imputation, same_frame, tidy
 from vbsvm.results.fit import Fit
-from vbsvm.sources.collections import require_in_memory
+from vbsvm.sources.cluster import require_in_memory
 from vbsvm.sources.files import Files
 
 if TYPE_CHECKING:

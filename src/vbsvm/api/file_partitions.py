@@ -10,7 +10,7 @@ from vbsvm.api.partitions import EncodedData, Encoder, LabelledRows, Part, Parti
 from vbsvm.api.table_reader import RawTable
 from vbsvm.base.log import log
 from vbsvm.base.progress import SharedLine
-from vbsvm.design.spelling import listed, meant
+from vbsvm.design.values import listed, meant
 from vbsvm.sources.files import Files, FileTable
 from vbsvm.sources.files_cache import Cache, CachedRows, SortedPlaces, Writer
 from vbsvm.sources.files_parquet import FLOAT32

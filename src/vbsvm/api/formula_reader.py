@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from vbsvm.api import label_checks
-from vbsvm.api.formula_priors import blocks_of
 from vbsvm.api.missing_values import InputTerms, how_to_draw
 from vbsvm.api.partitions import Design, LabelledRows, Part, RowCounts
+from vbsvm.api.priors import blocks_of
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.design import frames

@@ -18,8 +18,8 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from vbsvm.design import one_hot, values
 from vbsvm.design.frames import require_collected, require_unique
 from vbsvm.design.levels import group_labels
-from vbsvm.design.sparse_columns import canonical
-from vbsvm.design.spelling import listed, meant
+from vbsvm.design.scaling import canonical
+from vbsvm.design.values import listed, meant
 
 if TYPE_CHECKING:
     from vbsvm.api.predictions import Predictions

@@ -12,7 +12,7 @@ from sklearn.utils.validation import column_or_1d
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import values
-from vbsvm.design.spelling import listed
+from vbsvm.design.values import listed
 
 # Beyond it a count leaves the range of floating point.
 LARGEST_WEIGHT = 1e50

@@ -24,7 +24,7 @@ from vbsvm.missing.patterns import MissingPatterns
 from vbsvm.missing.population import Population, all_moments
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import REGRESSOR, GaussianImputation, NotAtRandom
-from vbsvm.sources.kinds import AnyRows
+from vbsvm.sources.distributed import AnyRows
 from vbsvm.sources.row_builder import MissingInputs
 
 # Missing categories depend on at most so many columns; with more, on the label alone.

@@ -12,10 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from vbsvm.api import likelihood_power as powers
 from vbsvm.api import sensitivity, validation
 from vbsvm.api.fit_warnings import warn_of_random_effects, warnings_of
-from vbsvm.api.formula_priors import keys
 from vbsvm.api.formula_reader import FormulaReader
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
 from vbsvm.api.partitions import MemoryPartitions, Partitions
+from vbsvm.api.priors import keys
 from vbsvm.api.problem import build_problem
 from vbsvm.api.selection_checks import selection_remarks
 from vbsvm.api.task import read_imputation, read_inference, read_likelihood, require_variational
@@ -32,7 +32,7 @@ from vbsvm.model.priors import Prior
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.display import Outline
 from vbsvm.results.fit import Fit
-from vbsvm.sources.collections import is_collection
+from vbsvm.sources.cluster import is_collection
 from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.files import Files
 from vbsvm.sources.memory import Memory

@@ -27,7 +27,7 @@ from vbsvm.missing.level_model import LevelCounts
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.spec import Block
 from vbsvm.model.stats import added
-from vbsvm.sources.pages import Pages
+from vbsvm.sources.block_source import Pages
 
 if TYPE_CHECKING:
     from vbsvm.api.formula_reader import FormulaEncoder, FormulaReader

@@ -18,9 +18,9 @@ from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.layouts.dual_parts import FREE
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.spec import Spec
-from vbsvm.sources.kinds import InMemory
+from vbsvm.sources.block_source import runs
+from vbsvm.sources.distributed import InMemory
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.pages import runs
 from vbsvm.sources.row_builder import Grouping
 from vbsvm.sources.sparse import Sparse
 

@@ -10,15 +10,13 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import issparse
 
 from vbsvm.api import inputs, label_checks, validation
-from vbsvm.api.default_priors import INTERCEPT_PRIOR, intercepts_prior
 from vbsvm.api.missing_values import InputTerms
 from vbsvm.api.partitions import Design, LabelledRows, Part, RowCounts
+from vbsvm.api.priors import INTERCEPT_PRIOR, intercepts_prior
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
-from vbsvm.design.levels import Levels
-from vbsvm.design.scaling import ColumnSummary
-from vbsvm.design.sparse_columns import sparse_summary, with_common_scale
-from vbsvm.design.summaries import LabelSummary
+from vbsvm.design.levels import LabelSummary, Levels
+from vbsvm.design.scaling import ColumnSummary, sparse_summary, with_common_scale
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import Prior
 from vbsvm.model.spec import Block

@@ -27,11 +27,10 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 from vbsvm.results.training_rows import TrainingRows, Unweighted, links
-from vbsvm.sources.distributed import Distributed
+from vbsvm.sources.block_source import Pages
+from vbsvm.sources.distributed import AnyRows, Distributed, InMemory
 from vbsvm.sources.files_cache import CLIMB
-from vbsvm.sources.kinds import AnyRows, InMemory
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.pages import Pages
 from vbsvm.sources.sparse import Sparse
 from vbsvm.sources.together import most_together, run_together
 

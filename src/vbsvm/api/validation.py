@@ -16,7 +16,7 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.scaling import Range, Recipe
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.spec import Spec
-from vbsvm.sources.kinds import AnyRows, InMemory
+from vbsvm.sources.distributed import AnyRows, InMemory
 
 # Beyond these sizes a square, or the square of a coefficient, leaves the range of floating point.
 LARGEST_INPUT = 1e120

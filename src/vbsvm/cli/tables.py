@@ -12,7 +12,7 @@ from vbsvm.cli import texts
 from vbsvm.cli.streams import PACKED, STDIN, explained
 from vbsvm.cli.texts import RECOGNISED, Signs
 from vbsvm.cli.wording import by_options, say, stdout
-from vbsvm.design.spelling import meant, renumbered
+from vbsvm.design.values import meant, renumbered
 from vbsvm.storage.atomic import replacing
 
 TEXT = {".csv": ",", ".tsv": "\t", ".txt": "\t"}

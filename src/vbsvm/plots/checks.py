@@ -7,7 +7,7 @@ import numpy as np
 from vbsvm.base import printing
 from vbsvm.base.settings import require_count
 from vbsvm.design.columns import INTERCEPT
-from vbsvm.design.spelling import listed
+from vbsvm.design.values import listed
 from vbsvm.missing.patterns import CHANGED
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import largest, number_shown, one_fit, require_names

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.columns import Encoded
-from vbsvm.design.spelling import listed, meant
+from vbsvm.design.values import listed, meant
 
 if TYPE_CHECKING:
     import pandas as pd

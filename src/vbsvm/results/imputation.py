@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from vbsvm.design.formula.drawn_columns import Draws
-    from vbsvm.design.formula.missing_categories import Categories
+    from vbsvm.design.formula.missing_inputs import Categories
     from vbsvm.design.formula.reader import Reader
 
 MOST_TABLES = 10_000

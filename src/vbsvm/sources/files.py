@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, final
 
 from vbsvm.base.progress import bar
 from vbsvm.base.settings import Parameters, require_flag
-from vbsvm.design.spelling import listed, renumbered
+from vbsvm.design.values import listed, renumbered
 from vbsvm.sources.files_parquet import FLOAT32, Parquet
 from vbsvm.sources.files_text import NOTHING, NUMBERS, WHOLE_NUMBERS, Text
 from vbsvm.sources.files_text import TEXT as HOLDS_TEXT

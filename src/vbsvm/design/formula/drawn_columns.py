@@ -11,8 +11,8 @@ from scipy.special import ndtri
 from vbsvm.base.arrays import Array
 from vbsvm.base.joint_normal import JointNormal
 from vbsvm.design.candidates import Candidates
-from vbsvm.design.formula.missing_categories import MOST_CANDIDATES
-from vbsvm.design.normal_scale import NormalScale
+from vbsvm.design.curves import NormalScale
+from vbsvm.design.formula.missing_inputs import MOST_CANDIDATES
 
 if TYPE_CHECKING:
     import pandas as pd

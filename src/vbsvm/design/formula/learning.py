@@ -1,21 +1,21 @@
 """How a formula's columns are learned from a frame: contrasts, knots, levels, and which inputs may be missing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
+from vbsvm.design.curves import NONE, Spline
 from vbsvm.design.formula.drawn_columns import DrawnColumns, HowToDraw
 from vbsvm.design.formula.guard import FormulaError
-from vbsvm.design.formula.known import NOTHING, Known
 from vbsvm.design.formula.matrix import Matrix
-from vbsvm.design.formula.missing_categories import Categories
 from vbsvm.design.formula.missing_inputs import (
+    Categories,
     Linear,
     columns_in,
     fill,
@@ -38,12 +38,28 @@ from vbsvm.design.formula.reader import (
 )
 from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
 from vbsvm.design.levels import Levels
-from vbsvm.design.normal_scale import NONE
 from vbsvm.design.scaling import Recipe
-from vbsvm.design.splines import Spline
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """States of transforms by expression, splines by term, levels by the columns of a factor, weights of levels.
+
+    What is not here is learned from the frame.
+    """
+
+    transforms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    splines: Mapping[SplineTerm, Spline] = field(default_factory=dict)
+    levels: Mapping[tuple[str, ...], Levels] = field(default_factory=dict)
+    totals: Mapping[str, Array] = field(default_factory=dict)
+
+
+NOTHING = Known()
+
 
 # Columns that are drawn depend on at most so many others; with more, on the label alone.
 MOST_GIVEN = 300

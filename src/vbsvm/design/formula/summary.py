@@ -14,17 +14,16 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
+from vbsvm.design.curves import Spline
 from vbsvm.design.formula import learning
 from vbsvm.design.formula.guard import FormulaError
-from vbsvm.design.formula.known import Known
+from vbsvm.design.formula.learning import Known
 from vbsvm.design.formula.matrix import MOST_COLUMNS, Matrix
 from vbsvm.design.formula.missing_inputs import columns_in
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.formula.syntax import FormulaParts
 from vbsvm.design.formula.terms import parsed
-from vbsvm.design.levels import group_labels
-from vbsvm.design.splines import Spline
-from vbsvm.design.summaries import MOST_CLASSES, LabelSummary, LevelSummary
+from vbsvm.design.levels import MOST_CLASSES, LabelSummary, LevelSummary, group_labels
 
 if TYPE_CHECKING:
     import pandas as pd
