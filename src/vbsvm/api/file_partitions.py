@@ -127,15 +127,15 @@ class FilePartitions(Partitions):
 
     def _write(self, encoder: Encoder, writer: Writer) -> None:
         """Encode the rows that count, piece by piece; they are sorted by the levels of the last factor."""
-        columns = encoder.reader.columns
-        counts = encoder.counts or self.sum(encoder.count, columns)
+        names = encoder.reader.columns
+        counts = encoder.counts or self.sum(encoder.count, names)
         places, arrays, summary, n_before = SortedPlaces(counts.by_level), {}, None, 0
-        for part in self.parts(columns, "Encoding"):
+        for part in self.parts(names, "Encoding"):
             with part.named():
                 rows = encoder(part)
                 if rows is None:
                     continue
-                found = encoder.columns(rows)
+                columns = encoder.columns(rows)
             values = rows.arrays(n_before)
             if not encoder.in_order:  # a table's rows have no numbers of their own in files
                 values.pop("given", None)
@@ -147,7 +147,7 @@ class FilePartitions(Partitions):
             where = places.of(len(rows.weights), rows.encoded.levels[-1] if rows.encoded.levels else None)
             for name, array in arrays.items():
                 array[where if len(array) == counts.n_rows else slice(None)] = values[name][: len(array)]
-            summary = found if summary is None else summary + found
+            summary = columns if summary is None else summary + columns
             n_before += rows.n_given
             writer.wrote(sum(one.nbytes for one in values.values()))
         writer.finish({"learned": encoder.learned, "columns": summary})

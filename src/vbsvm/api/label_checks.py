@@ -16,6 +16,8 @@ from vbsvm.design.values import listed
 
 # Beyond it a count leaves the range of floating point.
 LARGEST_WEIGHT = 1e50
+# Kinds of whole numbers and words, as NumPy calls them.
+WHOLE = "biuSU"
 
 
 def plain_labels(y: Any) -> Any:
@@ -62,7 +64,7 @@ def _labels_of_objects(labels: NDArray[Any]) -> NDArray[Any]:
 
 def require_labels(y: NDArray[Any], classes: NDArray[Any]) -> None:
     """Refuse labels that are no classes; of a few whole numbers or words nothing is wrong."""
-    if y.dtype.kind not in "biuSU" or 2 * len(classes) > len(y):
+    if y.dtype.kind not in WHOLE or 2 * len(classes) > len(y):
         check_classification_targets(y)
 
 
@@ -78,7 +80,8 @@ def column_of_labels(column: Any) -> NDArray[Any]:
 
 def require_classes(labels: NDArray[Any]) -> None:
     """Refuse labels, each given once, that are no classes, or of one class only."""
-    check_classification_targets(np.repeat(labels, 3))  # of labels that occur once scikit-learn would warn
+    if labels.dtype.kind not in WHOLE:
+        check_classification_targets(np.repeat(labels, 3))  # of labels that occur once scikit-learn would warn
     require_two(labels)
 
 

@@ -201,10 +201,9 @@ class TableEncoder:
 
     def columns(self, rows: LabelledRows) -> ColumnSummary:
         """Summary of the columns; infinity is refused by row and column."""
-        X, sparse = rows.encoded.table, issparse(rows.encoded.table)
-        columns = (sparse_summary if sparse else ColumnSummary.of)(X, rows.column_weights)
-        check = validation.require_usable_sparse if sparse else validation.require_usable
-        check(X, rows.weights, columns.ranges, self.reader.names, rows.given)
+        X = rows.encoded.table
+        columns = (sparse_summary if issparse(X) else ColumnSummary.of)(X, rows.column_weights)
+        validation.require_usable(X, rows.weights, columns.ranges, self.reader.names, rows.given)
         return columns
 
     def design(self, columns: ColumnSummary, rows: LabelledRows) -> Design:

@@ -113,17 +113,18 @@ def require_gates_that_fit(spec: Spec, plan: Plan) -> None:
 
 
 def require_usable(
-    X: NDArray[np.floating],
-    weights: Array,
-    ranges: Range,
-    names: tuple[str, ...],
-    given: NDArray[np.intp] | None = None,
+    X: Any, weights: Array, ranges: Range, names: tuple[str, ...], given: NDArray[np.intp] | None = None
 ) -> None:
-    """Refuse infinity in rows that count, naming column and row, which is that of the data as ``given``."""
-    bad = np.flatnonzero((ranges.low == -np.inf) | (ranges.high == np.inf))
+    """Refuse infinity, and NaN in sparse tables, in rows that count, by column and row, which is that of ``given``."""
+    sparse = issparse(X)
+    infinite = (ranges.low == -np.inf) | (ranges.high == np.inf)
+    bad = np.flatnonzero(infinite | ranges.incomplete if sparse else infinite)
     if len(bad):
-        row = np.flatnonzero(np.isinf(X[:, bad[0]]) & (weights > 0))[0]
-        raise ValueError(_describe_infinite(int(row if given is None else given[row]), names[bad[0]], len(bad) - 1))
+        column = X[:, [int(bad[0])]].toarray()[:, 0] if sparse else X[:, bad[0]]
+        wrong = ~np.isfinite(column) if sparse else np.isinf(column)
+        row = int(np.flatnonzero(wrong & (weights > 0))[0])
+        describe = _describe_missing_sparse if np.isnan(column[row]) else _describe_infinite
+        raise ValueError(describe(row if given is None else int(given[row]), names[bad[0]], len(bad) - 1))
 
 
 def require_known(ranges: Range, names: tuple[str, ...]) -> None:
@@ -131,19 +132,6 @@ def require_known(ranges: Range, names: tuple[str, ...]) -> None:
     empty = np.flatnonzero(ranges.incomplete & (ranges.low > ranges.high))
     if len(empty):
         raise ValueError(f"Column {names[empty[0]]!r} has no value in any row of positive weight. Drop it.")
-
-
-def require_usable_sparse(
-    X: Any, weights: Array, ranges: Range, names: tuple[str, ...], given: NDArray[np.intp] | None = None
-) -> None:
-    """Refuse infinity and NaN in rows of a sparse table that count, naming column and row."""
-    bad = np.flatnonzero(ranges.incomplete | ~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))
-    if len(bad):
-        column = X[:, [int(bad[0])]].toarray()[:, 0]
-        row = int(np.flatnonzero(~np.isfinite(column) & (weights > 0))[0])
-        others = len(bad) - 1
-        describe = _describe_missing_sparse if np.isnan(column[row]) else _describe_infinite
-        raise ValueError(describe(row if given is None else int(given[row]), names[bad[0]], others))
 
 
 def require_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:

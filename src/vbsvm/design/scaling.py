@@ -201,20 +201,6 @@ def column_units(ranges: Range) -> Array:
     return np.where(sized, np.ldexp(1.0, np.frexp(ranges.size)[1] - 1), np.finfo(np.float64).tiny)
 
 
-def recipe_of(
-    ranges: Range, moments: Moments | None, unit: Array, eps: float, intercept: bool, centred: NDArray[np.bool_] | None
-) -> Recipe:
-    """Centre and scale from the moments in these units; columns stay as they are without moments."""
-    n_inputs = len(unit)
-    if moments is None:
-        return Recipe(np.zeros(n_inputs), np.ones(n_inputs), intercept)
-    spread = np.sqrt(moments.squares / moments.weight) * unit
-    varies = (ranges.high / unit - ranges.low / unit > 8 * eps) & (spread > 0)
-    moved = np.full(n_inputs, intercept) if centred is None else centred
-    scale = np.where(varies, spread, np.where(moved, np.inf, 1.0))
-    return Recipe(np.where(moved, np.where(varies, moments.mean * unit, ranges.low), 0.0), scale, intercept)
-
-
 def _moments(X: NDArray[np.floating], weights: Array, unit: Array, incomplete: NDArray[np.bool_]) -> Moments:
     """Weighted moments of the columns in units of their own size, so that no square overflows or vanishes."""
 
@@ -272,7 +258,14 @@ class ColumnSummary:
         is, and is constant up to rounding, has nothing to tell: its scale is infinite, its design column 0, and so are
         its coefficient and what it adds to any score.
         """
-        return recipe_of(self.ranges, self.moments if standardize else None, self.unit, self.eps, intercept, centred)
+        n_inputs, ranges, unit = len(self.unit), self.ranges, self.unit
+        if not standardize:
+            return Recipe(np.zeros(n_inputs), np.ones(n_inputs), intercept)
+        deviation = self.deviation
+        varies = (ranges.high / unit - ranges.low / unit > 8 * self.eps) & (deviation > 0)
+        moved = np.full(n_inputs, intercept) if centred is None else centred
+        scale = np.where(varies, deviation, np.where(moved, np.inf, 1.0))
+        return Recipe(np.where(moved, np.where(varies, self.moments.mean * unit, ranges.low), 0.0), scale, intercept)
 
     @property
     def deviation(self) -> Array:
