@@ -26,7 +26,7 @@ from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import ROWS
 from vbsvm.version import __version__
 
-FORMAT, SCHEMA = "vbsvm rows", 3
+FORMAT, SCHEMA = "vbsvm rows", 4
 LEARNED = "learned.vbsvm"
 CLIMB = ".climb"
 # Bytes that are read at a time for a checksum.
