@@ -18,8 +18,7 @@ from vbsvm.base.user_warnings import ReliabilityWarning, muted
 from vbsvm.design import frames
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
-from vbsvm.results.cross_validation import CrossValidation, summarised
-from vbsvm.results.left_out_predictions import LeftOutPredictions
+from vbsvm.results.left_out_predictions import CrossValidation, LeftOutPredictions, summarised
 
 if TYPE_CHECKING:
     import pandas as pd

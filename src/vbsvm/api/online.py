@@ -26,10 +26,9 @@ from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import LaplaceZero, Prior
 from vbsvm.model.spec import State
-from vbsvm.results.calibration import LeftOutScores, calibrate
+from vbsvm.results.calibration import LeftOutScores, PosteriorMean, calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
-from vbsvm.results.posterior_mean import PosteriorMean
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.remembered import PastRows, Remembered
 

@@ -18,8 +18,7 @@ from vbsvm.design.columns import Encoded
 from vbsvm.missing import patterns
 from vbsvm.results import prediction, same_frame
 from vbsvm.results.effect_rows import GivenRows
-from vbsvm.results.effect_subject import Subject, subject_of
-from vbsvm.results.effects import AverageEffects
+from vbsvm.results.effects import AverageEffects, Subject, subject_of
 from vbsvm.results.leave_one_out import leave_one_out
 from vbsvm.results.left_out_predictions import LeftOutPredictions
 

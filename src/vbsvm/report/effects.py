@@ -11,8 +11,7 @@ from vbsvm.plots import averages
 from vbsvm.report.blocks import Cell, Picture, Section, Table, Text, Verdict, cell, number
 from vbsvm.report.figures import picture
 from vbsvm.results.effect_rows import MOST_LEVELS, EffectRows
-from vbsvm.results.effect_subject import Subject
-from vbsvm.results.effects import AverageEffects
+from vbsvm.results.effects import AverageEffects, Subject
 
 if TYPE_CHECKING:
     import pandas as pd

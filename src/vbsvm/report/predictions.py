@@ -10,7 +10,7 @@ from vbsvm.report import verdicts
 from vbsvm.report.blocks import Block, Cell, Figures, Picture, Section, Table, Text, cell, number, percent, share
 from vbsvm.report.figures import picture
 from vbsvm.report.tested import Tested
-from vbsvm.results import refits
+from vbsvm.results import leave_one_out
 from vbsvm.results.fit import Fit
 from vbsvm.results.leave_one_out import LeftOutRows
 from vbsvm.results.left_out_predictions import LeftOutPredictions
@@ -100,7 +100,7 @@ def _about(fits: Sequence[Fit], tested: Tested) -> Iterator[str]:
     if fit.facts is not None and fit.facts.n_rows > n_rows:
         more = f" Of {fit.facts.n_rows} rows {n_rows} were looked at."
     yield _how(tested.rows) + (SAMPLED if fit.posterior.by_draws else "") + more
-    if fit.selects and tested.rows.method == refits.APPROXIMATE:
+    if fit.selects and tested.rows.method == leave_one_out.APPROXIMATE:
         yield SELECTED
     if tested.rows.groups:
         yield GROUPED.format(max(tested.rows.groups, key=lambda name: int(tested.rows.groups[name].max())))
@@ -108,11 +108,11 @@ def _about(fits: Sequence[Fit], tested: Tested) -> Iterator[str]:
 
 def _how(found: LeftOutRows) -> str:
     """How rows were left out."""
-    if found.method == refits.REFITTED:
+    if found.method == leave_one_out.REFITTED:
         return REFITTED
     if found.folds is not None:
         return IN_FOLDS.format(found.folds, found.doubt)
-    some = "" if found.method == refits.APPROXIMATE else SOME_REFITTED.format(found.method)
+    some = "" if found.method == leave_one_out.APPROXIMATE else SOME_REFITTED.format(found.method)
     return APPROXIMATE + some + ("" if found.doubt is None else FAR_OFF.format(found.doubt))
 
 
@@ -184,7 +184,7 @@ def calibration(fits: Sequence[Fit], tested: Tested, found: Sequence[Predicted])
     """Whether probabilities are frequencies, class by class."""
     how = "Probabilities of left-out rows" if tested.left_out else "Probabilities of the rows that the report was given"
     learned = ""
-    approximate = tested.left_out and tested.rows.method.startswith(refits.APPROXIMATE)
+    approximate = tested.left_out and tested.rows.method.startswith(leave_one_out.APPROXIMATE)
     if approximate and not fits[0].spec.likelihood.normalised:
         learned = (
             " The link from scores to probabilities, of two parameters, was learned from the same left-out scores: "

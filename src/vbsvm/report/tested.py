@@ -13,9 +13,8 @@ from vbsvm.report import rivals
 from vbsvm.report.effects import Owner
 from vbsvm.results import prediction
 from vbsvm.results.fit import Fit
-from vbsvm.results.leave_one_out import LeftOutRows, left_out_rows
+from vbsvm.results.leave_one_out import APPROXIMATE, ROWS_FOR_AN_INPUT, LeftOutRows, left_out_rows
 from vbsvm.results.left_out_predictions import LeftOutPredictions, Measure
-from vbsvm.results.refits import APPROXIMATE, ROWS_FOR_AN_INPUT
 
 
 @final

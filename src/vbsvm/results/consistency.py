@@ -27,11 +27,10 @@ from vbsvm.missing.population import Population
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import MOST_DRAWS
 from vbsvm.model.spec import Spec
-from vbsvm.results.calibration import Calibration
+from vbsvm.results.calibration import Calibration, PosteriorMean
 from vbsvm.results.course import Claims
 from vbsvm.results.fit import Fit
 from vbsvm.results.intervals import LearnedSpreads
-from vbsvm.results.posterior_mean import PosteriorMean
 
 # How far the correlations of a covariance that was saved may be from those of one in exact arithmetic.
 ROUNDING = 1e-8

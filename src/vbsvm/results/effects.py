@@ -4,7 +4,8 @@ Every row gets the value in question, and keeps its other inputs; the predicted 
 (g-computation). Columns are set before they are encoded, so that transforms, curves and interactions follow.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, final
@@ -13,17 +14,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_level
 from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
+from vbsvm.design.columns import Encoded
+from vbsvm.design.levels import UNSEEN
 from vbsvm.results import same_frame
-from vbsvm.results.averages import LOGITS, LOGS, PLAIN, Averaged, Scale, shares
-from vbsvm.results.effect_rows import EffectRows, grid, groups_of, known_numbers, names_of, require_input
-from vbsvm.results.effect_subject import Subject
+from vbsvm.results.averages import LOGITS, LOGS, PLAIN, Averaged, Models, Scale, shares
+from vbsvm.results.effect_check import CHECKED, NOT_CHECKED, KnownRows
+from vbsvm.results.effect_rows import EffectRows, GivenRows, grid, groups_of, known_numbers, names_of, require_input
 from vbsvm.results.words import noted
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from vbsvm.results.fit import Fit
 
 KINDS = ("difference", "ratio", "odds ratio")
 GROUPS = ("observed", "new")
@@ -34,12 +40,87 @@ STEP = 1e-4
 SEVERAL = "The models of several classes are taken to err together, so that intervals are rather too wide."
 
 
-class AverageEffects:
-    """Tables of average probabilities, for whoever has a ``Subject``."""
+@final
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The models and classes that effects are about, and the rows that they are averages over, as users have them."""
 
+    models: Models
+    classes: NDArray[Any]
+    rows: EffectRows
+    data: Any
+    learn_known: Callable[[], KnownRows | None]
+
+    @cached_property
+    def known(self) -> KnownRows | None:
+        """Observations with known outcomes, against which probabilities are checked."""
+        return self.learn_known()
+
+    @property
+    def hinge(self) -> bool:
+        """Whether probabilities are those of a support vector machine, which are to be checked."""
+        return not self.models.fits[0].spec.likelihood.normalised
+
+    def checked(self, what: str, variables: Sequence[str], by: Sequence[str]) -> dict[str, str]:
+        """What a table of a hinge fit says of its probabilities: a caution, or that they were or weren't checked."""
+        if not self.hinge:
+            return {}
+        try:
+            caution = None if self.known is None else self.known.caution(what, variables, by, self.classes)
+        except ValueError:  # the rows of the fit have no such columns, or too many values of them
+            return {"check": NOT_CHECKED}
+        if self.known is None:
+            return {"check": NOT_CHECKED}
+        return {"check": CHECKED} if caution is None else {"caution": caution}
+
+    def encoded(self, changes: Mapping[str, Any], groups: str) -> Encoded:
+        """The rows with inputs set; with ``groups="new"`` all groups are new ones."""
+        found = self.rows.encoded(changes)
+        if groups == "observed":
+            return found
+        return replace(found, levels=tuple(np.full_like(one, UNSEEN) for one in found.levels))
+
+
+def subject_of(
+    fits: "Sequence[Fit]",
+    classes: NDArray[Any],
+    data: Any,
+    weights: str | ArrayLike | None,
+    covariance: str | None,
+    read: Callable[[GivenRows], EffectRows],
+) -> Subject:
+    """Effects of these models over rows that are given, or over those of the fit; ``read`` knows the columns.
+
+    The link is learned from the rows of the fit as long as it holds them, else from those that are given.
+    """
+    fit = fits[0]
+    given = GivenRows.of("effects", data, weights, fit._rows)
+    rows, held = read(given), fit._rows is not None and fit._rows.data is not None
+
+    def basis() -> tuple[Encoded, Array]:
+        own = read(GivenRows.of("effects", None, None, fit._rows)) if held and data is not None else rows
+        return own.encoded({}), own.weights
+
+    def known() -> KnownRows | None:
+        """The rows themselves where their outcomes are known, else those of the fit."""
+        training = GivenRows.of("effects", None, None, fit._rows) if held else None
+        if training is None or (given.data is training.data and np.array_equal(given.weights, training.weights)):
+            return (
+                KnownRows.of_new(fit, rows, given) if training is None else KnownRows.of_training(fits, rows, training)
+            )
+        return KnownRows.of_new(fit, rows, given) or KnownRows.of_training(fits, read(training), training)
+
+    n_rows = float(rows.weights.sum()) if fit.facts is None else fit.facts.n_rows
+    models = Models.of(fits, [one.intervals(covariance) for one in fits], basis, n_rows)
+    return Subject(models, classes, rows, given.data, known)
+
+
+class AverageEffects(ABC):
+    """Tables of average probabilities: methods of a fit and of an estimator, which say what they are about."""
+
+    @abstractmethod
     def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
-        """What effects are asked of."""
-        raise NotImplementedError
+        """Models, classes and rows that effects are about."""
 
     def effects(
         self,

@@ -19,19 +19,17 @@ from vbsvm.missing.population import Population
 from vbsvm.model.spec import Spec
 from vbsvm.results import arviz, coefficients, display, random_effects, same_frame, tidy, variance_components
 from vbsvm.results.adapted import adapted
-from vbsvm.results.calibration import Calibration
+from vbsvm.results.calibration import Calibration, PosteriorMean
 from vbsvm.results.course import Course
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.effect_rows import FormulaRows
-from vbsvm.results.effect_subject import Subject, subject_of
-from vbsvm.results.effects import AverageEffects
+from vbsvm.results.effects import AverageEffects, Subject, subject_of
 from vbsvm.results.fit_imputation import FitImputation
 from vbsvm.results.fit_predictions import FitPredictions
 from vbsvm.results.intervals import Intervals, LearnedSpreads, SpreadShelf
 from vbsvm.results.leave_one_out import leave_one_out
 from vbsvm.results.left_out_predictions import LeftOutPredictions
 from vbsvm.results.posterior import Posterior, posterior_of
-from vbsvm.results.posterior_mean import PosteriorMean
 from vbsvm.results.traces import Traces, Worst
 from vbsvm.results.training_rows import TrainingRows
 from vbsvm.results.words import Words, noted, of_components

@@ -28,9 +28,8 @@ from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.matrices import SparseMatrix
 from vbsvm.model.spec import Spec, State
-from vbsvm.results import calibration, posterior_mean
-from vbsvm.results.calibration import Calibration
-from vbsvm.results.posterior_mean import PosteriorMean
+from vbsvm.results import calibration
+from vbsvm.results.calibration import Calibration, PosteriorMean
 from vbsvm.sources.row_builder import Grouping, MissingInputs, RowBuilder
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ def decision_values(found: Sequence[Scores], calibrations: Sequence[Link | None]
     if len(found) == 1 or len(known) < len(found):
         return scores
     if isinstance(known[0], PosteriorMean):
-        return _over_new_levels(found, _total_variance, posterior_mean.averaged)
+        return _over_new_levels(found, _total_variance, calibration.mean_log_odds)
     with np.errstate(over="ignore"):
         return scores * np.array([one.slope for one in known])
 
@@ -176,7 +175,7 @@ def log_odds(found: Sequence[Scores], links: Sequence[Link | None]) -> Array:
     """
     own = [one for one in links if isinstance(one, PosteriorMean)]
     if own:
-        return posterior_mean.log_odds(own, _over_new_levels(found, _total_variance, posterior_mean.averaged))
+        return calibration.population_log_odds(own, _over_new_levels(found, _total_variance, calibration.mean_log_odds))
     known = [one for one in links if isinstance(one, Calibration)]
     if len(known) < len(found):
         return pseudo_log_odds(found)

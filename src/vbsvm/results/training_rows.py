@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, final
+from itertools import product
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +32,8 @@ from vbsvm.model.left_out import RowInfluence
 from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
 from vbsvm.results import imputed_spread
-from vbsvm.results.calibration import LeftOutScores, calibrate
+from vbsvm.results.calibration import LeftOutScores, PosteriorMean, calibrate
 from vbsvm.results.data_summary import Facts
-from vbsvm.results.nesting import SharedRows
-from vbsvm.results.posterior_mean import PosteriorMean
 from vbsvm.results.prediction import Link, Scores
 from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.kinds import AnyRows, InMemory, reweighted
@@ -345,3 +344,39 @@ def _fingerprint(source: InMemory, spec: Spec) -> Array:
 
     with np.errstate(all="ignore"):
         return source.total(of_part, light=True)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SharedRows:
+    """Of each two factors, by number, the pairs of groups that share rows; each pair is one number."""
+
+    sizes: tuple[int, ...]
+    pairs: dict[tuple[int, int], NDArray[np.intp]]
+
+    @staticmethod
+    def of(source: InMemory) -> "SharedRows":
+        """Look at the rows of a table."""
+        factors = source.groupings
+        return SharedRows(
+            tuple(factor.n_groups for factor in factors),
+            {
+                (a, b): np.unique(factors[a].index * factors[b].n_groups + factors[b].index)
+                for a, b in product(range(len(factors)), repeat=2)
+            },
+        )
+
+    def __add__(self, other: Self) -> "SharedRows":
+        """Join two sets of rows."""
+        return SharedRows(self.sizes, {key: np.union1d(one, other.pairs[key]) for key, one in self.pairs.items()})
+
+    def lies_in(self, inner: int, outer: int) -> bool:
+        """Whether each group of a factor lies in one group of another."""
+        pairs = self.pairs[inner, outer]
+        return len(pairs) == len(np.unique(pairs // self.sizes[outer]))
+
+    def outer_of(self, inner: int, outer: int) -> NDArray[np.intp]:
+        """For each group of a factor, the group of another that it lies in."""
+        pairs, found = self.pairs[inner, outer], np.zeros(self.sizes[inner], dtype=np.intp)
+        found[pairs // self.sizes[outer]] = pairs % self.sizes[outer]
+        return found

@@ -71,7 +71,7 @@ MODELS = CHAINS | {
     "Block": "vbsvm.model.spec:Block",
     "Hinge": "vbsvm.model.likelihoods.hinge:Hinge",
     "ExactHinge": "vbsvm.model.likelihoods.exact_hinge:ExactHinge",
-    "PosteriorMean": "vbsvm.results.posterior_mean:PosteriorMean",
+    "PosteriorMean": "vbsvm.results.calibration:PosteriorMean",
     "Logistic": "vbsvm.model.likelihoods.logistic:Logistic",
     "ExactLogistic": "vbsvm.model.likelihoods.exact_logistic:ExactLogistic",
     "DenseGaussian": "vbsvm.model.layouts.dense:DenseGaussian",
