@@ -19,7 +19,7 @@ from vbsvm.design.formula.reader import Reader
 from vbsvm.design.formula.syntax import FormulaParts
 from vbsvm.design.formula.terms import names_in
 from vbsvm.design.levels import UNSEEN, group_labels
-from vbsvm.inference.spreads import KINDS, WAYS
+from vbsvm.inference.covariance import KINDS, WAYS
 from vbsvm.missing.level_model import LevelModel
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.patterns import MissingPatterns

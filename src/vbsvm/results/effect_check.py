@@ -14,7 +14,7 @@ from scipy.stats import chi2
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
-from vbsvm.inference.reliability import ADVICE
+from vbsvm.inference.covariance import ADVICE
 from vbsvm.results.effect_rows import EffectRows, GivenRows, groups_of, is_discrete
 from vbsvm.results.leave_one_out import left_out_rows
 

@@ -14,9 +14,8 @@ from vbsvm.base.arrays import Array, Which
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.design.candidates import Candidates
 from vbsvm.inference.climb import Outcome
-from vbsvm.inference.curvature_spread import curvature_stats
+from vbsvm.inference.covariance import CovarianceEstimate, Covariances, curvature_stats
 from vbsvm.inference.sandwich import Units
-from vbsvm.inference.spreads import Spread, Spreads
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.proper_draws import ProperDraw
 from vbsvm.missing.settings import NotAtRandom
@@ -48,7 +47,7 @@ class _Answer:
     """What a completed table says: its estimate and its sandwich."""
 
     mean: Array
-    spread: Spread
+    spread: CovarianceEstimate
 
 
 def imputed_spread(
@@ -60,32 +59,32 @@ def imputed_spread(
     squares: Array | None,
     units: Units | None,
     by: str,
-) -> Spread:
+) -> CovarianceEstimate:
     """The robust spread of the first n coefficients; ``draws`` are those of the inputs, one for each table.
 
     ``squares`` are s²/k of each row, of weight s and there k times, if class weights are among the source's own.
     """
     whole, state = replace(spec, missing=None, likelihood=outcome.likelihood), replace(outcome.state, missing=None)
-    told = Spreads(spec, outcome.state, source, n).reliability
+    told = Covariances(spec, outcome.state, source, n).reliability
     rng, answers = np.random.default_rng(len(draws)), []
     with single_threaded_blas():
         for number, draw in enumerate(draws):
             which = chosen_rows(source, number, rng)
             rows = completed(source, draw, which, rng)
             squared = None if squares is None else replace(rows, weights=squares[which])
-            answers.append(_answer(Spreads(whole, state, rows, n, squared=squared, units=units), by))
+            answers.append(_answer(Covariances(whole, state, rows, n, squared=squared, units=units), by))
     sandwiches = [one.spread.covariance for one in answers]
     mean = outcome.state.coefficients.mean[:n]
     found = [one for one in sandwiches if one is not None]
     if len(found) < len(answers):
-        return Spread("robust", mean, None, told.and_warnings(answers[0].spread.reliability.warnings[-1]))
+        return CovarianceEstimate("robust", mean, None, told.and_warnings(answers[0].spread.reliability.warnings[-1]))
     between = (1 + 1 / len(answers)) * np.atleast_2d(np.cov(np.stack([one.mean for one in answers]).T))
     first = answers[0].spread
     covariance = np.mean(found, axis=0) + between
     return replace(first, mean=mean, covariance=covariance, reliability=told, between=between)
 
 
-def _answer(spreads: Spreads, by: str) -> _Answer:
+def _answer(spreads: Covariances, by: str) -> _Answer:
     spread = spreads.of("robust", by)
     if spread.by == "response":
         return _Answer(spread.mean, spread)

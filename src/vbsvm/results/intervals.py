@@ -14,9 +14,8 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
-from vbsvm.inference.reliability import Reliability
+from vbsvm.inference.covariance import KINDS, CovarianceEstimate, Reliability
 from vbsvm.inference.sandwich import Units
-from vbsvm.inference.spreads import KINDS, Spread
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.layouts.drawn import DrawnGaussian
 from vbsvm.results.posterior import Posterior
@@ -105,17 +104,17 @@ class NormalIntervals:
 @final
 @dataclass(frozen=True, eq=False)
 class LearnedSpreads:
-    """Spreads of a fit that have been learned from its rows: what a file holds of them.
+    """Covariances of a fit that have been learned from its rows: what a file holds of them.
 
     ``curvature`` is the distribution by the curvature at the mean, in the layout of the fit, and ``reliability`` what
     the rows say of all of them.
     """
 
-    learned: tuple[Spread, ...] = ()
+    learned: tuple[CovarianceEstimate, ...] = ()
     curvature: CoefficientDistribution | None = None
     reliability: Reliability | None = None
 
-    def known(self, kind: str) -> Spread | None:
+    def known(self, kind: str) -> CovarianceEstimate | None:
         """The spread of a kind, if it has been learned."""
         return next((one for one in self.learned if one.kind == kind), None)
 
@@ -123,13 +122,13 @@ class LearnedSpreads:
 class Learning(Protocol):
     """Rows at hand, from which spreads are learned; ``TrainingRows`` are."""
 
-    def spread(self, kind: str) -> Spread:
+    def spread(self, kind: str) -> CovarianceEstimate:
         """The spread of a kind."""
         ...
 
     @property
-    def learned(self) -> tuple[Spread, ...]:
-        """Spreads that have been asked for."""
+    def learned(self) -> tuple[CovarianceEstimate, ...]:
+        """Covariances that have been asked for."""
         ...
 
     @property

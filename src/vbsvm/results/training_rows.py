@@ -16,12 +16,11 @@ from vbsvm.base.cached import learned_property
 from vbsvm.base.locks import new_lock
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.climb import Outcome
+from vbsvm.inference.covariance import CovarianceEstimate, Covariances, Reliability, reliability, robust_of_draws
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.input_chain import proper_draws
 from vbsvm.inference.leave_one_out import refit, row_influence, unseen_rows
-from vbsvm.inference.reliability import Reliability, reliability
 from vbsvm.inference.sandwich import Units
-from vbsvm.inference.spreads import Spread, Spreads, robust_of_draws
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.input_model import PAPERS_PSI
 from vbsvm.missing.model import MissingState, input_model
@@ -82,7 +81,7 @@ class TrainingRows:
     inference: Variational | None = None
     fingerprint: Array | None = field(init=False)
     lock: AbstractContextManager[bool] = field(init=False, default_factory=new_lock)
-    _found: dict[str, Spread] = field(default_factory=dict)
+    _found: dict[str, CovarianceEstimate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Remember what the rows look like now."""
@@ -213,14 +212,14 @@ class TrainingRows:
         columns = source.recipe.first + np.arange(len(moments) - 1)
         return [ProperDraw.of_moments(moments, columns, PAPERS_PSI, rng) for _ in range(n)]
 
-    def spread(self, kind: str) -> Spread:
+    def spread(self, kind: str) -> CovarianceEstimate:
         """Robust, or the posterior's by linear response; in large tables the robust one goes by the curvature."""
         with self.lock:
             if kind not in self._found:
                 self._found[kind] = self._learn_spread(kind)
             return self._found[kind]
 
-    def _learn_spread(self, kind: str) -> Spread:
+    def _learn_spread(self, kind: str) -> CovarianceEstimate:
         source = self._unchanged
         if isinstance(self.outcome, Sample):
             return robust_of_draws(self.spec, self.outcome.state, source, self.n, self._squared, self.units)
@@ -241,7 +240,7 @@ class TrainingRows:
         here = isinstance(self.source, Memory) and self.source.pages is None
         return here and isinstance(self.outcome, Outcome) and imputed_spread.suits(self.spec)
 
-    def _imputed(self, outcome: Outcome, by: str) -> Spread:
+    def _imputed(self, outcome: Outcome, by: str) -> CovarianceEstimate:
         """The robust spread by completed tables."""
         source, squared = self._unchanged, self._squared
         assert isinstance(source, Memory)
@@ -254,17 +253,17 @@ class TrainingRows:
         return imputed_spread.imputed_spread(self.spec, outcome, source, draws, *rest)
 
     @property
-    def learned(self) -> tuple[Spread, ...]:
-        """Spreads that have been asked for."""
+    def learned(self) -> tuple[CovarianceEstimate, ...]:
+        """Covariances that have been asked for."""
         with self.lock:
             return tuple(self._found.values())
 
     @learned_property
-    def _spreads(self) -> Spreads:
+    def _spreads(self) -> Covariances:
         assert isinstance(self.outcome, Outcome)
         spec = replace(self.spec, likelihood=self.outcome.likelihood)
-        rest = {"squared": self._squared, "units": self.units, "settled": self.outcome.integrated}
-        return Spreads(spec, self.outcome.state, self._unchanged, self.n, **rest)
+        rest = {"squared": self._squared, "units": self.units, "integrated": self.outcome.integrated}
+        return Covariances(spec, self.outcome.state, self._unchanged, self.n, **rest)
 
     @learned_property
     def units(self) -> Units | None:

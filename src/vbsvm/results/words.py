@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, final
 
-from vbsvm.inference.reliability import Reliability
+from vbsvm.inference.covariance import Reliability
 
 if TYPE_CHECKING:
     import pandas as pd
