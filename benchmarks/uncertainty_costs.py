@@ -41,7 +41,7 @@ def calls(n: int, d: int) -> dict[str, Callable[[], Any]]:
         "robust by the curvature": lambda: sandwich("curvature"),
         "robust by the response": lambda: sandwich("response"),
         'summary(covariance="posterior")': lambda: afresh(fit).summary(covariance="posterior"),
-        "what the first predict_proba learns": lambda: afresh(fit).score_calibration,
+        "what the first predict_proba learns": lambda: afresh(fit)._link,
     }
 
 

@@ -20,7 +20,7 @@ from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.results.fit import Fit
-from vbsvm.results.lazy_predictions import PartAnswer
+from vbsvm.results.fit_predictions import PartAnswer
 from vbsvm.sources import collections
 from vbsvm.sources.cluster import Cluster
 
@@ -91,7 +91,7 @@ class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
 
     def _kept(self, fit: Fit) -> Fit:
         """What is kept of a fit: all but its rows, whose place in the cluster others need."""
-        return fit.without_rows()
+        return fit._without_rows()
 
     def decision_function(self, X: Any) -> Any:
         """Score of each row as in ``VBSVC``: an array, or a series or frame with the index of X; computed on demand."""

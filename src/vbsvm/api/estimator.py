@@ -29,7 +29,7 @@ from vbsvm.missing import patterns
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.model.spec import State
-from vbsvm.results import imputation, same_frame, tidy
+from vbsvm.results import imputation, tables
 from vbsvm.results.fit import Fit
 from vbsvm.sources.collections import require_in_memory
 
@@ -211,13 +211,13 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         validation.require_finite(encoded.table, names)
         if n is None:
             expected, spread = patterns.indexed(self._fits[0].impute(encoded), X)
-            return same_frame.like(X, expected), same_frame.like(X, spread)
+            return tables.like(X, expected), tables.like(X, spread)
         if getattr(self, "levels_", None):
             raise ValueError("impute: drawn values of encoded categories would be no levels; Fit.impute of a Model is.")
         frame, columns = imputation.as_frame(X, names, self.group)
         labels = None if y is None else imputation.label_columns(y, self.classes_, len(encoded.table))
-        drawn = self._fits[0].drawn_inputs(encoded.table, np.arange(len(names)), n, labels, random_state)
-        return [same_frame.like(X, imputation.with_values(frame, columns, one)) for one in drawn]
+        drawn = imputation.drawn_inputs(self._fits[0], encoded.table, np.arange(len(names)), n, labels, random_state)
+        return [tables.like(X, imputation.with_values(frame, columns, one)) for one in drawn]
 
     def missing_information(self) -> "pd.Series":
         """The share of the information about each coefficient that is missing, for two classes; see ``Fit``."""
@@ -286,7 +286,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         """
         from vbsvm.storage import saving
 
-        fits = [fit.contents() for fit in self._fits]
+        fits = [fit._contents() for fit in self._fits]
         parameters = self.get_params(deep=False)
         if not isinstance(self.random_state, numbers.Integral):
             parameters["random_state"] = None
@@ -329,7 +329,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         classes = [None] if len(self._fits) == 1 else self.classes_
         found = [] if X is None else [resolve_fit.predicted("report", self, X, y, class_) for class_ in classes]
         owner = report.Owner(self, X, covariance)
-        return report.write(path, [fit.showing(covariance) for fit in self._fits], found, title, owner)
+        return report.write(path, [fit._showing(covariance) for fit in self._fits], found, title, owner)
 
     def summary(self, level: float = 0.95, covariance: str | None = None) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
@@ -346,10 +346,10 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
 
         With several classes the first column is the class.
         """
-        frames = [tidy.terms(fit, level, covariance, exponentiate) for fit in self._fits]
-        return self.fit_[0]._in_kind(frames[0] if len(frames) == 1 else tidy.by_class(frames, self.classes_))
+        frames = [tables.tidy(fit, level, covariance, exponentiate) for fit in self._fits]
+        return tables.like_rows(self.fit_[0], tables.by_class(frames, self.classes_))
 
     def glance(self) -> Any:
         """A row for each model: rows, coefficients, the bound, and whether it converged."""
-        frames = [tidy.models((fit,)) for fit in self._fits]
-        return self.fit_[0]._in_kind(frames[0] if len(frames) == 1 else tidy.by_class(frames, self.classes_))
+        frames = [tables.glance(fit) for fit in self._fits]
+        return tables.like_rows(self.fit_[0], tables.by_class(frames, self.classes_))

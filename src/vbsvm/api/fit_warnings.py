@@ -12,17 +12,17 @@ from vbsvm.inference.variational import Variational
 from vbsvm.missing.model import input_model
 from vbsvm.model.spec import Spec
 from vbsvm.results.fit import Fit
-from vbsvm.results.traces import Worst
+from vbsvm.results.history import Worst
 
 
 def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
     """What the user should know of how a fit ended."""
     if isinstance(inference, Variational):
         return [] if fit.converged else [_why_not_converged(what, fit, inference)]
-    if fit.course.separable:
+    if fit.history.separable:
         return [_why_separable(what)]
     worst = fit.worst_mixing()
-    found = [f"{what} was interrupted after {fit.course.passes} sweeps."] if fit.interrupted else []
+    found = [f"{what} was interrupted after {fit.history.passes} sweeps."] if fit.interrupted else []
     return found if worst is None else [*found, _why_not_mixed(what, worst, inference, fit.spec)]
 
 
@@ -85,24 +85,24 @@ def _stronger(spec: Spec) -> float:
 
 def _why_not_converged(what: str, fit: Fit, inference: Variational) -> str:
     """Say why a climb did not converge, and what to do."""
-    spec, course = fit.spec, fit.course
-    if course.ending is Ending.INTERRUPTED:
-        return f"{what} was interrupted after {course.passes} passes: the coefficients may still change."
+    spec, history = fit.spec, fit.history
+    if history.ending is Ending.INTERRUPTED:
+        return f"{what} was interrupted after {history.passes} passes: the coefficients may still change."
     more = f"Variational(max_iter={10 * inference.most_passes(spec)})"
-    if course.ending is Ending.INPUTS_OUT_OF_PASSES or (
-        course.ending is Ending.OUT_OF_PASSES and input_model(spec.missing) is not None
+    if history.ending is Ending.INPUTS_OUT_OF_PASSES or (
+        history.ending is Ending.OUT_OF_PASSES and input_model(spec.missing) is not None
     ):
         learning = "while it learned the distribution of the inputs"
-        tried = f"in {course.passes} passes" if course.ending is Ending.OUT_OF_PASSES else learning
+        tried = f"in {history.passes} passes" if history.ending is Ending.OUT_OF_PASSES else learning
         return (
             f"{what} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
             "the columns with missing values vary together: hold that by a stronger prior, as with "
             f"imputation=GaussianImputation(psi={_stronger(spec):g}), leave such columns out, or allow more passes "
             f"with inference={more}."
         )
-    if course.ending is Ending.OUT_OF_PASSES:
+    if history.ending is Ending.OUT_OF_PASSES:
         return (
-            f"{what} reached the limit of passes ({course.passes}) before it converged to tol={inference.tol:g}: "
+            f"{what} reached the limit of passes ({history.passes}) before it converged to tol={inference.tol:g}: "
             f"the coefficients may still change. Allow more passes with inference={more}, or accept the result with a "
             "larger tol."
         )

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vbsvm.base.arrays import Array
 from vbsvm.model.priors import LaplaceZero
+from vbsvm.results import tables
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -128,8 +129,8 @@ class FittedAttributes(ABC):
         """Mean and standard deviation of each group's effect; with several classes, the class is the first level."""
         if self.group is None:
             raise AttributeError("random_effects_ is only available after a fit with group= set to a column of X.")
-        frames = [fit._random_effects_table() for fit in self._fits]
-        return self._fits[0]._in_kind(frames[0] if len(frames) == 1 else self._by_class(frames))
+        frames = [tables.random_effects(fit) for fit in self._fits]
+        return tables.like_rows(self._fits[0], frames[0] if len(frames) == 1 else self._by_class(frames))
 
     def _by_class(self, frames: "list[pd.DataFrame]") -> "pd.DataFrame":
         """Tables of the models one below the other."""

@@ -13,6 +13,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import Candidates
 from vbsvm.results import prediction
 from vbsvm.results.fit import Fit
+from vbsvm.results.fit_predictions import mean_scores
 from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.kinds import InMemory
 
@@ -77,7 +78,7 @@ def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: I
     begin, size = 0, FIRST_ROWS if source.candidates is None else source.X.shape[0]
     while begin < source.X.shape[0] and not seen.all():
         where = slice(begin, begin + size)
-        found = [fit._mean_scores(task.encoded(where)) for fit in fits]
+        found = [mean_scores(fit, task.encoded(where)) for fit in fits]
         scores = prediction.decision_values(found, [fit.calibration for fit in fits])
         counted = _counted(source.weights[where], source.candidates)
         seen[_assigned(scores)[counted]] = True

@@ -16,7 +16,7 @@ from vbsvm.api.table_effects import TableColumns, TableRows
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
 from vbsvm.missing import patterns
-from vbsvm.results import prediction, same_frame
+from vbsvm.results import fit_predictions, prediction, tables
 from vbsvm.results.effect_rows import GivenRows
 from vbsvm.results.effects import AverageEffects, Subject, subject_of
 from vbsvm.results.leave_one_out import leave_one_out
@@ -46,11 +46,11 @@ class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
 
     def _scores(self, X: ArrayLike, *, for_odds: bool = False) -> list[prediction.Scores]:
         """Scores of each row in the k models, and their variances, as far as probabilities are averaged over them."""
-        encoded = self._read(X)
-        found = [fit._odds_scores(encoded) if for_odds else fit._mean_scores(encoded) for fit in self.fit_]
+        encoded, of = self._read(X), fit_predictions.odds_scores if for_odds else fit_predictions.mean_scores
+        found = [of(fit, encoded) for fit in self.fit_]
         scores = np.stack([one.mean for one in found], axis=1)
         if not np.isfinite(scores).all():
-            fills = self.fit_[0].input_population is not None
+            fills = self.fit_[0]._input_population is not None
             validation.require_finite_scores(encoded.table, scores, validation.column_names(self), fills=fills)
         return found
 
@@ -86,7 +86,7 @@ class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
 
     @property
     def _links(self) -> list[prediction.Link | None]:
-        return [fit.score_calibration for fit in self.fit_]
+        return [fit._link for fit in self.fit_]
 
     @property
     def text_columns(self) -> set[str]:
@@ -163,4 +163,4 @@ class Predictions(FittedAttributes, AverageEffects, BaseEstimator, ABC):
         """
         encoded = self._read(X)
         frames = [patterns.with_index(fit.predictive(encoded), X) for fit in self._fits]
-        return same_frame.like(X, frames[0] if len(frames) == 1 else self._by_class(frames))
+        return tables.like(X, frames[0] if len(frames) == 1 else self._by_class(frames))

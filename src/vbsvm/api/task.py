@@ -112,7 +112,7 @@ class Task:
             population = self.completion.population(self.source, outcome)
 
         def learn() -> Population | None:
-            return self.completion.population(self.source, outcome) if first is None else first.input_population
+            return self.completion.population(self.source, outcome) if first is None else first._input_population
 
         missing_patterns, facts = self.completion.missing_patterns, Facts.of(self.source, self.n_dropped)
         return Fit(

@@ -8,7 +8,7 @@ complete and without gates.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,7 +107,7 @@ class TiltedMap:
         """(I − F_z)⁻¹ right."""
         units = self.units
         shape = len(right), len(right)
-        operator = LinearOperator(shape, lambda y: y - units * self.along(y / units), dtype=np.float64)
+        operator = cast(Any, LinearOperator)(shape, lambda y: y - units * self.along(y / units), dtype=np.float64)
         found, info = gmres(operator, units * right, rtol=accuracy, restart=MOST_PRODUCTS, maxiter=1)
         if info != 0:
             left = np.linalg.norm(operator.matvec(found) - units * right)
@@ -157,6 +157,9 @@ def _not_asked(*_: Any) -> Any:
     raise NotImplementedError
 
 
+_UNUSED: Any = _not_asked
+
+
 @final
 @dataclass(frozen=True)
 class _TiltedScale(Prior[Any]):
@@ -176,7 +179,7 @@ class _TiltedScale(Prior[Any]):
     def _fewer(self, moments: Moments) -> Any:
         return SimpleNamespace(size=moments.size - 2.0 * self.tilt, total=moments.total, spread=moments.spread)
 
-    start = bound = stretch = _not_asked  # there is a scale already, no bound is computed, and nothing is drawn
+    start = bound = stretch = _UNUSED  # there is a scale already, no bound is computed, and nothing is drawn
 
 
 def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec, State]:

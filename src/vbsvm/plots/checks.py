@@ -37,7 +37,7 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
         The class to set against the rest, if the estimator has more than two.
     """
     one = one_fit("bound", fit, class_)
-    if not len(one.course.bounds):
+    if not len(one.history.bounds):
         raise ValueError(
             "bound: the bound is only available after variational Bayes with a bound; plots.traces shows the chains "
             "of a sampler."

@@ -9,6 +9,7 @@ from vbsvm.design.columns import INTERCEPT
 from vbsvm.plots import style
 from vbsvm.plots.estimates import intervals
 from vbsvm.plots.resolve_fit import number_shown, one_fit
+from vbsvm.results import tables
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def random_effects(
     left_out = style.left_out(n_groups, len(table), "the largest")
     ax.set_xlabel(
         style.wrapped([f"{what}, by {factor}"], style.LINE)[0][0]
-        + f"\nmean ± 1.96 sd{one.posterior.words.aside}{left_out}",
+        + f"\nmean ± 1.96 sd{one.posterior.notes.aside}{left_out}",
         loc="right",
     )
     style.described(ax, f"Caterpillar plot: {what} of {n_groups} groups of {factor}, in order, with intervals.")
@@ -108,5 +109,5 @@ def _effect_of_groups(one: Fit, factor: str | None, effect: str | None) -> "tupl
     effect = effects[0] if effect is None else effect
     if effect not in effects:
         raise ValueError(f"random_effects: {factor} has no effect {effect!r}; it has {list(effects)}.")
-    table = one._random_effects_table(factor)
+    table = tables.random_effects(one, factor)
     return factor, effect, table.xs(effect, level=table.index.nlevels - 1) if len(effects) > 1 else table

@@ -6,6 +6,7 @@ import numpy as np
 
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import any_fit, largest, number_shown
+from vbsvm.results.tables import missing_shares
 
 if TYPE_CHECKING:
     from vbsvm.plots.style import Axes, Canvas
@@ -42,7 +43,7 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
     for which, marker, colour, size in ((shown, "s", style.VERMILION, 6.0), (~shown, ".", style.MUTED, 3.0)):
         rows, columns = np.nonzero(which)
         ax.plot(columns, rows, marker, color=colour, markersize=size, label="missing" if marker == "s" else "known")
-    lost = found.missing_shares
+    lost = missing_shares(found)
     style.beside(ax, -1, "missing; lost" if lost else "missing")
     for row, k in enumerate(chosen):
         share = lost.get(patterns.names[k])

@@ -12,7 +12,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import largest, number_shown, one_fit, require_names
 from vbsvm.results.fit import Fit
-from vbsvm.results.traces import Trace
+from vbsvm.results.history import Trace
 
 if TYPE_CHECKING:
     from vbsvm.plots.style import Axes

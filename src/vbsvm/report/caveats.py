@@ -1,10 +1,11 @@
-"""What to know before trusting a fit: only what applies to it, in plain words."""
+"""What to know before trusting a fit: only what applies to it, in plain notes."""
 
 from collections.abc import Iterator
 
 from vbsvm.missing.model import input_model
 from vbsvm.missing.settings import LIKELIHOOD, NONE, NotAtRandom, Shift
 from vbsvm.report.blocks import Caveat
+from vbsvm.results.covariance import covariance
 from vbsvm.results.fit import Fit
 
 PSEUDO_LIKELIHOOD = Caveat(
@@ -18,28 +19,28 @@ PSEUDO_LIKELIHOOD = Caveat(
 
 def of(fit: Fit) -> Iterator[Caveat]:
     """All that applies to a fit."""
-    words = fit.posterior.words
-    if not words.normalised:
+    notes = fit.posterior.notes
+    if not fit.spec.likelihood.normalised:
         yield PSEUDO_LIKELIHOOD
-    yield Caveat(*fit.intervals().words.spreads)
+    yield Caveat(*covariance(fit).notes.spreads)
     yield from _probabilities(fit)
-    if fit.plan.factors and words.groups:
-        yield Caveat("Spreads between groups", words.groups)
+    if fit.plan.factors and notes.groups:
+        yield Caveat("Spreads between groups", notes.groups)
     if fit.selects:
-        yield Caveat("Selection", words.selection)
+        yield Caveat("Selection", notes.selection)
     if fit.missing_patterns is not None and fit.missing_patterns.n_incomplete:
         yield from _missing(fit)
 
 
 def _probabilities(fit: Fit) -> Iterator[Caveat]:
     groups = " They speak of new rows of known groups more surely than of new groups." * bool(fit.plan.factors)
-    if fit.posterior.words.normalised:
+    if fit.spec.likelihood.normalised:
         yield Caveat(
             "Probabilities",
             "Probabilities are those of the model, averaged over the posterior: they are right if scores are linear in "
             f"the columns. The figure of calibration shows whether they are.{groups}",
         )
-    elif fit.score_calibration is None:
+    elif fit._link is None:
         yield Caveat(
             "Probabilities are not calibrated",
             "This fit is of an older version: its probabilities are the normalised pseudo-likelihood, and mostly too "

@@ -16,6 +16,7 @@ from vbsvm.report.figures import picture
 from vbsvm.results import display
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
+from vbsvm.results.tables import missing_shares
 
 
 def title_of(fits: Sequence[Fit]) -> str:
@@ -31,11 +32,11 @@ def title_of(fits: Sequence[Fit]) -> str:
 def summary(fits: Sequence[Fit], figures: Figures, notes: Sequence[Verdict]) -> Section:
     """What the model is, how well it predicts, and what the checks found."""
     fit = fits[0]
-    longest = max((one.course for one in fits), key=lambda course: course.passes)
+    longest = max((one.history for one in fits), key=lambda history: history.passes)
     kind = display.kind(fit.spec, fit.plan).lower()
     several = f" for each of {len(fits)} classes against the rest" if len(fits) > 1 else ""
     rows = "" if fit.facts is None else f", fitted to {_rows(fit.facts)}"
-    told = f"A {kind}{several} with {_columns(fit)}{rows}, by {longest.in_short}."
+    told = f"A {kind}{several} with {_columns(fit)}{rows}, by {display.inference_in_short(longest)}."
     patterns = fit.missing_patterns
     if patterns is not None and patterns.n_incomplete:
         told += f" {_share(patterns.n_incomplete, patterns.total)} of the rows have missing values."
@@ -56,7 +57,8 @@ def model(fits: Sequence[Fit]) -> Section:
             "the columns, and the largest is the predicted class."
         )
     blocks: list[Block] = [Text(about)]
-    blocks.append(Text(f"{_columns(fit)}. {_scaling(fit.plan.recipe, fit.plan.n_shown)} {fit.course.description}"))
+    scaling, inference = _scaling(fit.plan.recipe, fit.plan.n_shown), display.inference_description(fit.history)
+    blocks.append(Text(f"{_columns(fit)}. {scaling} {inference}"))
     if any(block.name == "inputs" and isinstance(block.prior, HalfT | Ridge) for block in fit.spec.blocks):
         found = ", ".join(printing.told(one.penalty) for one in fits)
         blocks.append(
@@ -114,7 +116,7 @@ def _classes(fits: Sequence[Fit]) -> Table:
 
 def missing(fit: Fit, patterns: MissingPatterns) -> Section:
     """How much is missing, where, and what that costs."""
-    known, heads = fit.missing_shares, ("column", "missing", "share")
+    known, heads = missing_shares(fit), ("column", "missing", "share")
     body = tuple(
         (
             cell(name),

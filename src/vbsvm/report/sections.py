@@ -14,6 +14,8 @@ from vbsvm.plots.resolve_fit import largest
 from vbsvm.report import verdicts
 from vbsvm.report.blocks import Block, Cell, Picture, Section, Table, Text, cell, number
 from vbsvm.report.figures import picture
+from vbsvm.results import tables
+from vbsvm.results.covariance import covariance
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ def coefficients(fit: Fit, key: str) -> Section:
     written = _rows(table.iloc[chosen])
     body = [(cell(str(table.index[k])), *row, cell(float(scaled[k]))) for k, row in zip(chosen, written, strict=True)]
     head = ("term", *_heads(table), "mean per sd")
-    which = f"{100 * LEVEL:g} % intervals {fit.intervals().words.intervals}"
+    which = f"{100 * LEVEL:g} % intervals {covariance(fit).notes.intervals}"
     blocks: list[Block] = [
         Text(
             f"A coefficient is the change of the score for one unit of its column; “mean per sd” is for one standard "
@@ -61,7 +63,7 @@ def coefficients(fit: Fit, key: str) -> Section:
         alt = (
             f"Forest plot of {shown} coefficients for one standard deviation of each column; the table has the numbers."
         )
-        interval = fit.intervals().words.interval(LEVEL)
+        interval = covariance(fit).notes.interval(LEVEL)
         caption = f"Coefficients for one standard deviation of their columns ({shown}): {interval}."
         blocks.append(picture(f"{key}-forest", alt, caption, lambda ax: estimates.coefficients(fit, ax, top=top)))
     caption = f"Coefficients, {which}." + (
@@ -103,7 +105,7 @@ def curves(fit: Fit, reader: "Reader", key: str) -> Section:
     ]
     for k, curve in enumerate(reader.curves):
         term = str(curve.term)
-        caption = f"{term}: {fit.intervals().words.band(LEVEL)}."
+        caption = f"{term}: {covariance(fit).notes.band(LEVEL)}."
         blocks.append(_curve(f"{key}-curve{k}", fit, term, caption))
     if not fit.plan.factors:
         blocks.append(_components(fit))
@@ -132,13 +134,13 @@ def groups(fit: Fit, key: str) -> Section:
 
 def _components(fit: Fit) -> Table:
     """Standard deviations of effects and curves, and correlations."""
-    table = fit.component_table(LEVEL)
+    table = tables.printed_components(fit, LEVEL)
     body = tuple(
         (cell(f"{term}" if effect == "all" else f"{term}, {effect}"), *row)
         for (term, effect), row in zip(table.index, _rows(table), strict=True)
     )
     head = ("effects", *_heads(table.rename(columns={"sd": "median sd"})))
-    which = fit.component_words.components
+    which = tables.component_notes(fit).components
     return Table(
         f"Standard deviations of effects, and correlations, with {100 * LEVEL:g} % intervals {which}.", head, body
     )
@@ -156,7 +158,7 @@ def _caterpillar(key: str, fit: Fit, factor: FactorPlan, effect: str) -> Picture
 
 
 def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
-    table = fit._random_effects_table(factor.name)
+    table = tables.random_effects(fit, factor.name)
     mean = table["mean"].to_numpy(dtype=float)
     chosen = largest(np.abs(mean), MOST_IN_TABLE)
     shown = table.iloc[chosen]
@@ -171,7 +173,7 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
 def ending(fit: Fit, key: str) -> Section:
     """How the fit was reached: verdicts, and the climb or the chains."""
     blocks: list[Block] = list(verdicts.of(fit))
-    bounds, drawn = fit.course.bounds, fit.course.traces
+    bounds, drawn = fit.history.bounds, fit.history.traces
     if len(bounds) > 2:
         caption = (
             f"The bound on the log evidence at each accepted step, as its distance from the end at "

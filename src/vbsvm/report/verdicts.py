@@ -9,6 +9,8 @@ from vbsvm.plots import calibration_curve
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.blocks import Verdict, names, percent
 from vbsvm.report.tested import Tested
+from vbsvm.results import display
+from vbsvm.results.covariance import margin_warning
 from vbsvm.results.effect_check import misfit, parts_of
 from vbsvm.results.fit import Fit
 from vbsvm.results.left_out_predictions import LeftOutPredictions, Measure
@@ -55,9 +57,9 @@ def of(fit: Fit) -> Iterator[Verdict]:
                 f"{factor.name} has only {len(factor.levels)} groups: they carry little information about the spread "
                 "between groups, and the prior influences it.",
             )
-    if fit._shelf.on_the_margin:
-        yield Verdict(False, fit._shelf.on_the_margin)
-    yield from (Verdict(check.good, check.text) for check in fit.course.checks())
+    if margin_warning(fit):
+        yield Verdict(False, margin_warning(fit))
+    yield from (Verdict(good, text) for good, text in display.convergence(fit.history))
 
 
 def of_predictions(tested: Tested, *, hinge: bool) -> Iterator[Verdict]:
@@ -121,7 +123,7 @@ def of_separation(fits: Sequence[Fit], tested: Tested) -> Iterator[Verdict]:
     """Whether some class is separated from the rest without an error."""
     for k, fit in enumerate(fits):
         sides, positive = tested.rows.fitted[:, k] > 0, tested.rows.truth == (1 if len(fits) == 1 else k)
-        if (sides == positive).all() and not fit.course.separable:
+        if (sides == positive).all() and not fit.history.separable:
             who = "these classes" if len(fits) == 1 else f"{fit.classes[1]!s} from the rest"
             yield Verdict(
                 False,

@@ -22,9 +22,10 @@ from vbsvm.model.layouts.arrow_rows import ArrowRows
 from vbsvm.model.layouts.dense import DenseGaussian, DenseGram
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.spec import Spec, State
+from vbsvm.results.covariance import LearnedCovariances
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.effect_rows import row_weights
-from vbsvm.results.intervals import LearnedSpreads
+from vbsvm.results.fit_predictions import known_outcome
 from vbsvm.sources.row_builder import Grouping, RowBuilder
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def adapted(fit: "Fit", reader: Reader, data: Any, weights: str | ArrayLike | No
         raise ValueError("adapt: the model has no groups.")
     rows = _Rows.read(fit, reader, data, weights)
     with single_threaded_blas():
-        held = fit.without_rows()
+        held = fit._without_rows()
         groups, outcome = _Groups.of(held.spec, rows, held.posterior.state), held.outcome
         if isinstance(outcome, Sample):
             outcome, spreads = groups.sampled(outcome), held.spreads
@@ -89,7 +90,7 @@ class _Rows:
                     f"adapt learns the groups of {tail.name!r}, and row {row} has a group of {factor.name!r} that was "
                     "not seen in fit: leave such rows out, or fit the model again."
                 )
-        outcome = fit.known_outcome(data)[kept]
+        outcome = known_outcome(fit, data)[kept]
         signs = np.where(outcome == fit.classes[1], 1.0, -1.0)
         return _Rows(reader, encoded, signs, counts[kept], places)
 
@@ -161,7 +162,9 @@ class _Groups:
         known = self.places[old] == self.here
         return known, old[known]
 
-    def climbed(self, outcome: Outcome, spreads: LearnedSpreads | None) -> tuple[Outcome, LearnedSpreads | None]:
+    def climbed(
+        self, outcome: Outcome, spreads: LearnedCovariances | None
+    ) -> tuple[Outcome, LearnedCovariances | None]:
         """After variational Bayes; groups that were known go on from what was known of them."""
         before = self.state.coefficients
         if not isinstance(before, ArrowGaussian):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.user_warnings import ignored
 from vbsvm.inference.gibbs import Sample
-from vbsvm.results.traces import Traces, effects_of
+from vbsvm.results.history import Traces, effects_of
 from vbsvm.results.training_rows import TrainingRows
 from vbsvm.sources.distributed import Distributed
 

@@ -20,11 +20,12 @@ from vbsvm.base.settings import require_level
 from vbsvm.base.user_warnings import ReliabilityWarning, warn_user
 from vbsvm.design.columns import Encoded
 from vbsvm.design.levels import UNSEEN
-from vbsvm.results import same_frame
+from vbsvm.results import tables
 from vbsvm.results.averages import LOGITS, LOGS, PLAIN, Averaged, Models, Scale, shares
+from vbsvm.results.covariance import covariance as covariance_of
 from vbsvm.results.effect_check import CHECKED, NOT_CHECKED, KnownRows
 from vbsvm.results.effect_rows import EffectRows, GivenRows, grid, groups_of, known_numbers, names_of, require_input
-from vbsvm.results.words import noted
+from vbsvm.results.notes import noted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,7 +112,7 @@ def subject_of(
         return KnownRows.of_new(fit, rows, given) or KnownRows.of_training(fits, read(training), training)
 
     n_rows = float(rows.weights.sum()) if fit.facts is None else fit.facts.n_rows
-    models = Models.of(fits, [one.intervals(covariance) for one in fits], basis, n_rows)
+    models = Models.of(fits, [covariance_of(one, covariance) for one in fits], basis, n_rows)
     return Subject(models, classes, rows, given.data, known)
 
 
@@ -320,7 +321,7 @@ def _given(subject: Subject, table: "pd.DataFrame") -> Any:
     """The table as users get it, with a warning where the check has failed."""
     if "caution" in table.attrs:
         warn_user(table.attrs["caution"], ReliabilityWarning)
-    return same_frame.like(subject.data, table)
+    return tables.like(subject.data, table)
 
 
 def _observed(
@@ -423,11 +424,11 @@ class _Frame:
 
     def _noted(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """Say in the corner whose probability it is, and what the spreads are."""
-        of_models = [one.words for one in self.subject.models.intervals]
-        words = max(of_models, key=lambda one: len(one.corner))
+        of_models = [one.notes for one in self.subject.models.intervals]
+        notes = max(of_models, key=lambda one: len(one.corner))
         several, linked = len(of_models) > 1, self.subject.models.link is not None
-        explanation = " ".join([words.explanation, self._held(linked=linked), *[SEVERAL] * several])
-        found = noted(frame, replace(words, explanation=explanation), "sd", self.level)
+        explanation = " ".join([notes.explanation, self._held(linked=linked), *[SEVERAL] * several])
+        found = noted(frame, replace(notes, explanation=explanation), "sd", self.level)
         if not several:
             found.columns.name = f"P({self.subject.classes[1]!s}), {found.columns.name}"
         return found

@@ -132,7 +132,7 @@ def left_out_rows(fits: "Sequence[Fit]", refits: int | None = 0, folds: int | No
     found = [rows.left_out_scores() for rows in rows_of]
     y = np.stack([one.y for one in found], axis=1)
     truth = (y[:, 0] > 0).astype(np.intp) if len(fits) == 1 else y.argmax(axis=1)
-    said = Said.of([Scores(one.f, one.u, one.u) for one in found], [fit.score_calibration for fit in fits])
+    said = Said.of([Scores(one.f, one.u, one.u) for one in found], [fit._link for fit in fits])
     fitted = np.stack([one.f if one.fitted is None else one.fitted for one in found], axis=1)
     if isinstance(first.source, Distributed) or first.every > 1:
         return LeftOutRows(truth, said.decided, found[0].s, said.scores, fitted, said.log_chances, None, {})
@@ -162,7 +162,7 @@ def leave_one_out(
     found = left_out_rows(fits, refits, folds)
     assert found.rows is not None
     own = found.log_chances[np.arange(len(found.truth)), found.truth]
-    bound = sum(float(fit.course.bounds[-1]) if len(fit.course.bounds) else np.nan for fit in fits)
+    bound = sum(float(fit.history.bounds[-1]) if len(fit.history.bounds) else np.nan for fit in fits)
     labels, decided = classes[found.truth], classes[found.decided]
     if found.doubt is not None and found.method == APPROXIMATE:
         warn_user(UNRELIABLE.format(found.doubt), ReliabilityWarning)

@@ -81,7 +81,7 @@ class TrainingRows:
     inference: Variational | None = None
     fingerprint: Array | None = field(init=False)
     lock: AbstractContextManager[bool] = field(init=False, default_factory=new_lock)
-    _found: dict[str, CovarianceEstimate] = field(default_factory=dict)
+    _estimates: dict[str, CovarianceEstimate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Remember what the rows look like now."""
@@ -167,7 +167,7 @@ class TrainingRows:
             assert not isinstance(squared, Distributed)
             unweighted = Unweighted(reweighted(counted, kept), reweighted(squared, kept))
         found = refit(self.spec, outcome, source, inference)
-        return replace(self, outcome=found, source=source, unweighted=lambda: unweighted, _found={})
+        return replace(self, outcome=found, source=source, unweighted=lambda: unweighted, _estimates={})
 
     def scores_of(self, rows: InMemory) -> Scores:
         """Scores of rows that this fit has not seen, in the order of a pass."""
@@ -212,19 +212,19 @@ class TrainingRows:
         columns = source.recipe.first + np.arange(len(moments) - 1)
         return [ProperDraw.of_moments(moments, columns, PAPERS_PSI, rng) for _ in range(n)]
 
-    def spread(self, kind: str) -> CovarianceEstimate:
-        """Robust, or the posterior's by linear response; in large tables the robust one goes by the curvature."""
+    def covariance(self, kind: str) -> CovarianceEstimate:
+        """The robust estimate, or the posterior's by linear response; cached by kind."""
         with self.lock:
-            if kind not in self._found:
-                self._found[kind] = self._learn_spread(kind)
-            return self._found[kind]
+            if kind not in self._estimates:
+                self._estimates[kind] = self._compute_covariance(kind)
+            return self._estimates[kind]
 
-    def _learn_spread(self, kind: str) -> CovarianceEstimate:
+    def _compute_covariance(self, kind: str) -> CovarianceEstimate:
         source = self._unchanged
         if isinstance(self.outcome, Sample):
             return robust_of_draws(self.spec, self.outcome.state, source, self.n, self._squared, self.units)
         by = "response" if self.responds else "curvature"
-        return self._imputed(self.outcome, by) if kind == ROBUST and self.imputes else self._spreads.of(kind, by)
+        return self._imputed(self.outcome, by) if kind == ROBUST and self.imputes else self._covariances.of(kind, by)
 
     @property
     def responds(self) -> bool:
@@ -254,12 +254,12 @@ class TrainingRows:
 
     @property
     def learned(self) -> tuple[CovarianceEstimate, ...]:
-        """Covariances that have been asked for."""
+        """Estimates that have been computed."""
         with self.lock:
-            return tuple(self._found.values())
+            return tuple(self._estimates.values())
 
     @learned_property
-    def _spreads(self) -> Covariances:
+    def _covariances(self) -> Covariances:
         assert isinstance(self.outcome, Outcome)
         spec = replace(self.spec, likelihood=self.outcome.likelihood)
         rest = {"squared": self._squared, "units": self.units, "integrated": self.outcome.integrated}
@@ -295,7 +295,7 @@ class TrainingRows:
     def curvature(self) -> CoefficientDistribution:
         """The distribution by the curvature at the mean."""
         with self.lock, single_threaded_blas():
-            return self._spreads.curvature
+            return self._covariances.curvature
 
     @property
     def reliability(self) -> Reliability:
@@ -303,7 +303,7 @@ class TrainingRows:
         with self.lock:
             if isinstance(self.outcome, Sample):
                 return reliability(self.outcome.state, self._unchanged, self.spec.likelihood)
-            return self._spreads.reliability
+            return self._covariances.reliability
 
 
 def pass_order(source: InMemory) -> NDArray[np.intp]:

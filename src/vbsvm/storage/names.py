@@ -48,7 +48,7 @@ MODELS = CHAINS | {
     "Outcome": "vbsvm.inference.climb:Outcome",
     "Ending": "vbsvm.inference.climb:Ending",
     "Sample": "vbsvm.inference.gibbs:Sample",
-    "LearnedSpreads": "vbsvm.results.intervals:LearnedSpreads",
+    "LearnedSpreads": "vbsvm.results.covariance:LearnedCovariances",
     "Spread": "vbsvm.inference.covariance:CovarianceEstimate",
     "Reliability": "vbsvm.inference.covariance:Reliability",
     "GaussianImputation": "vbsvm.missing.settings:GaussianImputation",
