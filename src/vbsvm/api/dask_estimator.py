@@ -9,10 +9,8 @@ from sklearn.base import ClassifierMixin, clone
 from vbsvm.api import inputs, validation
 from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.api.estimator_base import Estimator
-from vbsvm.api.fitted_attributes import FittedAttributes
 from vbsvm.api.from_cluster import ClusterTable
-from vbsvm.api.logistic import VBLogistic
-from vbsvm.api.svc import VBSVC
+from vbsvm.api.svc import VBSVC, VBLogistic
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.inference.gibbs import Gibbs
@@ -25,7 +23,7 @@ from vbsvm.sources import collections
 from vbsvm.sources.cluster import Cluster
 
 
-class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
+class DaskClassifier(ClassifierMixin, Estimator):
     """What ``DaskVBSVC`` and ``DaskVBLogistic`` have in common: everything but the likelihood."""
 
     local: ClassVar[type[Classifier]]

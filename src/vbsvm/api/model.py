@@ -12,11 +12,15 @@ from sklearn.exceptions import ConvergenceWarning
 
 from vbsvm.api import likelihood_power as powers
 from vbsvm.api import sensitivity, validation
-from vbsvm.api.fit_warnings import warn_of_random_effects, warnings_of
+from vbsvm.api.fit_warnings import (
+    OneClassWarning,
+    describe_unassigned,
+    selection_remarks,
+    warn_of_random_effects,
+    warnings_of,
+)
 from vbsvm.api.formula_priors import keys
 from vbsvm.api.from_formula import KeptRows
-from vbsvm.api.one_class import OneClassWarning, describe_unassigned
-from vbsvm.api.selection_checks import selection_remarks
 from vbsvm.api.task import read_imputation, read_inference, read_likelihood, require_variational
 from vbsvm.base.printing import visible
 from vbsvm.base.row_sums import single_threaded_blas
