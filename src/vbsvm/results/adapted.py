@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -230,20 +231,8 @@ class _Groups:
             found[self.here] = part(learned)
             return found
 
-        effects, root, link = (all_of(part) for part in (_effects, _root, _link))
+        effects, root, link = (all_of(attrgetter(name)) for name in ("effects", "root", "link"))
         return ArrowGaussian(before.core, effects, root, link, before.shapes)
-
-
-def _effects(one: ArrowGaussian) -> Array:
-    return one.effects
-
-
-def _root(one: ArrowGaussian) -> Array:
-    return one.root
-
-
-def _link(one: ArrowGaussian) -> Array:
-    return one.link
 
 
 def _longer(columns: slice, begin: int, end: int) -> slice:

@@ -43,17 +43,7 @@ if TYPE_CHECKING:
 
 INPUTS = "inputs"
 # Parts of a fit that its methods are made of, and files hold: not what users look for.
-_PARTS = {
-    "calibration",
-    "facts",
-    "missing_patterns",
-    "outcome",
-    "plan",
-    "population",
-    "posterior",
-    "reader",
-    "spreads",
-}
+_PARTS = {"calibration", "facts", "missing_patterns", "outcome", "plan", "population", "posterior", "reader", "spreads"}
 
 
 @final

@@ -109,17 +109,9 @@ class LeftOutRows:
 
     def take(self, which: NDArray[np.intp]) -> "LeftOutRows":
         """Some rows, or all in another order."""
-        return replace(
-            self,
-            truth=self.truth[which],
-            decided=self.decided[which],
-            weights=self.weights[which],
-            scores=self.scores[which],
-            fitted=self.fitted[which],
-            log_chances=self.log_chances[which],
-            rows=None if self.rows is None else self.rows[which],
-            groups={name: of_rows[which] for name, of_rows in self.groups.items()},
-        )
+        names = ("truth", "decided", "weights", "scores", "fitted", "log_chances", *["rows"] * (self.rows is not None))
+        groups = {name: of_rows[which] for name, of_rows in self.groups.items()}
+        return replace(self, groups=groups, **{name: getattr(self, name)[which] for name in names})
 
 
 def left_out_rows(fits: "Sequence[Fit]", refits: int | None = 0, folds: int | None = None) -> LeftOutRows:

@@ -77,15 +77,9 @@ class LeftOutPredictions:
 
     def take(self, which: NDArray[Any]) -> "LeftOutPredictions":
         """Some of the rows."""
-        return replace(
-            self,
-            rows=self.rows[which],
-            labels=self.labels[which],
-            weights=self.weights[which],
-            predicted=self.predicted[which],
-            log_probability=self.log_probability[which],
-            groups={name: of_rows[which] for name, of_rows in self.groups.items()},
-        )
+        names = ("rows", "labels", "weights", "predicted", "log_probability")
+        groups = {name: of_rows[which] for name, of_rows in self.groups.items()}
+        return replace(self, groups=groups, **{name: getattr(self, name)[which] for name in names})
 
     @property
     def log_loss(self) -> Measure:

@@ -30,7 +30,7 @@ from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.left_out import RowInfluence
 from vbsvm.model.row_pass import Part
 from vbsvm.model.spec import Spec
-from vbsvm.results import imputed_spread
+from vbsvm.results import imputed_covariance
 from vbsvm.results.calibration import LeftOutScores, PosteriorMean, calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.prediction import Link, Scores
@@ -238,19 +238,20 @@ class TrainingRows:
     def imputes(self) -> bool:
         """Whether robust spreads can be had although values are missing."""
         here = isinstance(self.source, Memory) and self.source.pages is None
-        return here and isinstance(self.outcome, Outcome) and imputed_spread.suits(self.spec)
+        inferred = self.spec.missing is not None and isinstance(self.outcome, Outcome)
+        return here and inferred and imputed_covariance.suits(self.spec)
 
     def _imputed(self, outcome: Outcome, by: str) -> CovarianceEstimate:
         """The robust spread by completed tables."""
         source, squared = self._unchanged, self._squared
         assert isinstance(source, Memory)
         squares = squared.weights if isinstance(squared, Memory) else None
-        n_tables = imputed_spread.n_tables(source.candidates)
+        n_tables = imputed_covariance.n_tables(source.candidates)
         draws: Sequence[ProperDraw | None] = [None] * n_tables
         if input_model(self.spec.missing) is not None:
             draws = self.proper_draws(n_tables, source.n_rows)
         rest = self.n, squares, self.units, by
-        return imputed_spread.imputed_spread(self.spec, outcome, source, draws, *rest)
+        return imputed_covariance.imputed_covariance(self.spec, outcome, source, draws, *rest)
 
     @property
     def learned(self) -> tuple[CovarianceEstimate, ...]:

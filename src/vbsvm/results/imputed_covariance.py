@@ -1,12 +1,11 @@
-"""Robust spreads where values are missing: those of completed tables, and what differs between these.
+"""Robust covariances where values are missing: those of completed tables, and what differs between these.
 
 Rubin's rules with the estimate of the fit: the covariance is the mean of the sandwiches of completed tables, and
 (1 + 1/m) times the covariance of the estimates that these have.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import final
+from dataclasses import replace
 
 import numpy as np
 
@@ -41,16 +40,7 @@ def suits(spec: Spec) -> bool:
     return isinstance(spec.missing, MissingModel) and spec.missing.held and not selective and spec.gate_map is None
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class _Answer:
-    """What a completed table says: its estimate and its sandwich."""
-
-    mean: Array
-    spread: CovarianceEstimate
-
-
-def imputed_spread(
+def imputed_covariance(
     spec: Spec,
     outcome: Outcome,
     source: Memory,
@@ -60,35 +50,29 @@ def imputed_spread(
     units: Units | None,
     by: str,
 ) -> CovarianceEstimate:
-    """The robust spread of the first n coefficients; ``draws`` are those of the inputs, one for each table.
+    """The robust covariance of the first n coefficients; ``draws`` are those of the inputs, one for each table.
 
     ``squares`` are s²/k of each row, of weight s and there k times, if class weights are among the source's own.
     """
     whole, state = replace(spec, missing=None, likelihood=outcome.likelihood), replace(outcome.state, missing=None)
-    told = Covariances(spec, outcome.state, source, n).reliability
-    rng, answers = np.random.default_rng(len(draws)), []
+    said = Covariances(spec, outcome.state, source, n).reliability
+    rng, means, estimates = np.random.default_rng(len(draws)), [], []
     with single_threaded_blas():
         for number, draw in enumerate(draws):
             which = chosen_rows(source, number, rng)
             rows = completed(source, draw, which, rng)
             squared = None if squares is None else replace(rows, weights=squares[which])
-            answers.append(_answer(Covariances(whole, state, rows, n, squared=squared, units=units), by))
-    sandwiches = [one.spread.covariance for one in answers]
-    mean = outcome.state.coefficients.mean[:n]
-    found = [one for one in sandwiches if one is not None]
-    if len(found) < len(answers):
-        return CovarianceEstimate("robust", mean, None, told.and_warnings(answers[0].spread.reliability.warnings[-1]))
-    between = (1 + 1 / len(answers)) * np.atleast_2d(np.cov(np.stack([one.mean for one in answers]).T))
-    first = answers[0].spread
-    covariance = np.mean(found, axis=0) + between
-    return replace(first, mean=mean, covariance=covariance, reliability=told, between=between)
-
-
-def _answer(spreads: Covariances, by: str) -> _Answer:
-    spread = spreads.of("robust", by)
-    if spread.by == "response":
-        return _Answer(spread.mean, spread)
-    return _Answer(_newton_step(spreads.spec, spreads.state, spreads.source)[: spreads.n], spread)
+            estimate = Covariances(whole, state, rows, n, squared=squared, units=units).of("robust", by)
+            estimates.append(estimate)
+            means.append(estimate.mean if estimate.by == "response" else _newton_step(whole, state, rows)[:n])
+    mean, (first, *_) = outcome.state.coefficients.mean[:n], estimates
+    sandwiches = [estimate.covariance for estimate in estimates if estimate.covariance is not None]
+    if len(sandwiches) < len(estimates):
+        return CovarianceEstimate("robust", mean, None, said.and_warnings(first.reliability.warnings[-1]))
+    between = (1 + 1 / len(means)) * np.atleast_2d(np.cov(np.stack(means).T))
+    return replace(
+        first, mean=mean, covariance=np.mean(sandwiches, axis=0) + between, reliability=said, between=between
+    )
 
 
 def _newton_step(spec: Spec, state: State, source: Source) -> Array:
