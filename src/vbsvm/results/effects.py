@@ -180,15 +180,13 @@ class AverageEffects(ABC):
         by: str | Sequence[str] | None,
         *,
         at: Any = None,
-        data: Any = None,
-        weights: str | ArrayLike | None = None,
         groups: str = "observed",
         level: float = 0.95,
-        covariance: str | None = None,
+        **rest: Any,
     ) -> "tuple[Subject, pd.DataFrame]":
         """What effects are about, and their table in pandas, with its notes."""
         names, of = names_of("effects", variable, "variable"), _values_of("effects", variable, at)
-        subject, frame = self._begun("effects", data, weights, covariance, groups, level)
+        subject, frame = self._begun("effects", groups, level, **rest)
         rows = subject.rows
         if not names:
             raise ValueError("effects: name an input.")
@@ -230,7 +228,7 @@ class AverageEffects(ABC):
         """
         if kind not in KINDS:
             raise ValueError(f"contrasts: kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
-        subject, frame = self._begun("contrasts", data, weights, covariance, groups, level)
+        subject, frame = self._begun("contrasts", groups, level, data, weights, covariance)
         require_input("contrasts", subject.rows, variable)
         parted = _Parted.of("contrasts", subject.rows, by, [variable])
         if at is None and subject.rows.levels(variable) is None:
@@ -260,7 +258,7 @@ class AverageEffects(ABC):
 
         Parameters are those of ``effects``. Rows that miss the input are left out.
         """
-        subject, frame = self._begun("slopes", data, weights, covariance, groups, level)
+        subject, frame = self._begun("slopes", groups, level, data, weights, covariance)
         require_input("slopes", subject.rows, variable)
         if subject.rows.levels(variable) is not None:
             raise ValueError(f"slopes: {variable!r} is a category; contrasts({variable!r}) compares its levels.")
@@ -277,7 +275,7 @@ class AverageEffects(ABC):
         return _given(subject, frame.table("slopes", [variable], parted, [(("slope",), up.minus(down))], PLAIN))
 
     def _begun(
-        self, what: str, data: Any, weights: Any, covariance: str | None, groups: str, level: float
+        self, what: str, groups: str, level: float, data: Any = None, weights: Any = None, covariance: str | None = None
     ) -> "tuple[Subject, _Frame]":
         require_level(what, level)
         if groups not in GROUPS:

@@ -48,23 +48,19 @@ def read(fit: "Fit", data: Any, new_groups: str = "population") -> Encoded:
 
 def mean_scores(fit: "Fit", encoded: Encoded) -> Scores:
     """Scores with the coefficients at their means."""
-    found = prediction.mean_scores(fit.plan, fit.spec, fit.posterior.state, encoded, lambda: fit._input_population)
-    return _averaged(fit, found, encoded)
+    return _averaged(fit, prediction.mean_scores(fit, encoded), encoded)
 
 
 def odds_scores(fit: "Fit", encoded: Encoded) -> Scores:
     """Scores that probabilities are made of: with the variance of the coefficients where they are averaged over it."""
     if not fit.spec.likelihood.normalised:
         return mean_scores(fit, encoded)
-    found = prediction.score_moments(fit.plan, fit.spec, fit.posterior.state, encoded, lambda: fit._input_population)
-    return _averaged(fit, found, encoded)
+    return _averaged(fit, prediction.score_moments(fit, encoded, fit.posterior.state), encoded)
 
 
 def score_moments(fit: "Fit", encoded: Encoded) -> Scores:
     """Means and variances of scores that tables show."""
-    state = score_posterior(fit).state
-    found = prediction.score_moments(fit.plan, fit.spec, state, encoded, lambda: fit._input_population)
-    return _averaged(fit, found, encoded)
+    return _averaged(fit, prediction.score_moments(fit, encoded, score_posterior(fit).state), encoded)
 
 
 def _averaged(fit: "Fit", found: Scores, encoded: Encoded) -> Scores:
@@ -73,7 +69,7 @@ def _averaged(fit: "Fit", found: Scores, encoded: Encoded) -> Scores:
         return found
     if encoded.candidates is not None:
         found = prediction.averaged(found, *_shares(fit, encoded.candidates, encoded.table))
-    return prediction.require_finite(found, encoded, lambda: fit._input_population)
+    return prediction.require_finite(fit, found, encoded)
 
 
 def _classes(fit: "Fit", encoded: Encoded) -> NDArray[Any]:
@@ -164,12 +160,12 @@ def summed_slopes(fit: "Fit", encoded: Encoded, of_rows: Array) -> Array:
     if encoded.candidates is not None:
         row, shares = _shares(fit, encoded.candidates, encoded.table)
         of_rows = shares[:, None] * of_rows[row]
-    return prediction.cross(fit.plan, encoded, lambda: fit._input_population, of_rows)
+    return prediction.cross(fit, encoded, of_rows)
 
 
 def score_changes(fit: "Fit", encoded: Encoded, changes: Array) -> Array:
     """What changes of the columns' coefficients (each a row of ``changes``) add to the rows' scores."""
-    found = prediction.scores_at(fit.plan, encoded, lambda: fit._input_population, changes)
+    found = prediction.scores_at(fit, encoded, changes)
     if encoded.candidates is None:
         return found
     _, shares = _shares(fit, encoded.candidates, encoded.table)
@@ -203,8 +199,7 @@ def log_chances(
 
 def log_label_chances(fit: "Fit", encoded: Encoded, signs: Array) -> Array:
     """Log probability of these labels, for each candidate as if its values were known."""
-    state = fit.posterior.state
-    scores = prediction.mean_scores(fit.plan, fit.spec, state, encoded, lambda: fit._input_population)
+    scores = prediction.mean_scores(fit, encoded)
     return log_expit(signs * prediction.log_odds([scores], [fit._link])[:, 0])
 
 
