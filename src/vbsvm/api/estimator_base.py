@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 _INTERNAL = {"likelihood", "local", "require_settings"}
 
 
+def _of_models(name: str, doc: str) -> Any:
+    """A property of an estimator: what each of its models has under this name, in an array."""
+    return property(lambda estimator: np.array([getattr(fit, name) for fit in estimator._fits]), doc=doc)
+
+
 class Estimator(BaseEstimator):
     """Parameters, documented by each estimator, and a fit that replaces the one before when it is complete.
 
@@ -187,40 +192,15 @@ class Estimator(BaseEstimator):
         check_is_fitted(self)
         return self.fit_
 
-    @property
-    def coef_(self) -> Array:
-        """Means of the coefficients, (k, n_features)."""
-        return np.stack([fit.coef for fit in self._fits])
-
-    @property
-    def coef_std_(self) -> Array:
-        """Standard deviations of the coefficients, (k, n_features)."""
-        return np.stack([fit.coef_std for fit in self._fits])
-
-    @property
-    def coef_cov_(self) -> Array:
-        """Covariances of the coefficients, (k, n_features, n_features)."""
-        return np.stack([fit.coef_cov for fit in self._fits])
-
-    @property
-    def intercept_(self) -> Array:
-        """Means of the intercepts, (k,)."""
-        return np.array([fit.intercept for fit in self._fits])
-
-    @property
-    def intercept_std_(self) -> Array:
-        """Standard deviations of the intercepts, (k,)."""
-        return np.array([fit.intercept_std for fit in self._fits])
-
-    @property
-    def slopes_(self) -> Array:
-        """What a unit of each model's score adds to the log odds where the score is 0, (k,)."""
-        return np.array([fit.slope for fit in self._fits])
-
-    @property
-    def penalty_(self) -> Array:
-        """Expected penalty α of the standardised inputs, (k,)."""
-        return np.array([fit.penalty for fit in self._fits])
+    coef_ = _of_models("coef", "Means of the coefficients, (k, n_features).")
+    coef_std_ = _of_models("coef_std", "Standard deviations of the coefficients, (k, n_features).")
+    coef_cov_ = _of_models("coef_cov", "Covariances of the coefficients, (k, n_features, n_features).")
+    intercept_ = _of_models("intercept", "Means of the intercepts, (k,).")
+    intercept_std_ = _of_models("intercept_std", "Standard deviations of the intercepts, (k,).")
+    slopes_ = _of_models("slope", "What a unit of each model's score adds to the log odds where the score is 0, (k,).")
+    penalty_ = _of_models("penalty", "Expected penalty α of the standardised inputs, (k,).")
+    imputation_mean_ = _of_models("imputation_mean", "Means of the inputs, (k, n_features).")
+    imputation_cov_ = _of_models("imputation_cov", "Covariances of the inputs, (k, n_features, n_features).")
 
     @property
     def likelihood_power_(self) -> Array:
@@ -244,16 +224,6 @@ class Estimator(BaseEstimator):
     def _require_gates(self, name: str) -> None:
         if not self._fits[0].selects:
             raise AttributeError(f"{name} is only available after a fit with prior=LaplaceZero().")
-
-    @property
-    def imputation_mean_(self) -> Array:
-        """Means of the inputs, (k, n_features)."""
-        return np.stack([fit.imputation_mean for fit in self._fits])
-
-    @property
-    def imputation_cov_(self) -> Array:
-        """Covariances of the inputs, (k, n_features, n_features)."""
-        return np.stack([fit.imputation_cov for fit in self._fits])
 
     @property
     def elbo_(self) -> float:

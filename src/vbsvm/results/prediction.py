@@ -2,7 +2,7 @@
 
 New groups are treated in three places. That they add nothing to the mean of a score is in ``Grouping.factor``
 (``sources/row_builder.py``), what they add to its variance is here, and whether they are refused (``new_groups``) is
-decided in ``results/fit.py``.
+decided in ``results/fit_predictions.py``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
