@@ -14,9 +14,9 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.formula.drawn_columns import HowToDraw, Learned
 from vbsvm.design.scaling import ColumnSummary, Recipe
-from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.value_chain import drawn_values
+from vbsvm.inference.input_chains import drawn_values
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.missing.held_levels import HeldLevels
 from vbsvm.missing.input_model import PAPERS_PSI, InputModel
 from vbsvm.missing.level_sums import CategorySums, LevelSums
@@ -115,7 +115,7 @@ class Completion:
         """The part of the model that speaks of the inputs; None where nothing is missing."""
         return None if self.missing_inputs is None else self.model
 
-    def population(self, source: AnyRows, outcome: Outcome | Sample) -> Population | None:
+    def population(self, source: AnyRows, outcome: OptimizeResult | Sample) -> Population | None:
         """Mean and covariance of all inputs, where there are not too many."""
         columns = self.everything.variables
         if source.recipe.n_columns > validation.MOST_JOINT:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.api.task import Task
-from vbsvm.inference.climb import Outcome
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.inference.variational import Variational
 from vbsvm.model.priors import LaplaceZero
 from vbsvm.model.spec import State
@@ -25,7 +25,7 @@ CLOSED_FIT = Variational(tol=1e-2)
 def selection_remarks(owner: str, task: Task, fit: Fit) -> list[str]:
     """What users should know of the selected predictors of a variational fit."""
     outcome = fit.outcome
-    if not fit.selects or not isinstance(outcome, Outcome) or outcome.interrupted:
+    if not fit.selects or not isinstance(outcome, OptimizeResult) or outcome.interrupted:
         return []
     found, best = [], _selected(task, outcome.state)
     close = [end for end in outcome.others if outcome.bounds[-1] - end.bounds[-1] < CLOSE]
@@ -53,7 +53,7 @@ def _selected(task: Task, state: State) -> NDArray[np.bool_]:
     return state.gates.inclusion > [prior.threshold for prior in priors if isinstance(prior, LaplaceZero)]
 
 
-def _gain(task: Task, outcome: Outcome, selected: NDArray[np.bool_]) -> float:
+def _gain(task: Task, outcome: OptimizeResult, selected: NDArray[np.bool_]) -> float:
     """How far the bound lies above that without predictors; infinite where nothing is selected, or it is plain."""
     spec, state = task.spec, outcome.state
     assert spec.gate_map is not None

@@ -1,10 +1,11 @@
-"""A sampler of missing values and of their distribution in turn, for columns that are drawn before the fit.
+"""Samplers of the inputs' distribution alone: values given its parameters, and parameters given the values, in turn.
 
-The variables are jointly normal in each class, with a mean and a covariance of its own: what is known of the label of a
-row so includes effects that are no straight lines. Each kept round has parameters of its own: proper draws.
+Coefficients do not enter. What they give are proper draws: each kept round has parameters of its own. For columns that
+are drawn before the fit, the variables are jointly normal in each class, with a mean and a covariance of its own: what
+is known of the label of a row so includes effects that are no straight lines.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
@@ -13,10 +14,37 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseWishart
 from vbsvm.base.joint_normal import JointNormal
+from vbsvm.base.reading import Draw
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.design.formula.drawn_columns import Draws, Learned
-from vbsvm.inference.input_chain import BETWEEN, FIRST
+from vbsvm.design.formula.drawn_columns import Draws
+from vbsvm.design.formula.drawn_columns import Learned as LearnedColumns
+from vbsvm.missing.input_distributions import Learned
+from vbsvm.missing.input_model import HELD_SWEEPS
+from vbsvm.missing.model import MissingModel, MissingState
 from vbsvm.missing.proper_draws import ProperDraw
+from vbsvm.model.row_pass import Source
+from vbsvm.model.spec import Spec
+from vbsvm.model.sweep import pass_rows
+
+# Rounds before the first draw, and between draws: what is left of a start falls by the share that is missing in each.
+FIRST, BETWEEN = 40, 10
+
+
+def proper_draws(spec: Spec, missing: MissingState, source: Source, n: int, seed: int) -> list[ProperDraw]:
+    """Draw the distribution of labels and inputs so often, from where a fit ended."""
+    model, found, rng = spec.missing, [], np.random.default_rng(seed)
+    assert isinstance(model, MissingModel)
+    assert model.inputs is not None
+    free = missing.inputs.inputs if isinstance(missing.inputs, Learned) else missing.inputs
+    at = replace(missing, inputs=free, values=None)
+    with single_threaded_blas(), np.errstate(all="ignore"):
+        for k in range(FIRST + BETWEEN * (n - 1)):
+            draw = Draw(seed, 0, HELD_SWEEPS * k)
+            sums = pass_rows(spec, replace(spec.start(), missing=at), source, draw).missing
+            if k >= FIRST - 1 and (k - FIRST + 1) % BETWEEN == 0:
+                found.append(ProperDraw.of(model.inputs, sums.inputs, rng))
+            at = model.update(at, sums, draw)
+    return found
 
 
 @final
@@ -41,7 +69,7 @@ class _Class:
 
 def drawn_values(
     x: Array, n_drawn: int, labels: Array | None, weights: Array, psi: float | None, n: int, seed: int
-) -> Learned:
+) -> LearnedColumns:
     """Draw the last variables of rows × variables (standardised; NaN is missing) where they are missing, n times.
 
     Without ``labels``, all rows are of one class. The prior counts like ``psi`` rows, None like one for each variable:
@@ -73,7 +101,7 @@ def drawn_values(
         here = np.isin(wanted, part.rows)
         own = everyone if labels is None else _expected(one, size, within)
         told[:, here] -= _log_density(own, x[wanted[here]], values[:, here])
-    return Learned(everyone, max(float(every.known[0, 0]), n_variables + 2.0), Draws(values, told))
+    return LearnedColumns(everyone, max(float(every.known[0, 0]), n_variables + 2.0), Draws(values, told))
 
 
 def _redrawn(part: _Class, moments: Array, size: float, within: Array, rng: np.random.Generator) -> Array:
