@@ -57,7 +57,6 @@ class Feature(Enum):
     EXACT = "exact bound"
     FIRST = "first stage"
     FIXED_SCALES = "scales that are fixed, as for separated classes"
-    INTEGRATE = "groups are integrated out"
 
 
 F = Feature
@@ -117,7 +116,7 @@ _AUGMENTED_ONLY = {*UNSUPPORTED, F.MISSING_ADAPTS, F.SWEEPS}
 
 # What bound="auto" is.
 BOUNDS = (
-    Row(INTEGRATED, {F.INTERCEPTS}, _AUGMENTED_ONLY, "means and standard errors are close to the posterior's"),
+    Row(INTEGRATED, {F.INTERCEPTS}, _AUGMENTED_ONLY, "quadrature: standard errors are close to the posterior's"),
     Row(EXACT, {F.LOGISTIC}, _AUGMENTED_ONLY, "better means and standard errors in about the same time"),
     Row(EXACT, {F.MISSING}, _AUGMENTED_ONLY, "the augmented bound shrinks coefficients of incomplete columns"),
     Row(EXACT, {F.GROUPS}, _AUGMENTED_ONLY, "the augmented bound can be far off"),
@@ -141,7 +140,6 @@ def _natural(tol: float, fixed: bool) -> StepRule:
 _BY_MEAN, _FIXED = "the mean is the easier part, and cheap to evaluate", "the same, with fixed scales"
 # What maximises a bound.
 SOLVERS = (
-    Row("quadrature", {F.INTEGRATE}, set(), "effects of the largest factor are integrated out"),
     Row("monte_carlo", {F.MONTE_CARLO}, set(), "the covariance is known by draws, and the bound is not"),
     Row("cavi", {F.SWEEPS}, {F.EXACT}, "the paper's sweeps", lambda tol, fixed: CAVI()),
     Row(

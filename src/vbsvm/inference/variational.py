@@ -28,6 +28,7 @@ from vbsvm.inference.solvers import (
     Feature,
     Stage,
     choose_bound,
+    choose_solver,
     exact_stage,
     features,
     plan,
@@ -136,7 +137,7 @@ class Variational(Parameters):
         """
         flags = features(spec, source, accelerate=self.accelerate)
         bound = choose_bound(self.bound, flags)
-        if Feature.MONTE_CARLO in flags:
+        if choose_solver(flags).name == "monte_carlo":
             return self._monte_carlo(spec, source)
         with single_threaded_blas():
             if start is None and learned is None:
