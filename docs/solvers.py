@@ -7,8 +7,8 @@ from vbsvm.inference.solvers import AUTO, BOUNDS, SOLVERS, UNSUPPORTED, Feature,
 
 TITLE = """# Bounds and solvers
 
-This page is printed from the tables in `inference/solvers.py` by `python docs/solvers.py`. Of each table the first row is
-taken of which all features under "needs" are there, and none under "not with".
+This page is printed from the tables in `inference/solvers.py` by `python docs/solvers.py`. Of each table the first row
+is taken of which all features under "needs" are there, and none under "not with".
 """
 
 
