@@ -25,7 +25,9 @@ from benchmarks.tables import print_table
 from distributed import Client, LocalCluster
 from vbsvm import Variational
 from vbsvm.api.dask_estimator import DaskVBSVC
-from vbsvm.api.from_cluster import ClusterTable
+from vbsvm.api.dask_partitions import DaskPartitions
+from vbsvm.api.problem import build_problem
+from vbsvm.api.table_reader import TableReader
 from vbsvm.api.task import Task, read_imputation
 from vbsvm.base.reading import expect
 from vbsvm.model.likelihoods.hinge import HINGE
@@ -64,8 +66,8 @@ def task_of(client: Client, n: int, d: int, n_partitions: int) -> Task:
     """The model of these rows, which workers hold."""
     X, y = table(n, d, n_partitions)
     names = tuple(f"x{k}" for k in range(d))
-    rows = ClusterTable.read(Cluster.of(client), X, y, None, names, None)
-    (task,) = rows.tasks(HINGE, Ridge(), read_imputation(None), None, intercept=True, standardize=True)
+    rows = DaskPartitions.of_table(Cluster.of(client), X, y, None)
+    (task,) = build_problem(TableReader(names, Ridge()), rows, read_imputation(None), HINGE).tasks()
     return task
 
 

@@ -11,7 +11,7 @@ from benchmarks.simulation import simulate
 from benchmarks.timing import fastest, print_ratio, print_times
 from vbsvm import VBSVC, Ridge
 from vbsvm.base.reading import expect
-from vbsvm.design.scaling import column_ranges, learn_recipe
+from vbsvm.design.scaling import ColumnSummary
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts import dense
@@ -79,7 +79,7 @@ def row_pass(rounds: int, n: int = 100_000, d: int = 100) -> None:
 def _pass_ready(X: np.ndarray, y: np.ndarray) -> tuple[Spec, Memory, State]:
     """A model without an intercept, rows as a fit holds them, and the state that follows the first sweep."""
     weights = np.broadcast_to(1.0, len(X))
-    recipe = learn_recipe(X, weights, column_ranges(X, weights), intercept=False, standardize=True)
+    recipe = ColumnSummary.of(X, weights).recipe(intercept=False, standardize=True)
     source = Memory(X, y.astype(np.float64), weights, recipe)
     spec = Spec((Block("inputs", (slice(0, X.shape[1]),), Ridge()),))
     stats = pass_rows(spec, State(PointDistribution(np.zeros(X.shape[1])), ()), source, expect)

@@ -13,12 +13,13 @@ from scipy.interpolate import BSpline
 from vbsvm import Model
 from vbsvm.design import frames
 from vbsvm.design.columns import INTERCEPT
+from vbsvm.design.curves import Spline
 from vbsvm.design.formula import learning as formulas
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.levels import UNSEEN, Levels
-from vbsvm.design.splines import Spline
+from vbsvm.design.scaling import ColumnSummary
 
 COLUMNS = ["y", "x", "z", "g", "h", "my col", "age"]
 
@@ -40,7 +41,10 @@ def frame():
 
 def learn(text, frame, standardize=True):
     parts = syntax.read(text, list(frame.columns))
-    return formulas.learn(parts, frames.take(frame, parts.columns), np.ones(len(frame)), standardize)
+    weights = np.ones(len(frame))
+    reader, centred, encoded = formulas.learn(parts, frames.take(frame, parts.columns), weights, standardize)
+    columns = ColumnSummary.of(encoded.table, weights)
+    return reader.scaled(columns.recipe(reader.plan.recipe.intercept, standardize, centred)), encoded
 
 
 @pytest.mark.parametrize(

@@ -168,7 +168,7 @@ def test_gates_keep_their_covariance():
 
 
 def test_a_recipe_of_one_scale_leaves_constant_columns_out():
-    from vbsvm.design.sparse_columns import with_common_scale
+    from vbsvm.design.scaling import with_common_scale
 
     found = with_common_scale(Recipe(np.zeros(3), np.array([3.0, 4.0, np.inf]), True))
     np.testing.assert_allclose(found.scale, [np.sqrt(12.5), np.sqrt(12.5), np.inf])

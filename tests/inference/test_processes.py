@@ -11,7 +11,7 @@ import pytest
 import vbsvm
 from short_chains import SHORT, SOURCE, fitted, quiet, saved, table
 from vbsvm import VBSVC, Gibbs
-from vbsvm.api.from_table import Table
+from vbsvm.api.table_reader import ReadTable
 from vbsvm.base import workers
 from vbsvm.base.workers import Workers
 from vbsvm.inference import chains, gibbs
@@ -85,7 +85,7 @@ def test_rows_of_weight_0_change_no_bit(kind, alone, tmp_path):
 
 def test_rows_of_weight_0_that_stay_would_be_seen(alone, monkeypatch, tmp_path):
     """The planted cause: they are left out block by block, so that blocks end elsewhere."""
-    monkeypatch.setattr(Table, "counted", lambda self: self)
+    monkeypatch.setattr(ReadTable, "counted", lambda self: self)
     one, other = with_and_without(tmp_path / "m")
     assert one != other
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from vbsvm import LaplaceZero, Normal, Ridge, Variational
-from vbsvm.design.scaling import Recipe, column_ranges, learn_recipe
+from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.matrices import DenseMatrix, SparseMatrix, StandardisedMatrix
 from vbsvm.model.spec import Block, Spec
@@ -64,7 +64,7 @@ def test_a_sparse_source_gives_the_dense_fit(prior, weighted, monkeypatch):
     X = rows(2, 200, 8)
     y = np.where(X[:, 0] - X[:, 1] + np.random.default_rng(3).normal(size=200) > 0, 1.0, -1.0)
     s = (np.arange(200) % 4).astype(float) if weighted else np.ones(200)
-    recipe = learn_recipe(X, s, column_ranges(X, s), intercept=True, standardize=True)
+    recipe = ColumnSummary.of(X, s).recipe(intercept=True, standardize=True)
     inputs = Block("inputs", (slice(1, 9),), prior, prior.gate_of([f"x{k}" for k in range(8)]))
     spec, tight = Spec((Block("intercept", (slice(0, 1),), Normal(1e2)), inputs)), Variational(tol=1e-12)
     dense, sparse = (

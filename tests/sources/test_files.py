@@ -18,8 +18,8 @@ import pytest
 from vbsvm import VBSVC, Files, GaussianImputation, Gibbs, LaplaceZero, Model, Variational, cross_validate
 from vbsvm.inference import climb_watch
 from vbsvm.results import predicted_files, training_rows
+from vbsvm.sources import block_source, files_cache, files_text
 from vbsvm.sources import files as file_sources
-from vbsvm.sources import files_cache, files_text, pages
 from vbsvm.sources.memory import Memory
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
@@ -65,7 +65,7 @@ def small_pieces(monkeypatch, tmp_path):
     """Pieces of a few rows, pages that are let go all the time, and a cache of the test's own."""
     monkeypatch.setattr(file_sources, "PIECE", 0.0)
     monkeypatch.setattr(file_sources, "FEWEST_ROWS", 50)
-    monkeypatch.setattr(pages, "RUN", 64)
+    monkeypatch.setattr(block_source, "RUN", 64)
     monkeypatch.setattr(files_text, "LOOK", 30)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
 
@@ -90,7 +90,7 @@ CLASSIFIERS = {
 @pytest.mark.parametrize("case", CLASSIFIERS)
 def test_a_classifier_of_files_is_that_of_the_rows(case, cheap, tmp_path, monkeypatch):
     if not cheap:
-        monkeypatch.setattr(pages.Pages, "may_keep", lambda self, n_rows: False)
+        monkeypatch.setattr(block_source.Pages, "may_keep", lambda self, n_rows: False)
     settings, features, weights, target = CLASSIFIERS[case]
     frame = table()
     sample_weight = None if weights is None else frame[weights]
@@ -321,7 +321,7 @@ def test_a_damaged_cache_is_written_anew(tmp_path):
     assert (VBSVC().fit_files(files, "y", features=INPUTS).coef_ == first.coef_).all()
 
 
-@pytest.mark.parametrize("name", ["X.npy", "signs1.npy", "weights.npy"])
+@pytest.mark.parametrize("name", ["X.npy", "signs0.npy", "weights.npy"])
 @pytest.mark.parametrize("damage", ["empty", "short", "long", "flipped"])
 def test_damaged_arrays_of_a_cache_are_written_anew(damage, name, tmp_path):
     files = Files(written(table(), tmp_path / "d"), cache=tmp_path / "cache")
@@ -670,9 +670,9 @@ def test_settings_that_make_no_sense(tmp_path):
 
 
 def test_whole_columns_that_do_not_fit_are_refused(tmp_path, monkeypatch):
-    from vbsvm.api import from_formula_files
+    from vbsvm.api import file_partitions
 
-    monkeypatch.setattr(from_formula_files, "WHOLE", 1e-6)
+    monkeypatch.setattr(file_partitions, "WHOLE", 1e-6)
     with pytest.raises(ValueError, match=r"learned from all values of their columns \(x\).*memory_limit"):
         Model("y ~ s(x)", written(table(), tmp_path / "d"))
 

@@ -12,7 +12,7 @@ from models import random_state, spec_of
 from vbsvm import VBSVC
 from vbsvm.base import row_sums
 from vbsvm.base.reading import expect
-from vbsvm.design.scaling import Recipe, column_ranges, learn_recipe
+from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.model.sweep import pass_rows
 from vbsvm.sources.memory import Memory
 
@@ -27,7 +27,7 @@ def data():
 
 
 def stats_of(X, y, s):
-    recipe = learn_recipe(X, s, column_ranges(X, s), intercept=True, standardize=True)
+    recipe = ColumnSummary.of(X, s).recipe(intercept=True, standardize=True)
     spec = spec_of(D)
     state = random_state(spec, np.random.default_rng(1))
     return pass_rows(spec, state, Memory(X, y, s, recipe), expect, with_curvature=True)
@@ -149,7 +149,7 @@ def test_scales_are_exact_for_columns_of_any_size(power):
     x = np.random.default_rng(0).normal(size=(3000, 1)) + 5
     s = np.ones(3000)
     X = x * 10.0**power
-    recipe = learn_recipe(X, s, column_ranges(X, s), intercept=True, standardize=True)
+    recipe = ColumnSummary.of(X, s).recipe(intercept=True, standardize=True)
     np.testing.assert_allclose(recipe.scale / 10.0**power, x.std(axis=0), rtol=1e-12)
     np.testing.assert_allclose(recipe.centre / 10.0**power, x.mean(axis=0), rtol=1e-12)
 
@@ -157,7 +157,7 @@ def test_scales_are_exact_for_columns_of_any_size(power):
 def test_scales_do_not_cancel_far_from_zero():
     X = 1e9 + np.random.default_rng(0).normal(size=(5000, 1))
     s = np.ones(5000)
-    recipe = learn_recipe(X, s, column_ranges(X, s), intercept=True, standardize=True)
+    recipe = ColumnSummary.of(X, s).recipe(intercept=True, standardize=True)
     np.testing.assert_allclose(recipe.scale, X.std(axis=0), rtol=1e-9)
 
 

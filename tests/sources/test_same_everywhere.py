@@ -15,7 +15,7 @@ from clusters import workers
 from vbsvm import VBSVC, Files, GaussianImputation, LaplaceZero, Model, NotAtRandom, Variational, VBLogistic
 from vbsvm.api.dask_estimator import DaskVBLogistic, DaskVBSVC
 from vbsvm.model.priors.laplace_zero import Joint
-from vbsvm.sources import pages
+from vbsvm.sources import block_source
 
 dd = pytest.importorskip("dask.dataframe")
 
@@ -106,7 +106,8 @@ def model_in_memory(name):
 def test_models(place, name, client, tmp_path, monkeypatch):
     formula, missing, settings = MODELS[name]
     frame, (told, whole) = table(missing), model_in_memory(name)
-    monkeypatch.setattr(pages.Pages, "may_keep", lambda self, n_rows: False)  # so that files are climbed in another way
+    # so that files are climbed in another way
+    monkeypatch.setattr(block_source.Pages, "may_keep", lambda self, n_rows: False)
     model = Model(formula, in_parts(frame) if place == "cluster" else in_files(frame, tmp_path), **settings)
     assert repr(model) == told
     found = model.fit(TIGHT)

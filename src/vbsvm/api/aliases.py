@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from vbsvm.design.spelling import meant
+from vbsvm.design.values import meant
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.model.priors import Covariance, HalfT, InverseWishart, LaplaceZero, Ridge

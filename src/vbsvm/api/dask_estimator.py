@@ -6,13 +6,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, clone
 
-from vbsvm.api import inputs, validation
+from vbsvm.api import inputs
+from vbsvm.api.dask_partitions import DaskPartitions
 from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.fitted_attributes import FittedAttributes
-from vbsvm.api.from_cluster import ClusterTable
 from vbsvm.api.logistic import VBLogistic
+from vbsvm.api.problem import build_problem
 from vbsvm.api.svc import VBSVC
+from vbsvm.api.table_reader import TableReader
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.inference.gibbs import Gibbs
@@ -21,8 +23,7 @@ from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.results.fit import Fit
 from vbsvm.results.lazy_predictions import PartAnswer
-from vbsvm.sources import collections
-from vbsvm.sources.cluster import Cluster
+from vbsvm.sources.cluster import Cluster, delayed, header, is_collection, partitions, taken
 
 
 class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
@@ -80,14 +81,13 @@ class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
             inputs.require_group(self.group)
             if not self.fit_intercept:
                 raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
-        header = collections.header(X)
-        inputs.read_columns(self, header, reset=True)
-        inputs.read_some(header, self.group)
-        table = ClusterTable.read(cluster, X, y, sample_weight, validation.column_names(self), self.group)
-        self.classes_ = table.summary.labels.labels
-        intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
-        settings = prior, imputation, self.class_weight
-        return table.tasks(self.likelihood, *settings, intercept=intercept, standardize=standardize)
+        empty = header(X)
+        inputs.read_columns(self, empty, reset=True)
+        inputs.read_some(empty, self.group)
+        rows = DaskPartitions.of_table(cluster, X, y, sample_weight)
+        problem = build_problem(TableReader.of(self, prior), rows, imputation, self.likelihood)
+        self.classes_ = problem.classes
+        return problem.tasks()
 
     def _kept(self, fit: Fit) -> Fit:
         """What is kept of a fit: all but its rows, whose place in the cluster others need."""
@@ -117,18 +117,18 @@ class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
     def _predicted(self, X: Any, method: Any, example: Array, name: str) -> Any:
         """What a method of the local estimator gives, partition by partition; at once for data in memory."""
         model = self.to_local()
-        if not collections.is_collection(X):
+        if not is_collection(X):
             return method(model, X)
-        inputs.read_columns(self, collections.header(X), reset=False)
+        inputs.read_columns(self, header(X), reset=False)
         if example.ndim == 2 and example.shape[1] == 1:
             example = example[:, 0]
         return PartAnswer(method.__name__, name, self.classes_, example).of(model, X)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, target: str | None = None) -> float:
         """Share of the rows whose class is predicted; computed at once. Arguments are those of ``fit``."""
-        rows = collections.partitions(*_given(X, y, sample_weight, target))
-        right = collections.delayed(_right)
-        model = collections.delayed(_itself)(self.to_local())
+        rows = partitions(*_given(X, y, sample_weight, target))
+        right = delayed(_right)
+        model = delayed(_itself)(self.to_local())
         cluster = Cluster.of(self.client)
         found = cluster.sum(np.asarray, cluster.held([right(model, row) for row in rows]))
         return float(found[0] / found[1])
@@ -245,7 +245,7 @@ def _given(X: Any, y: Any, sample_weight: Any, target: str | None) -> tuple[Any,
     """Inputs, labels and weights; labels as such, or as a column of the inputs' frame."""
     if (y is None) == (target is None):
         raise ValueError("Give the labels as y, or the name of their column in X as target: one of the two.")
-    return (X, y, sample_weight) if target is None else collections.taken(X, target, sample_weight)
+    return (X, y, sample_weight) if target is None else taken(X, target, sample_weight)
 
 
 def _right(model: Classifier, rows: tuple[Any, Any, Any]) -> Array:

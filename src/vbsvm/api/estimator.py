@@ -16,10 +16,12 @@ from sklearn.utils.metaestimators import available_if
 
 from vbsvm.api import inputs, label_checks, likelihood_power, online, sensitivity, validation
 from vbsvm.api.estimator_base import Estimator
-from vbsvm.api.from_table import Table
+from vbsvm.api.partitions import MemoryPartitions
 from vbsvm.api.predictions import Predictions
+from vbsvm.api.problem import build_problem
 from vbsvm.api.selection import InputSelection
 from vbsvm.api.sklearn_export import linear_classifier
+from vbsvm.api.table_reader import ReadTable, TableReader
 from vbsvm.api.task import Task, require_variational
 from vbsvm.api.warm_start import starts
 from vbsvm.base.settings import require_flag
@@ -31,7 +33,8 @@ from vbsvm.model.priors import Prior
 from vbsvm.model.spec import State
 from vbsvm.results import imputation, same_frame, tidy
 from vbsvm.results.fit import Fit
-from vbsvm.sources.collections import require_in_memory
+from vbsvm.sources.cluster import require_in_memory
+from vbsvm.sources.files import Files
 from vbsvm.storage.atomic import require_path
 
 if TYPE_CHECKING:
@@ -163,12 +166,24 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         weights : str, default None
             A column of weights: a weight of k counts as k identical rows, and one of 0 leaves the row out.
         """
-        from vbsvm.api.from_files import TableFiles
+        from vbsvm.api.file_partitions import FilePartitions, TableColumns
 
         if self.categories is not None:
             raise ValueError("fit_files does not support categories: Model(formula, files) takes them.")
-        rows = TableFiles.of(files, target, features, weights)
-        return self._fitted(lambda: rows.tasks(self))
+        named = Files.of(files)
+        opened = named.opened()
+        columns = TableColumns.of(opened.names, target, features, weights)
+
+        def tasks() -> list[Task]:
+            prior, _, settings = self.require_settings()
+            about = columns.settings(opened.types, self.group, self.class_weight)
+            inputs.read_header(self, columns.features)
+            reader = TableReader.of(self, prior, **about)
+            problem = build_problem(reader, FilePartitions(named, opened, columns), settings, self.likelihood)
+            self.classes_ = problem.classes
+            return problem.tasks()
+
+        return self._fitted(tasks)
 
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
@@ -180,13 +195,12 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
             raise ValueError("group adds random intercepts around a common intercept: set fit_intercept=True.")
         table, labels, members = inputs.read_data(self, X, y, sample_weight)
         weights = label_checks.read_weights(sample_weight, table.shape[0])
-        self.classes_, codes = label_checks.read_labels(labels, weights)
-        data = Table(table, validation.column_names(self), self.classes_, codes, weights, members, str(self.group))
-        if isinstance(inference, Gibbs):  # draws are the same to the bit as without rows that do not count
-            data = data.counted()
-        intercept, standardize = bool(self.fit_intercept), bool(self.standardize)
-        problem = data.problem(prior, settings, self.class_weight, intercept=intercept, standardize=standardize)
-        return [replace(task, data=X) for task in problem.under(self.likelihood).tasks()]
+        rows = MemoryPartitions(ReadTable(table, labels, weights, members))
+        # draws are the same to the bit as without rows that do not count
+        reader = TableReader.of(self, prior, counted_only=isinstance(inference, Gibbs))
+        problem = build_problem(reader, rows, settings, self.likelihood)
+        self.classes_ = problem.classes
+        return [replace(task, data=X) for task in problem.tasks()]
 
     @overload
     def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]": ...

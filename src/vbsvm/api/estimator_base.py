@@ -10,9 +10,9 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
 from vbsvm.api import aliases, likelihood_power, validation
-from vbsvm.api.default_priors import predictors_prior
 from vbsvm.api.fit_warnings import warn_of_random_effects, warnings_of
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
+from vbsvm.api.priors import predictors_prior
 from vbsvm.api.selection_checks import selection_remarks
 from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
 from vbsvm.base.printing import ReliabilityWarning

@@ -18,9 +18,9 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from vbsvm.design import one_hot, values
 from vbsvm.design.frames import require_collected, require_unique
 from vbsvm.design.levels import group_labels
-from vbsvm.design.sparse_columns import canonical
-from vbsvm.design.spelling import listed, meant, other_form
-from vbsvm.sources.collections import require_in_memory
+from vbsvm.design.scaling import canonical
+from vbsvm.design.values import listed, meant, other_form
+from vbsvm.sources.cluster import require_in_memory
 
 if TYPE_CHECKING:
     from vbsvm.api.predictions import Predictions
@@ -171,9 +171,10 @@ def _parted(X: Any, group: str | int | None) -> tuple[Any, NDArray[Any] | None]:
     return inputs, members
 
 
-def read_members(column: Any, group: str | int) -> NDArray[Any]:
-    """The group of each row, from a column of a frame."""
-    return _known_members(_cells(column), group)
+def members_of(X: Any, group: str | int) -> NDArray[Any]:
+    """The group of each row of a table whose columns are known."""
+    column = _cells(X[group]) if hasattr(X, "columns") else values.unmasked(X[:, int(group)])
+    return _known_members(column, group)
 
 
 def _known_members(members: NDArray[Any], group: str | int) -> NDArray[Any]:

@@ -11,10 +11,12 @@ from sklearn.utils.validation import column_or_1d
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import values
-from vbsvm.design.spelling import listed
+from vbsvm.design.values import listed
 
 # Beyond it a count leaves the range of floating point.
 LARGEST_WEIGHT = 1e50
+# Kinds of whole numbers and words, as NumPy calls them.
+WHOLE = "biuSU"
 
 
 def plain_labels(y: Any) -> Any:
@@ -59,14 +61,10 @@ def _labels_of_objects(labels: NDArray[Any]) -> NDArray[Any]:
     return np.array(labels.tolist())
 
 
-def read_labels(y: NDArray[Any], weights: Array) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Give the sorted classes and each row's class index; rows of weight 0 do not bring a class with them."""
-    counted = slice(None) if weights.all() else weights > 0
-    classes = np.unique(y[counted])
-    if y.dtype.kind not in "biuSU" or 2 * len(classes) > len(y):  # of a few whole numbers or words nothing is wrong
+def require_labels(y: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Refuse labels that are no classes; of a few whole numbers or words nothing is wrong."""
+    if y.dtype.kind not in WHOLE or 2 * len(classes) > len(y):
         check_classification_targets(y)
-    require_two(classes)
-    return classes, class_codes(classes, y)
 
 
 def class_codes(classes: NDArray[Any], y: NDArray[Any]) -> NDArray[np.intp]:
@@ -81,7 +79,8 @@ def column_of_labels(column: Any) -> NDArray[Any]:
 
 def require_classes(labels: NDArray[Any]) -> None:
     """Refuse labels, each given once, that are no classes, or of one class only."""
-    check_classification_targets(labels)
+    if labels.dtype.kind not in WHOLE:
+        check_classification_targets(np.repeat(labels, 3))  # of labels that occur once scikit-learn would warn
     require_two(labels)
 
 
@@ -121,16 +120,6 @@ def _weights(given: Any, name: str) -> Array:
     if weights.ndim == 0 and weights.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold one number for each row; got {values.named(type(given))}.")
     return weights.astype(np.float64) if weights.ndim != 1 else values.as_floats(weights, name)
-
-
-def with_class_weights(
-    weights: Array, class_weight: dict[Any, float] | str | None, classes: NDArray[Any], codes: NDArray[np.intp]
-) -> Array:
-    """Multiply each row's weight by that of its class."""
-    if class_weight is None:
-        return weights
-    factors = class_factors(class_weight, classes, np.bincount(codes, weights).astype(np.float64))
-    return require_counts(weights * factors[codes])
 
 
 def class_factors(class_weight: dict[Any, float] | str, classes: NDArray[Any], totals: Array) -> Array:

@@ -12,9 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 from vbsvm.api import likelihood_power as powers
 from vbsvm.api import sensitivity, validation
 from vbsvm.api.fit_warnings import warn_of_random_effects, warnings_of
-from vbsvm.api.formula_priors import keys
-from vbsvm.api.from_formula import KeptRows
+from vbsvm.api.formula_reader import FormulaReader
 from vbsvm.api.one_class import OneClassWarning, describe_unassigned
+from vbsvm.api.partitions import MemoryPartitions, Partitions
+from vbsvm.api.priors import keys
+from vbsvm.api.problem import build_problem
 from vbsvm.api.selection_checks import selection_remarks
 from vbsvm.api.task import read_imputation, read_inference, read_likelihood, require_variational
 from vbsvm.base.printing import ReliabilityWarning, visible, warn_user
@@ -24,12 +26,12 @@ from vbsvm.design import frames
 from vbsvm.design.formula import syntax
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
-from vbsvm.missing.settings import NO_TRANSFORM, GaussianImputation
+from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.display import Outline
 from vbsvm.results.fit import Fit
-from vbsvm.sources.collections import is_collection
+from vbsvm.sources.cluster import is_collection
 from vbsvm.sources.distributed import Distributed
 from vbsvm.sources.files import Files
 from vbsvm.sources.memory import Memory
@@ -126,31 +128,20 @@ class Model:
         if not isinstance(formula, str) and isinstance(data, str):
             raise TypeError("Model: the formula comes first, and the data second: Model('y ~ x', data).")
         settings, priors, standardize = read_imputation(imputation), {} if priors is None else priors, bool(standardize)
-        placed, in_memory = None, None
-        if settings.transform != NO_TRANSFORM and (_in_files(data) or is_collection(data)):
-            raise ValueError(
-                f"GaussianImputation: transform={settings.transform!r} needs rows in memory: give Model a frame of "
-                "some rows, or transform the columns in the files."
+        rows = _partitions(data)
+        if weights is not None and not isinstance(weights, str) and not rows.resident:
+            raise TypeError(
+                f"weights: where the data lie in {rows.place}, so do the weights; give the name of their column."
             )
-        if _in_files(data):
-            from vbsvm.api.from_formula_files import FormulaFiles
-
-            in_files = FormulaFiles.of(data, formula, weights, missing)
-            problem = in_files.problem(positive, priors, settings, standardize=standardize)
-        elif is_collection(data):
-            from vbsvm.api.from_formula_cluster import FormulaCluster
-
-            in_cluster = FormulaCluster.read(data, formula, weights, missing, positive, standardize)
-            problem, placed = in_cluster.problem(priors, settings, standardize=standardize), in_cluster.placed
-        else:
-            parts = syntax.read(formula, frames.names_of(data), weights if isinstance(weights, str) else None)
-            rows = KeptRows.of(parts, data, weights, missing)
-            outcome = rows.outcome(parts, positive)
-            problem, in_memory = rows.problem(parts, outcome, priors, settings, standardize=standardize), data
-        (task,) = problem.under(read_likelihood(likelihood)).tasks()
-        self._task = replace(task, data=in_memory) if placed is None else placed(task)
-        self.formula, self.n_dropped = problem.text, problem.n_dropped
-        self.classes = problem.outcomes[0].labels
+        names, column = rows.names, weights if isinstance(weights, str) else None
+        parts = syntax.read(formula, names, column)
+        frames.require_column(names, column)
+        about = weights, missing, positive, priors, settings, standardize, rows.resident, rows.no_rows
+        problem = build_problem(FormulaReader(parts, *about), rows, settings, read_likelihood(likelihood))
+        (task,) = problem.tasks()
+        self._task = replace(task, data=data) if rows.resident else task
+        self.formula, self.n_dropped = parts.text, task.n_dropped
+        self.classes = problem.classes
         self.spec = self._task.spec
         self.data = data
         self._settings = {
@@ -246,7 +237,16 @@ class Model:
         return Outline(self.formula, facts, self.classes, self.spec, task.plan, keys(reader))
 
 
-def _in_files(data: Any) -> bool:
-    """Whether the data are files, or names of them."""
+def _partitions(data: Any) -> Partitions:
+    """The rows of data in files, which may be names of them, in a cluster, or in memory."""
     listed = isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | os.PathLike) for one in data)
-    return isinstance(data, str | os.PathLike | Files) or listed
+    if isinstance(data, str | os.PathLike | Files) or listed:
+        from vbsvm.api.file_partitions import FilePartitions
+
+        files = Files.of(data)
+        return FilePartitions(files, files.opened())
+    if is_collection(data):
+        from vbsvm.api.dask_partitions import DaskPartitions
+
+        return DaskPartitions.of_frame(data)
+    return MemoryPartitions(data)

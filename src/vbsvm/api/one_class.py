@@ -13,8 +13,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.candidates import Candidates
 from vbsvm.results import prediction
 from vbsvm.results.fit import Fit
-from vbsvm.sources.distributed import Distributed
-from vbsvm.sources.kinds import InMemory
+from vbsvm.sources.distributed import Distributed, InMemory
 
 # Rows that are scored first; twice as many next, until every class has been assigned.
 FIRST_ROWS = 512

@@ -15,22 +15,23 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from vbsvm.api import inputs, label_checks, validation
-from vbsvm.api.from_table import outcomes, plan_of, positives, stated
+from vbsvm.api.partitions import EncodedData, Part
+from vbsvm.api.problem import Problem
+from vbsvm.api.table_reader import ReadTable, TableEncoder, TableReader
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
-from vbsvm.design.columns import Encoded
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.priors import LaplaceZero, Prior
+from vbsvm.model.priors import LaplaceZero
 from vbsvm.model.spec import State
 from vbsvm.results.calibration import LeftOutScores, calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 from vbsvm.results.posterior_mean import PosteriorMean
-from vbsvm.sources.collections import require_in_memory
+from vbsvm.sources.cluster import require_in_memory
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.remembered import PastRows, Remembered
 
@@ -41,16 +42,6 @@ if TYPE_CHECKING:
 MOST_COLUMNS = 3000
 # Scores of the last rows, each from before it was learned, by which probabilities are calibrated.
 RECENT = 8192
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Rows that have arrived: complete numbers, classes by number, and weights."""
-
-    X: NDArray[np.floating]
-    codes: NDArray[np.intp]
-    weights: Array
 
 
 @final
@@ -81,20 +72,19 @@ class Stream:
 class Learner:
     """The settings of an estimator that learns from batches."""
 
-    names: tuple[str, ...]
+    reader: TableReader
     likelihood: Likelihood
-    prior: Prior
     inference: Variational
-    intercept: bool
-    standardize: bool
 
-    def absorb(self, stream: Stream | None, classes: NDArray[Any], batch: Batch) -> tuple[Stream, tuple[Fit, ...]]:
+    def absorb(self, stream: Stream | None, classes: NDArray[Any], batch: ReadTable) -> tuple[Stream, tuple[Fit, ...]]:
         """The stream with one batch more, and the fits to all rows so far."""
-        columns = ColumnSummary.of(batch.X, batch.weights)
-        validation.require_usable(batch.X, batch.weights, columns.ranges, self.names)
+        encoder = TableEncoder(self.reader, classes)
+        rows = encoder(Part(batch))
+        assert rows is not None
+        columns = encoder.columns(rows)
         columns = columns if stream is None else stream.columns + columns
-        recipe = columns.recipe(self.intercept, self.standardize)
-        tasks = self._tasks(classes, recipe, columns, batch)
+        problem = Problem.of(EncodedData(encoder, rows, columns), GaussianImputation(), self.likelihood)
+        tasks = [replace(task, source=_dense(task.source)) for task in problem.tasks()]
         models, fits = [], []
         for k, task in enumerate(tasks):
             past = None if stream is None else stream.models[k]
@@ -105,22 +95,7 @@ class Learner:
         links = [PosteriorMean() for _ in models] if own else calibrate([model.recent for model in models])
         found = tuple(replace(fit, calibration=link) for fit, link in zip(fits, links, strict=True))
         n_rows = tasks[0].source.n_rows + (0 if stream is None else stream.n_rows)
-        return Stream(classes, columns, recipe, n_rows, tuple(models)), found
-
-    def _tasks(self, classes: NDArray[Any], recipe: Recipe, columns: ColumnSummary, batch: Batch) -> list[Task]:
-        """One model for two classes, else one for each against the rest; a batch may lack some of them."""
-        signs = [np.where(batch.codes == positive, 1.0, -1.0) for positive in positives(classes)]
-        problem = stated(
-            plan_of(recipe, self.names, "", None),
-            Encoded(batch.X),
-            batch.weights,
-            columns.ranges,
-            outcomes(classes, signs),
-            self.prior,
-            GaussianImputation(),
-            None,
-        )
-        return [replace(task, source=_dense(task.source)) for task in problem.under(self.likelihood).tasks()]
+        return Stream(classes, columns, problem.design.plan.recipe, n_rows, tuple(models)), found
 
     def _absorb(self, task: Task, past: _Remembered | None, stream: Stream | None) -> tuple[_Remembered, Fit]:
         """One model's part."""
@@ -176,17 +151,17 @@ def absorb(
     names = validation.column_names(estimator)
     _require_complete(names, table)
     weights = label_checks.read_weights(sample_weight, len(table))
-    intercept, standardize = bool(estimator.fit_intercept), bool(estimator.standardize)
     assert isinstance(inference, Variational)
-    learner = Learner(names, estimator.likelihood, prior, inference, intercept, standardize)
+    learner = Learner(TableReader.of(estimator, prior), estimator.likelihood, inference)
     if stream is None and fits is not None:
-        stream, _ = learner.absorb(None, estimator.classes_, _rows_of(fits))
+        stream, _ = learner.absorb(None, estimator.classes_, _rows_of(fits, estimator.classes_))
     known = _known_classes(stream, labels, weights, classes)
+    _require_known(labels, known)
     estimator.classes_ = known
-    return learner.absorb(stream, known, Batch(table, _codes(labels, known), weights))
+    return learner.absorb(stream, known, ReadTable(table, labels, weights))
 
 
-def _rows_of(fits: Sequence[Fit]) -> Batch:
+def _rows_of(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
     """The rows of a fit, as the first batch."""
     sources = [one for fit in fits if fit._rows is not None and isinstance(one := fit._rows._unchanged, Memory)]
     if not sources:
@@ -196,7 +171,7 @@ def _rows_of(fits: Sequence[Fit]) -> Batch:
         )
     signs = np.stack([source.signs for source in sources], axis=1)
     codes = (signs[:, 0] > 0).astype(np.intp) if len(sources) == 1 else signs.argmax(axis=1)
-    return Batch(sources[0].X, codes, sources[0].weights)
+    return ReadTable(sources[0].X, classes[codes], sources[0].weights)
 
 
 def supported(estimator: "Classifier") -> bool:
@@ -229,8 +204,13 @@ def _read(estimator: "Classifier", X: Any, y: Any) -> tuple[Any, NDArray[Any]]:
 
 def _known_classes(stream: Stream | None, labels: NDArray[Any], weights: Array, classes: Any) -> NDArray[Any]:
     """The classes of the first call, which names them or has them all."""
+    if stream is None and classes is None:
+        found = np.unique(labels[weights > 0])
+        label_checks.require_labels(labels, found)
+        label_checks.require_two(found)
+        return found
     if stream is None:
-        return label_checks.read_labels(labels, weights)[0] if classes is None else _announced(classes)
+        return _announced(classes)
     if classes is not None and not np.array_equal(_announced(classes), stream.classes):
         raise ValueError(
             f"classes are not those of the first call, {', '.join(map(str, stream.classes))}: leave them out now."
@@ -244,17 +224,15 @@ def _announced(classes: Any) -> NDArray[Any]:
     return found
 
 
-def _codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
-    """Classes by number; a class that was not announced is refused."""
-    codes = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    unknown = classes[codes] != labels
+def _require_known(labels: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Refuse a class that was not announced."""
+    unknown = classes[label_checks.class_codes(classes, labels)] != labels
     if unknown.any():
         row = int(np.argmax(unknown))
         raise ValueError(
             f"y holds the class {labels[row]!s} in row {row}, which is not among the classes of the first call, "
             f"{', '.join(map(str, classes))}: name all classes there, as in partial_fit(X, y, classes=[…])."
         )
-    return codes
 
 
 def _require_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:

@@ -14,7 +14,7 @@ from vbsvm.design import one_hot
 from vbsvm.design.columns import Encoded, FactorPlan
 from vbsvm.design.frames import require_column
 from vbsvm.design.levels import UNSEEN, group_labels
-from vbsvm.design.spelling import listed
+from vbsvm.design.values import listed
 
 
 @final

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.api import aliases, validation
-from vbsvm.api.file_rows import watch_of
 from vbsvm.api.missing_values import MissingDataPlan
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
@@ -27,8 +26,9 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 from vbsvm.results.training_rows import TrainingRows, Unweighted, links
-from vbsvm.sources.distributed import Distributed
-from vbsvm.sources.kinds import AnyRows, InMemory
+from vbsvm.sources.block_source import Pages
+from vbsvm.sources.distributed import AnyRows, Distributed, InMemory
+from vbsvm.sources.files_cache import CLIMB
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.sparse import Sparse
 
@@ -79,7 +79,7 @@ class Task:
     ) -> Outcome:
         """Optimise over the rows; a run that was interrupted before goes on."""
         pages = self.source.pages if isinstance(self.source, Memory) else None
-        watch = SlowWatch() if pages is None else watch_of(pages, self.spec, inference, start, self.classes)
+        watch = SlowWatch() if pages is None else _watch(pages, self.spec, inference, start, self.classes)
         try:
             outcome = inference.run(self.spec, self.source, start, learned, watch)
         finally:
@@ -235,6 +235,14 @@ def with_slopes(fits: list[Fit]) -> list[Fit]:
         return fits
     calibrations = links([fit._rows for fit in fits if fit._rows is not None])
     return [replace(fit, calibration=link) for fit, link in zip(fits, calibrations, strict=True)]
+
+
+def _watch(pages: Pages, *run: Any) -> ClimbWatch:
+    """What is told of a climb over rows of a cache; ``run`` is all that it depends on beside them."""
+    assert pages.folder is not None
+    about = ClimbWatch.digest(*run)
+    path = pages.folder.with_name(f"{pages.folder.name}.{about}{CLIMB}")
+    return ClimbWatch(path, about, pages.line)
 
 
 def read_inference(given: Any) -> Variational | Gibbs:

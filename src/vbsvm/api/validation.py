@@ -16,7 +16,7 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.scaling import Range, Recipe
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.spec import Spec
-from vbsvm.sources.kinds import AnyRows, InMemory
+from vbsvm.sources.distributed import AnyRows, InMemory
 
 # Beyond these sizes a square, or the square of a coefficient, leaves the range of floating point.
 LARGEST_INPUT = 1e120
@@ -112,13 +112,19 @@ def require_gates_that_fit(spec: Spec, plan: Plan) -> None:
         raise ValueError("LaplaceZero(gates=Joint()) does not support random effects: use gates=Factorised().")
 
 
-def require_usable(X: NDArray[np.floating], weights: Array, ranges: Range, names: tuple[str, ...]) -> None:
-    """Refuse infinity in rows that count, naming column and row, and columns without any value."""
-    require_known(ranges, names)
-    bad = np.flatnonzero(~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))
+def require_usable(
+    X: Any, weights: Array, ranges: Range, names: tuple[str, ...], given: NDArray[np.intp] | None = None
+) -> None:
+    """Refuse infinity, and NaN in sparse tables, in rows that count, by column and row, which is that of ``given``."""
+    sparse = issparse(X)
+    infinite = (ranges.low == -np.inf) | (ranges.high == np.inf)
+    bad = np.flatnonzero(infinite | ranges.incomplete if sparse else infinite)
     if len(bad):
-        rows = np.flatnonzero(np.isinf(X[:, bad[0]]) & (weights > 0))
-        raise ValueError(_describe_infinite(int(rows[0]), names[bad[0]], len(bad) - 1))
+        column = X[:, [int(bad[0])]].toarray()[:, 0] if sparse else X[:, bad[0]]
+        wrong = ~np.isfinite(column) if sparse else np.isinf(column)
+        row = int(np.flatnonzero(wrong & (weights > 0))[0])
+        describe = _describe_missing_sparse if np.isnan(column[row]) else _describe_infinite
+        raise ValueError(describe(row if given is None else int(given[row]), names[bad[0]], len(bad) - 1))
 
 
 def require_known(ranges: Range, names: tuple[str, ...]) -> None:
@@ -126,17 +132,6 @@ def require_known(ranges: Range, names: tuple[str, ...]) -> None:
     empty = np.flatnonzero(ranges.incomplete & (ranges.low > ranges.high))
     if len(empty):
         raise ValueError(f"Column {names[empty[0]]!r} has no value in any row of positive weight. Drop it.")
-
-
-def require_usable_sparse(X: Any, weights: Array, ranges: Range, names: tuple[str, ...]) -> None:
-    """Refuse infinity and NaN in rows of a sparse table that count, naming column and row."""
-    bad = np.flatnonzero(ranges.incomplete | ~np.isfinite(ranges.low) | ~np.isfinite(ranges.high))
-    if len(bad):
-        column = X[:, [int(bad[0])]].toarray()[:, 0]
-        row = int(np.flatnonzero(~np.isfinite(column) & (weights > 0))[0])
-        others = len(bad) - 1
-        describe = _describe_missing_sparse if np.isnan(column[row]) else _describe_infinite
-        raise ValueError(describe(row, names[bad[0]], others))
 
 
 def require_finite(X: NDArray[np.floating], names: tuple[str, ...]) -> None:

@@ -16,7 +16,7 @@ import click
 
 from vbsvm.base.printing import visible
 from vbsvm.cli.messages import by_options, say, stdout
-from vbsvm.design.spelling import meant, renumbered
+from vbsvm.design.values import meant, renumbered
 from vbsvm.sources import files_text
 from vbsvm.sources.files_text import PACKED, SEPARATORS, TextReader
 from vbsvm.storage.atomic import replacing

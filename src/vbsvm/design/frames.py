@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.design import values
-from vbsvm.design.spelling import listed, meant
+from vbsvm.design.values import listed, meant
 
 if TYPE_CHECKING:
     import pandas as pd

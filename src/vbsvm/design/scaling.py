@@ -4,11 +4,12 @@ The design row is c = [1; (x − centre)/scale]. It is made block by block insid
 copy of the data ever exists.
 """
 
-from dataclasses import dataclass
-from typing import Self, final
+from dataclasses import dataclass, replace
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import fold
@@ -194,43 +195,10 @@ def _column_means(lines: Array, width: int) -> Array:
     return lines.mean(axis=0).reshape(width, -1).mean(axis=0)
 
 
-def learn_recipe(
-    X: NDArray[np.floating],
-    weights: Array,
-    ranges: Range,
-    intercept: bool,
-    standardize: bool,
-    centred: NDArray[np.bool_] | None = None,
-) -> Recipe:
-    """Learn centre and scale: weighted mean and standard deviation of known values (total weight in the denominator).
-
-    ``centred`` says which columns are; by default all where there is an intercept, and none without one, so that the
-    hyperplane goes through the user's origin. A constant column that is not centred is left as it is. One that is, and
-    is constant up to rounding, has nothing to tell: its scale is infinite, its design column 0, and so are its
-    coefficient and what it adds to any score.
-    """
-    unit = column_units(ranges)
-    moments = _moments(X, weights, unit, ranges.incomplete) if standardize else None
-    return recipe_of(ranges, moments, unit, float(np.finfo(X.dtype).eps), intercept, centred)
-
-
 def column_units(ranges: Range) -> Array:
-    """A power of two of each column's own size."""
-    return np.ldexp(1.0, np.frexp(ranges.size)[1] - 1)
-
-
-def recipe_of(
-    ranges: Range, moments: Moments | None, unit: Array, eps: float, intercept: bool, centred: NDArray[np.bool_] | None
-) -> Recipe:
-    """Centre and scale from the moments in these units; columns stay as they are without moments."""
-    n_inputs = len(unit)
-    if moments is None:
-        return Recipe(np.zeros(n_inputs), np.ones(n_inputs), intercept)
-    spread = np.sqrt(moments.squares / moments.weight) * unit
-    varies = (ranges.high / unit - ranges.low / unit > 8 * eps) & (spread > 0)
-    moved = np.full(n_inputs, intercept) if centred is None else centred
-    scale = np.where(varies, spread, np.where(moved, np.inf, 1.0))
-    return Recipe(np.where(moved, np.where(varies, moments.mean * unit, ranges.low), 0.0), scale, intercept)
+    """A power of two of each column's own size; the smallest where it has none."""
+    sized = np.isfinite(ranges.size) & (ranges.size > 0)
+    return np.where(sized, np.ldexp(1.0, np.frexp(ranges.size)[1] - 1), np.finfo(np.float64).tiny)
 
 
 def _moments(X: NDArray[np.floating], weights: Array, unit: Array, incomplete: NDArray[np.bool_]) -> Moments:
@@ -270,8 +238,7 @@ class ColumnSummary:
     def of(X: NDArray[np.floating], weights: Array) -> "ColumnSummary":
         """Summarise the rows of positive weight, of which there must be one."""
         ranges = column_ranges(X, weights)
-        sized = np.isfinite(ranges.size) & (ranges.size > 0)
-        unit = np.where(sized, column_units(ranges), np.finfo(np.float64).tiny)
+        unit = column_units(ranges)
         with np.errstate(all="ignore"):  # an infinity shows in the range, and is refused when all rows are known
             moments = _moments(X, weights, unit, ranges.incomplete)
         return ColumnSummary(ranges, moments, unit, float(np.finfo(X.dtype).eps))
@@ -284,10 +251,81 @@ class ColumnSummary:
         return ColumnSummary(self.ranges + other.ranges, moments, unit, max(self.eps, other.eps))
 
     def recipe(self, intercept: bool, standardize: bool, centred: NDArray[np.bool_] | None = None) -> Recipe:
-        """What ``learn_recipe`` learns from the rows themselves, to rounding."""
-        return recipe_of(self.ranges, self.moments if standardize else None, self.unit, self.eps, intercept, centred)
+        """Centre and scale: weighted mean and standard deviation of known values (total weight in the denominator).
+
+        ``centred`` says which columns are; by default all where there is an intercept, and none without one, so that
+        the hyperplane goes through the user's origin. A constant column that is not centred is left as it is. One that
+        is, and is constant up to rounding, has nothing to tell: its scale is infinite, its design column 0, and so are
+        its coefficient and what it adds to any score.
+        """
+        n_inputs, ranges, unit = len(self.unit), self.ranges, self.unit
+        if not standardize:
+            return Recipe(np.zeros(n_inputs), np.ones(n_inputs), intercept)
+        deviation = self.deviation
+        varies = (ranges.high / unit - ranges.low / unit > 8 * self.eps) & (deviation > 0)
+        moved = np.full(n_inputs, intercept) if centred is None else centred
+        scale = np.where(varies, deviation, np.where(moved, np.inf, 1.0))
+        return Recipe(np.where(moved, np.where(varies, self.moments.mean * unit, ranges.low), 0.0), scale, intercept)
 
     @property
     def deviation(self) -> Array:
         """Standard deviation of each column's known values."""
         return np.sqrt(self.moments.squares / self.moments.weight) * self.unit
+
+
+def canonical(X: Any) -> Any:
+    """The same as a CSR array with sorted rows that name each column once; what needs no change is not copied."""
+    found = csr_array((X.data, X.indices, X.indptr), shape=X.shape)
+    if not found.has_canonical_format:
+        found = found.copy()
+        found.sum_duplicates()
+    return found
+
+
+def counted_rows(X: Any, weights: Array) -> Any:
+    """The rows of positive weight; all of them are not copied."""
+    return X if weights.all() else X[np.flatnonzero(weights > 0)]
+
+
+def sparse_ranges(X: Any, weights: Array) -> Range:
+    """Range of every column over the rows of positive weight; a column that holds NaN counts as incomplete."""
+    rows = counted_rows(X, weights)
+    n_rows, n_columns = rows.shape
+    full = np.bincount(rows.indices, minlength=n_columns) == n_rows
+    low, high = np.where(full, np.inf, 0.0), np.where(full, -np.inf, 0.0)
+    np.fmin.at(low, rows.indices, rows.data)
+    np.fmax.at(high, rows.indices, rows.data)
+    incomplete = np.zeros(n_columns, dtype=bool)
+    incomplete[rows.indices[np.isnan(rows.data)]] = True
+    return Range(low, high, incomplete)
+
+
+def sparse_summary(X: Any, weights: Array) -> ColumnSummary:
+    """What is learned of every column, as for a table that is written out."""
+    ranges = sparse_ranges(X, weights)
+    unit = column_units(ranges)
+    with np.errstate(all="ignore"):  # what is not finite shows in the range, and is refused
+        return ColumnSummary(ranges, _sparse_moments(X, weights, unit), unit, float(np.finfo(X.dtype).eps))
+
+
+def with_common_scale(recipe: Recipe) -> Recipe:
+    """The recipe with the root mean square of all scales in place of each: columns keep their relative sizes."""
+    known = np.isfinite(recipe.scale)
+    common = np.sqrt(np.square(recipe.scale[known]).mean()) if known.any() else 1.0
+    return replace(recipe, scale=np.where(known, common, np.inf))
+
+
+def _sparse_moments(X: Any, weights: Array, unit: Array) -> Moments:
+    """Weighted moments in units of the columns; Σ s (x − m)² over stored entries, and s m² for each of the others."""
+    rows, s = counted_rows(X, weights), weights[weights > 0]
+    n_columns, total = rows.shape[1], float(s.sum())
+    of_entry = np.repeat(s, np.diff(rows.indptr))
+    values = rows.data / unit[rows.indices]
+
+    def sums(of_entries: Array) -> Array:
+        return np.bincount(rows.indices, of_entries, minlength=n_columns).astype(np.float64, copy=False)
+
+    mean = sums(of_entry * values) / total
+    stored = sums(of_entry)
+    squares = sums(of_entry * np.square(values - mean[rows.indices])) + (total - stored) * np.square(mean)
+    return Moments(np.full(n_columns, total), mean, np.maximum(squares, 0.0))

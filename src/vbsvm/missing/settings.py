@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import Parameters, lies_within, require_flag, require_positive, require_whole
-from vbsvm.design.normal_scale import NONE as NO_TRANSFORM
-from vbsvm.design.normal_scale import TRANSFORMS
+from vbsvm.design.curves import NONE as NO_TRANSFORM
+from vbsvm.design.curves import TRANSFORMS
 
 
 @final

@@ -11,7 +11,7 @@ from vbsvm.base import printing
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_count
 from vbsvm.design.columns import INTERCEPT
-from vbsvm.design.spelling import listed
+from vbsvm.design.values import listed
 from vbsvm.missing.imputation import CHANGED
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import any_fit, largest, number_shown, one_fit, require_names

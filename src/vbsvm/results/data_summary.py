@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.sources.kinds import AnyRows, InMemory
+from vbsvm.sources.distributed import AnyRows, InMemory
 
 N = TypeVar("N", int, float)
 

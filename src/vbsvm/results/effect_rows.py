@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.columns import Encoded
-from vbsvm.design.spelling import listed, meant
-from vbsvm.sources.collections import require_in_memory
+from vbsvm.design.values import listed, meant
+from vbsvm.sources.cluster import require_in_memory
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -24,7 +24,7 @@ from vbsvm.results.lazy_predictions import PartAnswer
 from vbsvm.results.posterior import Posterior
 from vbsvm.results.prediction import Link
 from vbsvm.results.words import noted
-from vbsvm.sources import collections
+from vbsvm.sources import cluster as collections
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,7 @@ from typing import Any, final
 
 from numpy.typing import NDArray
 
-from vbsvm.sources import collections
+from vbsvm.sources import cluster as collections
 
 
 @final

@@ -7,7 +7,7 @@ from typing import Self, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.sources.kinds import InMemory
+from vbsvm.sources.distributed import InMemory
 
 
 @final

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.design.formula.missing_inputs import columns_in
-from vbsvm.design.spelling import listed, meant
+from vbsvm.design.values import listed, meant
 from vbsvm.sources.files import PARQUET, Files
 from vbsvm.sources.files import TEXT as ENDINGS
 from vbsvm.sources.files_parquet import ParquetWriter

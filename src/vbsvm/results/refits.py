@@ -14,8 +14,7 @@ from vbsvm.results import prediction
 from vbsvm.results.calibration import LeftOutScores
 from vbsvm.results.prediction import Link, Scores
 from vbsvm.results.training_rows import TrainingRows, links, pass_order
-from vbsvm.sources.distributed import Distributed
-from vbsvm.sources.kinds import reweighted
+from vbsvm.sources.distributed import Distributed, reweighted
 
 # At most so many refits, unless it is said otherwise: tables of up to so many rows are refitted without each of them.
 # Where rows × coefficients are more than the last of these numbers, a fit takes longer, and there are fewer refits.

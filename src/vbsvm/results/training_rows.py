@@ -32,8 +32,7 @@ from vbsvm.results.data_summary import Facts
 from vbsvm.results.nesting import SharedRows
 from vbsvm.results.posterior_mean import PosteriorMean
 from vbsvm.results.prediction import Link, Scores
-from vbsvm.sources.distributed import Distributed
-from vbsvm.sources.kinds import AnyRows, InMemory, reweighted
+from vbsvm.sources.distributed import AnyRows, Distributed, InMemory, reweighted
 from vbsvm.sources.memory import Memory
 
 # Probabilities are learned from at most about so many rows, where these lie in files or on other machines.

@@ -19,6 +19,7 @@ from vbsvm.model.row_pass import Part, RowPass, Stats
 from vbsvm.sources.cluster import Cluster
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping, MissingInputs
+from vbsvm.sources.sparse import Sparse, SparseTable
 
 T = TypeVar("T", bound=Addable)
 
@@ -181,3 +182,15 @@ def _input_sums(distribution: InputDistribution, memory: Memory) -> InputSums:
 
 def _total(kernel: Callable[[Part], T], light: bool, memory: Memory) -> T:
     return memory.total(kernel, light=light)
+
+
+InMemory = Memory | Sparse
+AnyRows = Memory | Sparse | Distributed
+
+
+def reweighted(source: InMemory, kept: Array) -> InMemory:
+    """The same rows with these proportions of their weights."""
+    weights = source.weights * kept
+    if isinstance(source, Memory):
+        return replace(source, weights=weights)
+    return replace(source, weights=weights, table=SparseTable.of(source.X, weights, source.recipe))

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import has_magic
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, final
+from typing import TYPE_CHECKING, Any, final
 
 from vbsvm.base.progress import bar
 from vbsvm.base.settings import Parameters, require_flag
-from vbsvm.design.spelling import listed, renumbered
+from vbsvm.design.values import listed, renumbered
 from vbsvm.sources.files_parquet import FLOAT32, Parquet
 from vbsvm.sources.files_text import NOTHING, NUMBERS, WHOLE_NUMBERS, Text
 from vbsvm.sources.files_text import TEXT as HOLDS_TEXT
@@ -27,6 +27,7 @@ SMALLEST_LIMIT = 10**8
 # Share of the limit that the rows of one piece may take while they are read and encoded, several copies of them.
 PIECE = 1 / 16
 FEWEST_ROWS = 1000
+OneFile = Parquet | Text
 # Bytes of a number, of text, and of a row beside its cells.
 NUMBER_BYTES, TEXT_BYTES, ROW_BYTES = 8, 64, 64
 
@@ -102,7 +103,7 @@ class Files(Parameters):
         files, stamps = tuple(one.holding(types) for one in tables), tuple(map(_stamp, paths))
         return FileTable(files, types, stamps, self.limit, self.progress)
 
-    def _table(self, path: Path, text: Collection[str]) -> "OneFile":
+    def _table(self, path: Path, text: Collection[str]) -> OneFile:
         name = path.name.lower()
         for packing in PACKED:
             name = name.removesuffix(packing)
@@ -112,33 +113,6 @@ class Files(Parameters):
         if ending in TEXT:
             return Text.of(path, TEXT[ending], self.sep, self.decimal, text)
         raise ValueError(f"{path}: files end in .parquet, .csv, .tsv or .txt; text may be compressed, as .csv.gz.")
-
-
-class OneFile(Protocol):
-    """A file of rows."""
-
-    @property
-    def path(self) -> Path:
-        """Its name."""
-        ...
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        ...
-
-    @property
-    def types(self) -> dict[str, str]:
-        """What each column holds, in words that are the same for columns that go together."""
-        ...
-
-    def holding(self, types: dict[str, str]) -> "OneFile":
-        """The same where other files of the table are known as well."""
-        ...
-
-    def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
-        """These columns, some rows at a time."""
-        ...
 
 
 @final

@@ -20,13 +20,13 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from vbsvm.sources.pages import Pages
+from vbsvm.sources.block_source import Pages
 from vbsvm.storage import archive
 from vbsvm.storage.codec import Registry
 from vbsvm.storage.names import ROWS
 from vbsvm.version import __version__
 
-FORMAT, SCHEMA = "vbsvm rows", 3
+FORMAT, SCHEMA = "vbsvm rows", 4
 LEARNED = "learned.vbsvm"
 CLIMB = ".climb"
 # Bytes that are read at a time for a checksum.
@@ -149,6 +149,29 @@ class Writer:
         """Let go of the arrays."""
         self._pages.release()
         self._arrays.clear()
+
+
+@final
+class SortedPlaces:
+    """Where rows go that come piece by piece: one after another, or sorted by group, in the order of their coming.
+
+    ``counts`` are the numbers of rows of each group; None where there are no groups.
+    """
+
+    def __init__(self, counts: NDArray[np.intp] | None) -> None:
+        self._next = 0 if counts is None else np.cumsum(counts) - counts
+
+    def of(self, n_rows: int, groups: NDArray[np.intp] | None) -> slice | NDArray[np.intp]:
+        """Places of the next rows, of these groups."""
+        if groups is None or isinstance(self._next, int):
+            begin, self._next = self._next, self._next + n_rows
+            return slice(begin, begin + n_rows)
+        order = np.argsort(groups, kind="stable")
+        met, first, counts = np.unique(groups[order], return_index=True, return_counts=True)
+        places = np.empty(n_rows, dtype=np.intp)
+        places[order] = np.repeat(self._next[met] - first, counts) + np.arange(n_rows)
+        self._next[met] += counts
+        return places
 
 
 def _users() -> Path:

@@ -21,8 +21,7 @@ from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnRows
 from vbsvm.model.matrices import StandardisedMatrix
 from vbsvm.model.row_pass import CompleteRows
-from vbsvm.sources.block_source import BlockSource
-from vbsvm.sources.pages import BESIDE, Pages, runs
+from vbsvm.sources.block_source import BESIDE, BlockSource, Pages, runs
 from vbsvm.sources.row_builder import Grouping, MissingInputs, Patterns, RowBuilder
 
 T = TypeVar("T", bound=Addable)

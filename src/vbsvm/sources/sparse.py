@@ -11,8 +11,7 @@ from scipy.sparse import csr_array, hstack
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import block_rows
-from vbsvm.design.scaling import FAR, Recipe
-from vbsvm.design.sparse_columns import counted_rows
+from vbsvm.design.scaling import FAR, Recipe, counted_rows
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.model.layouts.dense import DenseRows
@@ -21,8 +20,7 @@ from vbsvm.model.layouts.dual import DualRows
 from vbsvm.model.layouts.dual_parts import SparseDesign
 from vbsvm.model.matrices import SparseMatrix, n_pairs
 from vbsvm.model.row_pass import CompleteRows
-from vbsvm.sources.block_source import BlockSource
-from vbsvm.sources.pages import runs
+from vbsvm.sources.block_source import BlockSource, runs
 
 T = TypeVar("T")
 

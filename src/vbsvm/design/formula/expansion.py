@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import JointNormal
 from vbsvm.design.candidates import Candidates
-from vbsvm.design.normal_scale import NormalScale
+from vbsvm.design.curves import NormalScale
 
 if TYPE_CHECKING:
     import pandas as pd

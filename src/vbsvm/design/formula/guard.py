@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from formulaic.utils.code import sanitize_variable_names
 
-from vbsvm.design.spelling import listed, meant
+from vbsvm.design.values import listed, meant
 
 NUMBERS = frozenset(
     ("abs", "cos", "exp", "exp2", "exp10", "expm1", "log", "log1p", "log2", "log10", "sin", "sqrt", "tanh")

@@ -1,18 +1,18 @@
 """How a formula's columns are learned from a frame: contrasts, knots, levels, and which inputs may be missing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
+from vbsvm.design.curves import NONE, Spline
 from vbsvm.design.formula.expansion import Categories, ColumnSampler, DrawnColumns
 from vbsvm.design.formula.guard import FormulaError
-from vbsvm.design.formula.known import NOTHING, Known
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.missing_inputs import (
     Linear,
@@ -37,12 +37,28 @@ from vbsvm.design.formula.reader import (
 )
 from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
 from vbsvm.design.levels import Levels
-from vbsvm.design.normal_scale import NONE
-from vbsvm.design.scaling import Recipe, column_ranges, learn_recipe
-from vbsvm.design.splines import Spline
+from vbsvm.design.scaling import Recipe
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Known:
+    """States of transforms by expression, splines by term, levels by the columns of a factor, weights of levels.
+
+    What is not here is learned from the frame.
+    """
+
+    transforms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    splines: Mapping[SplineTerm, Spline] = field(default_factory=dict)
+    levels: Mapping[tuple[str, ...], Levels] = field(default_factory=dict)
+    totals: Mapping[str, Array] = field(default_factory=dict)
+
+
+NOTHING = Known()
+
 
 # Columns that are drawn depend on at most so many others; with more, on the label alone.
 MOST_GIVEN = 300
@@ -50,8 +66,10 @@ MOST_GIVEN = 300
 
 def learn(
     parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, how: ColumnSampler | None = None
-) -> tuple[Reader, Encoded]:
-    """Learn how the formula's columns are encoded, and encode the data; the frame's index numbers rows in errors.
+) -> tuple[Reader, NDArray[np.bool_], Encoded]:
+    """Give a reader without scales, which columns are centred, and the encoded data.
+
+    The frame's index numbers rows in errors.
 
     ``how`` says how missing values are drawn where a column does not enter linearly. Without it they are refused.
     """
@@ -68,11 +86,7 @@ def learn(
     else:
         require_finite(table, reader.plan.names, frame.index)
         encoded = Encoded(table, levels)
-    if encoded.candidates is not None:  # the candidates of a row share its weight
-        weights = encoded.candidates.split(weights)
-    ranges = column_ranges(encoded.table, weights)
-    intercept = reader.plan.recipe.intercept
-    return reader.scaled(learn_recipe(encoded.table, weights, ranges, intercept, standardize, centred)), encoded
+    return reader, centred, encoded
 
 
 def _to_draw(

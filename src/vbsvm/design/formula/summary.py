@@ -7,24 +7,23 @@ such as ``scale`` and ``poly`` are learned from all values of their columns, whi
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, NoReturn, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
+from vbsvm.design.curves import Spline
 from vbsvm.design.formula import learning
 from vbsvm.design.formula.guard import FormulaError
-from vbsvm.design.formula.known import Known
+from vbsvm.design.formula.learning import Known
 from vbsvm.design.formula.matrix import MOST_COLUMNS, Matrix
 from vbsvm.design.formula.missing_inputs import columns_in
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.formula.syntax import FormulaParts
 from vbsvm.design.formula.terms import parsed
-from vbsvm.design.levels import group_labels
-from vbsvm.design.splines import Spline
-from vbsvm.design.summaries import MOST_CLASSES, LabelSummary, LevelSummary
+from vbsvm.design.levels import MOST_CLASSES, LabelSummary, LevelSummary, group_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,6 +125,13 @@ class FormulaSummary:
     def n_held(self) -> int:
         """Bytes of the whole columns."""
         return sum(part.nbytes for parts in self.held.values() for part in parts)
+
+    def refuse_whole(self, advice: str) -> NoReturn:
+        """Refuse whole columns that are too large."""
+        raise ValueError(
+            "Splines and transforms such as scale() and poly() are learned from all values of their columns "
+            f"({', '.join(self.needs.held)}), {advice}"
+        )
 
     def frame(self) -> "pd.DataFrame":
         """The rows that tell, in types that formulaic knows."""

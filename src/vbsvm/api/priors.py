@@ -1,16 +1,41 @@
-"""Priors of a formula's terms: which columns make a block, and what the user may call it."""
+"""Priors of blocks of columns: defaults by likelihood, and those of a formula's terms by name."""
 
 from collections.abc import Mapping
 from typing import final
 
 from vbsvm.api import aliases
-from vbsvm.api.default_priors import INTERCEPT_PRIOR, covariance_prior, fixed_prior, intercepts_prior
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.formula import syntax
 from vbsvm.design.formula.reader import Reader
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.priors import LaplaceZero, Prior, Ridge
+from vbsvm.model.priors import Covariance, HalfT, LaplaceZero, Normal, Prior, Ridge
 from vbsvm.model.spec import Block
+
+# The paper's σ_β² = 1e8.
+INTERCEPT_PRIOR = Normal(1e8)
+# A standard deviation of 2.5 for the log odds ratio of a standard deviation of the predictor, as in rstanarm.
+FIXED_PRIOR = Normal(6.25)
+
+
+def fixed_prior(likelihood: Likelihood, *, standardised: bool) -> Prior:
+    """Of fixed effects; flat where columns are not standardised, as then no scale is known for them."""
+    return FIXED_PRIOR if likelihood.normalised and standardised else INTERCEPT_PRIOR
+
+
+def predictors_prior(likelihood: Likelihood) -> Prior:
+    """Of the predictors of an estimator: their variance, and so the penalty, is inferred."""
+    return HalfT() if likelihood.normalised else Ridge()
+
+
+def intercepts_prior(likelihood: Likelihood) -> Prior:
+    """Of a random intercept or slope on its own."""
+    return HalfT() if likelihood.normalised else Ridge()
+
+
+def covariance_prior(likelihood: Likelihood) -> Prior:
+    """Of random effects that vary together."""
+    return Covariance(scale=2.5) if likelihood.normalised else Covariance()
+
 
 FIXED = "fixed"
 

@@ -1,0 +1,251 @@
+"""Rows in the workers of a Dask cluster: partitions are summarised and encoded there, and stay."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.api.missing_values import EncodedRows
+from vbsvm.api.partitions import EncodedData, Encoder, LabelledRows, Part, Partitions, Reader
+from vbsvm.api.table_reader import RawTable
+from vbsvm.api.task import Task
+from vbsvm.base.arrays import Array
+from vbsvm.design.levels import UNSEEN
+from vbsvm.design.scaling import ColumnSummary, Recipe
+from vbsvm.design.values import renumbered
+from vbsvm.missing.categories import CategorySums
+from vbsvm.missing.imputation import MissingPatterns
+from vbsvm.results.training_rows import Unweighted
+from vbsvm.sources.cluster import Cluster, columns_of_part, delayed, delayed_parts, is_array, partitions
+from vbsvm.sources.distributed import Distributed, settled
+from vbsvm.sources.memory import Memory
+
+# No partition has as many rows: rows of all partitions have numbers of their own.
+APART = 2**32
+# Bytes of whole columns that are fetched from the workers, of which splines and some transforms are learned.
+MOST_WHOLE = 2**31
+
+
+@final
+class DaskPartitions(Partitions):
+    """Partitions in workers, which read them once; ``raw`` takes the columns that are needed from a delayed one."""
+
+    place = "a cluster"
+
+    def __init__(self, cluster: Cluster, parts: Sequence[Any], raw: Callable[..., Any], names: list[str]) -> None:
+        self._cluster, self._delayed, self._raw, self._names = cluster, parts, raw, names
+        self._parts: list[Any] = []
+
+    @staticmethod
+    def of_frame(data: Any) -> "DaskPartitions":
+        """The partitions of a data frame, in the cluster of the client that was made last."""
+        if is_array(data):
+            raise TypeError("data must be a data frame with named columns; got a dask array: use DaskVBSVC.")
+        names = [str(name) for name in data.columns]
+        return DaskPartitions(Cluster.of(), delayed_parts(data), columns_of_part, names)
+
+    @staticmethod
+    def of_table(cluster: Cluster, X: Any, y: Any, sample_weight: Any) -> "DaskPartitions":
+        """The partitions of inputs, labels, and weights or None."""
+        columns = None if is_array(X) else list(X.columns)
+        rows = partitions(X, y, sample_weight)
+        return DaskPartitions(cluster, rows, partial(_raw_table, columns), [])
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return self._names
+
+    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Part]:
+        """Partitions stay where they are."""
+        raise NotImplementedError
+
+    def sum(self, function: Callable[[Part], Any], columns: Sequence[str] | None = None) -> Any:
+        """Sum of a function over the partitions, each where it is."""
+        if not self._parts:
+            hold = delayed(partial(_part, self._raw, columns))
+            self._parts = self._cluster.held([hold(number, part) for number, part in enumerate(self._delayed)])
+        total = self._cluster.sum(partial(_answer, function), self._parts)
+        self.require_room(total)
+        return total
+
+    @property
+    def most_whole(self) -> float:
+        """Bytes of whole columns that are fetched from the workers."""
+        return MOST_WHOLE
+
+    def room_advice(self, n_bytes: int) -> str:
+        """What to do where whole columns take this many bytes."""
+        return (
+            f"which are {n_bytes / 1e9:.1f} GB; up to {MOST_WHOLE / 1e9:.1f} are fetched from a cluster: leave these "
+            "terms out, or compute such columns before."
+        )
+
+    def learn(self, reader: Reader) -> Encoder:
+        """What the reader learns from all rows; errors number those of a partition from 0."""
+        try:
+            return super().learn(reader)
+        except (ValueError, TypeError) as error:
+            raise type(error)(renumbered(str(error), lambda row: row % APART)) from None
+
+    def encode(self, encoder: Encoder) -> EncodedData:
+        """Let workers encode and keep the rows."""
+        cluster = self._cluster
+        encoded = cluster.each(partial(_encoded, encoder), self._parts)
+        counts = cluster.collected(cluster.each(lambda part: part is not None, encoded))
+        held = [part for part, there in zip(encoded, counts, strict=True) if there]
+        columns = cluster.sum(lambda part: part.columns, held)
+        none = np.empty(0, dtype=np.intp)
+        (rows,) = cluster.collected(cluster.each(lambda part: part.rows.take(none), held[:1]))
+        return EncodedData(encoder, rows, columns, remote=WorkerRows(cluster, held, columns))
+
+
+@final
+class EncodedPart:
+    """Encoded rows of a partition in a worker, and the summary of their columns.
+
+    Sums over them are to have the same bits wherever they came from.
+    """
+
+    def __init__(self, rows: LabelledRows, columns: ColumnSummary) -> None:
+        self.rows, self.columns = _settled(rows), columns
+
+    @property
+    def all_rows(self) -> EncodedRows:
+        """The rows, all at once."""
+        everything = slice(0, len(self.rows.weights))
+        return EncodedRows(self.rows.encoded, self.rows.weights, lambda: [everything], self.rows.signs[0])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By what it was made of, so that what arrives elsewhere is settled as well."""
+        return EncodedPart, (self.rows, self.columns)
+
+    def __sizeof__(self) -> int:
+        """Bytes that would have to move."""
+        return sum(array.nbytes for array in self.rows.arrays().values())
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class WorkerRows:
+    """Encoded partitions in workers."""
+
+    cluster: Cluster
+    parts: Sequence[Any]
+    columns: ColumnSummary
+
+    def deviations(self, columns: NDArray[np.intp]) -> Array:
+        """Standard deviations of the known values of some columns."""
+        return self.columns.deviation[columns]
+
+    def patterns(
+        self, columns: NDArray[np.intp], names: tuple[str, ...], categories: tuple[str, ...]
+    ) -> MissingPatterns:
+        """Patterns of missing inputs and categories."""
+        return self.cluster.sum(lambda part: part.all_rows.patterns(columns, names, categories), self.parts)
+
+    def level_sums(self, recipe: Recipe, columns: Sequence[NDArray[np.intp]], sizes: Sequence[int]) -> CategorySums:
+        """Moments of columns of the design by label and level."""
+        return self.cluster.sum(lambda part: part.all_rows.level_sums(recipe, columns, sizes), self.parts)
+
+    def placed(self, task: Task, number: int) -> Task:
+        """The task of a model with its rows, which stay in the workers."""
+        like, links = task.table, np.empty(0, dtype=np.intp)
+        if like.missing_inputs is not None:
+            known = task.missing_data.all_inputs.pairs
+            links = np.array([known.index(pair) for pair in like.missing_inputs.inputs.pairs], dtype=np.intp)
+
+        def source(weights: Callable[[LabelledRows], Any]) -> Distributed:
+            memories = self.cluster.each(partial(_memory, like, links, number, weights), self.parts)
+            return Distributed.of(self.cluster, memories, like)
+
+        unweighted = None
+        if task.sample_weights is not None:
+            unweighted = Unweighted(source(lambda rows: rows.sample_weights), source(_squared_weights))
+        return replace(task, source=source(lambda rows: rows.weights), sample_weights=unweighted)
+
+
+@contextmanager
+def _in_partition(number: int) -> Iterator[None]:
+    """Name the partition in errors."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise type(error)(f"Partition {number}: {error}") from None
+
+
+def _raw_table(names: list[Any] | None, rows: tuple[Any, Any, Any], columns: Sequence[str] | None) -> RawTable:
+    """Inputs, which are a frame of these columns, or an array where they are None; labels; weights."""
+    X, y, weights = rows
+    if hasattr(y, "columns") and y.shape[1] == 1:
+        y = y.iloc[:, 0]
+    X = X if names is None else columns_of_part(X, names)
+    return RawTable(X, y, None if weights is None else np.asarray(weights).reshape(-1))
+
+
+def _part(raw: Callable[..., Any], columns: Sequence[str] | None, number: int, rows: Any) -> Part:
+    named = partial(_in_partition, number)
+    with named():
+        return Part(raw(rows, columns), number * APART, named)
+
+
+def _answer(function: Callable[[Part], Any], part: Part) -> Any:
+    with part.named():
+        return function(part)
+
+
+def _encoded(encoder: Encoder, part: Part) -> EncodedPart | None:
+    """The encoded rows of a partition; sums over columns are formed where these begin as all arrays do."""
+    with part.named():
+        rows = encoder(part)
+        if rows is None:
+            return None
+        rows = _settled(rows)
+        columns = encoder.columns(rows)
+    return EncodedPart(rows.sorted_by_level() if encoder.in_order else rows, columns)
+
+
+def _settled(rows: LabelledRows) -> LabelledRows:
+    """The rows in arrays that begin where arrays do, without their numbers in the data."""
+    encoded = replace(rows.encoded, table=settled(rows.encoded.table))
+    return replace(rows, encoded=encoded, weights=settled(rows.weights), given=None)
+
+
+def _squared_weights(rows: LabelledRows) -> Array:
+    """Squares of the weights in units of those of the sample."""
+    own: Any = rows.sample_weights
+    return np.divide(np.square(rows.weights), own, out=np.zeros(len(own)), where=own > 0)
+
+
+def _memory(
+    like: Memory,
+    links: NDArray[np.intp],
+    number: int,
+    weights: Callable[[LabelledRows], Any],
+    part: EncodedPart,
+) -> Memory:
+    """The source of a partition for a model; ``links`` are the multipliers that its missing inputs have."""
+    rows, encoded, incomplete = part.rows, part.rows.encoded, like.missing_inputs
+    if incomplete is not None:
+        multipliers = np.empty((len(rows.weights), 0))
+        if encoded.multipliers is not None:
+            multipliers = encoded.multipliers[:, links]
+        beside = np.column_stack(rows.signs)[:, : incomplete.beside.shape[1]]
+        incomplete = replace(incomplete, multipliers=multipliers, beside=beside)
+    groupings = tuple(
+        replace(grouping, index=index, has_unseen=bool((index == UNSEEN).any()))
+        for grouping, index in zip(like.groupings, encoded.levels, strict=True)
+    )
+    return replace(
+        like,
+        X=encoded.table,
+        signs=rows.signs[number],
+        weights=weights(rows),
+        groupings=groupings,
+        missing_inputs=incomplete,
+        candidates=encoded.candidates,
+    )

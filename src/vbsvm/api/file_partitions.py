@@ -1,0 +1,165 @@
+"""Rows in files: read piece by piece, encoded once into a cache, and mapped into memory."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from vbsvm.api.partitions import EncodedData, Encoder, LabelledRows, Part, Partitions, Reader
+from vbsvm.api.table_reader import RawTable
+from vbsvm.base.progress import SharedLine
+from vbsvm.base.settings import log
+from vbsvm.design.values import listed, meant
+from vbsvm.sources.files import Files, FileTable
+from vbsvm.sources.files_cache import Cache, CachedRows, SortedPlaces, Writer
+from vbsvm.sources.files_parquet import FLOAT32
+
+# Share of the limit of memory that whole columns may take, of which splines and some transforms are learned.
+WHOLE = 1 / 8
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TableColumns:
+    """Which columns of files are the target, the inputs (the group among them) and the weights of a table."""
+
+    target: str
+    features: tuple[str, ...]
+    weights: str | None
+
+    @staticmethod
+    def of(names: list[str], target: str, features: Sequence[str] | None, weights: str | None) -> "TableColumns":
+        """Refuse columns that the files do not have."""
+        for what, name in (("target", target), ("weights", weights)):
+            if name is not None:
+                _require_column(names, name, what)
+        taken = {target, weights}
+        if features is None:
+            chosen = [name for name in names if name not in taken]
+        else:
+            if isinstance(features, str):
+                raise TypeError(f"features must be a list of columns; got the text {features!r}.")
+            chosen = list(features)
+            for name in chosen:
+                _require_column(names, name, "features")
+                if name in taken:
+                    raise ValueError(f"Column {name!r} is one of features, and the target or the weights as well.")
+        if not chosen:
+            raise ValueError(f"The files have no column beside {target!r} to predict it from.")
+        return TableColumns(target, tuple(chosen), weights)
+
+    def settings(self, types: dict[str, str], group: Any, class_weight: Any) -> dict[str, Any]:
+        """What a ``TableReader`` of these columns is told."""
+        if group is not None:
+            _require_column(list(self.features), group, "group")
+        labels = [name for name in (self.target, self.weights) if name is not None]
+        single = all(types[name] == FLOAT32 for name in self.features)
+        about = {"target": self.target, "features": self.features, "weights": self.weights}
+        return {
+            "columns": (*self.features, *labels),
+            "label_columns": labels if group is None else [*labels, group],
+            "counted_only": True,
+            "dtype": np.float32 if single else np.float64,
+            "target": f"The target {self.target!r}",
+            "weights": self.weights or "sample_weight",
+            "no_rows": "The files hold no rows of positive weight.",
+            "about": {"kind": "table", **about, "group": group, "class_weight": class_weight},
+        }
+
+    def __call__(self, frame: Any) -> RawTable:
+        """The columns of some rows, as far as they have been read."""
+        features = [name for name in self.features if name in frame.columns]
+        return RawTable(frame[features], frame[self.target], None if self.weights is None else frame[self.weights])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FilePartitions(Partitions):
+    """Rows in files. ``table`` says which columns are those of a table; without it, partitions are frames."""
+
+    files: Files
+    opened: FileTable
+    table: TableColumns | None = None
+    place = "files"
+    no_rows = "The files hold no rows that count: all are empty, of weight 0, or miss values."
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return self.opened.names
+
+    def parts(self, columns: Sequence[str] | None = None, doing: str = "Learning") -> Iterator[Part]:
+        """The pieces of all files."""
+        first = 0
+        for piece in self.opened.pieces(self.names if columns is None else columns, doing):
+            yield Part(piece.frame if self.table is None else self.table(piece.frame), first, piece.numbered)
+            first += len(piece.frame)
+
+    @property
+    def most_whole(self) -> float:
+        """Bytes of whole columns that fit in memory."""
+        return self.files.limit * WHOLE
+
+    def room_advice(self, n_bytes: int) -> str:
+        """What to do where whole columns take this many bytes, or more."""
+        return (
+            f"which need {n_bytes / 1e9:.1f} GB and more: raise Files(…, memory_limit=…) to at least "
+            f"{n_bytes / WHOLE / 1e9:.1f}GB, or leave these terms out."
+        )
+
+    def read(self, reader: Reader) -> EncodedData:
+        """The encoded rows: found in the cache, or learned and written now."""
+        files, opened = self.files, self.opened
+        about = {"files": opened.stamps, "types": opened.types, "signs": (files.sep, files.decimal), **reader.about}
+        cache = Cache.of(files.cache, about, files.limit)
+        rows = cache.found()
+        log.info("encoded rows %s", f"are written to {cache.root}" if rows is None else f"were found in {cache.root}")
+        if rows is None:
+            encoder = self.learn(reader)
+            with cache.building() as writer:
+                self._write(encoder, writer)
+            rows = cache.found(verify=False)
+        if rows is None:
+            raise OSError(f"The encoded rows were removed from {cache.root} while they were written: fit again.")
+        rows.pages.line = SharedLine() if files.progress else None
+        return _encoded(reader, rows)
+
+    def _write(self, encoder: Encoder, writer: Writer) -> None:
+        """Encode the rows that count, piece by piece; they are sorted by the levels of the last factor."""
+        names = encoder.reader.columns
+        counts = encoder.counts or self.sum(encoder.count, names)
+        places, arrays, summary, n_before = SortedPlaces(counts.by_level), {}, None, 0
+        for part in self.parts(names, "Encoding"):
+            with part.named():
+                rows = encoder(part)
+                if rows is None:
+                    continue
+                columns = encoder.columns(rows)
+            values = rows.arrays(n_before)
+            if not encoder.in_order:  # a table's rows have no numbers of their own in files
+                values.pop("given", None)
+            if not arrays:
+                for name, one in values.items():
+                    same = name in ("weights", "own") and one.strides == (0,)
+                    shape = (1 if same else counts.n_rows, *one.shape[1:])
+                    arrays[name] = writer.array(name, shape, encoder.dtype if name == "X" else one.dtype)
+            where = places.of(len(rows.weights), rows.encoded.levels[-1] if rows.encoded.levels else None)
+            for name, array in arrays.items():
+                array[where if len(array) == counts.n_rows else slice(None)] = values[name][: len(array)]
+            summary = columns if summary is None else summary + columns
+            n_before += rows.n_given
+            writer.wrote(sum(one.nbytes for one in values.values()))
+        writer.finish({"learned": encoder.learned, "columns": summary})
+
+
+def _encoded(reader: Reader, rows: CachedRows) -> EncodedData:
+    encoder = reader.encoder(rows.learned["learned"])
+    return EncodedData(encoder, LabelledRows.of_arrays(dict(rows.arrays)), rows.learned["columns"], rows.pages)
+
+
+def _require_column(names: list[str], name: Any, what: str) -> None:
+    if name not in names:
+        raise ValueError(
+            f"{what}: the files have no column {name!r}; they have {listed(names)}.{meant(str(name), names)}"
+        )

@@ -1,0 +1,298 @@
+"""The columns of a formula: which rows of a frame count, their outcome, and what the terms mean."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from vbsvm.api import label_checks
+from vbsvm.api.missing_values import InputTerms, column_sampler
+from vbsvm.api.partitions import Design, LabelledRows, Part, RowCounts
+from vbsvm.api.priors import blocks_of
+from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
+from vbsvm.design import frames
+from vbsvm.design.candidates import Candidates
+from vbsvm.design.columns import Encoded
+from vbsvm.design.formula import learning
+from vbsvm.design.formula.reader import Reader
+from vbsvm.design.formula.summary import FormulaSummary, Needs
+from vbsvm.design.formula.syntax import FormulaParts
+from vbsvm.design.scaling import ColumnSummary
+from vbsvm.missing.categories import LevelCounts, log_weights
+from vbsvm.missing.rows import design_rows
+from vbsvm.missing.settings import NO_TRANSFORM, REGRESSOR, GaussianImputation
+from vbsvm.model.priors import Prior
+from vbsvm.model.row_pass import added
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CountedRows:
+    """The rows of a partition that count (None for all), their weights, and how many were dropped as they miss values.
+
+    Of all rows in memory, ``frame`` has the formula's columns.
+    """
+
+    rows: NDArray[np.intp] | None
+    weights: Array
+    n_dropped: int
+    frame: "pd.DataFrame | None" = None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class CountedSummary:
+    """What is learned of the rows that count, None where there are none, and how many were dropped."""
+
+    formula: FormulaSummary | None
+    n_dropped: int
+
+    def __add__(self, other: Self) -> "CountedSummary":
+        """Join two sets of rows."""
+        return CountedSummary(added(self.formula, other.formula), self.n_dropped + other.n_dropped)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FormulaReader:
+    """Reads the columns of a formula in frames; ``weights`` are a column or, in memory, numbers.
+
+    Where the rows are ``resident``, all of them are learned from as they are, and missing values may be drawn.
+    """
+
+    parts: FormulaParts
+    weights: str | ArrayLike | None
+    missing: str
+    positive: Any
+    priors: Mapping[str, Prior | str]
+    imputation: GaussianImputation
+    standardize: bool
+    resident: bool
+    no_rows: str = ""
+    label_columns: Sequence[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what needs all rows."""
+        if self.imputation.transform != NO_TRANSFORM and not self.resident:
+            raise ValueError(
+                f"GaussianImputation: transform={self.imputation.transform!r} needs rows in memory: give Model a frame "
+                "of some rows, or transform the columns in the files."
+            )
+
+    @property
+    def columns(self) -> list[str]:
+        """The formula's columns, and that of the weights."""
+        columns = list(self.parts.columns)
+        return [*columns, self.weights] if isinstance(self.weights, str) and self.weights not in columns else columns
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """All that encoded rows depend on beside the data."""
+        return {
+            "kind": "formula",
+            "formula": self.parts.text,
+            "columns": self.parts.columns,
+            "weights": self.weights,
+            "positive": self.positive,
+            "missing": self.missing,
+            "standardize": self.standardize,
+        }
+
+    def summary(self, part: Part) -> Any:
+        """Summary of a partition; rows in memory are all there are, and stay as they are."""
+        counted = self.counted(part.raw)
+        if self.resident:
+            frame = frames.take(part.raw, self.parts.columns, counted.rows, may_miss=self.parts.inputs)
+            return replace(counted, frame=frame)
+        if not len(counted.weights):
+            return CountedSummary(None, counted.n_dropped)
+        summary = self._needs.summary(part.raw, counted.rows, counted.weights, part.first)
+        return CountedSummary(summary, counted.n_dropped)
+
+    def learn(self, summary: Any) -> "FormulaEncoder":
+        """What the terms mean."""
+        if self.resident:
+            return self._learn_all(summary)
+        if summary is None or summary.formula is None:
+            raise ValueError(self.no_rows)
+        total: FormulaSummary = summary.formula
+        frame = total.frame()
+        classes, _ = self._outcome(frame)
+        design, centred = total.learn(self.standardize)
+        gaps = {str(name): bool(gap) for name, gap in frame.isna().any().items()}
+        factors, counts = design.plan.factors, None
+        if not any(gaps[name] for name in design.categories.names):
+            at = total.needs.factors.index(factors[-1].columns) if factors else None
+            counts = RowCounts(total.n_rows, None if at is None else total.groups[at].counts)
+        incomplete = any(gaps[name] for name in self.parts.inputs)
+        return FormulaEncoder(self, design, centred, classes, summary.n_dropped, incomplete, counts)
+
+    def encoder(self, learned: dict[str, Any]) -> "FormulaEncoder":
+        """The encoder that has learned this before."""
+        return FormulaEncoder(self, **learned)
+
+    def counted(self, data: Any) -> CountedRows:
+        """The rows that count."""
+        if self.missing not in ("infer", "drop"):
+            raise ValueError(f"missing must be 'infer' or 'drop'; got {self.missing!r}.")
+        n_rows = len(frames.column(data, self.parts.outcome))
+        if not self.resident and not n_rows:
+            return CountedRows(None, np.empty(0), 0)
+        weights, n_dropped = (self._complete_weights if self.missing == "drop" else self._weights)(data, n_rows)
+        rows = None if weights.all() else np.flatnonzero(weights)
+        return CountedRows(rows, weights if rows is None else weights[rows], n_dropped)
+
+    @cached_property
+    def _needs(self) -> Needs:
+        return Needs.of(self.parts)
+
+    def _weights(self, data: Any, n_rows: int) -> tuple[Array, int]:
+        """Weights of the rows."""
+        weights = self.weights
+        if isinstance(weights, str):
+            weights = frames.take(data, [weights])[weights].to_numpy()
+        return label_checks.read_weights(weights, n_rows, "weights", may_all_be_zero=not self.resident), 0
+
+    def _complete_weights(self, data: Any, n_rows: int) -> tuple[Array, int]:
+        """Weights of the rows, 0 for those that miss something; and how many these are that would have counted."""
+        masks = frames.missing_rows(data, self.parts.columns)
+        given: Any = self.weights
+        if isinstance(given, str):
+            given = frames.take(data, [given], may_miss=[given])[given].to_numpy()
+        unknown = np.zeros(n_rows, dtype=bool)
+        if np.shape(given) == unknown.shape:
+            unknown = frames.missing_rows({"weights": given}, ["weights"])["weights"]
+            given = np.where(unknown, 0.0, given)
+        weights = label_checks.read_weights(given, n_rows, "weights", may_all_be_zero=not self.resident)
+        complete = ~np.logical_or.reduce([*masks.values()])
+        if self.resident and not (weights[complete] > 0).any():
+            worst = max(masks, key=lambda name: int(masks[name].sum()))
+            raise ValueError(
+                f"missing='drop' leaves no row: each has a missing value; column {worst!r} is missing in "
+                f"{masks[worst].sum()} of {n_rows} rows."
+            )
+        return np.where(complete, weights, 0.0), int(((weights > 0) & ~complete | unknown).sum())
+
+    def _outcome(self, frame: "pd.DataFrame") -> tuple[NDArray[Any], Array]:
+        """The two classes, ``positive`` against the rest, and ±1 for each row."""
+        name = self.parts.outcome
+        classes, signs = label_checks.read_outcome(name, frame[name], self.positive)
+        label_checks.require_both_signs(signs, name)
+        return classes, signs
+
+    def _learn_all(self, rows: CountedRows) -> "FormulaEncoder":
+        """What the terms mean, from all rows, which are encoded on the way."""
+        assert rows.frame is not None
+        classes, signs = self._outcome(rows.frame)
+        how = column_sampler(self.imputation, signs, rows.weights)
+        design, centred, encoded = learning.learn(self.parts, rows.frame, rows.weights, self.standardize, how)
+        labelled = _labelled(encoded, signs, rows.weights, rows.frame.index.to_numpy(dtype=np.intp))
+        return FormulaEncoder(self, design, centred, classes, rows.n_dropped, encoded=labelled)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FormulaEncoder:
+    """Encodes the rows that count.
+
+    Where inputs are missing somewhere, all partitions have multipliers; where categories are, all have candidates, and
+    rows have to be counted. Rows in memory have been ``encoded`` when their terms were learned.
+    """
+
+    reader: FormulaReader
+    formula: Reader
+    centred: NDArray[np.bool_]
+    classes: NDArray[Any]
+    n_dropped: int
+    incomplete: bool = False
+    counts: RowCounts | None = None
+    encoded: LabelledRows | None = None
+    in_order: bool = True
+    dtype: DTypeLike = np.float64
+
+    @property
+    def learned(self) -> dict[str, Any]:
+        """What the terms mean, before columns are scaled."""
+        names = ("formula", "centred", "classes", "n_dropped")
+        return {name: getattr(self, name) for name in names}
+
+    def __call__(self, part: Part) -> LabelledRows | None:
+        """The rows of a partition, or None where none counts."""
+        if self.encoded is not None:
+            return self._with_shares(self.encoded)
+        counted = self.reader.counted(part.raw)
+        if not len(counted.weights):
+            return None
+        name, design = self.reader.parts.outcome, self.formula
+        frame = design.taken(part.raw, counted.rows)
+        encoded = design.encode(frame)
+        outcome = frames.take(part.raw, [name], counted.rows)[name]
+        signs = np.where((outcome == self.classes[1]).to_numpy(dtype=bool), 1.0, -1.0)
+        if encoded.candidates is None and self.counts is None:
+            levels = design.categories.known_levels(frame)
+            encoded = replace(encoded, candidates=Candidates(np.arange(len(levels)), levels))
+        if encoded.multipliers is None and self.incomplete:
+            encoded = replace(encoded, multipliers=np.zeros((len(encoded.table), len(design.linear.links))))
+        return _labelled(encoded, signs, counted.weights, frame.index.to_numpy(dtype=np.intp) + part.first)
+
+    def count(self, part: Part) -> RowCounts | None:
+        """Number of rows when those that miss categories have been written out."""
+        counted, design = self.reader.counted(part.raw), self.formula
+        if not len(counted.weights):
+            return None
+        frame = design.taken(part.raw, counted.rows)
+        missing = np.stack([frame[name].isna().to_numpy() for name in design.categories.names], axis=1)
+        n_candidates, by_level = design.categories.n_candidates(frame, missing), None
+        if design.plan.factors:
+            by_level = np.zeros(len(design.plan.factors[-1].levels), dtype=np.intp)
+            np.add.at(by_level, design.levels_of(frame)[-1], n_candidates)
+        return RowCounts(int(n_candidates.sum()), by_level)
+
+    def columns(self, rows: LabelledRows) -> ColumnSummary:
+        """Summary of the columns, in which encoding has refused infinity."""
+        return ColumnSummary.of(rows.encoded.table, rows.column_weights)
+
+    def design(self, columns: ColumnSummary, rows: LabelledRows) -> Design:
+        """The terms with their columns scaled."""
+        design, linear = self._scaled(columns), self.formula.linear
+        drawn = () if design.drawn is None else design.drawn.names
+        links = [(column, linear.variables[k].place) for column, k in linear.links]
+        return Design(
+            design.plan,
+            partial(blocks_of, design, self.reader.priors, standardised=self.reader.standardize),
+            InputTerms(design.mains, links, design.uncertain, design.categories.names, drawn),
+            design,
+            None if rows.encoded.candidates is None else LevelCounts(design.categories.counts),
+        )
+
+    def _scaled(self, columns: ColumnSummary) -> Reader:
+        intercept = self.formula.plan.recipe.intercept
+        return self.formula.scaled(columns.recipe(intercept, self.reader.standardize, self.centred))
+
+    def _with_shares(self, rows: LabelledRows) -> LabelledRows:
+        """The rows with proportions of drawn values: by the label, or equal ones where that is ignored."""
+        encoded, candidates = rows.encoded, rows.encoded.candidates
+        if candidates is None or candidates.draws is None:
+            return rows
+        weights = -np.log(candidates.runs.sizes)
+        if self.reader.imputation.labels == REGRESSOR:
+            plan = self._scaled(self.columns(rows)).plan
+            design = design_rows(plan.recipe, encoded.table)[:, : plan.n_fixed]
+            bends = slice(plan.recipe.first + plan.n_shown, plan.n_fixed)
+            weights = log_weights(design, rows.signs[0], rows.weights, candidates, bends)
+        return replace(rows, encoded=replace(encoded, candidates=replace(candidates, log_weights=weights)))
+
+
+def _labelled(encoded: Encoded, signs: Array, weights: Array, given: NDArray[np.intp]) -> LabelledRows:
+    """Encoded rows with labels, weights and numbers, which candidates have from their row."""
+    if encoded.candidates is not None:
+        row = encoded.candidates.row
+        signs, weights, given = signs[row], weights[row], given[row]
+    return LabelledRows(encoded, (signs,), weights, given=given)

@@ -1,0 +1,267 @@
+"""Where rows are, and what is made of them: partitions are summed over, then encoded by what was learned of all.
+
+A place for rows is a class with one method, ``parts``. What columns mean is up to a reader: summaries of partitions
+(``reader.summary``) add up, ``reader.learn`` makes of their sum an encoder (classes, levels, transforms), and
+``encoder(part)`` gives the encoded rows of a partition. ``encoder.columns`` are summaries of their columns, by which
+``encoder.design`` scales them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.api.missing_values import InputTerms, LookedAt
+from vbsvm.base.arrays import Array
+from vbsvm.design import frames
+from vbsvm.design.candidates import Candidates
+from vbsvm.design.columns import Encoded, Plan
+from vbsvm.design.scaling import ColumnSummary
+from vbsvm.missing.categories import LevelCounts
+from vbsvm.model.likelihoods.base import Likelihood
+from vbsvm.model.row_pass import added
+from vbsvm.model.spec import Block
+from vbsvm.sources.block_source import Pages
+
+if TYPE_CHECKING:
+    from vbsvm.api.formula_reader import FormulaEncoder, FormulaReader
+    from vbsvm.api.table_reader import TableEncoder, TableReader
+    from vbsvm.api.task import Task
+    from vbsvm.design.formula.reader import Reader as FormulaDesign
+
+Reader: TypeAlias = "TableReader | FormulaReader"
+Encoder: TypeAlias = "TableEncoder | FormulaEncoder"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows of a partition as they were given, the number of the first one, and a context that names it in errors."""
+
+    raw: Any
+    first: int = 0
+    named: Callable[[], AbstractContextManager[None]] = nullcontext
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RowCounts:
+    """Number of encoded rows, and of those of each level of the last factor, where there is one."""
+
+    n_rows: int
+    by_level: NDArray[np.intp] | None
+
+    def __add__(self, other: Self) -> "RowCounts":
+        """Join two sets of rows."""
+        return RowCounts(self.n_rows + other.n_rows, added(self.by_level, other.by_level))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LabelledRows:
+    """Encoded rows with their labels ±1 in each model, and their weights.
+
+    ``weights`` are multiplied by those of classes; ``sample_weights`` are not, and None where classes have none.
+    ``given`` are the numbers of the rows in the user's data, where these are others.
+    """
+
+    encoded: Encoded
+    signs: tuple[Array, ...]
+    weights: Array
+    sample_weights: Array | None = None
+    given: NDArray[np.intp] | None = None
+
+    def take(self, which: NDArray[np.intp]) -> "LabelledRows":
+        """Some rows, or all in another order."""
+        return LabelledRows(
+            self.encoded.take(which),
+            tuple(signs[which] for signs in self.signs),
+            self.weights[which],
+            None if self.sample_weights is None else self.sample_weights[which],
+            None if self.given is None else self.given[which],
+        )
+
+    def sorted_by_level(self) -> "LabelledRows":
+        """The rows in the order of the last factor's levels, so that a pass finds what it looks up side by side."""
+        levels = self.encoded.levels
+        if not levels or not (levels[-1][1:] < levels[-1][:-1]).any():
+            return self
+        return self.take(np.argsort(levels[-1], kind="stable"))
+
+    @property
+    def column_weights(self) -> Array:
+        """Weights by which columns are scaled: without those of classes, and shared by the candidates of a row."""
+        weights = self.weights if self.sample_weights is None else self.sample_weights
+        candidates = self.encoded.candidates
+        return weights if candidates is None else weights / np.bincount(candidates.row)[candidates.row]
+
+    @property
+    def n_given(self) -> int:
+        """Number of rows as users count them: candidates stand for one."""
+        candidates = self.encoded.candidates
+        return len(self.weights) if candidates is None else int(candidates.row[-1]) + 1
+
+    def arrays(self, n_before: int = 0) -> dict[str, NDArray[Any]]:
+        """The rows as arrays by name, for ``of_arrays``; ``n_before`` rows of other partitions come before."""
+        encoded, candidates = self.encoded, self.encoded.candidates
+        arrays: dict[str, NDArray[Any] | None] = {
+            "X": encoded.table,
+            "weights": self.weights,
+            "own": self.sample_weights,
+            "given": self.given,
+            "multipliers": encoded.multipliers,
+            "row": None if candidates is None else candidates.row + n_before,
+            "levels": None if candidates is None else candidates.levels,
+            **{f"signs{k}": signs for k, signs in enumerate(self.signs)},
+            **{f"groups{k}": levels for k, levels in enumerate(encoded.levels)},
+        }
+        return {name: array for name, array in arrays.items() if array is not None}
+
+    @staticmethod
+    def of_arrays(arrays: dict[str, NDArray[Any]]) -> "LabelledRows":
+        """The rows of these arrays; one number stands for a weight that all rows have."""
+
+        def numbered(name: str) -> tuple[NDArray[Any], ...]:
+            return tuple(arrays[f"{name}{k}"] for k in range(len(arrays)) if f"{name}{k}" in arrays)
+
+        n_rows = len(arrays["X"])
+        weights = {name: np.broadcast_to(arrays[name], n_rows) for name in ("weights", "own") if name in arrays}
+        candidates = Candidates(arrays["row"], arrays["levels"]) if "row" in arrays else None
+        encoded = Encoded(arrays["X"], numbered("groups"), arrays.get("multipliers"), candidates)
+        return LabelledRows(encoded, numbered("signs"), weights["weights"], weights.get("own"), arrays.get("given"))
+
+    @staticmethod
+    def joined(parts: Sequence["LabelledRows"]) -> "LabelledRows":
+        """The rows of several partitions, one after another."""
+        if len(parts) == 1:
+            return parts[0]
+        before = np.cumsum([0, *(rows.n_given for rows in parts)])
+        pieces = [rows.arrays(int(n)) for rows, n in zip(parts, before, strict=False)]
+        return LabelledRows.of_arrays({name: np.concatenate([one[name] for one in pieces]) for name in pieces[0]})
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Design:
+    """What the columns of encoded rows mean: plan, blocks and their priors by likelihood, inputs that may be missing.
+
+    Where categories are missing, ``known_levels`` counts the levels that are known.
+    """
+
+    plan: Plan
+    blocks: Callable[[Likelihood], tuple[Block, ...]]
+    terms: InputTerms
+    formula: "FormulaDesign | None" = None
+    known_levels: LevelCounts | None = None
+
+
+class RemoteRows(LookedAt, Protocol):
+    """Encoded rows that stay where they are."""
+
+    def placed(self, task: "Task", number: int) -> "Task":
+        """The task of a model, by its number, with its rows."""
+        ...
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class EncodedData:
+    """Encoded rows, their encoder, and the summary of their columns.
+
+    ``pages`` are those of memory-mapped arrays. Where rows are ``remote``, ``rows`` has none of them, but their kind.
+    """
+
+    encoder: Encoder
+    rows: LabelledRows
+    columns: ColumnSummary
+    pages: Pages | None = None
+    remote: RemoteRows | None = None
+
+
+class Partitions(ABC):
+    """Rows in partitions. ``resident`` ones are all in memory and in one partition.
+
+    ``place`` is where they are, and ``no_rows`` what is said where none of them counts.
+    """
+
+    resident = False
+    place = "partitions"
+    no_rows = "The data have no row that counts: all are of weight 0, or miss values."
+
+    @property
+    @abstractmethod
+    def names(self) -> list[str]:
+        """Names of the columns."""
+
+    @abstractmethod
+    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Part]:
+        """The partitions in their order; ``columns`` are those that are needed, None for all."""
+
+    def sum(self, function: Callable[[Part], Any], columns: Sequence[str] | None = None) -> Any:
+        """Sum of a function over the partitions, in their order; None where there are none."""
+        total = None
+        for part in self.parts(columns):
+            with part.named():
+                total = added(total, function(part))
+            self.require_room(total)
+        return total
+
+    def require_room(self, total: Any) -> None:
+        """Refuse a summary of a formula whose whole columns take too much memory."""
+        summary = getattr(total, "formula", None)
+        if summary is not None and summary.n_held > self.most_whole:
+            summary.refuse_whole(self.room_advice(summary.n_held))
+
+    @property
+    def most_whole(self) -> float:
+        """Bytes of whole columns, of which splines and some transforms are learned, that fit in memory."""
+        return np.inf
+
+    def room_advice(self, n_bytes: int) -> str:
+        """What to do where whole columns take this many bytes, or more."""
+        return f"which are {n_bytes / 1e9:.1f} GB: leave these terms out."
+
+    def encode(self, encoder: Encoder) -> EncodedData:
+        """The encoded rows of all partitions, in memory."""
+        rows, columns = [], []
+        for part in self.parts(encoder.reader.columns):
+            with part.named():
+                encoded = encoder(part)
+                if encoded is not None:
+                    rows.append(encoded)
+                    columns.append(encoder.columns(encoded))
+        joined = LabelledRows.joined(rows)
+        return EncodedData(encoder, joined.sorted_by_level() if encoder.in_order else joined, reduce(add, columns))
+
+    def read(self, reader: Reader) -> EncodedData:
+        """Learn from all rows how they are encoded, and encode them."""
+        return self.encode(self.learn(reader))
+
+    def learn(self, reader: Reader) -> Encoder:
+        """What the reader learns from all rows."""
+        return reader.learn(self.sum(reader.summary, reader.label_columns or reader.columns))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MemoryPartitions(Partitions):
+    """Rows in memory: one partition, which is neither copied nor sent."""
+
+    raw: Any
+    resident = True
+    place = "memory"
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns of a frame."""
+        return frames.names_of(self.raw)
+
+    def parts(self, columns: Sequence[str] | None = None) -> Iterator[Part]:
+        """All rows."""
+        yield Part(self.raw)

@@ -1,0 +1,231 @@
+"""The columns of an estimator's table: inputs, labels, weights, and the group of each row where there is one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Self, final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy.sparse import issparse
+
+from vbsvm.api import inputs, label_checks, validation
+from vbsvm.api.missing_values import InputTerms
+from vbsvm.api.partitions import Design, LabelledRows, Part, RowCounts
+from vbsvm.api.priors import INTERCEPT_PRIOR, intercepts_prior
+from vbsvm.base.arrays import Array
+from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
+from vbsvm.design.levels import LabelSummary, Levels
+from vbsvm.design.scaling import ColumnSummary, sparse_summary, with_common_scale
+from vbsvm.model.likelihoods.base import Likelihood
+from vbsvm.model.priors import Prior
+from vbsvm.model.row_pass import added
+from vbsvm.model.spec import Block
+from vbsvm.results.fit import INPUTS
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class RawTable:
+    """Rows of a table as they were given: inputs with the group among them, labels, and weights or None."""
+
+    X: Any
+    y: Any
+    weights: Any = None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ReadTable:
+    """Rows of a table as numbers, labels and weights, and the group of each row where there is one.
+
+    ``given`` are the numbers of the rows in the user's data, where these are others.
+    """
+
+    X: Any
+    y: NDArray[Any]
+    weights: Array
+    members: NDArray[Any] | None = None
+    given: NDArray[np.intp] | None = None
+
+    def counted(self) -> "ReadTable":
+        """The same without rows of weight 0."""
+        if self.weights.all():
+            return self
+        kept = np.flatnonzero(self.weights)
+        members = None if self.members is None else self.members[kept]
+        return ReadTable(self.X[kept], self.y[kept], self.weights[kept], members, kept)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TableSummary:
+    """Labels of some rows, and groups where there are some; ``target`` is whose labels they are."""
+
+    labels: LabelSummary
+    groups: LabelSummary | None
+    target: str
+
+    def __add__(self, other: Self) -> "TableSummary":
+        """Join two sets of rows."""
+        total = TableSummary(self.labels + other.labels, added(self.groups, other.groups), self.target)
+        total.labels.require_few(self.target)
+        return total
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TableReader:
+    """Reads the inputs of these names; where ``group`` is given, it is a further column of the table.
+
+    Partitions hold a ``RawTable`` or a ``ReadTable``. With ``counted_only`` rows of weight 0 are not encoded.
+    ``target``, ``weights`` and ``no_rows`` are words of errors.
+    """
+
+    names: tuple[str, ...]
+    prior: Prior
+    group: str | int | None = None
+    class_weight: Any = None
+    intercept: bool = True
+    standardize: bool = True
+    counted_only: bool = False
+    dtype: DTypeLike = np.float64
+    columns: Sequence[str] | None = None
+    label_columns: Sequence[str] | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+    target: str = "y"
+    weights: str = "sample_weight"
+    no_rows: str = "X has no row of positive weight: nothing is left to fit."
+
+    @staticmethod
+    def of(estimator: Any, prior: Prior, **settings: Any) -> "TableReader":
+        """The reader of the columns that an estimator has learned, by its parameters."""
+        return TableReader(
+            validation.column_names(estimator),
+            prior,
+            estimator.group,
+            estimator.class_weight,
+            bool(estimator.fit_intercept),
+            bool(estimator.standardize),
+            **settings,
+        )
+
+    def summary(self, part: Part) -> TableSummary:
+        """Labels and groups of a partition."""
+        raw = part.raw
+        if isinstance(raw, ReadTable):
+            labels, members = LabelSummary.of(raw.y, raw.weights), raw.members
+            label_checks.require_labels(raw.y, labels.labels)
+            return TableSummary(labels, None if members is None else LabelSummary.of(members, raw.weights), self.target)
+        y, weights = self._labels(raw)
+        groups = None
+        if self.group is not None:
+            groups = LabelSummary.of(inputs.members_of(raw.X, self.group), weights)
+        labels = LabelSummary.of(y, weights)
+        labels.require_few(self.target)
+        return TableSummary(labels, groups, self.target)
+
+    def learn(self, summary: TableSummary | None) -> "TableEncoder":
+        """Classes and their weights, and the levels of the group."""
+        if summary is None or not summary.labels.n_rows:
+            raise ValueError(self.no_rows)
+        labels, groups = summary.labels, summary.groups
+        label_checks.require_classes(labels.labels)
+        factors = None
+        if self.class_weight is not None:
+            factors = label_checks.class_factors(self.class_weight, labels.labels, labels.totals)
+        levels = None if groups is None else Levels.of_labels(groups.labels)
+        counts = RowCounts(labels.n_rows, None if groups is None else groups.counts)
+        return TableEncoder(self, labels.labels, levels, factors, counts)
+
+    def encoder(self, learned: dict[str, Any]) -> "TableEncoder":
+        """The encoder that has learned this before."""
+        return TableEncoder(self, **learned)
+
+    def read(self, raw: RawTable | ReadTable) -> ReadTable:
+        """Rows as numbers, and only those that count where no others are wanted."""
+        if isinstance(raw, RawTable):
+            y, weights = self._labels(raw)
+            X, members = inputs.read_some(raw.X, self.group)
+            raw = ReadTable(X, y, weights, members)
+        return raw.counted() if self.counted_only else raw
+
+    def _labels(self, raw: RawTable) -> tuple[NDArray[Any], Array]:
+        """Labels and weights of some rows; there may be none."""
+        y, n_rows = label_checks.column_of_labels(raw.y) if len(raw.y) else np.empty(0), len(raw.X)
+        if len(y) != n_rows:
+            raise ValueError(f"X has {n_rows} rows, and y has {len(y)} labels.")
+        return y, label_checks.read_weights(raw.weights, n_rows, self.weights, may_all_be_zero=True)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class TableEncoder:
+    """Encodes rows of a table: one model for two classes, else one for each class against the rest."""
+
+    reader: TableReader
+    classes: NDArray[Any]
+    levels: Levels | None = None
+    factors: Array | None = None  # of the weights of each class
+    counts: RowCounts | None = None
+    n_dropped: int = 0
+    in_order: bool = False
+
+    @property
+    def learned(self) -> dict[str, Any]:
+        """Classes, levels of the group, and weights of the classes."""
+        return {"classes": self.classes, "levels": self.levels, "factors": self.factors}
+
+    @property
+    def dtype(self) -> DTypeLike:
+        """The type of the table."""
+        return self.reader.dtype
+
+    def __call__(self, part: Part) -> LabelledRows | None:
+        """The rows of a partition, or None where none counts."""
+        rows = self.reader.read(part.raw)
+        if not rows.weights.any():
+            return None
+        codes = label_checks.class_codes(self.classes, rows.y)
+        positive = (1,) if len(self.classes) == 2 else range(len(self.classes))
+        signs = tuple(np.where(codes == k, 1.0, -1.0) for k in positive)
+        levels = () if rows.members is None or self.levels is None else (self.levels.encode([rows.members]),)
+        weights, own = rows.weights, None
+        if self.factors is not None:
+            weights, own = label_checks.require_counts(weights * self.factors[codes]), weights
+        return LabelledRows(Encoded(rows.X, levels), signs, weights, own, rows.given)
+
+    def count(self, part: Part) -> RowCounts | None:
+        """Not asked for, as the counts are known."""
+        raise NotImplementedError
+
+    def columns(self, rows: LabelledRows) -> ColumnSummary:
+        """Summary of the columns; infinity is refused by row and column."""
+        X = rows.encoded.table
+        columns = (sparse_summary if issparse(X) else ColumnSummary.of)(X, rows.column_weights)
+        validation.require_usable(X, rows.weights, columns.ranges, self.reader.names, rows.given)
+        return columns
+
+    def design(self, columns: ColumnSummary, rows: LabelledRows) -> Design:
+        """Every column is an input that may be missing."""
+        reader, X = self.reader, rows.encoded.table
+        validation.require_known(columns.ranges, reader.names)
+        recipe = columns.recipe(reader.intercept, reader.standardize)
+        if issparse(X) and validation.needs_draws(X):
+            recipe = with_common_scale(recipe)
+        factors = ()
+        if self.levels is not None:
+            factors = (FactorPlan((str(reader.group),), self.levels, (INTERCEPT,), slopes=(0,)),)
+        plan = Plan(recipe, reader.names, len(reader.names), factors)
+        return Design(plan, partial(_blocks, reader.prior, plan), InputTerms(range(len(plan.names))))
+
+
+def _blocks(prior: Prior, plan: Plan, likelihood: Likelihood) -> tuple[Block, ...]:
+    """Examples 1 and 2 of the paper: an intercept that is not penalised, inputs, and random intercepts of groups."""
+    blocks = [Block("intercept", (slice(0, 1),), INTERCEPT_PRIOR)] if plan.recipe.intercept else []
+    columns = slice(plan.recipe.first, plan.n_fixed)
+    blocks.append(Block(INPUTS, (columns,), prior, prior.gate_of(plan.names)))
+    for begin, factor in zip(plan.first_effects(), plan.factors, strict=True):
+        of_groups = intercepts_prior(likelihood)
+        blocks.append(Block(f"(1 | {factor.name})", (slice(begin, begin + factor.size),), of_groups))
+    return tuple(blocks)
