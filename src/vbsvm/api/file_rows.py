@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from vbsvm.base.progress import SharedLine
 from vbsvm.base.settings import log
-from vbsvm.inference.climb_watch import ClimbWatch
+from vbsvm.inference.callbacks import CheckpointCallback
 from vbsvm.sources.files import Files, FileTable
 from vbsvm.sources.files_cache import CLIMB, Cache, CachedRows, Writer
 from vbsvm.sources.pages import Pages
@@ -36,9 +36,9 @@ def encoded_once(
     return rows
 
 
-def watch_of(pages: Pages, *run: Any) -> ClimbWatch:
+def watch_of(pages: Pages, *run: Any) -> CheckpointCallback:
     """What is told of a climb over rows of a cache; ``run`` is all that it depends on beside them."""
     assert pages.folder is not None
-    about = ClimbWatch.digest(*run)
+    about = CheckpointCallback.digest(*run)
     path = pages.folder.with_name(f"{pages.folder.name}.{about}{CLIMB}")
-    return ClimbWatch(path, about, pages.line)
+    return CheckpointCallback(path, about, pages.line)
