@@ -1,4 +1,4 @@
-"""Climbs: where the default climb ends, and after how many passes, beside the steps of ``Accelerated``.
+"""Climbs: where the default climb ends, and after how many passes, beside the steps of ``AndersonNewton``.
 
 A reference says who is nearer to the optimum: the better of both, continued at a tolerance of 1e-12.
 """
@@ -17,8 +17,8 @@ from benchmarks.tables import print_table
 from vbsvm import VBSVC, Variational
 from vbsvm.api.task import Task
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.inference.climb import Ending, Outcome, climb
-from vbsvm.inference.proposals import Accelerated
+from vbsvm.inference.loop import OptimizeResult, Status, optimize
+from vbsvm.inference.steps import AndersonNewton
 
 KINDS = (
     "overlapping",
@@ -123,9 +123,9 @@ class Comparison:
     """Both climbs of a problem, and the reference that the better of them leads to."""
 
     problem: Problem
-    default: Outcome
-    accelerated: Outcome
-    reference: Outcome
+    default: OptimizeResult
+    accelerated: OptimizeResult
+    reference: OptimizeResult
 
     @property
     def gain(self) -> float:
@@ -142,7 +142,7 @@ class Comparison:
         """Whether the default takes more passes."""
         return self.default.passes > self.accelerated.passes
 
-    def below(self, outcome: Outcome) -> float:
+    def below(self, outcome: OptimizeResult) -> float:
         """How far a climb ended below the reference."""
         return bound(self.reference) - bound(outcome)
 
@@ -152,7 +152,7 @@ class Comparison:
             "lower": self.gain < -LOWER,
             "apart": self.apart > APART,
             "more passes": self.more_passes,
-            "not converged": self.default.ending is not Ending.CONVERGED,
+            "not converged": self.default.ending is not Status.CONVERGED,
         }
         return [reason for reason, holds in found.items() if holds]
 
@@ -160,7 +160,7 @@ class Comparison:
         """Give the cells of a table."""
         X, both = self.problem.X, (self.default, self.accelerated)
         offs = [apart(outcome, self.reference) for outcome in both]
-        nearer = "default" if offs[0] < offs[1] else "Accelerated" if offs[1] < offs[0] else "neither"
+        nearer = "default" if offs[0] < offs[1] else "AndersonNewton" if offs[1] < offs[0] else "neither"
         return [
             f"{self.problem.number}: {self.problem.kind}, {len(X)} x {X.shape[1] - (self.problem.group is not None)}",
             *(str(outcome.passes) for outcome in both),
@@ -173,12 +173,12 @@ class Comparison:
         ]
 
 
-def bound(outcome: Outcome) -> float:
+def bound(outcome: OptimizeResult) -> float:
     """Where a climb ended."""
     return float(outcome.bounds[-1])
 
 
-def apart(one: Outcome, other: Outcome) -> float:
+def apart(one: OptimizeResult, other: OptimizeResult) -> float:
     """Largest difference of mean coefficients, of standardised inputs and of groups."""
     return float(np.abs(one.state.coefficients.mean - other.state.coefficients.mean).max())
 
@@ -190,9 +190,9 @@ def compare(problem: Problem) -> Comparison:
     default = settings.run(spec, source)
     with single_threaded_blas():
         most = settings.most_passes(spec)
-        accelerated = climb(spec, source, spec.start(), Accelerated(), settings.tol, most)
+        accelerated = optimize(spec, source, spec.start(), AndersonNewton(), settings.tol, most)
         begin = max(default, accelerated, key=bound).state
-        reference = climb(spec, source, begin, Accelerated(), REFERENCE_TOL, REFERENCE_PASSES)
+        reference = optimize(spec, source, begin, AndersonNewton(), REFERENCE_TOL, REFERENCE_PASSES)
     return Comparison(problem, default, accelerated, reference)
 
 
@@ -219,16 +219,18 @@ def print_comparisons(found: Sequence[Comparison]) -> None:
         if of_kind := [each for each in found if each.problem.kind == kind]:
             lines.append(summary(kind, of_kind))
     lines.append(summary("all", found))
-    print(f"\nThe default climb beside Accelerated, tol={Variational().tol:g}; below: bound of the reference − its own")
-    passes, below = ["passes: default", "Accelerated"], ["most below: default", "Accelerated"]
+    print(
+        f"\nThe default climb beside AndersonNewton, tol={Variational().tol:g}; below: bound of the reference − its own"
+    )
+    passes, below = ["passes: default", "AndersonNewton"], ["most below: default", "AndersonNewton"]
     print_table(["", "problems", *passes, "more", "worst gain", "most apart", *below, "listed"], lines)
     listed = [each.row() for each in found if each.reasons()]
     print(f"\nDefault lower by more than {LOWER:g}, apart by more than {APART:g}, with more passes, or not converged:")
     if not listed:
         print("none")
         return
-    offs = ["from reference: default", "Accelerated", "nearer"]
-    print_table(["", *passes, "gain", "apart", "below: default", "Accelerated", *offs, "why"], listed)
+    offs = ["from reference: default", "AndersonNewton", "nearer"]
+    print_table(["", *passes, "gain", "apart", "below: default", "AndersonNewton", *offs, "why"], listed)
 
 
 def run(numbers: Sequence[int]) -> None:

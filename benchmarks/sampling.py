@@ -20,7 +20,7 @@ from vbsvm.base.reading import Draw, OverRelaxed, expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference import chains
-from vbsvm.inference.scale_move import stretch
+from vbsvm.inference.gibbs import stretch
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import pass_rows, sweep, update
 from vbsvm.sources.memory import Memory

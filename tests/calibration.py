@@ -17,7 +17,7 @@ from vbsvm.base.polya_gamma import PolyaGamma
 from vbsvm.base.reading import Draw, OverRelaxed
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
-from vbsvm.inference.scale_move import stretch
+from vbsvm.inference.gibbs import stretch
 from vbsvm.missing.categories import LevelCounts, LevelModel
 from vbsvm.missing.model import InputModel, MissingModel
 from vbsvm.missing.rows import Inputs

@@ -20,11 +20,11 @@ warnings.simplefilter("ignore")
 kind, path, elsewhere = sys.argv[1:]
 chains.WORTH_A_PROCESS = 0.0 if elsewhere == "elsewhere" else np.inf
 chains.cpu_count, chains.SECONDS_BETWEEN, chains.WRITES_BETWEEN = lambda: 2, 0.0, 0.0
-right = chains.checkpoint.write
+right = chains.write_checkpoint
 def told(*arguments):
     right(*arguments)
     print("written", flush=True)
-chains.checkpoint.write = told
+chains.write_checkpoint = told
 rng = np.random.default_rng(0)
 n = 300
 X = rng.normal(size=(n, 3))

@@ -5,7 +5,7 @@ import numpy as np
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.reading import expect
 from vbsvm.design.scaling import Recipe
-from vbsvm.inference.proposals import Visited
+from vbsvm.inference.steps import Iterate
 from vbsvm.model import sweep
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.layouts.dense import DenseGaussian
@@ -46,7 +46,7 @@ def random_state(spec, rng, spread=1.0):
 
 def visit(spec, state, source):
     stats = pass_rows(spec, state, source, expect, with_curvature=True)
-    return Visited(state, elbo(spec, state, stats.row_bound), lambda: stats)
+    return Iterate(state, elbo(spec, state, stats.row_bound), lambda: stats)
 
 
 def rises_of_single_updates(spec, source, state, n_sweeps=3):

@@ -7,7 +7,7 @@ from scipy.special import digamma
 
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.reading import expect
-from vbsvm.inference.proposals import Visited, newton_step
+from vbsvm.inference.steps import Iterate, newton_step
 from vbsvm.model.sweep import pass_rows
 
 MOST_STEPS = 2000
@@ -19,7 +19,7 @@ def refit(spec, state, source, t=None, still=1e-13):
         stats = pass_rows(spec, state, source, expect, with_curvature=True)
         if t is not None:
             stats = replace(stats, cross_sums=stats.cross + t)
-        after = newton_step(spec, Visited(state, 0.0, lambda stats=stats: stats), 0.0)
+        after = newton_step(spec, Iterate(state, 0.0, lambda stats=stats: stats), 0.0)
         moved = np.abs(after.packed - state.packed).max()
         state = after
         if moved < still and k > 2:  # the shape of a scale is not among what is packed

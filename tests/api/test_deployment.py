@@ -26,7 +26,7 @@ from vbsvm import (
     load,
     to_sklearn,
 )
-from vbsvm.inference.climb import Ending
+from vbsvm.inference.loop import Status
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_what_is_no_fit_of_a_model_is_refused_in_words():
         to_sklearn(3)
 
 
-@pytest.mark.parametrize("ending", Ending)
+@pytest.mark.parametrize("ending", Status)
 def test_an_ending_stays_itself_in_copies(ending):
     make, values = ending.__reduce__()
     assert make(*values) is pickle.loads(pickle.dumps(ending)) is ending

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vbsvm import VBSVC, Variational
-from vbsvm.inference.climb import Ending
+from vbsvm.inference.loop import Status
 from vbsvm.sources.memory import Memory
 
 N = 120
@@ -43,7 +43,7 @@ def interrupt(monkeypatch, k):
 
     def interrupted(self, *given):
         outcome = run(self, *given)
-        return replace(outcome, ending=Ending.INTERRUPTED) if next(left, -1) == 0 else outcome
+        return replace(outcome, ending=Status.INTERRUPTED) if next(left, -1) == 0 else outcome
 
     monkeypatch.setattr(Variational, "run", interrupted)
 

@@ -9,7 +9,7 @@ import pytest
 
 from vbsvm import VBSVC, LaplaceZero, Model, Variational
 from vbsvm.base import printing
-from vbsvm.inference.climb import Ending
+from vbsvm.inference.loop import Status
 
 HOSTILE = "<script>alert(1)</script> & <b>"
 
@@ -175,11 +175,11 @@ def test_estimators_keep_the_page_of_scikit_learn(data):
 
 @pytest.mark.parametrize(
     ("ending", "words"),
-    [(Ending.CONVERGED, "Converged in "), (Ending.OUT_OF_PASSES, "Not converged: reached the limit of 2 iterations")],
+    [(Status.CONVERGED, "Converged in "), (Status.OUT_OF_PASSES, "Not converged: reached the limit of 2 iterations")],
 )
 def test_how_a_fit_ended_is_said_in_plain_words(data, ending, words):
-    inference = Variational() if ending is Ending.CONVERGED else Variational(max_iter=2)
-    if ending is Ending.CONVERGED:
+    inference = Variational() if ending is Status.CONVERGED else Variational(max_iter=2)
+    if ending is Status.CONVERGED:
         fit = Model("y ~ x + z", data).fit(inference)
     else:
         with pytest.warns(UserWarning, match="reached the limit of passes .2. before it converged to tol"):

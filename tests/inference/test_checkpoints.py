@@ -12,7 +12,7 @@ import pytest
 from short_chains import SHORT, fitted, python, table
 from vbsvm import Gibbs
 from vbsvm.inference import chains, gibbs
-from vbsvm.inference.checkpoint import CheckpointError
+from vbsvm.inference.chains import CheckpointError
 
 LIMITED = """
 import resource, signal, sys, warnings
@@ -58,7 +58,7 @@ def test_a_checkpoint_that_raised_would_be_seen(alone, always, tmp_path, monkeyp
     def full(*arguments):
         raise OSError(27, "File too large")
 
-    monkeypatch.setattr(chains.checkpoint, "write", full)
+    monkeypatch.setattr(chains, "write_checkpoint", full)
     monkeypatch.setattr(chains._Checkpoints, "_tried", lambda self, run, what, call: call(run) or True)
     with pytest.raises(OSError, match="File too large"):
         fitted(*table(), replace(SHORT, checkpoint=tmp_path / "run.chains"))
@@ -67,7 +67,7 @@ def test_a_checkpoint_that_raised_would_be_seen(alone, always, tmp_path, monkeyp
 def test_a_checkpoint_is_tried_again_and_the_older_one_stays(alone, always, tmp_path, monkeypatch):
     X, y = table()
     path = tmp_path / "run.chains"
-    right, seen = chains.checkpoint.write, []
+    right, seen = chains.write_checkpoint, []
 
     def now_and_then(*arguments):
         seen.append(path.read_bytes() if path.exists() else None)
@@ -75,7 +75,7 @@ def test_a_checkpoint_is_tried_again_and_the_older_one_stays(alone, always, tmp_
             raise OSError(28, "No space left on device")
         right(*arguments)
 
-    monkeypatch.setattr(chains.checkpoint, "write", now_and_then)
+    monkeypatch.setattr(chains, "write_checkpoint", now_and_then)
     with pytest.warns(UserWarning, match="No space left") as told:
         fitted(X, y, replace(SHORT, checkpoint=path))
     assert len([one for one in told if "checkpoint" in str(one.message)]) == 1
@@ -97,7 +97,7 @@ def test_checkpoints_are_written_less_often_where_that_takes_long(alone, tmp_pat
 
     monkeypatch.setattr(chains.time, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(chains._Hands, "advanced", sweep_for_a_second)
-    monkeypatch.setattr(chains.checkpoint, "write", write_for_a_second)
+    monkeypatch.setattr(chains, "write_checkpoint", write_for_a_second)
     X, y = table()
     fitted(X, y, replace(SHORT, draws=200, checkpoint=tmp_path / "run.chains"))
     assert len(writes) > 1

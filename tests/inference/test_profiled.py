@@ -1,5 +1,7 @@
 """The profiled climb: solved means, exact bounds, and the optimum of the other climbs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import expit
@@ -9,9 +11,9 @@ from reference import simulate
 from vbsvm import VBSVC, Normal, Ridge, Variational
 from vbsvm.base.reading import expect
 from vbsvm.inference import profiled
-from vbsvm.inference.climb import climb
-from vbsvm.inference.profiled import HeldRows, Profiled
-from vbsvm.inference.proposals import Accelerated
+from vbsvm.inference.loop import optimize
+from vbsvm.inference.profiled import FixedVarianceRows, ProfiledNewton
+from vbsvm.inference.steps import AndersonNewton
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE, HINGE
 from vbsvm.model.sweep import elbo, pass_rows, sweep
 
@@ -56,7 +58,7 @@ def test_the_optimum_is_that_of_the_accelerated_climb_in_no_more_passes(name, pr
     X, y = DATA[name]
     spec, source = spec_of(X.shape[1], prior), source_of(X, y)
     found = Variational().run(spec, source)
-    other = climb(spec, source, spec.start(), Accelerated(), 1e-6, 2000)
+    other = optimize(spec, source, spec.start(), AndersonNewton(), 1e-6, 2000)
     assert found.bounds[-1] >= other.bounds[-1] - 1e-6
     assert found.passes <= other.passes
     tight = Variational(tol=1e-11).run(spec, source)
@@ -72,7 +74,7 @@ def test_the_first_gain_is_no_sign_of_convergence():
     X, y = separable(1300, 1)
     spec, source = spec_of(1), source_of(X, y)
     found = Variational().run(spec, source)
-    other = climb(spec, source, spec.start(), Accelerated(), 1e-6, 2000)
+    other = optimize(spec, source, spec.start(), AndersonNewton(), 1e-6, 2000)
     assert found.bounds[-1] >= other.bounds[-1] - 1e-6
     assert found.passes <= other.passes
 
@@ -82,7 +84,7 @@ def test_the_bound_of_a_visit_is_that_of_a_full_pass(name):
     X, y = DATA[name]
     spec, source = spec_of(X.shape[1]), source_of(X, y)
     state, _ = sweep(spec, spec.start(), source, expect)
-    at = Profiled(1e-6).visit(spec, source, state)
+    at = ProfiledNewton(1e-6).evaluate(spec, source, state)
     stats = pass_rows(spec, at.state, source, expect)
     assert at.bound == pytest.approx(elbo(spec, at.state, stats.row_bound), rel=1e-11)
     np.testing.assert_allclose(at.stats.cross, stats.cross, rtol=1e-8, atol=1e-8 * np.abs(stats.cross).max())
@@ -94,9 +96,9 @@ def test_no_other_mean_is_better_for_the_same_covariance(name):
     X, y = DATA[name]
     spec, source = spec_of(X.shape[1]), source_of(X, y)
     state, _ = sweep(spec, spec.start(), source, expect)
-    climb = Profiled(1e-9)
-    at = climb.visit(spec, source, state)
-    at = climb.visit(spec, source, at.state)  # the first visit of a covariance may be content with less
+    newton = ProfiledNewton(1e-9)
+    at = newton.evaluate(spec, source, state)
+    at = newton.evaluate(spec, source, at.state)  # the first visit of a covariance may be content with less
     rng, spread = np.random.default_rng(0), at.state.gaussian
     for _ in range(5):
         step = 0.3 * np.sqrt(spread.variances) * rng.standard_normal(len(spread.mean))
@@ -108,8 +110,8 @@ def test_no_other_mean_is_better_for_the_same_covariance(name):
 def test_conjugate_gradients_find_the_same(monkeypatch):
     X, y = overlapping(700, 40)
     direct = VBSVC(inference=Variational(tol=1e-9)).fit(X, y)
-    monkeypatch.setattr(profiled, "MOST_DIRECT", 3)
-    monkeypatch.setattr(HeldRows, "curvature", None)  # it must not be asked for
+    monkeypatch.setattr(profiled, "OPTIONS", replace(profiled.OPTIONS, max_direct=3))
+    monkeypatch.setattr(FixedVarianceRows, "curvature", None)  # it must not be asked for
     by_products = VBSVC(inference=Variational(tol=1e-9)).fit(X, y)
     assert by_products.elbo_ == pytest.approx(direct.elbo_, abs=1e-8)
     np.testing.assert_allclose(by_products.coef_, direct.coef_, atol=1e-6)

@@ -35,8 +35,8 @@ from vbsvm.base import diagnostics
 from vbsvm.base.distributions import LatentPoint, MatrixPoint, Point
 from vbsvm.base.reading import Draw, OverRelaxed, expect
 from vbsvm.inference import chains, gibbs
-from vbsvm.inference.checkpoint import CheckpointError
-from vbsvm.inference.scale_move import _change, stretch
+from vbsvm.inference.chains import CheckpointError
+from vbsvm.inference.gibbs import _change, stretch
 from vbsvm.missing.categories import LevelDistributions
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.model.coefficients import PointDistribution

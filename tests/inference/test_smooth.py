@@ -11,10 +11,10 @@ from models import source_of, spec_of
 from vbsvm import Ridge, VBLogistic
 from vbsvm.base.reading import expect
 from vbsvm.design.scaling import Recipe
-from vbsvm.inference import head_start, variational
-from vbsvm.inference.climb import climb
-from vbsvm.inference.profiled import Profiled, asked_for
-from vbsvm.inference.smooth import SAFE, Smooth, left_by_priors
+from vbsvm.inference import smooth
+from vbsvm.inference.loop import optimize
+from vbsvm.inference.profiled import ProfiledNewton, covariance_update
+from vbsvm.inference.smooth import OPTIONS, SmoothNewton, gain_by_priors, subsample_start
 from vbsvm.model.likelihoods.logistic import EXACT_LOGISTIC
 from vbsvm.model.sweep import elbo, pass_rows, sweep
 
@@ -50,10 +50,10 @@ def of(name):
 @pytest.mark.parametrize("name", DATA)
 def test_the_optimum_is_that_of_the_profiled_climb(name):
     spec, source = of(name)
-    known = climb(spec, source, spec.start(), Profiled(1e-11), 1e-11, 2000)
-    strategy = Smooth(1e-6)
-    start = head_start.head_start(spec, source, spec.start(), strategy)
-    found = climb(spec, source, start, strategy, 1e-6, 2000)
+    known = optimize(spec, source, spec.start(), ProfiledNewton(1e-11), 1e-11, 2000)
+    strategy = SmoothNewton(1e-6)
+    start = subsample_start(spec, source, spec.start(), strategy)
+    found = optimize(spec, source, start, strategy, 1e-6, 2000)
     assert (np.diff(found.bounds) >= 0).all()
     assert -1e-6 < found.bounds[-1] - known.bounds[-1] < 1e-9 * abs(known.bounds[-1])
     sd = np.sqrt(known.state.gaussian.variances)
@@ -65,7 +65,7 @@ def test_the_optimum_is_that_of_the_profiled_climb(name):
 def test_the_sums_of_a_visit_are_those_of_a_full_pass(name):
     spec, source = of(name)
     state, _ = sweep(spec, spec.start(), source, expect)
-    at = Smooth(1e-6).visit(spec, source, state)
+    at = SmoothNewton(1e-6).evaluate(spec, source, state)
     stats = pass_rows(spec, at.state, source, expect)
     assert at.bound == pytest.approx(elbo(spec, at.state, stats.row_bound), rel=1e-11)
     np.testing.assert_allclose(at.stats.cross, stats.cross, rtol=1e-8, atol=1e-8 * np.abs(stats.cross).max())
@@ -77,17 +77,17 @@ def test_what_is_left_to_gain_is_what_the_next_step_gains(name):
     """With the gram to first order; by the weights of rows at most so much."""
     spec, source = of(name)
     state, _ = sweep(spec, spec.start(), source, expect)
-    strategy = Smooth(1e-9)
-    at, gained = strategy.visit(spec, source, state), 0
+    strategy = SmoothNewton(1e-9)
+    at, gained = strategy.evaluate(spec, source, state), 0
     for _ in range(3):
-        weights, image = strategy.rows.weights, asked_for(spec, at, at.state)
-        reached = strategy.visit(spec, source, image)
+        weights, image = strategy.rows.weights, covariance_update(spec, at, at.state)
+        reached = strategy.evaluate(spec, source, image)
         gain = reached.bound - at.bound
         if gain > 1e-7:
-            assert 0.2 * gain < at.left < 5 * gain
+            assert 0.2 * gain < at.remaining_gain < 5 * gain
             gained += 1
-        at_most = left_by_priors(spec, image, reached.state) + strategy.rows.left(weights)
-        assert SAFE * at_most > 0.9 * reached.left - 1e-9
+        at_most = gain_by_priors(spec, image, reached.state) + strategy.rows.max_gain(weights)
+        assert OPTIONS.safety * at_most > 0.9 * reached.remaining_gain - 1e-9
         at = reached
     assert gained >= 2
 
@@ -97,7 +97,7 @@ def test_many_rows_need_two_passes_and_few_no_sample():
     assert VBLogistic().fit(X, y).n_iter_ == 2
     spec, source = of("some rows")
     start = spec.start()
-    assert head_start.head_start(spec, source, start, Smooth(1e-6)) is start
+    assert subsample_start(spec, source, start, SmoothNewton(1e-6)) is start
 
 
 def test_a_sample_weighs_as_much_as_all_and_is_always_the_same():
@@ -139,7 +139,7 @@ def test_rows_that_come_in_turns_and_a_sample_that_is_separated():
     rare = np.where(X[:, 0] + 0.3 * rng.logistic(size=len(X)) > 4.5, 1.0, -1.0)
     for y in (turns, rare):
         spec, source = replace(spec_of(3), likelihood=EXACT_LOGISTIC), source_of(X, y)
-        known = climb(spec, source, spec.start(), Profiled(1e-9), 1e-9, 2000)
+        known = optimize(spec, source, spec.start(), ProfiledNewton(1e-9), 1e-9, 2000)
         assert VBLogistic(Ridge(), standardize=False).fit(X, y).elbo_ == pytest.approx(known.bounds[-1], abs=2e-6)
 
 
@@ -151,8 +151,7 @@ def test_an_interrupt_during_the_head_start_is_an_interrupt(monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(head_start, "climb", interrupted)
+    monkeypatch.setattr(smooth, "optimize", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fit.fit(X, y)
     assert fit.fit_ is before
-    assert variational.head_start is head_start.head_start

@@ -11,7 +11,7 @@ from models import spec_of
 from vbsvm import Covariance, Normal, Ridge, Variational
 from vbsvm.base.reading import Draw, expect
 from vbsvm.design.scaling import Recipe
-from vbsvm.inference.proposals import newton_step
+from vbsvm.inference.steps import newton_step
 from vbsvm.model import sweep
 from vbsvm.model.spec import Block, Spec
 from vbsvm.model.sweep import elbo, held_row_term

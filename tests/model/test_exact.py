@@ -13,9 +13,9 @@ from shown import by_mean_field
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Normal, Ridge, Variational, load
 from vbsvm.base.reading import expect
 from vbsvm.design.scaling import Recipe
-from vbsvm.inference import variational
-from vbsvm.inference.climb import climb
-from vbsvm.inference.profiled import Profiled
+from vbsvm.inference import solvers
+from vbsvm.inference.loop import optimize
+from vbsvm.inference.profiled import ProfiledNewton
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.spec import Block, Spec
@@ -102,8 +102,8 @@ def test_it_ends_at_the_same_place_wherever_it_begins(name, early, monkeypatch):
     """Wherever the paper's climb is left, and whichever strategy goes on from there."""
     task, spec = TASKS[name](), replace(TASKS[name]().spec, likelihood=EXACT_HINGE)
     paper = Variational(bound="paper").run(task.spec, task.source).state
-    wanted = climb(spec, task.source, paper, Profiled(1e-10), 1e-10, 2000)
-    monkeypatch.setattr(variational, "EARLY", early)
+    wanted = optimize(spec, task.source, paper, ProfiledNewton(1e-10), 1e-10, 2000)
+    monkeypatch.setattr(solvers, "OPTIONS", replace(solvers.OPTIONS, early_tol=early))
     found = EXACT.run(task.spec, task.source)
     assert found.ending.name == "CONVERGED"
     assert found.bounds[-1] == pytest.approx(wanted.bounds[-1], abs=2e-5)

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from vbsvm import VBSVC, LaplaceZero, Model, ReliabilityWarning, Variational, VBLogistic, compare_models
-from vbsvm.inference.climb import Ending
+from vbsvm.inference.loop import Status
 from vbsvm.model.row_pass import RowInfluence
 from vbsvm.results import refits
 from vbsvm.results.training_rows import TrainingRows
@@ -236,7 +236,7 @@ class TestWhichWay:
 
     def test_an_interrupt_is_handed_on(self, plain, monkeypatch):
         run = Variational.run
-        monkeypatch.setattr(Variational, "run", lambda *given: replace(run(*given), ending=Ending.INTERRUPTED))
+        monkeypatch.setattr(Variational, "run", lambda *given: replace(run(*given), ending=Status.INTERRUPTED))
         with pytest.raises(KeyboardInterrupt):
             plain.left_out_predictions(folds=5)
 

@@ -23,7 +23,7 @@ import vbsvm
 from mutations import forge, judged, npy, parts_of
 from saved_models import MODELS, answers, made, require_same, table
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, ModelFileError, load
-from vbsvm.inference import checkpoint
+from vbsvm.inference import chains
 from vbsvm.results import consistency
 from vbsvm.storage.saving import REGISTRY
 
@@ -265,7 +265,7 @@ def test_a_schema_that_never_was_is_refused(schema, whole, tmp_path):
 
 
 def test_other_kinds_of_files_are_refused(whole, tmp_path):
-    checkpoint.write(tmp_path / "m", {}, ())
+    chains.write_checkpoint(tmp_path / "m", {}, ())
     with pytest.raises(ModelFileError, match="holds 'vbsvm chains', not 'vbsvm model'"):
         load(tmp_path / "m")
     with pytest.raises(ModelFileError, match="of the kind 'Frog'"):

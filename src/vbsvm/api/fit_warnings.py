@@ -6,8 +6,8 @@ import numpy as np
 
 from vbsvm.base import diagnostics
 from vbsvm.base.printing import ReliabilityWarning, warn_user
-from vbsvm.inference.climb import Ending, Outcome
 from vbsvm.inference.gibbs import Gibbs
+from vbsvm.inference.loop import OptimizeResult, Status
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.model import input_model
 from vbsvm.model.spec import Spec
@@ -35,7 +35,7 @@ def warn_of_random_effects(what: str, fit: Fit) -> None:
             "effects: it depends on the prior. Leave this term out of the model.",
             ReliabilityWarning,
         )
-    if not unknown and isinstance(fit.outcome, Outcome) and fit.outcome.declined:
+    if not unknown and isinstance(fit.outcome, OptimizeResult) and fit.outcome.declined:
         warn_user(
             f"{what}: the random effects of {fit.plan.factors[-1].name!r} could not be integrated out, as "
             "happens where groups have one or two observations, or very many, and where a predictor nearly separates "
@@ -86,21 +86,21 @@ def _stronger(spec: Spec) -> float:
 def _why_not_converged(what: str, fit: Fit, inference: Variational) -> str:
     """Say why a climb did not converge, and what to do."""
     spec, course = fit.spec, fit.course
-    if course.ending is Ending.INTERRUPTED:
+    if course.ending is Status.INTERRUPTED:
         return f"{what} was interrupted after {course.passes} passes: the coefficients may still change."
     more = f"Variational(max_iter={10 * inference.most_passes(spec)})"
-    if course.ending is Ending.INPUTS_OUT_OF_PASSES or (
-        course.ending is Ending.OUT_OF_PASSES and input_model(spec.missing) is not None
+    if course.ending is Status.INPUTS_OUT_OF_PASSES or (
+        course.ending is Status.OUT_OF_PASSES and input_model(spec.missing) is not None
     ):
         learning = "while it learned the distribution of the inputs"
-        tried = f"in {course.passes} passes" if course.ending is Ending.OUT_OF_PASSES else learning
+        tried = f"in {course.passes} passes" if course.ending is Status.OUT_OF_PASSES else learning
         return (
             f"{what} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
             "the columns with missing values vary together: hold that by a stronger prior, as with "
             f"imputation=GaussianImputation(psi={_stronger(spec):g}), leave such columns out, or allow more passes "
             f"with inference={more}."
         )
-    if course.ending is Ending.OUT_OF_PASSES:
+    if course.ending is Status.OUT_OF_PASSES:
         return (
             f"{what} reached the limit of passes ({course.passes}) before it converged to tol={inference.tol:g}: "
             f"the coefficients may still change. Allow more passes with inference={more}, or accept the result with a "

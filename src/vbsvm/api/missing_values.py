@@ -14,9 +14,9 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.formula.expansion import ColumnSampler, SampledColumns
 from vbsvm.design.scaling import ColumnSummary, Recipe
-from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.value_chain import drawn_values
+from vbsvm.inference.input_chains import drawn_values
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.missing.categories import CategorySums, FixedLevels, LevelCounts, LevelModel, LevelSums
 from vbsvm.missing.imputation import MissingPatterns, Population, all_moments
 from vbsvm.missing.model import PAPER_PSI, InputModel, MissingModel
@@ -69,7 +69,7 @@ class MissingDataPlan:
         """Distributions of the levels of missing categories that do not adapt to the coefficients, or None."""
         return None if self.model is None or self.model.levels is None else self.model.levels.given
 
-    def population(self, source: AnyRows, outcome: Outcome | Sample) -> Population | None:
+    def population(self, source: AnyRows, outcome: OptimizeResult | Sample) -> Population | None:
         """Mean and covariance of all inputs; None where these are too many."""
         columns = self.all_inputs.variables
         if source.recipe.n_columns > validation.MOST_JOINT:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from vbsvm.api.task import Task
 from vbsvm.base.reading import expect
-from vbsvm.inference.climb import Outcome
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.inference.variational import Variational
 from vbsvm.model.layouts.dense import DenseGram
 from vbsvm.model.priors import LaplaceZero
@@ -30,7 +30,7 @@ CLOSED_FIT = Variational(tol=1e-2)
 def selection_remarks(owner: str, task: Task, fit: Fit) -> list[str]:
     """What users should know of the selected predictors of a variational fit."""
     outcome = fit.outcome
-    if not fit.selects or not isinstance(outcome, Outcome) or outcome.interrupted:
+    if not fit.selects or not isinstance(outcome, OptimizeResult) or outcome.interrupted:
         return []
     found, best = [], _selected(task, outcome.state)
     close = [end for end in outcome.others if outcome.bounds[-1] - end.bounds[-1] < CLOSE]
@@ -100,7 +100,7 @@ def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list
     return found
 
 
-def _gain(task: Task, outcome: Outcome, selected: NDArray[np.bool_]) -> float:
+def _gain(task: Task, outcome: OptimizeResult, selected: NDArray[np.bool_]) -> float:
     """How far the bound lies above that without predictors; infinite where nothing is selected, or it is plain."""
     spec, state = task.spec, outcome.state
     assert spec.gate_map is not None

@@ -11,10 +11,10 @@ from vbsvm.api import aliases, validation
 from vbsvm.api.missing_values import MissingDataPlan
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
-from vbsvm.inference.climb import Outcome
-from vbsvm.inference.climb_watch import ClimbWatch, SlowWatch
+from vbsvm.inference.callbacks import CheckpointCallback, ProgressCallback
 from vbsvm.inference.gibbs import Gibbs, Sample
 from vbsvm.inference.learned_inputs import LearnedInputs
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import Population
 from vbsvm.missing.model import MissingModel
@@ -76,19 +76,21 @@ class Task:
 
     def climbed(
         self, inference: Variational, start: State | None = None, learned: LearnedInputs | None = None
-    ) -> Outcome:
+    ) -> OptimizeResult:
         """Optimise over the rows; a run that was interrupted before goes on."""
         pages = self.source.pages if isinstance(self.source, Memory) else None
-        watch = SlowWatch() if pages is None else _watch(pages, self.spec, inference, start, self.classes)
+        watch = ProgressCallback() if pages is None else _checkpoint(pages, self.spec, inference, start, self.classes)
         try:
             outcome = inference.run(self.spec, self.source, start, learned, watch)
         finally:
-            watch.leave()
-        if isinstance(watch, ClimbWatch) and not outcome.interrupted:
+            watch.close()
+        if isinstance(watch, CheckpointCallback) and not outcome.interrupted:
             watch.finish()
         return outcome
 
-    def result(self, outcome: Outcome | Sample, first: Fit | None = None, inference: Variational | None = None) -> Fit:
+    def result(
+        self, outcome: OptimizeResult | Sample, first: Fit | None = None, inference: Variational | None = None
+    ) -> Fit:
         """The fit that ended like this; with several classes, the ``first`` may learn the inputs' distribution for all.
 
         Where inputs are missing, their distribution is a part of the fit. Else it is learned when it is asked for.
@@ -237,12 +239,12 @@ def with_slopes(fits: list[Fit]) -> list[Fit]:
     return [replace(fit, calibration=link) for fit, link in zip(fits, calibrations, strict=True)]
 
 
-def _watch(pages: Pages, *run: Any) -> ClimbWatch:
-    """What is told of a climb over rows of a cache; ``run`` is all that it depends on beside them."""
+def _checkpoint(pages: Pages, *run: Any) -> CheckpointCallback:
+    """Callback that keeps the progress over rows of a cache; ``run`` is all that it depends on besides them."""
     assert pages.folder is not None
-    about = ClimbWatch.digest(*run)
+    about = CheckpointCallback.digest(*run)
     path = pages.folder.with_name(f"{pages.folder.name}.{about}{CLIMB}")
-    return ClimbWatch(path, about, pages.line)
+    return CheckpointCallback(path, about, pages.line)
 
 
 def read_inference(given: Any) -> Variational | Gibbs:

@@ -6,7 +6,7 @@ import numpy as np
 
 from vbsvm.api.task import Task
 from vbsvm.design.scaling import Recipe
-from vbsvm.inference.climb import Outcome
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.spec import State
 from vbsvm.results.fit import Fit
@@ -23,7 +23,7 @@ def starts(fits: Sequence[Fit], tasks: Sequence[Task]) -> list[State] | None:
 def _start(fit: Fit, task: Task) -> State | None:
     """The end of a fit in the units of another task, for models of complete columns without gates and groups."""
     old, new, outcome = fit.plan.recipe, task.plan.recipe, fit.outcome
-    if not isinstance(outcome, Outcome) or not isinstance(outcome.state.coefficients, DenseGaussian):
+    if not isinstance(outcome, OptimizeResult) or not isinstance(outcome.state.coefficients, DenseGaussian):
         return None
     same = fit.plan.names == task.plan.names and _blocks(fit) == _blocks(task) and old.intercept == new.intercept
     plain = fit.spec.missing is task.spec.missing is task.spec.gate_map is None and not task.plan.factors

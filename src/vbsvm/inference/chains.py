@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Generic, Protocol, Self, TypeVar, final
 
 import numpy as np
@@ -17,9 +18,12 @@ from joblib import cpu_count
 from vbsvm.base import progress
 from vbsvm.base.settings import log
 from vbsvm.base.workers import WorkerError, Workers
-from vbsvm.inference import checkpoint
-from vbsvm.storage import atomic
+from vbsvm.storage import archive, atomic
+from vbsvm.storage.codec import Registry
+from vbsvm.storage.names import CHAINS
 
+FORMAT, SCHEMA = "vbsvm chains", 4
+_REGISTRY = Registry(CHAINS)
 ROUNDS = 40
 # Below this many seconds of work it is not worth it to start processes.
 WORTH_A_PROCESS = 8.0
@@ -171,7 +175,7 @@ class _Checkpoints:
 
     @staticmethod
     def _write(run: Run[Any]) -> None:
-        checkpoint.write(run.path or "", run.about, [chain.content for chain in run.chains])
+        write_checkpoint(run.path or "", run.about, [chain.content for chain in run.chains])
 
     def _tried(self, run: Run[Any], what: str, call: Callable[[Any], None]) -> bool:
         try:
@@ -195,3 +199,31 @@ _ADVICE = {
 def _progress(total: int) -> AbstractContextManager[Callable[[int], None]]:
     """A bar, where somebody looks."""
     return progress.bar("sweeps", total)
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is damaged, or of another run."""
+
+
+def write_checkpoint(path: str | os.PathLike[str], about: dict[str, object], content: object) -> None:
+    """Write what the run is about, and its chains."""
+    archive.write(path, FORMAT, SCHEMA, archive.Archive({"about": about}, *_REGISTRY.encode(content, "a chain")))
+
+
+def read_checkpoint(path: str | os.PathLike[str], about: dict[str, object]) -> list[Any] | None:
+    """Chains of an earlier run of the same; None where there is no file. A file of another run is refused."""
+    if not Path(path).exists():
+        return None
+    try:
+        file = archive.read(path, FORMAT, SCHEMA)
+        found = file.about["about"]
+        chains = _REGISTRY.decode(file.tree, file.arrays)
+    except Exception as error:
+        raise CheckpointError(f"The checkpoint {path} can't be read ({error}): remove it to start again.") from error
+    if found != about:
+        different = [name for name in about if found.get(name) != about[name]]
+        raise CheckpointError(
+            f"The checkpoint {path} belongs to another run (different: {', '.join(different)}): choose another file, "
+            "or remove it to start again."
+        )
+    return chains

@@ -12,16 +12,15 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import MIDDLES, ScaleDraws
-from vbsvm.base.reading import Draw, OverRelaxed
+from vbsvm.base.reading import Draw, OverRelaxed, Reading
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_whole
-from vbsvm.inference import checkpoint
-from vbsvm.inference.chains import Run, run_rounds
-from vbsvm.inference.scale_move import stretch
+from vbsvm.inference.chains import Run, read_checkpoint, run_rounds
 from vbsvm.missing.categories import LevelCounts, LevelDistributions
 from vbsvm.missing.distributions import InputSums
 from vbsvm.missing.model import MissingState, MissingSums, input_model
 from vbsvm.model.coefficients import PointDistribution, SampledCoefficients
+from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import Part, Source, added
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import sweep, update_priors
@@ -272,7 +271,7 @@ def _start(settings: Gibbs, spec: Spec, source: Source, seed: int, around: State
     """A run from the beginning, or from its checkpoint."""
     about = _about(settings, spec, source, seed)
     chains = [_Chain.start(spec, seed, k, around) for k in range(settings.chains)]
-    if settings.checkpoint is not None and (found := checkpoint.read(settings.checkpoint, about)) is not None:
+    if settings.checkpoint is not None and (found := read_checkpoint(settings.checkpoint, about)) is not None:
         chains = [_Chain(*one) for one in found]
     elsewhere = None if source.looks_are_cheap else False  # rows that are a long way off are not sent to processes
     advance = partial(_advance, spec, source, settings)
@@ -365,3 +364,39 @@ def _sample(chains: list[_Chain], sweeps: int, interrupted: bool) -> Sample:
         None if missing.levels is None else missing.levels.divided(draws),
         chains[0].state,
     )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A factor with log g ~ N(0, step²), and the logarithm of a uniform number to judge it by."""
+
+    step: float
+    g: float = 1.0
+    log_uniform: float = 0.0
+
+    def draw(self, rng: np.random.Generator) -> "Proposal":
+        """Draw both."""
+        return Proposal(self.step, math.exp(self.step * rng.standard_normal()), math.log(rng.random()))
+
+
+def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Reading) -> tuple[State, bool]:
+    """Propose θ → gθ with every σ² → g²σ², and take it by the Metropolis rule; give the state and whether it moved."""
+    proposal: Proposal = resolve(Proposal(step), "stretch")
+    g, theta = proposal.g, state.coefficients.mean
+    effective = theta if state.gates is None else state.gates.open * theta
+    ratio, scales = source.total(lambda part: _change(spec.likelihood, part, state, effective, g, resolve)), []
+    for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
+        moved, part = block.prior.stretch(scale, moments, g)
+        scales.append(moved)
+        ratio += part
+    if not proposal.log_uniform < ratio:
+        return state, False
+    return State(PointDistribution(g * theta), tuple(scales), state.gates, state.missing), True
+
+
+def _change(likelihood: Likelihood, part: Part, state: State, theta: Array, g: float, resolve: Reading) -> float:
+    """Change of the log likelihood, with what is latent integrated out."""
+    margin = part.rows.signs * part.scores(theta, state.missing)
+    before, after = likelihood.at_point(margin), likelihood.at_point(g * margin)
+    return part.likelihood_change(before, after, state.missing, resolve)

@@ -18,9 +18,9 @@ from vbsvm.model.row_pass import Part
 # Beyond it e^−m overflows; log expit(m) is m there.
 LARGEST = 700.0
 
-# By the number of a block: the nodes of its last look; log D, q and q(1 − q) of its rows there. The next look takes
+# By the number of a block: the nodes of its last evaluation; log D, q and q(1 − q) of its rows there. The next takes
 # the same memory: to get it from the system took an eighth of the time.
-Kept = dict[int, tuple[Array, Array, Array, Array]]
+Buffers = dict[int, tuple[Array, Array, Array, Array]]
 
 
 @final
@@ -41,12 +41,12 @@ class NodeSums:
 class AtNodes:
     """Coefficients of the core, and nodes of each group (groups × nodes): sums of the rows there, wherever rows are.
 
-    Where rows are near, ``kept`` has what further sums at the same place need of them; all looks share it.
+    Where rows are near, ``buffers`` has what further sums at the same place need of them; all evaluations share it.
     """
 
     core: Array
     nodes: Array
-    kept: Kept | None
+    buffers: Buffers | None
 
     def __call__(self, part: Part) -> NodeSums:
         """Of the rows of one block."""
@@ -61,7 +61,7 @@ class AtNodes:
         """Log D, q and q(1 − q) of each row at the nodes of its group."""
         first, tail = rows.tail.window
         shape = len(rows.signs), self.nodes.shape[1]
-        _, logs, found, more = (self.kept or {}).get(rows.index) or (None, *(np.empty(shape) for _ in range(3)))
+        _, logs, found, more = (self.buffers or {}).get(rows.index) or (None, *(np.empty(shape) for _ in range(3)))
         np.take(self.nodes[first : first + tail.n_levels], tail.levels, axis=0, out=found, mode="clip")
         found *= (-rows.signs * tail.z[:, 0])[:, None]
         found -= (rows.signs * rows.core_scores(self.core))[:, None]
@@ -75,13 +75,13 @@ class AtNodes:
         np.reciprocal(more, out=more)
         found *= more
         more *= found
-        if self.kept is not None:
-            self.kept[rows.index] = self.nodes, logs, found, more
+        if self.buffers is not None:
+            self.buffers[rows.index] = self.nodes, logs, found, more
         return logs, found, more
 
     def derivatives(self, rows: ArrowRows) -> tuple[Array, Array]:
-        """q and q(1 − q) of each row at the nodes of its group; found anew where the last look was another."""
-        last = None if self.kept is None else self.kept.get(rows.index)
+        """q and q(1 − q) of each row at the nodes of its group; found anew where the last evaluation was another."""
+        last = None if self.buffers is None else self.buffers.get(rows.index)
         return last[2:] if last is not None and last[0] is self.nodes else self._rows_at_nodes(rows)[1:]
 
 

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 
 from vbsvm.base.reading import expect
-from vbsvm.inference.extrapolation import Settling, longest_change
+from vbsvm.inference.steps import FixedPoint, largest_change
 from vbsvm.missing.distributions import FixedInputs, InputDistribution, InputSums
 from vbsvm.missing.labelled_inputs import LabelledInputs
 from vbsvm.missing.model import InputModel, MissingModel, input_model
@@ -29,7 +29,7 @@ class LearnedInputs:
     """The distribution of the inputs, and whether it converged within the passes that were allowed."""
 
     distribution: FixedInputs
-    at_rest: bool
+    converged: bool
 
 
 def learn_inputs(spec: Spec, source: Source, max_passes: int) -> LearnedInputs:
@@ -48,17 +48,17 @@ def _at_rest(
     model: InputModel, spec: Spec, source: Source, distribution: InputDistribution, max_passes: int
 ) -> LearnedInputs:
     """Go on from a distribution until it no longer changes."""
-    settling = Settling[InputDistribution]()
+    fixed_point = FixedPoint[InputDistribution]()
     for _ in range(max_passes):
         image = model.update(distribution, _sums(spec, source, distribution), expect)
         before, after = np.array(distribution.pack()), np.array(image.pack())
         if len(before) != len(after):  # the start has no spread
             distribution = image
-        elif longest_change(before, after) < AT_REST:
+        elif largest_change(before, after) < AT_REST:
             return LearnedInputs(FixedInputs(image), True)
         else:
-            distribution = settling.next(image, before, after)
-    return LearnedInputs(FixedInputs(distribution if settling.safe is None else settling.safe), False)
+            distribution = fixed_point.advance(image, before, after)
+    return LearnedInputs(FixedInputs(distribution if fixed_point.fallback is None else fixed_point.fallback), False)
 
 
 def _sums(spec: Spec, source: Source, distribution: InputDistribution) -> InputSums:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from vbsvm.base.reading import expect
-from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.model import MissingModel, MissingState
 from vbsvm.model.interfaces import Gram, Message
@@ -16,7 +16,7 @@ from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import pass_rows
 
 
-def row_influence(spec: Spec, outcome: Outcome | Sample, source: Source, every: int = 1) -> RowInfluence:
+def row_influence(spec: Spec, outcome: OptimizeResult | Sample, source: Source, every: int = 1) -> RowInfluence:
     """What each row did to the fit that ended like this, or those of ``every`` so many-th block.
 
     After a sampler the covariance of the draws is the response of their mean, and mean slopes are those of the exact
@@ -36,7 +36,7 @@ def row_influence(spec: Spec, outcome: Outcome | Sample, source: Source, every: 
     )
 
 
-def refit(spec: Spec, outcome: Outcome, source: Source, inference: Variational) -> Outcome:
+def refit(spec: Spec, outcome: OptimizeResult, source: Source, inference: Variational) -> OptimizeResult:
     """The fit to a source whose rows have other weights than those of the fit that ended like this.
 
     It begins where that ended, unless what the rows that left did would stay: inclusion indicators have many optima,
@@ -47,7 +47,7 @@ def refit(spec: Spec, outcome: Outcome, source: Source, inference: Variational) 
     return inference.run(spec, source, outcome.state if warm else None).finished()
 
 
-def unseen_rows(spec: Spec, outcome: Outcome, source: Source) -> RowInfluence:
+def unseen_rows(spec: Spec, outcome: OptimizeResult, source: Source) -> RowInfluence:
     """Scores of rows that a fit has not seen, and as ``response`` the variance that its coefficients give them."""
     state = outcome.state
     row_pass = RowPass(outcome.likelihood, state.coefficients.message(state.gates), expect, True, state.missing)
@@ -55,7 +55,7 @@ def unseen_rows(spec: Spec, outcome: Outcome, source: Source) -> RowInfluence:
     return source.total(lambda part: part.influence(row_pass, row_pass.message))
 
 
-def _as_predicted(row_pass: RowPass, spec: Spec, outcome: Outcome | Sample) -> RowPass:
+def _as_predicted(row_pass: RowPass, spec: Spec, outcome: OptimizeResult | Sample) -> RowPass:
     """The pass with missing values as they are in prediction."""
     missing = outcome.state.missing
     if not isinstance(spec.missing, MissingModel) or not isinstance(missing, MissingState):

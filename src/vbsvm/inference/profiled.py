@@ -1,8 +1,9 @@
-"""The profiled climb: mean and scales are solved for at every covariance, so that the climb is one over Σ alone.
+"""Profiled Newton: mean and scales are solved for at every covariance, so that the optimisation is one over Σ alone.
 
-The variances v = dg(CΣCᵀ) and the gram of a pass cost O(n d²). With v held, a look at another mean costs O(n d) only.
-So a visit of a state (1) finds v, and (2) climbs over the mean, with the scales of the priors always at their optimum,
-by Newton steps; its bound is exact. (3) The gram at that mean, formed only if the climb goes on, asks for the next Σ.
+The variances v = dg(CΣCᵀ) and the Gram matrix of a pass cost O(n d²). With v fixed, an evaluation at another mean costs
+O(n d) only. So the evaluation of a state (1) computes v, and (2) maximises over the mean by Newton steps, with the
+scales of the priors always at their optimum; its bound is exact. (3) The Gram matrix at that mean, formed only if the
+optimisation goes on, gives the next Σ.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,15 +15,15 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
-from vbsvm.inference.extrapolation import Anderson
-from vbsvm.inference.proposals import (
-    Accelerated,
+from vbsvm.inference.steps import (
+    Anderson,
+    AndersonNewton,
+    Iterate,
     NaturalGradient,
-    Polishing,
-    Visited,
-    full_visit,
-    leap,
-    paper_step,
+    Refinement,
+    cavi_step,
+    evaluate_state,
+    fixed_point_step,
     shorter_steps,
 )
 from vbsvm.model.coefficients import PointDistribution
@@ -33,78 +34,84 @@ from vbsvm.model.row_pass import Part, RowPass, Source, Stats
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import elbo, update_priors
 
-# Steps for the mean end when the next would gain less than this share of the tolerance, or less than this share of what
-# the visit's steps have gained before.
-SHARE = 0.03
-LOOSE = 1e-3
-MOST_STEPS = 40
-MOST_TRIALS = 6
-# A step is long enough when the slope at its end is at most this share of the slope at its beginning.
-SLOPE = 0.3
-# The curvature of an earlier step is used again as long as steps reduce what is left to gain to this share.
-REUSED = 0.05
-# Rows whose curvature is less than this share of its largest possible value are left out of a Newton step.
-NEAR_KINK = 0.02
-# With more coefficients than this, Newton steps are solved for by conjugate gradients, up to this share.
-MOST_DIRECT = 160
-MOST_PRODUCTS = 60
-FORCING = 0.03
-# How far the curvature leans towards the paper's majorant after a step that led nowhere higher.
-FIRST_DAMPING = 0.05
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """Settings of profiled Newton."""
+
+    # Steps for the mean end when the next would gain less than this fraction of the tolerance.
+    mean_tol: float = 0.03
+    # They also end when the next would gain less than this fraction of what steps have gained at this covariance.
+    loose: float = 1e-3
+    # Newton steps for a mean, and evaluations along one of them.
+    max_steps: int = 40
+    max_trials: int = 6
+    # A step is long enough when the slope at its end is at most this fraction of the slope at its beginning.
+    max_slope: float = 0.3
+    # The curvature of an earlier step is used again as long as steps reduce the remaining gain to this fraction.
+    reused: float = 0.05
+    # Rows whose curvature is less than this fraction of its largest possible value are left out of a Newton step.
+    min_curvature: float = 0.02
+    # With more coefficients than this, Newton steps are solved for by conjugate gradients: at most so many products,
+    # up to this fraction of the first residual.
+    max_direct: int = 160
+    max_products: int = 60
+    forcing: float = 0.03
+    # How far the curvature leans towards the paper's majorant after a step that led nowhere higher.
+    first_damping: float = 0.05
+
+
+OPTIONS = Options()
 
 
 @final
-class Profiled:
-    """Visits that solve for the mean and the scales; between them Anderson extrapolation of the covariance.
-
-    ``hold_scales`` leaves the scales of the priors where they are.
-    """
+class ProfiledNewton:
+    """Solves for the mean and the scales at each covariance, which Anderson extrapolation moves."""
 
     superlinear = True
 
-    def __init__(self, tol: float, *, hold_scales: bool = False, loose: float = LOOSE) -> None:
-        self._enough, self._loose = SHARE * tol, loose
-        self._hold_scales = hold_scales
+    def __init__(self, tol: float, *, fixed_scales: bool = False, loose: float = OPTIONS.loose) -> None:
+        self._enough, self._loose = OPTIONS.mean_tol * tol, loose
+        self._fixed_scales = fixed_scales
         self._anderson = Anderson()
         self.curvature: Gram | None = None  # of the last step that formed one, or what others know of it
         self._damping = 0.0
 
-    def visit(self, spec: Spec, source: Source, state: State) -> Visited:
+    def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
         """Find the best mean and scales for the state's covariance."""
         if isinstance(state.coefficients, PointDistribution):
-            return full_visit(spec, source, state)
-        rows = HeldRows(spec.likelihood, source, state.coefficients.message(None))
-        state = self.climb_mean(spec, state, rows)
-        return Visited(state, elbo(spec, state, rows.row_term), rows.stats)
+            return evaluate_state(spec, source, state)
+        rows = FixedVarianceRows(spec.likelihood, source, state.coefficients.message(None))
+        state = self.optimize_mean(spec, state, rows)
+        return Iterate(state, elbo(spec, state, rows.row_term), rows.stats)
 
     @property
-    def polishing(self) -> Polishing:
+    def refinement(self) -> Refinement:
         """Steps of the whole state."""
-        return NaturalGradient(hold_scales=True) if self._hold_scales else Accelerated()
+        return NaturalGradient(fixed_scales=True) if self._fixed_scales else AndersonNewton()
 
-    def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
-        """Yield Anderson's extrapolation, the covariance that the sums ask for, and shorter steps towards it."""
-        if isinstance(at.state.coefficients, PointDistribution):
-            yield paper_step(spec, at)
+    def candidates(self, spec: Spec, iterate: Iterate) -> Iterator[State]:
+        """Yield Anderson's extrapolation, the update of the covariance, and shorter steps towards it."""
+        state = iterate.state
+        if isinstance(state.coefficients, PointDistribution):
+            yield cavi_step(spec, iterate)
             return
-        safe = asked_for(spec, at, at.state)
-        ahead = None if self._hold_scales else leap(spec, safe)
-        image = safe if ahead is None else asked_for(spec, at, ahead)
-        extrapolated = self._anderson.propose(at.state.packed, image.packed)
-        if extrapolated is not None:
-            yield image.unpack(extrapolated)
-            self._anderson.refused()
+        safe = covariance_update(spec, iterate, state)
+        ahead = None if self._fixed_scales else fixed_point_step(spec, safe)
+        image = safe if ahead is None else covariance_update(spec, iterate, ahead)
+        yield from self._anderson.candidates(state, image)
         yield image
         if ahead is not None:
             yield safe
-        yield from shorter_steps(spec, at)
+        yield from shorter_steps(spec, iterate)
 
-    def climb_mean(self, spec: Spec, state: State, rows: "HeldRows") -> State:
+    def optimize_mean(self, spec: Spec, state: State, rows: "FixedVarianceRows") -> State:
         """Newton steps for the mean, until the next would gain too little."""
         if self._damping:  # a damped curvature promises less than there is to gain
             self.curvature = None
         state, left, gained = self._with_scales(spec, state), np.inf, 0.0
-        for _ in range(MOST_STEPS):
+        for _ in range(OPTIONS.max_steps):
             precision = spec.precision(state)
             gradient = rows.gradient - precision.times(state.coefficients.mean)
             gain, direction = self._step(gradient, state, precision, rows)
@@ -119,15 +126,17 @@ class Profiled:
                 self._damping /= 4  # a trace stays: where a step has failed, rows far from the kink count as well
             elif self._damping < 1.0:
                 left, self.curvature = np.inf, None
-                self._damping = min(1.0, max(FIRST_DAMPING, 4 * self._damping))
+                self._damping = min(1.0, max(OPTIONS.first_damping, 4 * self._damping))
             else:
                 break
         return state
 
-    def _step(self, gradient: Array, state: State, precision: Precision, rows: "HeldRows") -> tuple[float, Array]:
+    def _step(
+        self, gradient: Array, state: State, precision: Precision, rows: "FixedVarianceRows"
+    ) -> tuple[float, Array]:
         """A Newton step and what it promises, with the curvature of an earlier step while that serves."""
         direction = None
-        if isinstance(state.coefficients, DenseGaussian) and len(gradient) > MOST_DIRECT:
+        if isinstance(state.coefficients, DenseGaussian) and len(gradient) > OPTIONS.max_direct:
             direction = _conjugate_gradients(gradient, state.coefficients, precision, rows.products(self._damping))
         else:
             if self.curvature is None:
@@ -135,34 +144,36 @@ class Profiled:
             direction = self.curvature.solve(gradient, precision)
         return (0.0, gradient) if direction is None else (0.5 * float(gradient @ direction), direction)
 
-    def _search(self, spec: Spec, state: State, rows: "HeldRows", direction: Array, first: float) -> State | None:
+    def _search(
+        self, spec: Spec, state: State, rows: "FixedVarianceRows", direction: Array, first: float
+    ) -> State | None:
         """Go along a direction to where the bound hardly rises any more; ``first`` is the slope at the start.
 
-        None, and nothing moves, where a few looks find no place that is higher.
+        None, and nothing moves, where a few evaluations find no place that is higher.
         """
         distribution, low, high, t = state.gaussian, (0.0, first), (np.inf, -np.inf), 1.0
         ahead = rows.ahead(direction)
-        for trial in range(MOST_TRIALS + 1):
+        for trial in range(OPTIONS.max_trials + 1):
             if trial:
                 ahead = rows.along(t)
             mean = distribution.mean + t * direction
             moved = self._with_scales(spec, state.moved(distribution.at(mean)))
             slope = ahead.slope - float(direction @ spec.precision(moved).times(mean))
-            if abs(slope) <= SLOPE * first or (trial == MOST_TRIALS and t > 0):
+            if abs(slope) <= OPTIONS.max_slope * first or (trial == OPTIONS.max_trials and t > 0):
                 rows.move(t, ahead)
                 return moved
             low, high = ((t, slope), high) if slope > 0 else (low, (t, slope))
-            t = low[0] if trial == MOST_TRIALS - 1 else _between(low, high, trial)
+            t = low[0] if trial == OPTIONS.max_trials - 1 else _between(low, high, trial)
         return None
 
     def _with_scales(self, spec: Spec, state: State) -> State:
-        return state if self._hold_scales else update_priors(spec, state, expect)
+        return state if self._fixed_scales else update_priors(spec, state, expect)
 
 
-def asked_for(spec: Spec, at: Visited, scales: State) -> State:
-    """Σ = (G + Λ)⁻¹ around the same mean, with Λ of this state: the visit's, or where it seems to be going."""
-    covariance = at.stats.gram.conditional(at.stats.cross, spec.precision(scales))
-    return scales.moved(covariance.at(at.state.coefficients.mean))
+def covariance_update(spec: Spec, iterate: Iterate, scales: State) -> State:
+    """Σ = (G + Λ)⁻¹ around the same mean, with Λ of this state: the iterate's, or where its scales are going."""
+    covariance = iterate.stats.gram.conditional(iterate.stats.cross, spec.precision(scales))
+    return scales.moved(covariance.at(iterate.state.coefficients.mean))
 
 
 def _between(low: tuple[float, float], high: tuple[float, float], trial: int) -> float:
@@ -182,7 +193,7 @@ def _conjugate_gradients(
     towards = root @ (residual @ root)
     square = first = float(residual @ towards)
     search = towards
-    for _ in range(MOST_PRODUCTS):
+    for _ in range(OPTIONS.max_products):
         product = times(search) + precision.times(search)
         along = float(search @ product)
         if not along > 0:
@@ -191,7 +202,7 @@ def _conjugate_gradients(
         residual -= (square / along) * product
         towards = root @ (residual @ root)
         before, square = square, float(residual @ towards)
-        if not square > FORCING * first:
+        if not square > OPTIONS.forcing * first:
             break
         search = towards + (square / before) * search
     return direction
@@ -211,39 +222,35 @@ class _Block:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Look:
-    """At some mean: the row term, its slope along a step, and its gradient where that was summed as well."""
+class Evaluation:
+    """At some mean: the row term, its slope along a step, and its gradient as the layout sums it, or None."""
 
     row_term: float
     slope: float
     cross: Any = None
 
-    def with_gradient(self, cross: Any) -> "Look":
-        """The same with the gradient, as the layout sums it."""
-        return Look(self.row_term, self.slope, cross)
-
-    def __add__(self, other: "Look") -> "Look":
+    def __add__(self, other: "Evaluation") -> "Evaluation":
         """Add the sums of two blocks."""
         cross = None if self.cross is None else self.cross + other.cross
-        return Look(self.row_term + other.row_term, self.slope + other.slope, cross)
+        return Evaluation(self.row_term + other.row_term, self.slope + other.slope, cross)
 
 
-class HeldRows:
-    """All rows with the variances of their scores held; the mean may move, look by look."""
+class FixedVarianceRows:
+    """All rows with fixed variances of their scores, while the mean moves."""
 
     def __init__(self, likelihood: Likelihood, source: Source, message: Message) -> None:
         self._likelihood, self._source, self._message = likelihood, source, message
         self._blocks: dict[int, _Block] = {}
-        self._here: Look = source.total(self._take)
+        self._here: Evaluation = source.total(self._take)
         self._blocks = dict(sorted(self._blocks.items()))  # threads finish in any order, and sums follow this one
 
-    def _take(self, part: Part) -> Look:
+    def _take(self, part: Part) -> Evaluation:
         rows = cast(Rows, part.rows)
-        with np.errstate(all="ignore"):  # a thread does not inherit the climb's own
+        with np.errstate(all="ignore"):  # a thread does not inherit that of the loop
             f, v = self._message.row_moments(rows)
             row_term, slope = self._slopes(f, np.asarray(v), rows.signs, rows.weights)
             self._blocks[rows.index] = _Block(rows.signs, rows.weights, f, np.asarray(v), f, slope)
-            return Look(row_term, 0.0, rows.cross(slope))
+            return Evaluation(row_term, 0.0, rows.cross(slope))
 
     def _slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[float, Array]:
         """Row term of a block, and ∂ℓ/∂f of its rows."""
@@ -252,8 +259,8 @@ class HeldRows:
 
     @property
     def reused(self) -> float:
-        """How much a step with an earlier curvature must reduce what is left to gain."""
-        return REUSED
+        """To which fraction a step with an earlier curvature must reduce the remaining gain."""
+        return OPTIONS.reused
 
     @property
     def row_term(self) -> float:
@@ -267,34 +274,35 @@ class HeldRows:
             cross = self._source.total(
                 lambda part: cast(Rows, part.rows).cross(self._blocks[part.rows.index].slope), light=True
             )
-            self._here = self._here.with_gradient(cross)
+            self._here = Evaluation(self._here.row_term, self._here.slope, cross)
         return _array(self._here.cross)
 
-    def ahead(self, direction: Array) -> Look:
-        """Look at the mean that is one whole step ahead; most steps end there, so the gradient is summed as well."""
+    def ahead(self, direction: Array) -> Evaluation:
+        """Evaluate the mean one full step ahead; most steps end there, so the gradient is summed as well."""
 
-        def of_part(part: Part) -> Look:
+        def of_part(part: Part) -> Evaluation:
             rows = cast(Rows, part.rows)
             block = self._blocks[rows.index]
             with np.errstate(all="ignore"):
                 block.change = rows.scores(direction)
-                return self._at(block, 1.0).with_gradient(rows.cross(block.slope))
+                evaluation = self._at(block, 1.0)
+                return Evaluation(evaluation.row_term, evaluation.slope, rows.cross(block.slope))
 
         return self._source.total(of_part, light=True)
 
-    def along(self, t: float) -> Look:
-        """Look at the mean that is t steps ahead."""
+    def along(self, t: float) -> Evaluation:
+        """Evaluation at the mean that is t steps ahead."""
         with np.errstate(all="ignore"):
             first, *others = (self._at(block, t) for block in self._blocks.values())
         return sum(others, first)
 
-    def _at(self, block: _Block, t: float) -> Look:
+    def _at(self, block: _Block, t: float) -> Evaluation:
         row_term, block.slope = self._slopes(block.f + t * block.change, block.v, block.y, block.s)
-        return Look(row_term, float(block.slope @ block.change))
+        return Evaluation(row_term, float(block.slope @ block.change))
 
-    def move(self, t: float, look: Look) -> None:
-        """Go to the mean that is t steps ahead, where the rows were looked at last."""
-        self._here = look
+    def move(self, t: float, evaluation: Evaluation) -> None:
+        """Go to the mean t steps ahead, where the rows were evaluated last."""
+        self._here = evaluation
         for block in self._blocks.values():
             block.f = block.f + t * block.change
 
@@ -315,7 +323,7 @@ class HeldRows:
             with np.errstate(all="ignore"):
                 weights = self._weights(block, damping)
                 if not damping:
-                    bends = weights * self._likelihood.width(block.v) > NEAR_KINK * block.s
+                    bends = weights * self._likelihood.width(block.v) > OPTIONS.min_curvature * block.s
                     weights = np.where(bends, weights, 0.0)
                 return cast(Rows, part.rows).gram(weights)
 
@@ -344,7 +352,7 @@ class HeldRows:
         return block.f, block.v
 
     def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
-        """Asked only by rows with missing values, which are not held."""
+        """Asked only by rows with missing values, for which there is no such solver."""
         raise NotImplementedError
 
 

@@ -1,10 +1,13 @@
-"""The profiled climb of a likelihood that is curved everywhere, and whose curvature in the mean is its gram's weight.
+"""Profiled Newton for a likelihood that is curved everywhere: its curvature in the mean weighs rows in the Gram matrix.
 
-One gram then serves twice: it asks for the next covariance, and it is the curvature of the Newton steps after it. And
-no pass has to try a step that gains next to nothing. With the gram at hand, the step to Σ′ = P⁻¹ with P = G + Λ gains
+One Gram matrix then serves twice: it gives the next covariance, and it is the curvature of the Newton steps after it.
+And no pass has to try a step that gains next to nothing. With it the step to Σ′ = P⁻¹ with P = G + Λ gains
 ½(tr ΣP − d) + ½ log |Σ′|/|Σ| to first order in the variances. Without it weights tell: let w be those of which Σ was
 made, and w + δ those that rows have at Σ. The step gains ¼‖Σ^½ (Σ δ c cᵀ) Σ^½‖² to second order, at most ¼ Σ δ² v/w.
 Coefficients count as rows of the weight that their prior gives them.
+
+Over many rows an optimisation begins near its end, which a sample of the rows tells: these have larger weights, so that
+they weigh as much as all, and give a mean, the curvature for Newton steps over all rows, and the size of the variances.
 """
 
 from collections.abc import Iterator
@@ -16,8 +19,10 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.reading import expect
-from vbsvm.inference.profiled import HeldRows, Look, Profiled, asked_for
-from vbsvm.inference.proposals import Accelerated, Visited, full_visit
+from vbsvm.base.settings import log
+from vbsvm.inference.loop import optimize
+from vbsvm.inference.profiled import Evaluation, FixedVarianceRows, ProfiledNewton, covariance_update
+from vbsvm.inference.steps import AndersonNewton, Iterate, evaluate_state
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Effects, Gram, Rows
 from vbsvm.model.likelihoods.base import CurvedLikelihood
@@ -25,113 +30,132 @@ from vbsvm.model.row_pass import Part, Source, Stats
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import elbo
 
-# A gram costs as much as some looks, the more, the more columns there are: it is used again while steps reduce what is
-# left to gain to this share for each column, but not to more than the second figure.
-REUSED = 0.005
-MOST_REUSED = 0.3
-# Steps after the next may gain as well, and so may the mean.
-SAFE = 2.0
-# A mean that is off by g nats changes weights so much that the covariance is off by g times columns over rows.
-NEAR = 10.0
-# With fewer columns than this, variances cost hardly more than a look.
-FEW_COLUMNS = 32
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """Settings of Newton steps for smooth likelihoods, and of the subsample start."""
+
+    # A Gram matrix costs as much as some evaluations, the more, the more columns there are: it is used again while
+    # steps reduce the remaining gain to this fraction for each column, but not to more than the second figure.
+    reused: float = 0.005
+    max_reused: float = 0.3
+    # Steps after the next may gain as well, and so may the mean.
+    safety: float = 2.0
+    # A mean that is off by g nats changes weights so much that the covariance is off by g times columns over rows.
+    mean_tol: float = 10.0
+    # With fewer columns than this, variances cost about as much as an evaluation.
+    min_even: int = 32
+    # Rows of the sample for each coefficient, and at least; and how many times as many there must be in all.
+    rows_each: int = 128
+    min_rows: int = 4096
+    min_ratio: int = 4
+    # The sample is off by half a nat for each coefficient and each row that one represents: this fraction will do.
+    sample_tol: float = 0.1
+    max_passes: int = 20
+
+
+OPTIONS = Options()
 TINY = float(np.finfo(np.float64).tiny)
 
 
 @final
-class Smooth:
-    """Visits and candidates of the profiled climb; grams are its curvatures, and what is left to gain is known."""
+class SmoothNewton:
+    """Profiled Newton whose Gram matrices are its curvatures, and whose remaining gain is known."""
 
-    superlinear = False  # what is left to gain says more than how gains fall
+    superlinear = False  # the remaining gain says more than how gains fall
 
     def __init__(self, tol: float) -> None:
-        self._tol, self._profiled = tol, Profiled(tol)
+        self._tol, self._profiled = tol, ProfiledNewton(tol)
         self._before = -np.inf
-        self._visited: tuple[State, SmoothRows] | None = None
-        self._asked: tuple[State, dict[int, Array]] | None = None  # a covariance, and the weights that it is made of
+        self._last: tuple[State, SmoothRows] | None = None
+        self._proposed: tuple[State, dict[int, Array]] | None = None  # a covariance, and the weights that it is made of
 
     @property
-    def polishing(self) -> Accelerated:
+    def refinement(self) -> AndersonNewton:
         """Steps of the whole state."""
-        return Accelerated()
+        return AndersonNewton()
 
     @property
     def rows(self) -> "SmoothRows":
-        """The rows as the last visit left them."""
-        assert self._visited is not None
-        return self._visited[1]
+        """The rows as the last evaluation left them."""
+        assert self._last is not None
+        return self._last[1]
 
-    def visit(self, spec: Spec, source: Source, state: State) -> Visited:
+    def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
         """Find the best mean and scales for the state's covariance."""
         if isinstance(state.coefficients, PointDistribution):
-            return full_visit(spec, source, state)
+            return evaluate_state(spec, source, state)
         rows = SmoothRows(spec.likelihood, source, state.coefficients.message(None))
-        reached = self._profiled.climb_mean(spec, state, rows)
-        self._visited = reached, rows
-        weights = self._asked[1] if self._asked is not None and self._asked[0] is state else None
+        reached = self._profiled.optimize_mean(spec, state, rows)
+        self._last = reached, rows
+        weights = self._proposed[1] if self._proposed is not None and self._proposed[0] is state else None
 
-        def promise() -> float:
+        def estimate() -> float:
             if weights is not None:
-                left = SAFE * (left_by_priors(spec, state, reached) + rows.left(weights))
+                left = OPTIONS.safety * (gain_by_priors(spec, state, reached) + rows.max_gain(weights))
                 if left < self._tol:
                     return left
-            return SAFE * _left(spec, at)
+            return OPTIONS.safety * _update_gain(spec, iterate)
 
-        at = Visited(reached, elbo(spec, reached, rows.row_term), lambda: rows.sums(reached), promise)
-        return at
+        iterate = Iterate(reached, elbo(spec, reached, rows.row_term), lambda: rows.sums(reached), estimate)
+        return iterate
 
     def separates(self, state: State) -> bool | None:
-        """Whether the mean scores put every row on its side; None unless the state is that of the last visit."""
-        return self.rows.separated if self._visited is not None and self._visited[0] is state else None
+        """Whether the mean scores put every row on its side; None unless it was evaluated last."""
+        return self.rows.separated if self._last is not None and self._last[0] is state else None
 
-    def candidates(self, spec: Spec, at: Visited) -> Iterator[State]:
-        """Yield those of the profiled climb; what the gram asks for comes first where that is all that is left."""
-        weights = None
-        if self._visited is not None and self._visited[0] is at.state:
-            weights, self._profiled.curvature = self.rows.weights, at.stats.gram
-            gain, self._before = at.bound - self._before, at.bound
-            if at.left * at.left < self._tol * gain:
-                image = asked_for(spec, at, at.state)
-                self._asked = image, weights
+    def candidates(self, spec: Spec, iterate: Iterate) -> Iterator[State]:
+        """Yield those of profiled Newton; the update of the covariance comes first where that is all that is left."""
+        weights, state = None, iterate.state
+        if self._last is not None and self._last[0] is state:
+            weights, self._profiled.curvature = self.rows.weights, iterate.stats.gram
+            gain, self._before = iterate.bound - self._before, iterate.bound
+            if iterate.remaining_gain * iterate.remaining_gain < self._tol * gain:
+                image = covariance_update(spec, iterate, state)
+                self._proposed = image, weights
                 yield image
-        for candidate in self._profiled.candidates(spec, at):
-            # What the gram asks for lies around the very same mean; others are not made of these weights.
-            asked = candidate.coefficients.mean is at.state.coefficients.mean
-            self._asked = (candidate, weights) if asked and weights is not None else None
+        for candidate in self._profiled.candidates(spec, iterate):
+            # Updates of the covariance lie around the very same mean; others are not made of these weights.
+            updated = candidate.coefficients.mean is state.coefficients.mean
+            self._proposed = (candidate, weights) if updated and weights is not None else None
             yield candidate
 
     def near(self, spec: Spec, source: Source, state: State, few: "SmoothRows") -> State:
-        """The covariance that all rows ask for near a state, to which a climb over ``few`` of them has led.
+        """The covariance of all rows near a state, to which an optimisation over ``few`` of them has led.
 
         The variances of scores hardly differ from row to row, and matter little where rows are many: in tables of some
         columns all rows get the same, as a pass would be needed to find them. The mean is found the better for it, as
         long as the curvature of the few serves.
         """
-        loose, close = Profiled(self._tol), Profiled(NEAR * self._tol * source.n_rows / spec.n_columns, loose=0.0)
+        loose, close = (
+            ProfiledNewton(self._tol),
+            ProfiledNewton(OPTIONS.mean_tol * self._tol * source.n_rows / spec.n_columns, loose=0.0),
+        )
         loose.curvature = close.curvature = gram = few.curvature(0.0)
-        message = few.asked(spec, state).coefficients.message(None)
-        if spec.n_columns >= FEW_COLUMNS:
-            message = EvenSpread(state.coefficients.mean, spec.n_columns / few.total_weight)
+        message = few.updated(spec, state).coefficients.message(None)
+        if spec.n_columns >= OPTIONS.min_even:
+            message = EvenVariances(state.coefficients.mean, spec.n_columns / few.total_weight)
         rows = SmoothRows(spec.likelihood, source, message)
-        state = loose.climb_mean(spec, state, rows)
+        state = loose.optimize_mean(spec, state, rows)
         if loose.curvature is gram:
-            state = close.climb_mean(spec, state, rows)
-        image = rows.asked(spec, state)
-        self._asked, self._profiled.curvature = (image, rows.weights), rows.curvature(0.0)
+            state = close.optimize_mean(spec, state, rows)
+        image = rows.updated(spec, state)
+        self._proposed, self._profiled.curvature = (image, rows.weights), rows.curvature(0.0)
         return image
 
 
-def _left(spec: Spec, at: Visited) -> float:
-    """What the covariance that the gram asks for gains."""
-    image, now = asked_for(spec, at, at.state).coefficients, at.state.gaussian
-    precision = spec.precision(at.state)
+def _update_gain(spec: Spec, iterate: Iterate) -> float:
+    """What the update of the covariance gains."""
+    image, now = covariance_update(spec, iterate, iterate.state).coefficients, iterate.state.gaussian
+    precision = spec.precision(iterate.state)
     if precision.couplings:
         return np.inf
-    spread = now.at(np.zeros_like(now.mean)).quadratic(at.stats.gram) + float(precision.diagonal @ now.variances)
-    return 0.5 * (spread - len(now.mean)) + image.entropy - now.entropy
+    trace = now.at(np.zeros_like(now.mean)).quadratic(iterate.stats.gram) + float(precision.diagonal @ now.variances)
+    return 0.5 * (trace - len(now.mean)) + image.entropy - now.entropy
 
 
-def left_by_priors(spec: Spec, made: State, reached: State) -> float:
+def gain_by_priors(spec: Spec, made: State, reached: State) -> float:
     """What a covariance may gain where the precision of the priors is no longer that of which it was made."""
     before, now = spec.precision(made), spec.precision(reached)
     if before.couplings:
@@ -141,7 +165,7 @@ def left_by_priors(spec: Spec, made: State, reached: State) -> float:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class EvenSpread:
+class EvenVariances:
     """A mean, and the same variance for the scores of all rows."""
 
     mean: Array
@@ -153,45 +177,45 @@ class EvenSpread:
         return f, np.full_like(f, self.variance)
 
     def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
-        """Asked only by rows with missing values, which are not held."""
+        """Asked only by rows with missing values, for which there is no such solver."""
         raise NotImplementedError
 
 
 @final
-class SmoothRows(HeldRows):
-    """Rows of which looks tell the slope alone; their terms are found once the mean stays."""
+class SmoothRows(FixedVarianceRows):
+    """Rows whose evaluations compute the slope alone; their terms are computed once the mean stays."""
 
     _gram: Gram | None = None
-    _found: dict[int, tuple[Array, float]] | None = None
+    _terms: dict[int, tuple[Array, float]] | None = None
 
     @property
     def reused(self) -> float:
-        """How much a step with an earlier gram must reduce what is left to gain."""
-        return min(MOST_REUSED, REUSED * self._source.n_core)
+        """To which fraction a step with an earlier Gram matrix must reduce the remaining gain."""
+        return min(OPTIONS.max_reused, OPTIONS.reused * self._source.n_core)
 
     def _slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[float, Array]:
         return np.nan, cast(CurvedLikelihood, self._likelihood).slope(f, v, y, s)
 
-    def move(self, t: float, look: Look) -> None:
+    def move(self, t: float, evaluation: Evaluation) -> None:
         """Go to the mean that is t steps ahead."""
-        super().move(t, look)
-        self._gram = self._found = None
+        super().move(t, evaluation)
+        self._gram = self._terms = None
 
     @property
     def weights(self) -> dict[int, Array]:
         """Weights of the rows of each block in the gram."""
-        return {index: weights for index, (weights, _) in self._here_found().items()}
+        return {index: weights for index, (weights, _) in self._all_terms().items()}
 
     @property
     def row_term(self) -> float:
         """Row term of the bound at the present mean."""
-        return sum(row_term for _, row_term in self._here_found().values())
+        return sum(row_term for _, row_term in self._all_terms().values())
 
-    def _here_found(self) -> dict[int, tuple[Array, float]]:
+    def _all_terms(self) -> dict[int, tuple[Array, float]]:
         """Weights and row term of each block at the present mean."""
-        if self._found is None:
-            self._found = {index: self._of_block(index) for index in self._blocks}
-        return self._found
+        if self._terms is None:
+            self._terms = {index: self._of_block(index) for index in self._blocks}
+        return self._terms
 
     def _of_block(self, index: int) -> tuple[Array, float]:
         block = self._blocks[index]
@@ -202,7 +226,7 @@ class SmoothRows(HeldRows):
     def curvature(self, damping: float) -> Gram:
         """Gram at the present mean."""
         if self._gram is None:
-            known, found = self._found, dict.fromkeys(self._blocks)  # threads finish in any order
+            known, found = self._terms, dict.fromkeys(self._blocks)  # threads finish in any order
 
             def of_part(part: Part) -> Any:
                 index = part.rows.index
@@ -210,7 +234,7 @@ class SmoothRows(HeldRows):
                 return cast(Rows, part.rows).gram(weights)
 
             self._gram = cast(Gram, self._source.total(of_part))
-            self._found = cast(dict[int, tuple[Array, float]], found)
+            self._terms = cast(dict[int, tuple[Array, float]], found)
         return self._gram
 
     def sums(self, state: State) -> Stats:
@@ -218,9 +242,9 @@ class SmoothRows(HeldRows):
         gram = self.curvature(0.0)
         return Stats(gram, self.gradient + gram.times(state.coefficients.mean), self.row_term, np.nan, None)
 
-    def asked(self, spec: Spec, state: State) -> State:
-        """The covariance that these rows ask for."""
-        return asked_for(spec, Visited(state, -np.inf, lambda: self.sums(state)), state)
+    def updated(self, spec: Spec, state: State) -> State:
+        """The state with the covariance of these rows."""
+        return covariance_update(spec, Iterate(state, -np.inf, lambda: self.sums(state)), state)
 
     @property
     def total_weight(self) -> float:
@@ -232,7 +256,7 @@ class SmoothRows(HeldRows):
         """Whether the mean scores put every row on its side."""
         return all(bool((block.y * block.f > 0.0).all()) for block in self._blocks.values())
 
-    def left(self, before: dict[int, Array]) -> float:
+    def max_gain(self, before: dict[int, Array]) -> float:
         """What another covariance may gain at most, where this one was made of these weights."""
         total = 0.0
         for index, weights in self.weights.items():
@@ -240,3 +264,24 @@ class SmoothRows(HeldRows):
             with np.errstate(all="ignore"):
                 total += float((change * (change / np.maximum(before[index], TINY))) @ self._blocks[index].v)
         return 0.25 * total
+
+
+def subsample_start(spec: Spec, source: Source, start: State, rule: SmoothNewton) -> State:
+    """The first state for this rule: the start itself where rows are few, or a sample tells little."""
+    n_rows = max(OPTIONS.min_rows, OPTIONS.rows_each * spec.n_columns)
+    sample = source.sample(n_rows) if source.n_rows >= OPTIONS.min_ratio * n_rows else None
+    if sample is None:
+        return start
+    log.info("head start: a climb over %d of %d rows", n_rows, source.n_rows)
+    tol = OPTIONS.sample_tol * spec.n_columns * source.n_rows / n_rows
+    few = SmoothNewton(tol)
+    try:
+        result = optimize(spec, sample, start, few, tol, OPTIONS.max_passes)
+        if result.interrupted:
+            raise KeyboardInterrupt  # nothing has been reached that could be kept
+        if not result.converged or few.rows.separated:  # what bounds separated classes is the prior
+            return start
+        with np.errstate(all="ignore"):
+            return rule.near(spec, source, result.state, few.rows)
+    except (FloatingPointError, np.linalg.LinAlgError):  # all rows together may do better
+        return start

@@ -19,10 +19,10 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.inference.climb import Ending
 from vbsvm.inference.curvature_spread import curvature_distribution, curvature_stats, effective_covariance
 from vbsvm.inference.dual_response import dual_response
 from vbsvm.inference.linear_response import Response, dense_response
+from vbsvm.inference.loop import Status
 from vbsvm.inference.reliability import ADVICE, Reliability, reliability
 from vbsvm.inference.sandwich import Units, sandwich_of_groups, sandwich_of_rows
 from vbsvm.inference.squared_kernel import NoMaximumError
@@ -287,4 +287,4 @@ def responded(spec: Spec, state: State, source: Source, which: NDArray[np.intp])
         found = dual_response(spec, state, source, which, hold_scales=held)
     else:
         found = response_of_map(spec, state, source, which, hold_scales=held)
-    return Responded(spec, state, found, outcome.ending is Ending.CONVERGED)
+    return Responded(spec, state, found, outcome.ending is Status.CONVERGED)

@@ -21,8 +21,8 @@ from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.reading import Reading, expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.linear_response import InferredScales, Response
-from vbsvm.inference.proposals import Visited, newton_step
 from vbsvm.inference.squared_kernel import NoMaximumError
+from vbsvm.inference.steps import Iterate, newton_step
 from vbsvm.model.priors import Prior
 from vbsvm.model.priors.base import Moments
 from vbsvm.model.row_pass import Source
@@ -75,7 +75,7 @@ class TiltedMap:
         stats = pass_rows(spec, state, self.source, expect, with_curvature=True)
         if tilt is not None:
             stats = replace(stats, cross_sums=stats.cross + tilt.coefficients)
-        after = newton_step(spec, Visited(state, 0.0, lambda: stats), 0.0)
+        after = newton_step(spec, Iterate(state, 0.0, lambda: stats), 0.0)
         if after is None:
             raise NoMaximumError
         return np.where(self.held, self.state.packed, after.packed)

@@ -1,6 +1,6 @@
-"""Variational Bayes: climb the bound until it rises no more, one pass over the data a step."""
+"""Variational Bayes: the bound is maximised in the stages that the table of solvers gives for a model."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
@@ -12,63 +12,52 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, log, require_flag, require_positive, require_whole
-from vbsvm.inference import integrated_groups
-from vbsvm.inference.climb import Ending, Outcome, climb
-from vbsvm.inference.climb_watch import UNWATCHED, Watch
-from vbsvm.inference.drawn_climb import drawn_steps
-from vbsvm.inference.head_start import head_start
+from vbsvm.inference import quadrature
+from vbsvm.inference.callbacks import NULL_CALLBACK, Callback
 from vbsvm.inference.learned_inputs import LearnedInputs, learn_inputs
-from vbsvm.inference.profiled import Profiled
-from vbsvm.inference.proposals import Accelerated, NaturalGradient, Plain, Strategy, shorter_steps
-from vbsvm.inference.smooth import Smooth
-from vbsvm.missing.model import MissingModel, MissingState, input_model
-from vbsvm.missing.settings import NotAtRandom
+from vbsvm.inference.loop import OptimizeResult, Status, optimize
+from vbsvm.inference.monte_carlo import drawn_steps
+from vbsvm.inference.smooth import SmoothNewton, subsample_start
+from vbsvm.inference.solvers import (
+    AUGMENTED,
+    AUTO,
+    EXACT,
+    INTEGRATED,
+    PAPER,
+    Feature,
+    Stage,
+    choose_bound,
+    choose_solver,
+    exact_stage,
+    features,
+    plan,
+)
+from vbsvm.missing.model import MissingState, input_model
 from vbsvm.model.priors import HalfT, Ridge
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
 
-AUTO, EXACT, INTEGRATED = "auto", "exact", "integrated"
-BOUNDS = (AUTO, "augmented", "paper", EXACT, INTEGRATED)
-FEW_COLUMNS = 24
-# What the exact bound does not take, beside gates and values that are missing not at random.
-ADAPTING = "missing values that adapt to the labels, as GaussianImputation(labels='likelihood') has them"
-# The climb of the exact bound begins where the paper's bound gains less than this a step.
-EARLY = 10.0
-# Steps of the whole state gain less each: this is where they tell whether the classes are separated.
-SETTLED = 0.01
-# Passes unless it is said otherwise. Where rows are few beside the columns that miss values, missing values and the
-# inputs' covariance feed each other, from plateau to plateau, for thousands of passes: a stronger prior ends that.
-MOST_PASSES = 2000
-MOST_PASSES_WITH_MISSING = 200
-MOST_DRAWN_PASSES = 100
-# Separated classes bound the scale of logistic coefficients from below only. Where the augmented bound finds a smaller
-# variance, and the prior has room, this one is held (for standardised inputs; at most so many times the one found):
-# probabilities are sharper, and coefficients still finite.
-SEPARATED_VARIANCE, MOST_WIDER, ROOM = 100.0, 1000.0, 0.05
-
 
 @final
-@dataclass(frozen=True, slots=True, eq=False)
-class _Beginning:
-    """What a climb begins with: a state, or the distribution of the inputs where that is held; and who watches it."""
+@dataclass(frozen=True)
+class Options:
+    """Limits of a run, and the scale for separated classes."""
 
-    start: State | None
-    learned: LearnedInputs | None
-    watch: Watch
+    # Passes over the data, unless max_iter says otherwise.
+    max_passes: int = 2000
+    # Where rows are few beside the columns that miss values, missing values and the inputs' covariance feed each other,
+    # from plateau to plateau, for thousands of passes: a stronger prior ends that.
+    max_passes_missing: int = 200
+    max_passes_drawn: int = 100
+    # Separated classes bound the scale of logistic coefficients from below only. Where the augmented bound finds a
+    # smaller variance, and the prior leaves at least this probability above it, this one is taken (for standardised
+    # inputs; at most this many times the one found): probabilities are sharper, and coefficients still finite.
+    separated_variance: float = 100.0
+    min_probability: float = 0.05
+    max_widening: float = 1000.0
 
-    def starts(self, spec: Spec) -> list[State]:
-        """The given state, or the starts of the model."""
-        if self.start is not None:
-            return [self.start]
-        found = spec.starts()
-        if self.learned is None:
-            return found
-        return [
-            replace(one, missing=replace(one.missing, inputs=self.learned.distribution))
-            if isinstance(one.missing, MissingState)
-            else one
-            for one in found
-        ]
+
+OPTIONS = Options()
 
 
 @final
@@ -112,7 +101,7 @@ class Variational(Parameters):
         """Refuse settings that make no sense."""
         require_positive("Variational", 1e-300, tol=self.tol)
         require_flag("Variational", accelerate=self.accelerate)
-        if not isinstance(self.bound, str) or self.bound not in BOUNDS:
+        if not isinstance(self.bound, str) or self.bound not in (AUTO, AUGMENTED, PAPER, EXACT, INTEGRATED):
             known = "'auto', 'augmented' (or 'paper'), 'exact' or 'integrated'"
             raise ValueError(f"Variational: bound must be {known}; got {self.bound!r}.")
         if self.max_iter is not None:
@@ -122,7 +111,8 @@ class Variational(Parameters):
         """Most passes over the data for this model."""
         if self.max_iter is not None:
             return int(self.max_iter)
-        return MOST_PASSES if input_model(spec.missing) is None or not self.accelerate else MOST_PASSES_WITH_MISSING
+        complete = input_model(spec.missing) is None or not self.accelerate
+        return OPTIONS.max_passes if complete else OPTIONS.max_passes_missing
 
     def learned(self, spec: Spec, source: Source) -> LearnedInputs | None:
         """The distribution of the inputs, where it is learned before the coefficients."""
@@ -138,202 +128,164 @@ class Variational(Parameters):
         source: Source,
         start: State | None = None,
         learned: LearnedInputs | None = None,
-        watch: Watch = UNWATCHED,
-    ) -> Outcome:
-        """Fit the model to the rows, from the paper's start or from a given state; ``watch`` is told of it.
+        callback: Callback = NULL_CALLBACK,
+    ) -> OptimizeResult:
+        """Fit the model to the rows, from the paper's start or from a given state.
 
-        ``learned`` is the distribution of the inputs, where that is held and known already; a state has its own.
+        ``learned`` is the distribution of the inputs, where that is fixed and known already; a state has its own.
         """
-        if self.bound in (EXACT, INTEGRATED) and (what := _not_exact(spec)) is not None:
-            instead = "labels='regressor'" if what == ADAPTING else "Gibbs()"
-            raise ValueError(
-                f"Variational(bound={self.bound!r}) does not support {what}: use bound='augmented', or {instead}."
-            )
-        if source.drawn_covariance:
-            return self._drawn(spec, source)
-        if self.bound == INTEGRATED and not integrated_groups.suits(spec, source):
-            raise ValueError(f"Variational(bound='integrated') is for {integrated_groups.MODELS}: use bound='auto'.")
+        flags = features(spec, source, accelerate=self.accelerate)
+        bound = choose_bound(self.bound, flags)
+        if choose_solver(flags).name == "monte_carlo":
+            return self._monte_carlo(spec, source)
         with single_threaded_blas():
-            exact = self.bound in (EXACT, INTEGRATED)
-            exact = exact or (self.bound == AUTO and self.accelerate and _suits_exact(spec, source))
             if start is None and learned is None:
                 learned = self.learned(spec, source)
-            if exact and self.bound != EXACT and (at_once := self._integrated_at_once(spec, source, start)) is not None:
-                return at_once
-            run = self._sharpened if exact else self._run
-            outcome = run(spec, source, _Beginning(start, learned, watch))
-            if exact and self.bound != EXACT:
-                outcome = self._integrated(spec, source, outcome)
-        if start is not None or learned is None or learned.at_rest or outcome.ending is Ending.INTERRUPTED:
-            return outcome
-        return replace(outcome, ending=Ending.INPUTS_OUT_OF_PASSES)
+            result = None
+            if bound == INTEGRATED and Feature.INTERCEPTS_ONLY in flags and self.accelerate:
+                result = self._quadrature_alone(spec, source, start)
+            if result is None:
+                stages = plan(flags, bound, self.tol)
+                result = self._run_stages(spec, source, stages, start, learned, callback)
+                if bound == INTEGRATED and result.converged:
+                    result = self._quadrature_after(spec, source, result)
+        if start is not None or learned is None or learned.converged or result.interrupted:
+            return result
+        return replace(result, ending=Status.INPUTS_OUT_OF_PASSES)
 
-    def _integrated_at_once(self, spec: Spec, source: Source, start: State | None) -> Outcome | None:
-        """Integrate effects of groups out where no climb is needed before it; None where that can't be done.
+    def _quadrature_alone(self, spec: Spec, source: Source, start: State | None) -> OptimizeResult | None:
+        """Integrate effects of groups out without another bound before; None where that fails.
 
-        The bound is climbed when somebody asks for it.
+        The exact bound is maximised when somebody asks for it.
         """
-        if not self.accelerate or not integrated_groups.suits_at_once(spec, source):
-            return None
-        found = integrated_groups.integrated(spec, source, start, self.tol, self.most_passes(spec))
+        found = quadrature.integrate(spec, source, start, self.tol, self.most_passes(spec))
         if found is None:
             return None
         state, passes = found
         log.info("groups integrated out: %d passes", passes)
-        later, sharp = partial(replace(self, bound=EXACT, max_iter=None)._bounds, spec), spec.likelihood.exact
-        return Outcome(state, np.empty(0), passes, Ending.CONVERGED, likelihood=sharp, integrated=True, _later=later)
+        later, exact = partial(replace(self, bound=EXACT, max_iter=None)._bounds, spec), spec.likelihood.exact
+        return OptimizeResult(
+            state, np.empty(0), passes, Status.CONVERGED, likelihood=exact, integrated=True, _later=later
+        )
 
     def _bounds(self, spec: Spec, source: Source) -> Array:
-        """Climb; an interrupted climb has no bound to speak of."""
         return self.run(spec, source).finished().bounds
 
-    def _integrated(self, spec: Spec, source: Source, outcome: Outcome) -> Outcome:
-        """Integrate effects of groups out, where that can be done."""
-        if not integrated_groups.suits(spec, source) or outcome.ending is not Ending.CONVERGED:
-            return outcome
-        found = integrated_groups.integrated(spec, source, outcome.state, self.tol, MOST_PASSES)
+    def _quadrature_after(self, spec: Spec, source: Source, result: OptimizeResult) -> OptimizeResult:
+        """Integrate effects of groups out of a result, if that can be done."""
+        found = quadrature.integrate(spec, source, result.state, self.tol, OPTIONS.max_passes)
         if found is None and self.bound == INTEGRATED:
             raise ValueError(
                 "Variational(bound='integrated'): effects of groups can't be integrated out of these rows, as where "
                 "groups have one row or very many, or single rows outweigh the others: use bound='exact'."
             )
-        if found is None:
-            return replace(outcome, declined=True)
-        return replace(outcome, state=found[0], integrated=True)
+        return replace(result, declined=True) if found is None else replace(result, state=found[0], integrated=True)
 
-    def _drawn(self, spec: Spec, source: Source) -> Outcome:
-        """Fit with the covariance by draws, without a bound; ``tol`` has no say."""
-        if self.bound in (EXACT, INTEGRATED) or not self.accelerate:
-            setting = f"bound={self.bound!r}" if self.bound in (EXACT, INTEGRATED) else "accelerate=False"
-            raise ValueError(
-                f"Variational({setting}) does not support tables of so many rows and columns, in which the covariance "
-                "of the coefficients is known by draws: leave it out, or select columns first."
-            )
-        state, passes, ending = None, 0, Ending.OUT_OF_PASSES
-        most = MOST_DRAWN_PASSES if self.max_iter is None else self.max_iter
+    def _monte_carlo(self, spec: Spec, source: Source) -> OptimizeResult:
+        """Fit with the covariance by draws, without a bound; ``tol`` is ignored."""
+        state, passes, status = None, 0, Status.OUT_OF_PASSES
         try:
             with single_threaded_blas():
-                for step in islice(drawn_steps(spec, source), most):
+                for step in islice(drawn_steps(spec, source), self.max_iter or OPTIONS.max_passes_drawn):
                     state, passes = step.state, passes + 1
-                    if step.at_rest:
-                        ending = Ending.CONVERGED
+                    if step.converged:
+                        status = Status.CONVERGED
                         break
         except KeyboardInterrupt:
             if state is None:
                 raise
-            ending = Ending.INTERRUPTED
+            status = Status.INTERRUPTED
         assert state is not None
-        return Outcome(state, np.empty(0), passes, ending, likelihood=spec.likelihood)
+        return OptimizeResult(state, np.empty(0), passes, status, likelihood=spec.likelihood)
 
-    def _run(self, spec: Spec, source: Source, begin: "_Beginning") -> Outcome:
-        """Climb the paper's bound."""
-        return _highest(self._climb_from_all(spec, source, begin))
-
-    def _climb_from_all(self, spec: Spec, source: Source, begin: "_Beginning") -> Iterator[Outcome]:
-        """Climb from every start; an interrupted climb is the last."""
-        most = self.most_passes(spec)
-        for start in begin.starts(spec):
-            outcome = climb(spec, source, start, self._strategy(spec, source), self.tol, most, begin.watch)
-            yield outcome
-            if outcome.ending is Ending.INTERRUPTED:
-                return
-
-    def _sharpened(self, spec: Spec, source: Source, begin: "_Beginning") -> Outcome:
-        """Begin with the augmented bound and go on with the exact one, or with that at once where it is as easy.
-
-        Where classes are separated, the augmented one is climbed to its end, and the scales are held there, or wider.
-        """
-        sharp, most, passes = replace(spec, likelihood=spec.likelihood.exact), self.most_passes(spec), 0
-        if spec.likelihood.normalised and isinstance(self._strategy(spec, source), Profiled):
-            (start,) = begin.starts(spec)
-            smooth = Smooth(self.tol)
-            ahead = head_start(sharp, source, start, smooth) if begin.start is None else start
-            passes = int(ahead is not start)
-            reached = climb(sharp, source, ahead, smooth, self.tol, most - passes, begin.watch)
-            reached = replace(reached, passes=reached.passes + passes)
-            if reached.ending is Ending.INTERRUPTED or reached.passes >= most:
-                return reached
-            separates = smooth.separates(reached.state)
-            if separates is None:
-                separates = _separates(source, reached.state)
-            if reached.ending is Ending.CONVERGED and not separates:
-                return reached
-            passes = reached.passes
-        early = EARLY if source.looks_are_cheap else SETTLED
-        for tol, held in ((max(self.tol, early), False), (self.tol, True)):
-            begun = replace(self, tol=tol)._run(spec, source, begin)
-            passes += begun.passes
-            if begun.ending is Ending.INTERRUPTED or passes >= most:
-                loose = begun.ending is Ending.CONVERGED and tol > self.tol
-                ending = Ending.OUT_OF_PASSES if loose else begun.ending
-                return replace(begun, passes=passes, ending=ending)
-            if not held and _separates(source, begun.state):
-                continue
-            strategy = self._exact_strategy(spec, source, held=held)
-            first = _widened(spec, source, begun.state) if held else begun.state
-            reached = climb(sharp, source, first, strategy, self.tol, max(2, most - passes), begin.watch)
-            passes += reached.passes
-            if held or reached.ending is Ending.INTERRUPTED or not _separates(source, reached.state):
+    def _run_stages(
+        self,
+        spec: Spec,
+        source: Source,
+        sequences: list[tuple[Stage, ...]],
+        start: State | None,
+        learned: LearnedInputs | None,
+        callback: Callback,
+    ) -> OptimizeResult:
+        """The result of the first sequence of stages that need not give way to the next."""
+        exact, most, passes = replace(spec, likelihood=spec.likelihood.exact), self.most_passes(spec), 0
+        starts, result = _starts(spec, start, learned), None
+        for sequence in sequences:
+            states = starts
+            for stage in sequence:
+                model, limit = (exact, max(2, most - passes)) if stage.bound == EXACT else (spec, most)
+                if stage.fixed_scales:
+                    states = [_widened(spec, source, states[0])]
+                result, separates = _run_stage(model, source, stage, states, limit, callback, sample=start is None)
+                passes, states = passes + result.passes, [result.state]
+                result = replace(result, passes=passes)
+                if result.interrupted or (passes >= most and stage is sequence[0]):
+                    early = result.converged and stage.tol > self.tol
+                    return replace(result, ending=Status.OUT_OF_PASSES) if early else result
+                if sequence is not sequences[-1] and _gives_way(source, result, sequence, separates):
+                    break
+            else:
                 break
-        return replace(reached, passes=passes)
+        assert result is not None
+        return result
 
-    def sharpened(self, spec: Spec, source: Source, start: State) -> tuple[Outcome, bool]:
-        """Climb the exact bound from a state; and whether scales were held, as they are where classes are separated."""
-        spec, held = replace(spec, likelihood=spec.likelihood.exact), _separates(source, start)
+    def sharpened(self, spec: Spec, source: Source, start: State) -> tuple[OptimizeResult, bool]:
+        """Maximise the exact bound from a state; and whether scales were fixed, as they are for separated classes."""
+        flags = features(spec, source, accelerate=self.accelerate)
+        spec, fixed = replace(spec, likelihood=spec.likelihood.exact), _separates(source, start)
         with single_threaded_blas():
             while True:
-                strategy = self._exact_strategy(spec, source, held=held)
-                reached = climb(spec, source, start, strategy, self.tol, self.most_passes(spec))
-                if held or not _separates(source, reached.state):
-                    return reached, held
-                held = True
-
-    def _exact_strategy(self, spec: Spec, source: Source, *, held: bool) -> Strategy:
-        """How to climb the exact bound, with the scales held or free."""
-        if (
-            spec.missing is None
-            and source.looks_are_cheap
-            and (held or source.n_core >= min(FEW_COLUMNS, spec.n_columns))
-        ):
-            return Profiled(self.tol, hold_scales=held)
-        return NaturalGradient(hold_scales=True) if held else Accelerated(shorter_steps)
-
-    def _strategy(self, spec: Spec, source: Source) -> Strategy:
-        """How to climb: profiled, but by steps of the whole state where the mean is not the easier part of it.
-
-        Gates have many optima; what is missing depends on the mean; with more coefficients than rows most of what
-        changes is the scale of their prior; and a look at the mean may be as costly as a pass: beside a few columns,
-        where there are effects of groups, and wherever rows are a long way off.
-        """
-        if not self.accelerate:
-            return Plain()
-        many = spec.n_columns > source.n_rows or source.n_core < min(FEW_COLUMNS, spec.n_columns)
-        whole = many or not source.looks_are_cheap or spec.gate_map is not None or spec.missing is not None
-        return Accelerated() if whole else Profiled(self.tol)
+                rule = exact_stage(flags, self.tol, *([Feature.FIXED_SCALES] if fixed else [])).step_rule()
+                result = optimize(spec, source, start, rule, self.tol, self.most_passes(spec))
+                if fixed or not _separates(source, result.state):
+                    return result, fixed
+                fixed = True
 
 
-def _not_exact(spec: Spec) -> str | None:
-    """What the exact bound can't do of a model; None where it can do all."""
-    if spec.gate_map is not None:
-        return "gates (LaplaceZero)"
-    if spec.missing is None:
-        return None
-    assert isinstance(spec.missing, MissingModel)
-    mechanism = None if spec.missing.inputs is None else spec.missing.inputs.settings.mechanism
-    if isinstance(mechanism, NotAtRandom):
-        return "values that are missing not at random (NotAtRandom)"
-    return None if spec.missing.fixed else ADAPTING
+def _starts(spec: Spec, start: State | None, learned: LearnedInputs | None) -> list[State]:
+    """The given state, or the starts of the model, with the distribution of the inputs where that is known."""
+    if start is not None:
+        return [start]
+    if learned is None:
+        return spec.starts()
+    return [
+        replace(state, missing=replace(state.missing, inputs=learned.distribution))
+        if isinstance(state.missing, MissingState)
+        else state
+        for state in spec.starts()
+    ]
 
 
-def _suits_exact(spec: Spec, source: Source) -> bool:
-    """Whether the exact bound is worth its time: with groups, or with missing values that do not adapt.
+def _run_stage(
+    spec: Spec, source: Source, stage: Stage, starts: Sequence[State], limit: int, callback: Callback, *, sample: bool
+) -> tuple[OptimizeResult, bool | None]:
+    """The result with the highest bound over all starts, and whether it separates the classes where that is known.
 
-    The paper's bound is far off with the former, and shrinks coefficients of incomplete columns with the latter. The
-    exact bound of a logistic likelihood takes hardly longer than the augmented one, and has better means and spreads.
+    It has all passes that were made; the first of equals is taken. An interrupted one is the last.
     """
-    if spec.likelihood.normalised or spec.missing is not None:
-        return _not_exact(spec) is None
-    return source.n_core < spec.n_columns and spec.gate_map is None
+    results, separates = [], None
+    for start in starts:
+        rule, first = stage.step_rule(), start
+        if sample and isinstance(rule, SmoothNewton):
+            first = subsample_start(spec, source, start, rule)
+        extra = int(first is not start)
+        result = optimize(spec, source, first, rule, stage.tol, limit - extra, callback)
+        results.append(replace(result, passes=result.passes + extra))
+        separates = rule.separates(result.state) if isinstance(rule, SmoothNewton) else None
+        if result.interrupted:
+            break
+    best = max(range(len(results)), key=lambda k: results[k].bounds[-1])
+    others = tuple(result for k, result in enumerate(results) if k != best)
+    status = (results[-1] if results[-1].interrupted else results[best]).ending
+    passes = sum(result.passes for result in results)
+    return replace(results[best], passes=passes, ending=status, others=others), separates
+
+
+def _gives_way(source: Source, result: OptimizeResult, sequence: tuple[Stage, ...], separates: bool | None) -> bool:
+    """Whether the next sequence of stages is needed: for separated classes, or where a single stage has failed."""
+    if len(sequence) == 1 and not result.converged:
+        return True
+    return _separates(source, result.state) if separates is None else separates
 
 
 def _separates(source: Source, state: State) -> bool:
@@ -349,16 +301,7 @@ def _widened(spec: Spec, source: Source, state: State) -> State:
         return state
     if source.n_core < spec.n_columns or sum(block.size for block in others) > 1:  # groups, or a curve
         return state
-    if prior.chance_above(SEPARATED_VARIANCE) < ROOM:
+    if prior.chance_above(OPTIONS.separated_variance) < OPTIONS.min_probability:
         return state
-    wider = min(max(1.0, SEPARATED_VARIANCE * scale.shape / scale.rate), MOST_WIDER)
+    wider = min(max(1.0, OPTIONS.separated_variance * scale.shape / scale.rate), OPTIONS.max_widening)
     return replace(state, scales=(*state.scales[:-1], replace(scale, rate=wider * scale.rate)))
-
-
-def _highest(outcomes: Iterator[Outcome]) -> Outcome:
-    """The climb with the highest bound, with all passes that were made; the first of equals."""
-    found = list(outcomes)
-    best = max(range(len(found)), key=lambda k: found[k].bounds[-1])
-    others = tuple(outcome for k, outcome in enumerate(found) if k != best)
-    ending = found[-1].ending if found[-1].ending is Ending.INTERRUPTED else found[best].ending
-    return replace(found[best], passes=sum(outcome.passes for outcome in found), ending=ending, others=others)

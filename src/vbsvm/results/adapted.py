@@ -15,8 +15,8 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.levels import UNSEEN, group_labels
 from vbsvm.inference.adaptation import Adapted, NaturalEffects, adapt, mixture
-from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.model.gates import Gates
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts.arrow import ArrowGaussian
@@ -162,7 +162,9 @@ class _Groups:
         known = self.places[old] == self.here
         return known, old[known]
 
-    def climbed(self, outcome: Outcome, spreads: LearnedSpreads | None) -> tuple[Outcome, LearnedSpreads | None]:
+    def climbed(
+        self, outcome: OptimizeResult, spreads: LearnedSpreads | None
+    ) -> tuple[OptimizeResult, LearnedSpreads | None]:
         """After variational Bayes; groups that were known go on from what was known of them."""
         before = self.state.coefficients
         if not isinstance(before, ArrowGaussian):

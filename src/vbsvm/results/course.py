@@ -10,8 +10,8 @@ from vbsvm.base import diagnostics, printing
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.design.columns import Plan
-from vbsvm.inference.climb import Ending, Outcome
 from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.loop import OptimizeResult, Status
 from vbsvm.missing.model import input_model
 from vbsvm.model.layouts.drawn import DrawnGaussian
 from vbsvm.model.spec import Spec
@@ -21,11 +21,11 @@ from vbsvm.results.traces import Traces
 DRAWN = "the covariance by draws"
 # How a climb of so many iterations ended.
 ENDINGS = {
-    Ending.CONVERGED: "Converged in {}",
-    Ending.OUT_OF_PASSES: "Not converged: reached the limit of {}",
-    Ending.INPUTS_OUT_OF_PASSES: "Not converged: reached the limit of iterations for the predictors, {}",
-    Ending.ROUNDING: "Not converged: rounding errors outweighed every further step after {}",
-    Ending.INTERRUPTED: "Interrupted after {}",
+    Status.CONVERGED: "Converged in {}",
+    Status.OUT_OF_PASSES: "Not converged: reached the limit of {}",
+    Status.INPUTS_OUT_OF_PASSES: "Not converged: reached the limit of iterations for the predictors, {}",
+    Status.ROUNDING: "Not converged: rounding errors outweighed every further step after {}",
+    Status.INTERRUPTED: "Interrupted after {}",
 }
 # What is said of a fit whose bound, if it is ever climbed, is not that of its state.
 INTEGRATED = "random effects integrated out"
@@ -46,7 +46,7 @@ class Course(Protocol):
     """What is asked of the way to a fit."""
 
     @property
-    def ending(self) -> Ending:
+    def ending(self) -> Status:
         """Why it ended; chains that do not agree yet have run out of passes."""
         ...
 
@@ -98,7 +98,7 @@ class Course(Protocol):
         """What must hold of the shapes of its numbers."""
         ...
 
-    def stored(self) -> Outcome | Sample:
+    def stored(self) -> OptimizeResult | Sample:
         """What a file holds of it."""
         ...
 
@@ -117,11 +117,11 @@ class Climb:
     """
 
     spec: Spec
-    outcome: Outcome
+    outcome: OptimizeResult
     later: Callable[[], Array] | None = None
 
     @property
-    def ending(self) -> Ending:
+    def ending(self) -> Status:
         """Why the climb ended."""
         return self.outcome.ending
 
@@ -159,7 +159,7 @@ class Climb:
 
     @property
     def ended(self) -> str:
-        """Ending, iterations, and the evidence lower bound."""
+        """Status, iterations, and the evidence lower bound."""
         ended = ENDINGS[self.ending].format(printing.counted(self.passes, "iteration"))
         if self.outcome.integrated:
             return f"{ended}, {INTEGRATED}."
@@ -188,17 +188,17 @@ class Climb:
     def checks(self) -> Iterator[Check]:
         """Whether the bound converged, and whether several starts agree."""
         passes, ending = self.passes, self.ending
-        if ending is Ending.CONVERGED:
+        if ending is Status.CONVERGED:
             yield Check(True, f"The fit converged after {passes} passes over the data.")
-        elif ending is Ending.INTERRUPTED:
+        elif ending is Status.INTERRUPTED:
             yield Check(False, f"The fit was interrupted after {passes} passes: the coefficients may still change.")
-        elif ending is Ending.INPUTS_OUT_OF_PASSES:
+        elif ending is Status.INPUTS_OUT_OF_PASSES:
             yield Check(
                 False,
                 "The distribution of the inputs did not converge: the coefficients may still change. Use a stronger "
                 "prior of the inputs, as with GaussianImputation(psi=10), or allow more with Variational(max_iter=…).",
             )
-        elif ending is Ending.OUT_OF_PASSES:
+        elif ending is Status.OUT_OF_PASSES:
             yield Check(
                 False,
                 f"The fit reached the limit of passes ({passes}) before it converged: the coefficients may still "
@@ -222,12 +222,12 @@ class Climb:
         for outcome in (self.outcome, *self.outcome.others):
             yield from _claims_of_an_end(outcome, self.spec, n_coefficients)
 
-    def stored(self) -> Outcome:
+    def stored(self) -> OptimizeResult:
         """All of it."""
         return self.outcome
 
 
-def _claims_of_an_end(outcome: Outcome, spec: Spec, n_coefficients: int) -> Claims:
+def _claims_of_an_end(outcome: OptimizeResult, spec: Spec, n_coefficients: int) -> Claims:
     state = outcome.state
     has_bound = not isinstance(state.coefficients, DrawnGaussian)
     yield "the bounds", outcome.bounds.ndim == 1 and (len(outcome.bounds) > 0) == has_bound
@@ -260,11 +260,11 @@ class Chains:
     sample: Sample
 
     @property
-    def ending(self) -> Ending:
+    def ending(self) -> Status:
         """Whether the chains were interrupted, agree, or need more sweeps."""
         if self.sample.interrupted:
-            return Ending.INTERRUPTED
-        return Ending.CONVERGED if self.traces.worst() is None else Ending.OUT_OF_PASSES
+            return Status.INTERRUPTED
+        return Status.CONVERGED if self.traces.worst() is None else Status.OUT_OF_PASSES
 
     @property
     def passes(self) -> int:

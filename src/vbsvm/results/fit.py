@@ -12,8 +12,8 @@ from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.settings import require_level
 from vbsvm.design.columns import Plan
-from vbsvm.inference.climb import Ending, Outcome
 from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.loop import OptimizeResult, Status
 from vbsvm.missing.imputation import MissingPatterns, Population
 from vbsvm.model.spec import Spec
 from vbsvm.results import arviz, coefficients, display, random_effects, same_frame, tidy, variance_components
@@ -57,7 +57,7 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
 
     spec: Spec
     plan: Plan
-    outcome: Outcome | Sample
+    outcome: OptimizeResult | Sample
     classes: NDArray[Any]
     reader: "Reader | None" = None
     population: Population | None = None
@@ -89,7 +89,7 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
     @property
     def _waiting(self) -> TrainingRows | None:
         """The rows over which the bound is yet to be climbed, when it is asked for."""
-        return self._rows if isinstance(self.outcome, Outcome) and self.outcome.waits else None
+        return self._rows if isinstance(self.outcome, OptimizeResult) and self.outcome.waits else None
 
     @cached_property
     def _shelf(self) -> SpreadShelf:
@@ -157,12 +157,12 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
     @property
     def converged(self) -> bool:
         """Whether the bound converged; or all chains agree (R̂ ≤ 1.01) and have 400 effective draws."""
-        return self.course.ending is Ending.CONVERGED
+        return self.course.ending is Status.CONVERGED
 
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended the fit."""
-        return self.course.ending is Ending.INTERRUPTED
+        return self.course.ending is Status.INTERRUPTED
 
     @property
     def selects(self) -> bool:

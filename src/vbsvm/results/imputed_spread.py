@@ -13,8 +13,8 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.design.candidates import Candidates
-from vbsvm.inference.climb import Outcome
 from vbsvm.inference.curvature_spread import curvature_stats
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import Spread, Spreads
 from vbsvm.missing.imputation import ProperDraw
@@ -54,7 +54,7 @@ class _Answer:
 
 def imputed_spread(
     spec: Spec,
-    outcome: Outcome,
+    outcome: OptimizeResult,
     source: Memory,
     draws: Sequence[ProperDraw | None],
     n: int,

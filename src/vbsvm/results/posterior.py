@@ -14,8 +14,8 @@ from scipy.special import ndtr, ndtri
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.design.columns import Plan
-from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnGaussian
@@ -113,7 +113,7 @@ class Posterior(Protocol):
 
 
 def posterior_of(
-    plan: Plan, spec: Spec, outcome: Outcome | Sample, later: Callable[[], Array] | None = None
+    plan: Plan, spec: Spec, outcome: OptimizeResult | Sample, later: Callable[[], Array] | None = None
 ) -> Posterior:
     """The posterior that a fit ended with; ``later`` gives bounds that nobody has asked for yet."""
     if isinstance(outcome, Sample):
@@ -131,7 +131,7 @@ class MeanField:
 
     plan: Plan
     spec: Spec
-    outcome: Outcome
+    outcome: OptimizeResult
     own_words: Words | None = None  # where its spread is not that of the climb
     later: Callable[[], Array] | None = None  # gives bounds that nobody has asked for yet
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.inference.climb import Outcome
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.results import prediction
 from vbsvm.results.calibration import LeftOutScores
 from vbsvm.results.prediction import Link, Scores
@@ -116,7 +116,7 @@ def _doubt(rows_of: Sequence[TrainingRows], found: Sequence[LeftOutScores]) -> s
         return f"the model has about {leverage * n:.0f} effective parameters for {n} observations"
     if any((one.y * one.fitted > 0).all() for one in found if one.fitted is not None):
         return "the classes are completely separated"
-    if isinstance(rows.outcome, Outcome) and rows.outcome.integrated:
+    if isinstance(rows.outcome, OptimizeResult) and rows.outcome.integrated:
         certain = float(np.mean(found[0].u)) <= MOST_VARIANCE
         return None if certain else "random effects are too uncertain for one step"
     return "variance components depend on single observations" if n < ROWS_FOR_A_FACTOR * factors else None

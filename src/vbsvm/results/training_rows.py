@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import learned_property, new_lock
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.inference.climb import Outcome
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.input_chain import proper_draws
+from vbsvm.inference.input_chains import proper_draws
 from vbsvm.inference.leave_one_out import refit, row_influence, unseen_rows
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.inference.reliability import Reliability, reliability
 from vbsvm.inference.sandwich import Units
 from vbsvm.inference.spreads import Spread, Spreads, robust_of_draws
@@ -68,7 +68,7 @@ class TrainingRows:
     """
 
     spec: Spec
-    outcome: Outcome | Sample
+    outcome: OptimizeResult | Sample
     source: AnyRows
     n: int
     unweighted: Callable[[], Unweighted | None]
@@ -106,9 +106,9 @@ class TrainingRows:
         return self.learn_population()
 
     @learned_property
-    def bounded(self) -> Outcome:
+    def bounded(self) -> OptimizeResult:
         """The outcome with its bounds, which are climbed now where the fit had no need of them."""
-        assert isinstance(self.outcome, Outcome)
+        assert isinstance(self.outcome, OptimizeResult)
         return self.outcome.bounded(self._unchanged) if self.outcome.waits else self.outcome
 
     @learned_property
@@ -156,7 +156,7 @@ class TrainingRows:
         source, inference, outcome, unweighted = self._unchanged, self.inference, self.outcome, self._unweighted
         assert not isinstance(source, Distributed)
         assert inference is not None
-        assert isinstance(outcome, Outcome)
+        assert isinstance(outcome, OptimizeResult)
         source = reweighted(source, kept)
         if unweighted is not None:
             counted, squared = unweighted.counted, unweighted.squared
@@ -168,7 +168,7 @@ class TrainingRows:
 
     def scores_of(self, rows: InMemory) -> Scores:
         """Scores of rows that this fit has not seen, in the order of a pass."""
-        assert isinstance(self.outcome, Outcome)
+        assert isinstance(self.outcome, OptimizeResult)
         found = unseen_rows(self.spec, self.outcome, rows)
         return Scores(found.score, found.response + found.unknown, found.unknown)
 
@@ -227,7 +227,7 @@ class TrainingRows:
     def responds(self) -> bool:
         """Whether the response of the exact bound is worth its cost, as it is not in large tables."""
         most = MOST_GROUPED if self.source.groupings else MOST_RESPONDING
-        if isinstance(self.outcome, Outcome) and self.outcome.integrated:  # the state has it already
+        if isinstance(self.outcome, OptimizeResult) and self.outcome.integrated:  # the state has it already
             return True
         return not isinstance(self.source, Distributed) and self.source.n_rows * self.source.n_core <= most
 
@@ -235,9 +235,9 @@ class TrainingRows:
     def imputes(self) -> bool:
         """Whether robust spreads can be had although values are missing."""
         here = isinstance(self.source, Memory) and self.source.pages is None
-        return here and isinstance(self.outcome, Outcome) and imputed_spread.suits(self.spec)
+        return here and isinstance(self.outcome, OptimizeResult) and imputed_spread.suits(self.spec)
 
-    def _imputed(self, outcome: Outcome, by: str) -> Spread:
+    def _imputed(self, outcome: OptimizeResult, by: str) -> Spread:
         """The robust spread by completed tables."""
         source, squared = self._unchanged, self._squared
         assert isinstance(source, Memory)
@@ -257,7 +257,7 @@ class TrainingRows:
 
     @learned_property
     def _spreads(self) -> Spreads:
-        assert isinstance(self.outcome, Outcome)
+        assert isinstance(self.outcome, OptimizeResult)
         spec = replace(self.spec, likelihood=self.outcome.likelihood)
         rest = {"squared": self._squared, "units": self.units, "settled": self.outcome.integrated}
         return Spreads(spec, self.outcome.state, self._unchanged, self.n, **rest)

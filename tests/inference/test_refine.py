@@ -5,11 +5,9 @@ import pytest
 
 from models import source_of, spec_of
 from vbsvm import Variational
-from vbsvm.inference import polish
-from vbsvm.inference.climb import Ending, climb
-from vbsvm.inference.extrapolation import longest_change
-from vbsvm.inference.profiled import Profiled
-from vbsvm.inference.proposals import Accelerated, Plain, full_visit
+from vbsvm.inference.loop import Status, optimize, refined
+from vbsvm.inference.profiled import ProfiledNewton
+from vbsvm.inference.steps import CAVI, AndersonNewton, evaluate_state, largest_change
 
 
 def problem(n=400, d=6, kind="overlapping"):
@@ -23,47 +21,47 @@ def problem(n=400, d=6, kind="overlapping"):
 
 def length(spec, source, state):
     """How far a step leads from a state."""
-    strategy = Accelerated()
-    return longest_change(state.packed, strategy.whole_step(spec, strategy.visit(spec, source, state)).packed)
+    strategy = AndersonNewton()
+    return largest_change(state.packed, strategy.full_step(spec, strategy.evaluate(spec, source, state)).packed)
 
 
 @pytest.mark.parametrize("kind", ["overlapping", "correlated", "separable"])
 def test_climbs_of_two_kinds_end_at_the_same_place(kind):
     spec, source = problem(kind=kind)
-    ends = [climb(spec, source, spec.start(), one, 1e-12, 2000) for one in (Profiled(1e-12), Accelerated())]
-    assert [one.ending for one in ends] == [Ending.CONVERGED] * 2
+    ends = [optimize(spec, source, spec.start(), one, 1e-12, 2000) for one in (ProfiledNewton(1e-12), AndersonNewton())]
+    assert [one.ending for one in ends] == [Status.CONVERGED] * 2
     np.testing.assert_allclose(*(one.state.coefficients.mean for one in ends), rtol=0, atol=1e-9)
     assert (np.diff(ends[0].bounds) >= 0).all()
 
 
 def test_only_small_tolerances_ask_for_it():
     spec, source = problem()
-    rough = climb(spec, source, spec.start(), Accelerated(), 1e-4, 2000)
+    rough = optimize(spec, source, spec.start(), AndersonNewton(), 1e-4, 2000)
     assert length(spec, source, rough.state) > 1e-6
-    end, passes = polish.polished(spec, source, full_visit(spec, source, rough.state), Accelerated(), 50)
+    end, passes = refined(spec, source, evaluate_state(spec, source, rough.state), AndersonNewton(), 50)
     assert length(spec, source, end.state) < 1e-11
     assert 0 < passes < 50
 
 
 def test_passes_are_limited():
     spec, source = problem()
-    at = full_visit(spec, source, climb(spec, source, spec.start(), Accelerated(), 1e-4, 2000).state)
-    assert polish.polished(spec, source, at, Accelerated(), 2)[1] == 2
-    assert polish.polished(spec, source, at, Accelerated(), 0) == (at, 0)
+    at = evaluate_state(spec, source, optimize(spec, source, spec.start(), AndersonNewton(), 1e-4, 2000).state)
+    assert refined(spec, source, at, AndersonNewton(), 2)[1] == 2
+    assert refined(spec, source, at, AndersonNewton(), 0) == (at, 0)
 
 
 def test_a_step_that_cannot_be_made_ends_it():
     class Nowhere:
-        def visit(self, spec, source, state):
-            return full_visit(spec, source, state)
+        def evaluate(self, spec, source, state):
+            return evaluate_state(spec, source, state)
 
-        def whole_step(self, spec, at):
+        def full_step(self, spec, at):
             raise FloatingPointError
 
     spec, source = problem()
-    at = full_visit(spec, source, Variational().run(spec, source).state)
-    assert polish.polished(spec, source, at, Nowhere(), 50) == (at, 1)
+    at = evaluate_state(spec, source, Variational().run(spec, source).state)
+    assert refined(spec, source, at, Nowhere(), 50) == (at, 1)
 
 
 def test_the_papers_sweeps_have_no_other_steps():
-    assert Plain().polishing is None
+    assert CAVI().refinement is None

@@ -1,6 +1,7 @@
 """Random intercepts integrated out: the posterior's own means, spreads and variance components."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,8 +10,8 @@ from scipy.special import expit, log_expit, logsumexp
 from scipy.stats import norm
 
 from vbsvm import Gibbs, Model, Normal, ReliabilityWarning, Ridge, Variational
-from vbsvm.inference import integrated_groups, variational
-from vbsvm.inference.integrated_groups import _Problem
+from vbsvm.inference import quadrature, variational
+from vbsvm.inference.quadrature import _Problem
 
 
 def grouped(n_groups=25, size=4, sigma=2.0, seed=0, crossed=False):
@@ -35,7 +36,7 @@ def looked_at(problem, at):
     """A place, with nodes that have found the groups' effects."""
     around = np.zeros(problem.m), np.full(problem.m, 2.0), np.zeros(problem.m)
     for _ in range(5):
-        place = problem.look(at, *around)
+        place = problem.evaluate(at, *around)
         around = place.effects, np.sqrt(place.variances), place.skewness
     return place
 
@@ -77,7 +78,7 @@ class TestLook:
         step = 1e-4
         for k in range(3):
             e = step * np.eye(3)[k]
-            up, down = (problem.look(at + sign * e, *around) for sign in (1, -1))
+            up, down = (problem.evaluate(at + sign * e, *around) for sign in (1, -1))
             assert place.gradient[k] == pytest.approx((up.value - down.value) / (2 * step), abs=1e-4)
             np.testing.assert_allclose(place.precision[k], (down.gradient - up.gradient) / (2 * step), atol=1e-3)
             np.testing.assert_allclose(place.of_effects[:, k], (up.effects - down.effects) / (2 * step), atol=1e-4)
@@ -96,7 +97,7 @@ class TestLook:
 
 def look_evenly(problem, at):
     place = looked_at(problem, at)
-    return problem.look(at, place.effects, np.sqrt(place.variances), np.zeros(problem.m)).value
+    return problem.evaluate(at, place.effects, np.sqrt(place.variances), np.zeros(problem.m)).value
 
 
 @pytest.mark.parametrize("formula", ["y ~ x + (1 | g)", "y ~ x + (1 | g) + (1 | h)"])
@@ -204,7 +205,7 @@ def test_where_no_maximum_is_found_the_exact_bound_stays(monkeypatch):
         warnings.simplefilter("error")
         integrated = model.fit()
         integrated.variance_components()
-    monkeypatch.setattr(integrated_groups, "MOST_LOOKS", 1)
+    monkeypatch.setattr(quadrature, "OPTIONS", replace(quadrature.OPTIONS, max_evaluations=1))
     with pytest.warns(ReliabilityWarning, match=r"'g' could not be integrated out.*use inference=Gibbs\(\)"):
         fit = model.fit()
     assert not fit.outcome.integrated
@@ -240,7 +241,7 @@ class TestAtOnce:
         def climbs(*arguments):
             raise AssertionError
 
-        monkeypatch.setattr(variational, "climb", climbs)
+        monkeypatch.setattr(variational, "optimize", climbs)
         fit = Model("y ~ x + (1 | g)", grouped(), likelihood="logistic").fit()
         assert "random effects integrated out" in repr(fit)
         assert str(fit)
@@ -283,8 +284,8 @@ class TestAtOnce:
     def test_it_ends_where_it_ends_after_a_climb(self, fit):
         spec, source = fit.spec, fit._rows.source
         climbed = Variational(bound="exact").run(spec, source)
-        found, _ = integrated_groups.integrated(spec, source, climbed.state, 1e-10, 50)
-        again, _ = integrated_groups.integrated(spec, source, None, 1e-10, 50)
+        found, _ = quadrature.integrate(spec, source, climbed.state, 1e-10, 50)
+        again, _ = quadrature.integrate(spec, source, None, 1e-10, 50)
         np.testing.assert_allclose(found.coefficients.mean, again.coefficients.mean, atol=1e-5)
         assert found.scales[-1].inverse_mean == pytest.approx(again.scales[-1].inverse_mean, rel=1e-5)
 
@@ -310,8 +311,8 @@ def test_the_distribution_is_held_by_an_upper_root():
 def test_few_groups_leave_a_long_tail_of_sigma(n_groups, monkeypatch):
     model = Model("y ~ x + (1 | g)", grouped(n_groups, 20, 1.0, seed=7), likelihood="logistic")
     found = model.fit().variance_components().iloc[0]
-    for name, value in {"LARGEST_SD": 0.0, "SHARE": 0.2, "LONGEST": 0.1, "MOST_PLACES": 60}.items():
-        monkeypatch.setattr(integrated_groups, name, value)
+    finer = replace(quadrature.OPTIONS, max_sd=0.0, walk_step=0.2, max_walk_step=0.1, max_walk=60)
+    monkeypatch.setattr(quadrature, "OPTIONS", finer)
     known = model.fit().variance_components().iloc[0]
     for name in ("sd", "lower", "upper"):
         assert found[name] == pytest.approx(known[name], rel=0.02)

@@ -1,9 +1,9 @@
-"""A climb whose bound is not known: the covariance is known by draws, and its determinant is not.
+"""Optimisation without a bound: the covariance is known by draws, and its determinant is not.
 
 Given weights w of the rows and scales of the priors, draws tell the variances v of the rows' scores and the trace of Σ
-(``model.layouts.drawn``). With v held the mean climbs as in the profiled climb, with the scales at their optimum; the
-weights w(f, v) there and these scales ask for the next Σ. That map of (log w, scales) is iterated, with Anderson's
-extrapolation, until it hardly moves them any more: by a share that is small beside the error of the draws.
+(``model.layouts.drawn``). With v fixed the bound is maximised over the mean as in profiled Newton, with the
+scales at their optimum; the weights w(f, v) there and these scales give the next Σ. That map of (log w, scales) is
+iterated, with Anderson extrapolation, until it moves them by a fraction that is small beside the error of the draws.
 """
 
 from collections.abc import Iterator
@@ -15,22 +15,31 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import Point
 from vbsvm.base.reading import expect
-from vbsvm.inference.extrapolation import Anderson
-from vbsvm.inference.profiled import HeldRows, Profiled
-from vbsvm.inference.proposals import leap
+from vbsvm.inference.profiled import FixedVarianceRows, ProfiledNewton
+from vbsvm.inference.steps import Anderson, fixed_point_step
 from vbsvm.model.layouts.drawn import DRAWS, DrawnGaussian, DrawnGram
 from vbsvm.model.priors import HalfT, Ridge
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Block, Spec, State
 from vbsvm.model.sweep import pass_rows
 
-# At rest the map moves logs of scales by less than the first number, and logs of weights by less than the second in
-# root mean square.
-SCALES_REST, WEIGHTS_REST = 2e-3, 1e-2
-# A mean is good enough where a step gains less than this many nats a row.
-ENOUGH = 1e-6
-# An extrapolation may go no further than this beyond the map's own image, in logs.
-REACH = 2.0
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """Settings of the iteration."""
+
+    # Converged where the map moves logs of scales by less than this, and logs of weights in root mean square by less
+    # than the second figure.
+    scale_tol: float = 2e-3
+    weight_tol: float = 1e-2
+    # A mean is good enough where a step gains less than this many nats a row.
+    mean_tol: float = 1e-6
+    # An extrapolation may go no further than this beyond the map's own image, in logs.
+    max_reach: float = 2.0
+
+
+OPTIONS = Options()
 
 
 @final
@@ -39,22 +48,21 @@ class Step:
     """A state, and whether the map leaves it as it is."""
 
     state: State
-    at_rest: bool
+    converged: bool
 
 
 def drawn_steps(spec: Spec, source: Source) -> Iterator[Step]:
-    """Yield state after state, without an end."""
-    climb, anderson = Profiled(ENOUGH * source.n_rows), Anderson()
+    """Yield the iterates of the fixed-point iteration, without an end."""
+    newton, anderson = ProfiledNewton(OPTIONS.mean_tol * source.n_rows), Anderson()
     state = _first(spec, source)
     before: Array | None = None
     while True:
-        rows = HeldRows(spec.likelihood, source, state.coefficients.message(None))
-        reached = climb.climb_mean(spec, state, rows)
+        rows = FixedVarianceRows(spec.likelihood, source, state.coefficients.message(None))
+        reached = newton.optimize_mean(spec, state, rows)
         gram = rows.stats().gram
         assert isinstance(gram, DrawnGram)
-        asked = leap(spec, reached) or reached
-        image = _Inputs.of(gram, asked)
-        yield Step(reached, before is not None and image.at_rest(before))
+        image = _Inputs.of(gram, fixed_point_step(spec, reached) or reached)
+        yield Step(reached, before is not None and image.converged(before))
         chosen = image.extrapolated(before, anderson)
         before, state = chosen.packed, chosen.drawn(spec, state)
 
@@ -63,7 +71,7 @@ def _first(spec: Spec, source: Source) -> State:
     """The first state with a spread, from the paper's start but for scales: scores begin with variances near 1.
 
     With E[σ⁻²] = 1 the scores of standardised rows of 100 000 columns would begin 300 times as large, and from scores
-    near 0 a climb may end there.
+    near 0 the iteration may end there.
     """
     start = spec.start()
     stats = pass_rows(spec, start, source, expect)
@@ -102,19 +110,19 @@ class _Inputs:
     def _n_weights(self) -> int:
         return sum(len(w) for _, w in self.gram.parts)
 
-    def at_rest(self, before: Array) -> bool:
-        """Whether these are the numbers that they were made from."""
+    def converged(self, before: Array) -> bool:
+        """Whether the map has converged: these are the numbers that they were made from, up to tolerances."""
         change, n = self.packed - before, self._n_weights
         of_weights = float(np.sqrt(np.square(change[:n]).mean()))
-        return of_weights < WEIGHTS_REST and float(np.abs(change[n:]).max(initial=0.0)) < SCALES_REST
+        return of_weights < OPTIONS.weight_tol and float(np.abs(change[n:]).max(initial=0.0)) < OPTIONS.scale_tol
 
     def extrapolated(self, before: Array | None, anderson: Anderson) -> "_Inputs":
         """Anderson's extrapolation, or these where there is none to trust; ``before`` is what they were made from."""
         guess = None if before is None else anderson.propose(before, self.packed)
         if guess is None:
             return self
-        if not np.abs(guess - self.packed).max() < REACH:
-            anderson.refused()
+        if not np.abs(guess - self.packed).max() < OPTIONS.max_reach:
+            anderson.reset()
             return self
         n, scales = self._n_weights, []
         ends = np.cumsum([len(w) for _, w in self.gram.parts])

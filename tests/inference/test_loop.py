@@ -8,8 +8,8 @@ from models import source_of, spec_of
 from reference import algorithm_2, simulate
 from vbsvm import VBSVC, Normal, Ridge, Variational
 from vbsvm.inference import variational
-from vbsvm.inference.climb import climb
-from vbsvm.inference.profiled import Profiled
+from vbsvm.inference.loop import Status, optimize
+from vbsvm.inference.profiled import ProfiledNewton
 from vbsvm.sources.memory import Memory
 
 
@@ -70,11 +70,11 @@ def test_acceleration_is_monotone_and_ends_at_the_optimum_of_plain_sweeps(name, 
     spec, source = spec_of(X.shape[1], prior), source_of(X, y)
     fast = Variational(tol=1e-10).run(spec, source)
     plain = Variational(accelerate=False, tol=1e-300, max_iter=50_000).run(spec, source)  # until rounding stops it
-    assert fast.ending is plain.ending is variational.Ending.CONVERGED
+    assert fast.ending is plain.ending is Status.CONVERGED
     assert (np.diff(fast.bounds) >= 0).all()
     assert fast.bounds[-1] >= plain.bounds[-1] - 1e-9
     assert fast.passes < plain.passes
-    # Plain sweeps are the ones that end early: where they creep, rounding hides what is left of their way.
+    # CAVI sweeps are the ones that end early: where they creep, rounding hides what is left of their way.
     np.testing.assert_allclose(fast.state.coefficients.mean, plain.state.coefficients.mean, rtol=1e-5, atol=1e-5)
 
 
@@ -93,7 +93,7 @@ def test_a_visit_forms_one_gram_and_the_last_none(name):
     X, y = DATA[name]
     source = CountedPasses(source_of(X, y))
     spec = spec_of(X.shape[1])
-    outcome = climb(spec, source, spec.start(), Profiled(1e-4), 1e-4, 2000)
+    outcome = optimize(spec, source, spec.start(), ProfiledNewton(1e-4), 1e-4, 2000)
     assert len(outcome.bounds) <= outcome.passes - 1
     assert source.passes <= outcome.passes - 1
 

@@ -1,0 +1,312 @@
+"""The optimisation loop: steps that a rule proposes are taken while they raise the bound; and why it ends."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import islice
+from typing import final
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.settings import log
+from vbsvm.inference.callbacks import NULL_CALLBACK, Callback
+from vbsvm.inference.steps import FixedPoint, Iterate, Refinement, StepRule, largest_change
+from vbsvm.missing.distributions import InputSums
+from vbsvm.model.likelihoods.base import Likelihood
+from vbsvm.model.likelihoods.hinge import HINGE
+from vbsvm.model.row_pass import Source
+from vbsvm.model.spec import Spec, State
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """When an optimisation ends, and how its end is refined."""
+
+    # What rounding can do to a bound, relatively: a step that gains less is small.
+    rounding: float = 8 * float(np.finfo(np.float64).eps)
+    # Sums over many rows carry more, so that near the optimum even CAVI may seem to lower the bound by as much as this.
+    rounding_of_sums: float = 1e-11
+    # Converged where this many candidates lower the bound, and the best of them by less than the tolerance.
+    min_refused: int = 3
+    # Gains fall fast where each is less than this fraction of the one before.
+    fast: float = 0.2
+    # Who sets a tolerance as small as this wants the maximum itself: then the end is refined.
+    refined_tol: float = 1e-11
+    # A step has no length where no number of the state changes by more than this.
+    min_step: float = 1e-12
+    # How much lower the refined end may be, relatively: where expectations over missing inputs are by quadrature, the
+    # bound and its gradient agree to about this.
+    max_lost: float = 1e-9
+    # Passes of a refinement in all, and in a row without a shorter step.
+    max_passes: int = 100
+    patience: int = 5
+
+
+OPTIONS = Options()
+
+
+@final
+class Status(Enum):
+    """Why an optimisation ended."""
+
+    CONVERGED = "converged"
+    OUT_OF_PASSES = "reached the limit of passes"
+    INPUTS_OUT_OF_PASSES = "reached the limit of passes while the distribution of the inputs was learned"
+    ROUNDING = "stopped: rounding errors outweighed every step"
+    INTERRUPTED = "interrupted"
+
+    def __reduce__(self) -> tuple[type["Status"], tuple[str]]:
+        """By its value, as skops asks for it; pickle and copy do the same on their own."""
+        return Status, (self.value,)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class OptimizeResult:
+    """Where an optimisation ended: the state, the accepted bounds on the way, passes made, and why it ended.
+
+    There are no bounds where the covariance of the coefficients is known by draws.
+
+    ``others`` are the results from other starts, which ended no higher. ``inputs`` are the last pass's sums of the
+    inputs, where some are missing. ``likelihood`` says which bound was maximised. Effects of groups may have been
+    ``integrated`` out: then the state is not that of the bounds, and its spread is the posterior's; or that was
+    ``declined``, as quadrature could not be trusted. Where the bound was not needed for that, there are no bounds yet,
+    and ``_later`` maximises it when somebody asks for them.
+    """
+
+    state: State
+    bounds: Array
+    passes: int
+    ending: Status
+    others: "tuple[OptimizeResult, ...]" = ()
+    inputs: InputSums | None = None
+    likelihood: Likelihood = HINGE
+    integrated: bool = False
+    declined: bool = False
+    _later: Callable[[Source], Array] | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user has stopped it."""
+        return self.ending is Status.INTERRUPTED
+
+    @property
+    def converged(self) -> bool:
+        """Whether it reached an optimum."""
+        return self.ending is Status.CONVERGED
+
+    @property
+    def exact(self) -> bool:
+        """Whether the bound is the exact one."""
+        return self.likelihood == self.likelihood.exact
+
+    @property
+    def waits(self) -> bool:
+        """Whether its bounds are yet to be maximised."""
+        return self._later is not None
+
+    def finished(self) -> "OptimizeResult":
+        """This result, for those who can't use an interrupted one: KeyboardInterrupt is raised again."""
+        if self.interrupted:
+            raise KeyboardInterrupt
+        return self
+
+    def bounded(self, source: Source) -> "OptimizeResult":
+        """The same with its bounds."""
+        return self if self._later is None else replace(self, bounds=self._later(source), _later=None)
+
+
+def optimize(
+    spec: Spec,
+    source: Source,
+    start: State,
+    rule: StepRule,
+    tol: float,
+    max_passes: int,
+    callback: Callback = NULL_CALLBACK,
+) -> OptimizeResult:
+    """Maximise the bound from a state, by the steps of a rule."""
+    previous = callback.previous()
+    if previous is not None and not previous.interrupted:
+        return previous
+    run = _Run(spec, source, rule, tol, max_passes, start, previous)
+    try:
+        while run.passes < max_passes and run.status is Status.OUT_OF_PASSES:
+            if run.step():
+                callback.on_step(run.result(Status.INTERRUPTED), run.noise)
+        if run.status is Status.CONVERGED and tol <= OPTIONS.refined_tol and rule.refinement is not None:
+            run.refine(rule.refinement)
+    except KeyboardInterrupt:
+        if not run.bounds:
+            raise
+        run.status = Status.INTERRUPTED
+    except (FloatingPointError, np.linalg.LinAlgError) as error:
+        if not run.bounds:
+            raise FloatingPointError(
+                "The first step can't be made in floating point. The columns are of extremely different size, or "
+                "depend on each other linearly under a prior that is nearly flat: standardise them, drop the "
+                "dependent ones, or take a prior with a smaller variance."
+            ) from error
+        run.status = Status.ROUNDING
+    if not run.bounds:
+        raise FloatingPointError(
+            "The bound is not a finite number after the first step: the inputs are too large for floating point. "
+            "Standardise them (standardize=True) or rescale the largest columns."
+        )
+    inputs = None if spec.missing is None else getattr(run.iterate.stats.missing, "inputs", None)
+    result = replace(run.result(run.status), inputs=inputs, likelihood=spec.likelihood)
+    result.bounds.flags.writeable = False
+    log.info("climb ended: %d passes, bound %.6f, %s", run.passes, result.bounds[-1], run.status.value)
+    callback.on_end(result)
+    return result
+
+
+@final
+class _Run:
+    """An optimisation under way: its last accepted iterate and bounds, and whether it goes on."""
+
+    def __init__(
+        self,
+        spec: Spec,
+        source: Source,
+        rule: StepRule,
+        tol: float,
+        max_passes: int,
+        start: State,
+        previous: OptimizeResult | None,
+    ) -> None:
+        self._spec, self._source, self._rule, self._tol, self._max_passes = spec, source, rule, tol, max_passes
+        self.iterate = rule.evaluate(spec, source, start if previous is None else previous.state)
+        self.passes = 1 if previous is None else previous.passes + 1
+        self.bounds: list[float] = [] if previous is None else previous.bounds.tolist()
+        if math.isfinite(self.iterate.bound):
+            self.bounds.append(self.iterate.bound)
+        self._gains: list[float] = []
+        self.noise = max(tol, _rounding(self.iterate.bound))
+        self.status = Status.CONVERGED if self.iterate.remaining_gain < self.noise else Status.OUT_OF_PASSES
+
+    def result(self, status: Status) -> OptimizeResult:
+        """The present state, as the result of an optimisation that ended like this."""
+        return OptimizeResult(self.iterate.state, np.array(self.bounds), self.passes, status)
+
+    def step(self) -> bool:
+        """Take a step and return whether it was accepted; one that is not is the last."""
+        reached, tried = self._best_candidate()
+        self.passes += tried
+        before = self.iterate.bound
+        gain, self.noise = reached.bound - before, max(self._tol, _rounding(before))
+        if gain >= 0:
+            self.iterate = reached
+            self.bounds.append(reached.bound)
+            self._gains.append(gain)
+            log.debug("pass %d: bound %.6f", self.passes, reached.bound)
+            if self._ends():
+                self.status = Status.CONVERGED
+            return True
+        if self.passes < self._max_passes:
+            at_optimum = gain >= -max(self._tol, OPTIONS.rounding_of_sums * abs(before))
+            self.status = Status.CONVERGED if at_optimum else Status.ROUNDING
+        return False
+
+    def _ends(self) -> bool:
+        """Whether the next step would gain next to nothing."""
+        gains, noise = self._gains, self.noise
+        if _stands_still(gains, noise) or (self._rule.superlinear and _predicted(gains) < noise):
+            return True
+        return self.iterate.remaining_gain < noise
+
+    def _best_candidate(self) -> tuple[Iterate, int]:
+        """First candidate that does not lower the bound, or else the one that lowers it least; and the passes it took.
+
+        Where several lower it by less than the tolerance, there is nothing left to gain.
+        """
+        best, tried, failure, before = None, 0, None, self.iterate.bound
+        with np.errstate(all="ignore"):  # a bold candidate may overflow: its bound is not finite, and it is refused
+            candidates = self._rule.candidates(self._spec, self.iterate)
+            for candidate in islice(candidates, self._max_passes - self.passes):
+                tried += 1
+                try:
+                    reached = self._rule.evaluate(self._spec, self._source, candidate)
+                except (FloatingPointError, np.linalg.LinAlgError) as error:
+                    failure = error
+                    continue
+                if best is None or math.isnan(best.bound) or reached.bound > best.bound:
+                    best = reached
+                slack = self._tol if tried >= OPTIONS.min_refused else 0.0
+                if best.bound >= before - max(slack, _rounding(before)):
+                    return best, tried
+        if best is None:
+            assert failure is not None  # every rule yields a candidate at least
+            raise failure
+        return best, tried
+
+    def refine(self, rule: Refinement) -> None:
+        """Go on to more digits than the bound has.
+
+        Around its maximum the bound falls with the square of what the coefficients are off. Where it stands still to
+        1e-12, these may be 1e-6 of their spreads away, and so far apart two ways up may end. So the last steps are
+        judged by their own length: they are made until they get no shorter, and the state from which the shortest leads
+        is the end.
+        """
+        best, made = refined(self._spec, self._source, self.iterate, rule, self._max_passes - self.passes)
+        self.passes += made
+        if best.bound >= self.iterate.bound - OPTIONS.max_lost * abs(self.iterate.bound):
+            self.iterate = best
+            self.bounds = [*(one for one in self.bounds if one <= best.bound), best.bound]
+
+
+def refined(spec: Spec, source: Source, end: Iterate, rule: Refinement, max_passes: int) -> tuple[Iterate, int]:
+    """The state nearby from which the shortest step leads, and the passes that were made to find it."""
+    fixed_point, shortest, best, state, passes, since = FixedPoint[State](), math.inf, end, end.state, 0, 0
+    with np.errstate(all="ignore"):  # an extrapolated state may overflow, and is then taken back
+        while passes < min(max_passes, OPTIONS.max_passes) and since < OPTIONS.patience and shortest > OPTIONS.min_step:
+            passes, since = passes + 1, since + 1
+            iterate, image = _full_step(spec, source, state, rule)
+            length = math.inf if image is None else largest_change(state.packed, image.packed)
+            if iterate is None or image is None or not math.isfinite(length):
+                if fixed_point.fallback is None:
+                    break
+                state = fixed_point.undo()
+                continue
+            if length < shortest:
+                shortest, best, since = length, iterate, 0
+            state = fixed_point.advance(image, state.packed, image.packed)
+    return best, passes
+
+
+def _full_step(spec: Spec, source: Source, state: State, rule: Refinement) -> tuple[Iterate | None, State | None]:
+    """The state as it was evaluated, and where a full step leads; None where it can't be made."""
+    try:
+        iterate = rule.evaluate(spec, source, state)
+        return iterate, rule.full_step(spec, iterate)
+    except (FloatingPointError, np.linalg.LinAlgError):
+        return None, None
+
+
+def _stands_still(gains: list[float], noise: float) -> bool:
+    """Whether two steps in a row gained next to nothing; or one, after gains that fell to a fifth and less."""
+    small = [gain < noise for gain in gains[-2:]]
+    if not small or not small[-1]:
+        return False
+    fast = OPTIONS.fast
+    falling = len(gains) > 2 and gains[-1] < fast * gains[-2] and gains[-2] < fast * gains[-3]
+    return len(small) == 2 and (all(small) or falling)
+
+
+def _predicted(gains: list[float]) -> float:
+    """What the next step may gain at most, where gains fall faster and faster, as those of profiled Newton do.
+
+    A gain that fell much faster than quadratically is an accident, which says little about the next.
+    """
+    if len(gains) < 3 or not 0 < gains[-2] < OPTIONS.fast * gains[-3] < math.inf:  # the start is infinitely low
+        return math.inf
+    before, last = gains[-2] / gains[-3], gains[-1] / gains[-2]
+    return 30 * gains[-1] * (last if last > 0.1 * before**2 else before)
+
+
+def _rounding(value: float) -> float:
+    """How much of a bound of this size is rounding; nothing at a start, whose bound is minus infinity."""
+    return OPTIONS.rounding * abs(value) if math.isfinite(value) else 0.0

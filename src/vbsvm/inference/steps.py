@@ -1,0 +1,407 @@
+"""Step rules: candidates for the next state, the boldest first, the paper's own update (CAVI) last.
+
+``loop.optimize`` tries them in order and takes the first that does not lower the bound. In exact arithmetic CAVI never
+lowers the augmented one, so that an optimisation goes on whatever the bolder candidates do.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar, final
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
+from vbsvm.base.reading import expect
+from vbsvm.model.row_pass import Source, Stats
+from vbsvm.model.spec import Spec, State
+from vbsvm.model.sweep import elbo, pass_rows, update, update_gates, update_missing, update_priors
+
+
+@final
+@dataclass(frozen=True)
+class Options:
+    """Settings of extrapolation and of steps."""
+
+    # Steps that Anderson's extrapolation remembers.
+    memory: int = 6
+    # Directions in which residuals differ by less than this, relatively, are rounding: following them would amplify it.
+    min_residual: float = 1e-6
+    # After a refusal what was remembered belongs to another region: this many steps are only remembered first.
+    n_resting: int = 2
+    # An extrapolated step towards a fixed point is undone where the next is longer than the last by more than this.
+    max_longer: float = 2.0
+    # Scales go ahead to their fixed point once no inclusion probability moves by more than this: before, that would
+    # choose another optimum.
+    max_inclusion_change: float = 1e-3
+    # Gates have many optima, and a bold step may jump to a worse one. It may leave an inclusion probability no further
+    # than this from where CAVI takes it: then the optimisation ends where plain sweeps end, or higher.
+    max_inclusion_distance: float = 0.05
+    # Fractions of a natural-gradient step.
+    fractions: tuple[float, ...] = (0.5, 0.2, 0.05, 0.01, 1e-3, 1e-4)
+
+
+OPTIONS = Options()
+
+
+@final
+class Anderson:
+    """Anderson extrapolation of a map z → F(z) from its last values.
+
+    Of the last states take the affine combination whose residual F(z) − z is smallest, and go to the same combination
+    of their images. Packed states are unconstrained, so the result is a valid state.
+    """
+
+    def __init__(self) -> None:
+        self._previous: tuple[Array, Array] | None = None
+        self._changes: tuple[Array, Array] | None = None  # of residuals and of images; the oldest is overwritten
+        self._seen = 0
+        self._resting = 0
+
+    def reset(self) -> None:
+        """Forget the last steps, as an extrapolation has lowered the bound."""
+        self._seen = 0
+        self._resting = OPTIONS.n_resting
+
+    def propose(self, z: Array, image: Array) -> Array | None:
+        """Remember z and F(z), and return the extrapolation, or None where too little is known."""
+        residual = image - z
+        before, self._previous = self._previous, (residual, image)
+        if before is None:
+            return None
+        memory = OPTIONS.memory
+        if self._changes is None:
+            self._changes = np.empty((memory, len(z))), np.empty((memory, len(z)))
+        of_residuals, of_images = self._changes
+        np.subtract(residual, before[0], out=of_residuals[self._seen % memory])
+        np.subtract(image, before[1], out=of_images[self._seen % memory])
+        self._seen += 1
+        if self._resting > 0:
+            self._resting -= 1
+            return None
+        residuals = of_residuals[: self._seen]
+        gram = residuals @ residuals.T
+        if not np.isfinite(gram).all():
+            return None
+        squares, directions = np.linalg.eigh(gram)
+        chosen = squares > OPTIONS.min_residual**2 * squares[-1]
+        coordinates = directions[:, chosen].T @ (residuals @ residual) / squares[chosen]
+        return image - (directions[:, chosen] @ coordinates) @ of_images[: self._seen]
+
+    def candidates(self, state: State, image: State) -> Iterator[State]:
+        """Yield the extrapolated state, where there is one; who asks for more has refused it."""
+        extrapolated = self.propose(state.packed, image.packed)
+        if extrapolated is not None:
+            yield image.unpack(extrapolated)
+            self.reset()
+
+
+class Unpackable(Protocol):
+    """What can be made of numbers again."""
+
+    def unpack(self, numbers: Array) -> Self:
+        """Make one of the same shape from numbers."""
+        ...
+
+
+U = TypeVar("U", bound=Unpackable)
+
+
+@final
+class FixedPoint(Generic[U]):
+    """Iteration towards a fixed point: extrapolated steps, undone where the next is longer."""
+
+    def __init__(self) -> None:
+        self._anderson, self._length = Anderson(), np.inf
+        self.fallback: U | None = None  # the plain step, where the last one was extrapolated
+
+    def advance(self, image: U, before: Array, after: Array) -> U:
+        """Where to go from the numbers ``before``, which the map takes to ``image``, whose numbers are ``after``."""
+        length = largest_change(before, after)
+        if self.fallback is not None and not length < OPTIONS.max_longer * self._length:
+            return self.undo()
+        ahead, self._length = self._anderson.propose(before, after), length
+        self.fallback = None if ahead is None else image
+        return image if ahead is None else image.unpack(ahead)
+
+    def undo(self) -> U:
+        """Take back the last step, which was extrapolated."""
+        assert self.fallback is not None
+        plain, self.fallback = self.fallback, None
+        self._anderson.reset()
+        return plain
+
+
+def largest_change(before: Array, after: Array) -> float:
+    """The largest change of a number; where numbers are large, relatively to these."""
+    change = np.where(before == after, 0.0, np.abs(after - before) / (1.0 + np.abs(before)))  # gates may be infinite
+    return float(change.max(initial=0.0))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Iterate:
+    """A state, its exact bound, and the sums of a pass that starts from it, formed when they are asked for.
+
+    ``estimate`` computes the remaining gain, where that is known without a next step.
+    """
+
+    state: State
+    bound: float
+    sums: Callable[[], Stats]
+    estimate: Callable[[], float] | None = None
+
+    @cached_property
+    def stats(self) -> Stats:
+        """Sums over the rows at this state."""
+        return self.sums()
+
+    @cached_property
+    def remaining_gain(self) -> float:
+        """By how much the bound may still rise; infinite where it is not known."""
+        return math.inf if self.estimate is None else self.estimate()
+
+
+class StepRule(Protocol):
+    """Evaluates states and proposes the next; gains of ``superlinear`` ones fall faster and faster."""
+
+    superlinear: bool
+
+    def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
+        """Pass over the rows from this state, or from a better one nearby."""
+        ...
+
+    def candidates(self, spec: Spec, iterate: Iterate) -> Iterator[State]:
+        """Yield next states in the order in which they are to be tried."""
+        ...
+
+    @property
+    def refinement(self) -> "Refinement | None":
+        """Whose steps go on where the bound tells no more; None for no further steps."""
+        ...
+
+
+class Refinement(Protocol):
+    """Full steps, whose fixed point is the optimum alone."""
+
+    def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
+        """Pass over the rows once from this very state."""
+        ...
+
+    def full_step(self, spec: Spec, iterate: Iterate) -> State | None:
+        """The next state; None where it can't be made."""
+        ...
+
+
+def evaluate_state(spec: Spec, source: Source, state: State, *, with_curvature: bool = False) -> Iterate:
+    """Pass over the rows from this state: that gives its exact bound, and what the next step needs."""
+    stats = pass_rows(spec, state, source, expect, with_curvature=with_curvature)
+    return Iterate(state, elbo(spec, state, stats.row_bound, stats.missing), lambda: stats)
+
+
+def cavi_step(spec: Spec, iterate: Iterate) -> State:
+    """The paper's updates, to the letter."""
+    return update(spec, iterate.state, iterate.stats, expect)
+
+
+def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
+    """The paper's updates, but with a Newton step for the mean on the bound collapsed over the latent scales.
+
+    The mean moves by (H + Λ)⁻¹ {r − (G + Λ) μ}.
+    The paper's update of the mean uses a majorant G of the curvature H, too large by χ/v in each row. H itself is right
+    only as long as no row crosses the hinge's kink; ``damping`` leads from H (0) to G (1). None where there is no
+    curvature: at a point, or where it is not positive in floating point.
+    """
+    stats, distribution = iterate.stats, iterate.state.coefficients
+    if stats.curvature is None:
+        return None
+    ahead = None
+    gram, cross = stats.gated(iterate.state.gates)
+    curvature = stats.curvature.towards(stats.gram, damping).gated(iterate.state.gates, stats.gram)
+    # Where the curvature is the gram itself, the update's own mean is the Newton step.
+    residual = None if curvature is gram else cross - gram.times(distribution.mean)
+    state, rounds = iterate.state, max(block.prior.rounds for block in spec.blocks)
+    while rounds:
+        precision = spec.precision(state)
+        proposed = gram.conditional(cross, precision)
+        if residual is not None:
+            step = curvature.solve(residual - precision.times(distribution.mean), precision)
+            if step is None:
+                return None
+            proposed = proposed.at(distribution.mean + step)
+        state = state.moved(proposed)
+        moved = update_gates(spec, state, stats, expect)
+        if ahead is None and _gates_rest(iterate.state, moved):
+            ahead = fixed_point_step(spec, state)
+            if ahead is not None:
+                state = ahead
+                continue
+        state = update_priors(spec, moved, expect)
+        rounds -= 1
+    return update_missing(spec, state, stats, expect)
+
+
+def _gates_rest(before: State, after: State) -> bool:
+    """Whether no gate moves any more."""
+    if before.gates is None or after.gates is None:
+        return True
+    return bool(np.abs(before.gates.inclusion - after.gates.inclusion).max() < OPTIONS.max_inclusion_change)
+
+
+def fixed_point_step(spec: Spec, state: State) -> State | None:
+    """The state with scales at the fixed point of their own updates, or None where these do not creep."""
+    pairs = zip(spec.blocks, state.scales, spec.moments(state), strict=True)
+    guesses = [block.prior.fixed_point_step(scale, moments) for block, scale, moments in pairs]
+    if all(guess is None for guess in guesses):
+        return None
+    scales = (scale if guess is None else guess for scale, guess in zip(state.scales, guesses, strict=True))
+    return state.scaled(tuple(scales))
+
+
+def _fraction(spec: Spec, iterate: Iterate, fraction: float) -> State:
+    """A fraction of the natural-gradient step, which goes a part of the way in Σ⁻¹ and Σ⁻¹μ."""
+    distribution, stats = iterate.state.gaussian, iterate.stats
+    before = distribution.precision
+    cross = (1 - fraction) * before.times(distribution.mean) + fraction * stats.cross
+    gram = before.towards(stats.gram, fraction)
+    return iterate.state.moved(gram.conditional(cross, spec.precision(iterate.state).scaled(fraction)))
+
+
+def shorter_steps(spec: Spec, iterate: Iterate) -> Iterator[State]:
+    """Yield shorter and shorter natural-gradient steps: short ones raise any bound."""
+    for fraction in OPTIONS.fractions:
+        yield _fraction(spec, iterate, fraction)
+
+
+def cavi_steps(spec: Spec, iterate: Iterate) -> Iterator[State]:
+    """Yield the paper's update."""
+    yield cavi_step(spec, iterate)
+
+
+@final
+class CAVI:
+    """Coordinate ascent: the paper's sweep and nothing else."""
+
+    superlinear = False
+    refinement = None
+
+    def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
+        """Pass over the rows once."""
+        return evaluate_state(spec, source, state)
+
+    def candidates(self, spec: Spec, iterate: Iterate) -> Iterator[State]:
+        """Yield the paper's update."""
+        yield cavi_step(spec, iterate)
+
+
+@final
+class AndersonNewton:
+    """Newton steps for the mean, and Anderson extrapolation of the whole map state → state.
+
+    A refused Newton step is followed by damped ones, and each that is taken halves the damping: without it, data
+    without signal or with rare classes, where many rows sit at the kink, would cost three passes for each step.
+    ``safe`` are the steps to fall back on: CAVI, which raises the augmented bound.
+    """
+
+    superlinear = False
+
+    def __init__(self, safe: Callable[[Spec, Iterate], Iterator[State]] = cavi_steps) -> None:
+        self._safe = safe
+        self._damping = 0.0
+        self._anderson = Anderson()
+
+    def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
+        """Pass over the rows once."""
+        return evaluate_state(spec, source, state, with_curvature=True)
+
+    @property
+    def refinement(self) -> "AndersonNewton":
+        """Its own Newton steps."""
+        return self
+
+    def full_step(self, spec: Spec, iterate: Iterate) -> State:
+        """The Newton step without damping, or CAVI where there is none."""
+        newton = None if spec.joint_gates else newton_step(spec, iterate, 0.0)
+        return cavi_step(spec, iterate) if newton is None else newton
+
+    def candidates(self, spec: Spec, iterate: Iterate) -> Iterator[State]:
+        """Yield Anderson's extrapolation, the Newton step, and safe steps; bold ones only near the gates of these."""
+        if iterate.state.gates is None:
+            yield from self._from_bold_to_safe(spec, iterate)
+            return
+        safe = cavi_step(spec, iterate)
+        for candidate in self._from_bold_to_safe(spec, iterate):
+            assert candidate.gates is not None
+            assert safe.gates is not None
+            distance = np.abs(candidate.gates.inclusion - safe.gates.inclusion).max()
+            if distance <= OPTIONS.max_inclusion_distance:
+                yield candidate
+
+    def _from_bold_to_safe(self, spec: Spec, iterate: Iterate) -> Iterator[State]:
+        if spec.joint_gates:  # there is no Newton step for them
+            plain = cavi_step(spec, iterate)
+            if iterate.stats.curvature is not None:
+                yield from self._anderson.candidates(iterate.state, plain)
+            yield plain
+            return
+        damping = self._damping
+        newton = newton_step(spec, iterate, damping)
+        if newton is not None:
+            self._damping = damping / 2 if damping > 0.02 else 0.0
+            yield from self._anderson.candidates(iterate.state, newton)
+            yield newton
+            self._damping = min(1.0, max(0.2, 4 * damping))
+        yield from self._safe(spec, iterate)
+
+
+@final
+class NaturalGradient:
+    """Natural-gradient steps of an exact bound where inputs are missing, and Anderson extrapolation of these.
+
+    No step is sure to raise such a bound but a short one.
+    """
+
+    superlinear = False
+
+    def __init__(self, *, fixed_scales: bool = False) -> None:
+        self._fixed_scales = fixed_scales
+        self._anderson = Anderson()
+
+    def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
+        """Pass over the rows once."""
+        return evaluate_state(spec, source, state)
+
+    @property
+    def refinement(self) -> "NaturalGradient":
+        """Its own steps."""
+        return self
+
+    def full_step(self, spec: Spec, iterate: Iterate) -> State | None:
+        """The natural-gradient step."""
+        return self._fraction(spec, iterate, 1.0)
+
+    def candidates(self, spec: Spec, iterate: Iterate) -> Iterator[State]:
+        """Yield Anderson's extrapolation, the full step, fractions of it, and at last everything but coefficients."""
+        image = self.full_step(spec, iterate)
+        if image is not None:
+            yield from self._anderson.candidates(iterate.state, image)
+            yield image
+        for fraction in OPTIONS.fractions:
+            shorter = self._fraction(spec, iterate, fraction)
+            if shorter is not None:
+                yield shorter
+        yield self._with_others(spec, iterate, iterate.state)
+
+    def _fraction(self, spec: Spec, iterate: Iterate, fraction: float) -> State | None:
+        """A fraction of the step of the coefficients, or None where its precision is not positive."""
+        try:
+            state = _fraction(spec, iterate, fraction)
+        except (FloatingPointError, np.linalg.LinAlgError):
+            return None
+        return self._with_others(spec, iterate, state) if np.isfinite(state.coefficients.mean).all() else None
+
+    def _with_others(self, spec: Spec, iterate: Iterate, state: State) -> State:
+        if not self._fixed_scales:
+            state = update_priors(spec, state, expect)
+        return update_missing(spec, state, iterate.stats, expect)
