@@ -48,7 +48,8 @@ def test_every_verb_is_that_of_the_array(kind, intercept, n_weighted):
     assert matrix.shape == C.shape
     np.testing.assert_allclose(matrix.matvec(theta), C @ theta, **close)
     np.testing.assert_allclose(matrix.rmatvec(u), C.T @ u, **close)
-    np.testing.assert_allclose(matrix.matmat(other), C @ other, **close)
+    np.testing.assert_allclose(matrix.matvec(other), C @ other, **close)
+    np.testing.assert_allclose(matrix.rmatvec(C), C.T @ C, **close)
     np.testing.assert_allclose(matrix.sandwich(w), C.T @ (w[:, None] * C), **close)
     np.testing.assert_allclose(
         matrix.row_quadratic(DenseGaussian(theta, root)), np.square(C @ root).sum(axis=1), **close

@@ -160,7 +160,7 @@ def _levels(frame: "pd.DataFrame") -> list[list[str]]:
     """The names of the rows, level by level, below the level's own name; a name that goes on is written once."""
     index = frame.index
     heads = ["" if name is None else visible(name) for name in index.names]
-    rows = [_plain(label) if isinstance(label, tuple) else _plain((label,)) for label in index]
+    rows = [[visible(part) for part in (label if isinstance(label, tuple) else (label,))] for label in index]
     levels = [[head] for head in heads]
     before: Sequence[str] = ()
     for row in rows:
@@ -171,11 +171,6 @@ def _levels(frame: "pd.DataFrame") -> list[list[str]]:
             levels[level].append("" if level < same else text)
         before = row
     return levels
-
-
-def _plain(labels: Sequence[object]) -> list[str]:
-    """Labels in one line each."""
-    return [visible(label) for label in labels]
 
 
 def _narrowed(levels: list[list[str]], room: int) -> list[list[str]]:

@@ -17,14 +17,6 @@ from vbsvm.base.arrays import Array
 MASK = 2**64 - 1
 
 
-class Distribution(Protocol):
-    """Anything that can be drawn from."""
-
-    def draw(self, rng: np.random.Generator) -> Any:
-        """Replace the distribution by a point drawn from it."""
-        ...
-
-
 class Reading(Protocol):
     """Resolve a full conditional; ``site`` names it within the sweep."""
 
@@ -51,7 +43,7 @@ class Draw:
     chain: int
     sweep: int
 
-    def __call__(self, distribution: Distribution, *site: str | int) -> Any:
+    def __call__(self, distribution: Any, *site: str | int) -> Any:
         """Give a point drawn from the distribution with the site's own generator."""
         stream = _streams.free.pop() if _streams.free else _Stream()
         try:
@@ -72,8 +64,7 @@ class OverRelaxed:
     """Draw, and let the coefficients jump to the other side of their conditional mean (Adler 1981).
 
     From θ they go to μ − ρ(θ − μ) + (1 − ρ²)^½ (a draw − μ), which leaves N(μ, Σ) as it is. Latent scales and
-    coefficients follow each other closely, and successive draws then undo each other's errors: two to three times the
-    effective draws at the same cost.
+    coefficients follow each other closely, and successive draws then undo each other's errors.
     """
 
     draw: Draw

@@ -141,9 +141,5 @@ def _controller() -> ThreadpoolController:
 
 
 def single_threaded_blas() -> AbstractContextManager[int]:
-    """Hold BLAS to one thread, and give the number that it could use before.
-
-    Small products in several threads wait for each other: where another process keeps a core busy, a fit of 12 ms was
-    seen to take more than a second.
-    """
+    """Hold BLAS to one thread, and give the number that it could use: small products in threads wait for each other."""
     return _limit

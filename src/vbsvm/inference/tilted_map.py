@@ -244,7 +244,7 @@ def _derivative(state: State, change: Array, value: Callable[[State], Array]) ->
 
 def _places(state: State) -> tuple[int, int, int]:
     """Where the numbers of scales begin and end in a packed state, and where those of gates end."""
-    begin = state.gaussian.packed_size
+    begin = int(state.ends[0])
     end = begin + sum(len(scale.pack()) for scale in state.scales)
     return begin, end, end + (0 if state.gates is None else len(state.gates.log_odds))
 

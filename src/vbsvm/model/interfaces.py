@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import Reading
 from vbsvm.model.gates import Gates, GateScan
 
 
@@ -224,11 +223,6 @@ class GaussianDistribution(CoefficientDistribution, Protocol):
         """Distribution of the first n coefficients, those of dense columns."""
         ...
 
-    @property
-    def packed_size(self) -> int:
-        """Length of the packed vector."""
-        ...
-
     def at(self, mean: Array) -> Self:
         """Move the distribution to another mean."""
         ...
@@ -246,37 +240,5 @@ class GaussianDistribution(CoefficientDistribution, Protocol):
         ...
 
 
-class MissingDistributions(Protocol):
-    """Distributions of what may be missing: a part of the state. ``vbsvm.missing.model`` has them."""
-
-    def pack(self) -> list[float]:
-        """Give unconstrained numbers that determine them."""
-        ...
-
-    def unpack(self, numbers: Array) -> Self:
-        """Make those that pack to these numbers."""
-        ...
-
-    def without_values(self) -> Self:
-        """The same without a sampler's draws of missing values, which are as many as the data."""
-        ...
-
-    def with_complete_rows(self, sums: Any, rows: Rows, resolve: Reading) -> Any:
-        """Add what complete rows say about why others are missing, if anything; ``sums`` may be None."""
-        ...
-
-
-class MissingModel(Protocol):
-    """The model of what may be missing: a part of what is fitted."""
-
-    def start(self) -> MissingDistributions:
-        """Where a fit begins."""
-        ...
-
-    def update(self, state: Any, sums: Any, resolve: Reading) -> Any:
-        """Full conditionals given the sums of a pass, or draws from them."""
-        ...
-
-    def bound(self, state: Any, sums: Any) -> dict[str, float]:
-        """Named terms of the bound; the entropy of missing values belongs to the rows."""
-        ...
+# What fills the slot of missing values is ``missing.model``'s: its model, and its part of the state.
+MissingModel = MissingDistributions = Any

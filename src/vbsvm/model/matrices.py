@@ -4,38 +4,21 @@ All have the same methods; how they are stored, and whether columns were standar
 own affair. Grouping factors, whose indicator columns are never materialised, are in ``layouts.grouping``.
 """
 
-import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Protocol, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, issparse
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, work_space
 from vbsvm.base.cached import cached_property
 
 # Columns of a triangular product that are formed together.
 PANEL = 128
 # Products of a dense row with a matrix that take as long as one pair of a sparse row's entries.
 PAIR = 150
-# Numbers of work space that a thread keeps: 32 MB. More are asked of the system each time.
-MAX_KEPT = 2**22
-
-
-class Spread(Protocol):
-    """A covariance and its upper triangular root: Σ = UUᵀ."""
-
-    @property
-    def root(self) -> Array:
-        """U."""
-        ...
-
-    @property
-    def covariance(self) -> Array:
-        """Σ."""
-        ...
 
 
 @final
@@ -54,15 +37,9 @@ class DenseMatrix:
         """Cθ, also of a matrix."""
         return self.values @ theta
 
-    matmat = matvec
-
     def rmatvec(self, u: Array) -> Array:
-        """Cᵀu."""
-        return u @ self.values
-
-    def rmatmat(self, other: Array) -> Array:
-        """Cᵀ times a matrix."""
-        return self.values.T @ other
+        """Cᵀu, also of a matrix."""
+        return u @ self.values if u.ndim == 1 else self.values.T @ u
 
     def sandwich(self, w: Array) -> Array:
         """CᵀWC as AᵀA with A = W^½C: NumPy then does half the multiplications, and the result is symmetric."""
@@ -73,8 +50,8 @@ class DenseMatrix:
         scaled = np.multiply(self.values, np.sqrt(w)[:, None], out=_by_columns(self.values))
         return scaled.T @ scaled
 
-    def row_quadratic(self, spread: Spread) -> Array:
-        """‖Uᵀc‖² of each row c."""
+    def row_quadratic(self, spread: Any) -> Array:
+        """‖Uᵀc‖² of each row c, for a covariance Σ = UUᵀ with the root U."""
         product = _by_columns(self.values)
         _times_upper_triangle(self.values, spread.root, product)
         return np.einsum("ij,ij->i", product, product)
@@ -126,19 +103,11 @@ class _ByAlgebra(ABC):
         slopes, left = self._raw(theta)
         return self.raw @ slopes + left
 
-    matmat = matvec
-
     def rmatvec(self, u: Array) -> Array:
-        """Cᵀu."""
-        total = u.sum()
-        of_columns = (self.raw.T @ u - self.centre * total) * self._unit
+        """Cᵀu, also of a matrix."""
+        total, unit = u.sum(axis=0), self._unit if u.ndim == 1 else self._unit[:, None]
+        of_columns = (self.raw.T @ u - np.multiply.outer(self.centre, total)) * unit
         return np.concatenate([[total], of_columns]) if self.intercept else of_columns
-
-    def rmatmat(self, other: Array) -> Array:
-        """Cᵀ times a matrix."""
-        total = other.sum(axis=0)
-        of_columns = (self.raw.T @ other - np.outer(self.centre, total)) * self._unit[:, None]
-        return np.concatenate([total[None], of_columns]) if self.intercept else of_columns
 
     def column_squares(self, w: Array) -> Array:
         """Σ w c_k² of each column, over rows: Σ w x² − 2 m Σ w x + m² Σ w."""
@@ -187,8 +156,8 @@ class StandardisedMatrix(_ByAlgebra):
         scaled = np.multiply(raw, np.sqrt(w)[:, None], out=_like(raw))
         return self._standardised(scaled.T @ scaled, raw.T @ w, float(w.sum()))
 
-    def row_quadratic(self, spread: Spread) -> Array:
-        """‖Uᵀc‖² of each row c."""
+    def row_quadratic(self, spread: Any) -> Array:
+        """‖Uᵀc‖² of each row c, for a covariance Σ = UUᵀ with the root U."""
         slopes, left = self._raw(spread.root)
         first = int(self.intercept)  # of U's first column, which is that of the intercept, only the first number counts
         slopes, rest = slopes[:, first:], left[first:]
@@ -287,7 +256,7 @@ class SparseMatrix(_ByAlgebra):
             return self._written.sandwich(w)
         return self._standardised(self._pairs.gram(w), self.raw.T @ w, float(w.sum()))
 
-    def row_quadratic(self, spread: Spread) -> Array:
+    def row_quadratic(self, spread: Any) -> Array:
         """cᵀΣc of each row c, as xᵀSx + 2 xᵀ(b − Sm) + σ² − 2 bᵀm + mᵀSm.
 
         S and b are the covariances of the raw columns' coefficients, with each other and with the intercept, whose
@@ -324,28 +293,16 @@ class SparseMatrix(_ByAlgebra):
 # C: rows of inputs as the coefficients meet them.
 DesignMatrix = DenseMatrix | StandardisedMatrix | SparseMatrix
 
-_kept = threading.local()
-
 
 def _like(raw: Array) -> Array:
     """Work space of the shape of these rows that lies in memory as they do."""
     by_rows = raw.strides[0] >= raw.strides[1]
-    return _space(raw.size).reshape(raw.shape) if by_rows else _by_columns(raw)
+    return work_space(raw.size).reshape(raw.shape) if by_rows else _by_columns(raw)
 
 
 def _by_columns(rows: Array) -> Array:
     """Work space of the shape of these rows, stored by columns."""
-    return _space(rows.size).reshape(rows.shape[::-1]).T
-
-
-def _space(size: int) -> Array:
-    """Room for so many numbers; it is the thread's, and used again."""
-    space: Array | None = getattr(_kept, "space", None)
-    if space is None or len(space) < size:
-        space = np.empty(size)
-        if size <= MAX_KEPT:
-            _kept.space = space
-    return space[:size]
+    return work_space(rows.size).reshape(rows.shape[::-1]).T
 
 
 def _few(w: Array) -> NDArray[np.intp] | None:

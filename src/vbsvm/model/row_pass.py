@@ -256,22 +256,6 @@ class Source(Protocol):
         ...
 
 
-class AlternativeRows(Protocol):
-    """Rows of a block that stand for the same row of the data, of which one is true."""
-
-    def shares(self, objective: Array) -> Array:
-        """Share of each row, from what each adds to the bound."""
-        ...
-
-    def entropy(self, shares: Array, s: Array) -> float:
-        """What the uncertainty about the true one adds to the bound."""
-        ...
-
-    def sums(self, weights: Array) -> Any:
-        """What rows of these weights add to the sums of what is missing."""
-        ...
-
-
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class CompleteRows:
@@ -280,8 +264,11 @@ class CompleteRows:
     rows: Rows
     places: NDArray[np.intp] | None = None
 
-    def stats(self, row_pass: RowPass, alternatives: AlternativeRows | None = None) -> Stats:
-        """G = Σ w c cᵀ, r = Σ u c, and the row term (Algorithm 2, lines 2 and 3)."""
+    def stats(self, row_pass: RowPass, alternatives: Any = None) -> Stats:
+        """G = Σ w c cᵀ, r = Σ u c, and the row term (Algorithm 2, lines 2 and 3).
+
+        ``alternatives`` say of rows that stand for the same row of the data how likely each is the true one.
+        """
         rows, y, s = self.rows, self.rows.signs, self.rows.weights
         with np.errstate(all="ignore"):  # for the climb's bold candidates; a thread does not inherit the climb's own
             f, v = row_pass.message.row_moments(rows)
@@ -299,14 +286,7 @@ class CompleteRows:
                 constant = float(terms.u @ f) - 0.5 * float(terms.w @ (f * f + v)) - row_bound
                 if row_pass.with_curvature:
                     curvature = gram if terms.curvature is terms.w else rows.gram(terms.curvature)
-            return Stats(
-                gram=gram,
-                cross_sums=rows.cross(terms.u),
-                row_bound=row_bound,
-                constant=constant,
-                curvature=curvature,
-                missing=missing,
-            )
+            return Stats(gram, rows.cross(terms.u), row_bound, constant, curvature, missing)
 
     def curvature(self, row_pass: RowPass) -> Gram:
         """Σ −∂²ℓ/∂f² c cᵀ, from the rows that have a curvature worth speaking of."""

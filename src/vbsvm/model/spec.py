@@ -1,6 +1,6 @@
 """What is fitted (``Spec``), and what is known so far (``State``)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import cast, final
 
@@ -164,28 +164,34 @@ class State:
         assert not isinstance(self.coefficients, PointDistribution)  # a point is a start or a draw, and is never packed
         return cast(GaussianDistribution, self.coefficients)
 
+    def _numbers(self) -> list[Sequence[float] | Array]:
+        return [
+            self.gaussian.pack(),
+            *(scale.pack() for scale in self.scales),
+            [] if self.gates is None else self.gates.log_odds,
+            [] if self.missing is None else self.missing.pack(),
+        ]
+
     @cached_property
     def packed(self) -> Array:
         """Unconstrained numbers that determine a variational state; any numbers are a valid state."""
-        scales = [x for scale in self.scales for x in scale.pack()]
-        gates = [] if self.gates is None else self.gates.log_odds
-        missing = [] if self.missing is None else self.missing.pack()
-        return np.concatenate([self.gaussian.pack(), scales, gates, missing])
+        numbers = self._numbers()
+        vars(self)["ends"] = np.cumsum([len(part) for part in numbers])
+        return np.concatenate(numbers)
+
+    @cached_property
+    def ends(self) -> NDArray[np.intp]:
+        """Where the numbers of the coefficients, each scale, the gates, and missing values end."""
+        return np.cumsum([len(part) for part in self._numbers()])
 
     def unpack(self, numbers: Array) -> "State":
         """Make the state of this shape that has these numbers."""
-        at = self.gaussian.packed_size
-        coefficients = self.gaussian.unpack(numbers[:at])
-        scales = []
-        for scale in self.scales:
-            length = len(scale.pack())
-            scales.append(scale.unpack(numbers[at : at + length]))
-            at += length
-        gates = self.gates
-        if gates is not None:
-            end = at + len(gates.log_odds)
-            gates, at = gates.at(numbers[at:end]), end
-        missing = None if self.missing is None else self.missing.unpack(numbers[at:])
-        state = State(coefficients, tuple(scales), gates, missing)
-        vars(state)["packed"] = numbers
+        coefficients, *scales, gates, missing = np.split(numbers, self.ends[:-1])
+        state = State(
+            self.gaussian.unpack(coefficients),
+            tuple(scale.unpack(part) for scale, part in zip(self.scales, scales, strict=True)),
+            None if self.gates is None else self.gates.at(gates),
+            None if self.missing is None else self.missing.unpack(missing),
+        )
+        vars(state).update(packed=numbers, ends=self.ends)
         return state

@@ -16,7 +16,7 @@ from vbsvm.base.cached import cached_property
 from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import DenseScan, Gates, GateScan
 from vbsvm.model.interfaces import Precision
-from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, upper_triangle
+from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, packed_triangles, unpacked_triangles
 from vbsvm.model.layouts.grouping import ArrowMessage, ByGroup, FactorMessage, by_group
 
 # What a distribution that has moved need not compute anew.
@@ -250,28 +250,19 @@ class ArrowGaussian(SecondMoments):
         vars(moved).update({name: vars(self)[name] for name in SPREADS if name in vars(self)})
         return moved
 
-    @property
-    def packed_size(self) -> int:
-        """Length of the packed vector."""
-        m, q = self.effects.shape
-        return self.core.packed_size + m * (q + q * (q + 1) // 2) + self.link.size
-
     def pack(self) -> Array:
         """The packed core, effects, the triangles of the groups' roots with logs on the diagonal, and the links."""
-        m, q = self.effects.shape
-        triangles = np.log(self.root) if q == 1 else _packed_triangles(self.root.reshape(m, q * q), q)
-        return np.concatenate([self.core.pack(), self.effects.ravel(), triangles.ravel(), self.link.ravel()])
+        triangles = packed_triangles(self.root).ravel()
+        return np.concatenate([self.core.pack(), self.effects.ravel(), triangles, self.link.ravel()])
 
     def unpack(self, numbers: Array) -> "ArrowGaussian":
         """Make the distribution that packs to these numbers."""
         m, q = self.effects.shape
-        at_effects = self.core.packed_size
-        at_triangles = at_effects + m * q
-        at_link = at_triangles + m * (q * (q + 1) // 2)
-        triangles = numbers[at_triangles:at_link].reshape(m, -1)
-        root = np.exp(triangles) if q == 1 else _unpacked_triangles(triangles, q)
-        effects, link = numbers[at_effects:at_triangles].reshape(m, q), numbers[at_link:].reshape(self.link.shape)
-        return ArrowGaussian(self.core.unpack(numbers[:at_effects]), effects, root.reshape(m, q, q), link, self.shapes)
+        lengths = m * q, m * (q * (q + 1) // 2), self.link.size
+        core, effects, triangles, link = np.split(numbers, len(numbers) - np.cumsum(lengths[::-1])[::-1])
+        root = unpacked_triangles(triangles.reshape(m, -1), q)
+        core, effects = self.core.unpack(core), effects.reshape(m, q)
+        return ArrowGaussian(core, effects, root, link.reshape(self.link.shape), self.shapes)
 
 
 def places_in_core(n_dense: int, shapes: tuple[tuple[int, int], ...]) -> list[slice]:
@@ -289,24 +280,6 @@ def _flat(blocks: Array) -> Array:
 def _diagonals(matrices: Array) -> Array:
     """Diagonal of each group's matrix; with one effect it is the matrix."""
     return matrices[:, 0] if matrices.shape[1] == 1 else np.einsum("gqq->gq", matrices)
-
-
-def _packed_triangles(matrices: Array, q: int) -> Array:
-    """Upper triangle of each group's matrix (in a row), its diagonal as logs."""
-    flat, diagonal = upper_triangle(q)
-    triangles = matrices[:, flat]
-    triangles[:, diagonal] = np.log(triangles[:, diagonal])
-    return triangles
-
-
-def _unpacked_triangles(triangles: Array, q: int) -> Array:
-    """The matrices (in a row each) that pack to these triangles."""
-    flat, diagonal = upper_triangle(q)
-    triangles = triangles.copy()
-    triangles[:, diagonal] = np.exp(triangles[:, diagonal])
-    matrices = np.zeros((len(triangles), q * q))
-    matrices[:, flat] = triangles
-    return matrices
 
 
 def _times(left: Array, right: Array) -> Array:

@@ -207,7 +207,7 @@ class DenseGaussian(SecondMoments):
         """Distribution of the coefficients of these columns, the same in all rows."""
         root = _padded(self.root, len(self.mean), columns)
         mean = _padded(self.mean, len(self.mean), columns)
-        return Effects(mean[None], rows.matrix.matmat(self.root) @ root.T, (root @ root.T)[None])
+        return Effects(mean[None], rows.matrix.matvec(self.root) @ root.T, (root @ root.T)[None])
 
     def quadratic(self, gram: DenseGram) -> float:
         """⟨gram, Ω⟩."""
@@ -233,26 +233,12 @@ class DenseGaussian(SecondMoments):
 
     def pack(self) -> Array:
         """Mean and the upper triangle of the root, its diagonal as logs: every vector is a valid distribution."""
-        flat, diagonal = upper_triangle(len(self.mean))
-        triangle = self.root.ravel()[flat]
-        triangle[diagonal] = np.log(triangle[diagonal])
-        return np.concatenate([self.mean, triangle])
-
-    @property
-    def packed_size(self) -> int:
-        """Length of the packed vector."""
-        size = len(self.mean)
-        return size + size * (size + 1) // 2
+        return np.concatenate([self.mean, packed_triangles(self.root[None])[0]])
 
     def unpack(self, numbers: Array) -> "DenseGaussian":
         """Make the distribution that packs to these numbers."""
         size = len(self.mean)
-        flat, diagonal = upper_triangle(size)
-        triangle = numbers[size:].copy()
-        triangle[diagonal] = np.exp(triangle[diagonal])
-        root = np.zeros(size * size)
-        root[flat] = triangle
-        return DenseGaussian(numbers[:size], root.reshape(size, size))
+        return DenseGaussian(numbers[:size], unpacked_triangles(numbers[None, size:], size)[0])
 
 
 @final
@@ -289,7 +275,7 @@ def with_spread(effects: Effects, spread: Array, rows: DenseRows, columns: NDArr
     """Add a further covariance of the coefficients, ``spread``."""
     of_columns = _padded(spread, len(spread), columns)
     covariance = _padded(of_columns.T, len(spread), columns)
-    return Effects(effects.mean, effects.with_score + rows.matrix.matmat(of_columns.T), effects.covariance + covariance)
+    return Effects(effects.mean, effects.with_score + rows.matrix.matvec(of_columns.T), effects.covariance + covariance)
 
 
 def _padded(values: Array, n_known: int, columns: NDArray[np.intp]) -> Array:
@@ -335,8 +321,25 @@ def _cholesky(precision: Array) -> Array:
     return lower
 
 
+def packed_triangles(matrices: Array) -> Array:
+    """Upper triangle of each matrix (in a row), its diagonal as logs."""
+    flat, diagonal = _upper_triangle(matrices.shape[1])
+    triangles = matrices.reshape(len(matrices), -1)[:, flat]
+    triangles[:, diagonal] = np.log(triangles[:, diagonal])
+    return triangles
+
+
+def unpacked_triangles(triangles: Array, size: int) -> Array:
+    """The matrices that pack to these triangles."""
+    flat, diagonal = _upper_triangle(size)
+    matrices = np.zeros((len(triangles), size * size))
+    matrices[:, flat] = triangles
+    matrices[:, flat[diagonal]] = np.exp(triangles[:, diagonal])
+    return matrices.reshape(-1, size, size)
+
+
 @lru_cache(maxsize=16)
-def upper_triangle(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _upper_triangle(size: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Flat positions of the upper triangle, and of the diagonal within them."""
     rows, columns = np.triu_indices(size)
     return rows * size + columns, np.flatnonzero(rows == columns)

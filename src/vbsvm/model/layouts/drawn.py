@@ -77,7 +77,7 @@ class DrawnGram:
         """CᵀWCθ, for a vector or the columns of a matrix."""
         if theta.ndim == 1:
             return sum_of(rows.matrix.rmatvec(w * rows.matrix.matvec(theta)) for rows, w in self.parts)
-        return sum_of(rows.matrix.rmatmat(w[:, None] * rows.matrix.matmat(theta)) for rows, w in self.parts)
+        return sum_of(rows.matrix.rmatvec(w[:, None] * rows.matrix.matvec(theta)) for rows, w in self.parts)
 
     def gated(self, gates: Gates | None, own: Self) -> "DrawnGram":
         """Itself: this layout has no gates."""
@@ -106,10 +106,10 @@ class DrawnGram:
         noise = np.random.default_rng([SEED, 0]).standard_normal((len(root), n_draws))
         right = root * noise
         for rows, w in self.parts:
-            right += rows.matrix.rmatmat(np.sqrt(w)[:, None] * rows.noise(n_draws))
+            right += rows.matrix.rmatvec(np.sqrt(w)[:, None] * rows.noise(n_draws))
         draws = self._solved(right, precision, ACCURACY, None if near is None else near.draws.T)
         of_rows = {
-            rows.index: _estimate(rows.matrix.matmat(draws), rows.noise(n_draws), np.sqrt(w)[:, None])
+            rows.index: _estimate(rows.matrix.matvec(draws), rows.noise(n_draws), np.sqrt(w)[:, None])
             for rows, w in self.parts
         }
         return DrawnGaussian(mean, draws.T, _estimate(draws, noise, root), of_rows)
@@ -210,7 +210,7 @@ class DrawnGaussian(SecondMoments):
         mean = rows.scores(self.mean)
         if isinstance(rows, DrawnRows) and rows.index in self._of_rows:
             return mean, self._of_rows[rows.index]
-        return mean, np.square(rows.matrix.matmat(self.draws.T)).mean(axis=1)
+        return mean, np.square(rows.matrix.matvec(self.draws.T)).mean(axis=1)
 
     def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
         """Asked by rows that miss values, which this layout does not have."""
@@ -228,11 +228,6 @@ class DrawnGaussian(SecondMoments):
     def draw(self, rng: np.random.Generator) -> PointDistribution:
         """Asked by samplers, which would solve a linear system in every sweep: they do not take this layout."""
         raise NotImplementedError
-
-    @property
-    def packed_size(self) -> int:
-        """Length of the packed vector."""
-        return self.mean.size + self.draws.size + self.variances.size
 
     def pack(self) -> Array:
         """Mean, draws, and logs of the variances."""

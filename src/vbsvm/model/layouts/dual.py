@@ -86,11 +86,8 @@ class DualGram:
         return self._with(other, -other.w)
 
     def _with(self, other: Self, w: Array) -> "DualGram":
-        design, weights = (
-            np.concatenate([written(self.design), written(other.design)]),
-            np.concatenate([self.w, w]),
-        )
-        return DualGram(design, weights, self.extra, self.opened)
+        design = np.concatenate([written(self.design), written(other.design)])
+        return DualGram(design, np.concatenate([self.w, w]), self.extra, self.opened)
 
     @cached_property
     def diagonal(self) -> Array:
@@ -209,11 +206,6 @@ class DualGaussian(SecondMoments):
     def at(self, mean: Array) -> "DualGaussian":
         """Move the distribution to another mean."""
         return DualGaussian(mean, self.parts)
-
-    @property
-    def packed_size(self) -> int:
-        """Length of the packed vector."""
-        return 3 * len(self.mean) + len(self.parts.w)
 
     def pack(self) -> Array:
         """Mean, logs of λ and of the weights, and the gates that Σ was formed with: Σ itself would be too large."""

@@ -65,11 +65,11 @@ class SparseDesign:
 
     def __matmul__(self, right: Array) -> Array:
         """C right."""
-        return self.matrix.matmat(right)
+        return self.matrix.matvec(right)
 
     def __rmatmul__(self, left: Array) -> Array:
         """Left times C."""
-        return self.matrix.rmatvec(left) if left.ndim == 1 else self.matrix.rmatmat(left.T).T
+        return self.matrix.rmatvec(left.T).T
 
     def __getitem__(self, where: tuple[Any, Any]) -> Array:
         """C[:, columns], written out."""
@@ -117,6 +117,11 @@ def products_of_rows(design: WideDesign) -> Array:
         products = design.products() if isinstance(design, SparseDesign) else design @ design.T
     _products[key] = weakref.ref(design, lambda _: _products.pop(key, None)), products
     return products
+
+
+def _scaled(scale: Array, values: Array) -> Array:
+    """A vector, or the rows of a matrix, times these numbers."""
+    return scale * values if values.ndim == 1 else scale[:, None] * values
 
 
 @final
@@ -204,17 +209,12 @@ class DualParts:
     def _left_times(self, right: Array) -> Array:
         """R⁻¹W^½CΓD times a vector or a matrix."""
         scale, root = self.opened * self.diagonal, np.sqrt(self.w)
-        if right.ndim == 1:
-            return self._solved(root * (self.design @ (scale * right)))
-        return self._solved(root[:, None] * (self.design @ (scale[:, None] * right)))
+        return self._solved(_scaled(root, self.design @ _scaled(scale, right)))
 
     def left_transposed(self, right: Array) -> Array:
         """The transpose of that matrix times a vector or a matrix."""
         solved = self._solved(right, trans=1)
-        scale = self.opened * self.diagonal
-        if right.ndim == 1:
-            return scale * ((np.sqrt(self.w) * solved) @ self.design)
-        return scale[:, None] * ((np.sqrt(self.w)[:, None] * solved).T @ self.design).T
+        return _scaled(self.opened * self.diagonal, (_scaled(np.sqrt(self.w), solved).T @ self.design).T)
 
     @cached_property
     def right(self) -> Array:
@@ -237,11 +237,8 @@ class DualParts:
     def half_log_det(self) -> float:
         """½ log|Σ|."""
         of_free = float(np.log(np.abs(self._free_root_and_link[0].diagonal())).sum())
-        return (
-            0.5 * float(np.log(self.diagonal[self.diagonal > 0]).sum())
-            - float(np.log(self.factor.diagonal()).sum())
-            + of_free
-        )
+        of_prior = 0.5 * float(np.log(self.diagonal[self.diagonal > 0]).sum())
+        return of_prior - float(np.log(self.factor.diagonal()).sum()) + of_free
 
     def row_variances(self) -> Array:
         """dg(CΣCᵀ) of the rows themselves: W^½CΣCᵀW^½ is I − M⁻¹, but for what the free coefficients add."""

@@ -99,11 +99,6 @@ class SpikeSlab(SecondMoments):
         """Move the distribution to another mean."""
         return type(self)(mean, self.free, self.root, self.gated, self.slab, self.spike, self.log_odds)
 
-    @property
-    def packed_size(self) -> int:
-        """Length of the packed vector."""
-        return len(self.mean) + self.root.size + 3 * len(self.gated)
-
     def pack(self) -> Array:
         """Means, the root of the free coefficients, logs of the variances, and log odds of the gates."""
         return np.concatenate([self.mean, self.root.ravel(), np.log(self.slab), np.log(self.spike), self.log_odds])

@@ -9,7 +9,6 @@ Jordan's bound; drawn, it is the sampler of Polson, Scott & Windle.
 """
 
 import math
-import threading
 from dataclasses import dataclass
 from functools import cache
 from math import factorial
@@ -19,7 +18,7 @@ import numpy as np
 from numpy.polynomial import Polynomial
 from scipy.special import log_expit, ndtr
 
-from vbsvm.base.arrays import Array
+from vbsvm.base.arrays import Array, work_space
 from vbsvm.base.polya_gamma import PolyaGamma, mean_weight
 from vbsvm.base.reading import Reading
 from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms, ScaleMixture
@@ -213,7 +212,7 @@ def series(margin: Array, v: Array, first: int, end: int) -> Array:
     table = next((table for reach, table in tables if largest <= reach), tables[-1][1])
     value, q = curve(margin) if first == 0 else _opposite(margin)
     n_lines, n_powers = table.shape[0] * table.shape[1], table.shape[2]
-    room = _room(n_lines + n_powers, len(margin))
+    room = work_space((n_lines + n_powers) * len(margin)).reshape(-1, len(margin))
     powers = room[n_lines:]
     powers[0] = 1.0
     r = np.multiply(q, 1.0 - q, out=powers[1])
@@ -232,17 +231,6 @@ def series(margin: Array, v: Array, first: int, end: int) -> Array:
     if first == 0:
         total[0] += value
     return total
-
-
-_kept = threading.local()
-
-
-def _room(n_lines: int, n_rows: int) -> Array:
-    """Work space of the thread: asking the system for so much memory each time would take longer than to fill it."""
-    space: Array | None = getattr(_kept, "space", None)
-    if space is None or len(space) < n_lines * n_rows:
-        space = _kept.space = np.empty(n_lines * n_rows)
-    return space[: n_lines * n_rows].reshape(n_lines, n_rows)
 
 
 @final

@@ -15,7 +15,7 @@ from vbsvm.base.distributions import InverseGamma, Latent, LatentPoint, Point
 from vbsvm.base.reading import Reading
 from vbsvm.base.settings import Parameters, is_number, require_positive, require_whole
 from vbsvm.model.priors.base import Moments, Prior
-from vbsvm.model.priors.normal import FIXED_POINT_BELOW
+from vbsvm.model.priors.normal import fixed_point, stretched
 
 # Each further start has gates a tenth as open as the one before it: soon they are all alike.
 MAX_RESTARTS = 100
@@ -254,21 +254,17 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         """As for ``Ridge``, with the slab's weights."""
         weight, variances = scale.slab.weight, moments.variances
         spread = float(weight @ variances)
-        determined = moments.size - scale.inverse_mean * spread
-        if not 0 < determined < FIXED_POINT_BELOW * moments.size:
-            return None
         rest = float(weight @ moments.squares) - spread
-        guess = (self.shape + 0.5 * determined) / (self.rate + 0.5 * rest)
-        shape = self.shape + 0.5 * moments.size
-        return LaplaceZeroDistribution(InverseGamma(shape, shape / guess), scale.slab, scale.share)
+        variance = fixed_point(self, moments.size, scale.inverse_mean * spread, rest)
+        return None if variance is None else replace(scale, variance=variance)
 
     def stretch(
         self, scale: LaplaceZeroDistribution, moments: Moments, g: float
     ) -> tuple[LaplaceZeroDistribution, float]:
         """σ² → g²σ², also where a gate is closed; b and ρ stay: −2A log g − (B/σ²)(g⁻² − 1)."""
         assert isinstance(scale.variance, Point)
-        ratio = -2 * self.shape * math.log(g) - self.rate / scale.variance.value * (g**-2 - 1)
-        return replace(scale, variance=Point(g * g * scale.variance.value)), ratio
+        variance, ratio = stretched(self, scale.variance, g)
+        return replace(scale, variance=variance), ratio
 
     def bound(self, scale: LaplaceZeroDistribution, moments: Moments) -> float:
         """E log p(v, b, σ², γ, ρ) − E log q(b, σ², ρ); the gates' entropy is a term of its own."""

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 from scipy.special import gammainc, stdtr
 
@@ -85,14 +85,8 @@ class Ridge(Prior[InverseGamma | Point]):
 
     def fixed_point_step(self, scale: InverseGamma | Point, moments: Moments) -> InverseGamma | None:
         """E[σ⁻²] = (A + ½ well-determined coefficients)/(B + ½‖μ‖²), after MacKay (1992): the same fixed point."""
-        precision = scale.inverse_mean
         spread = moments.spread
-        determined = moments.size - precision * spread
-        if not 0 < determined < FIXED_POINT_BELOW * moments.size:
-            return None
-        guess = (self.shape + 0.5 * determined) / (self.rate + 0.5 * (moments.total - spread))
-        shape = self.shape + 0.5 * moments.size
-        return InverseGamma(shape, shape / guess)
+        return fixed_point(self, moments.size, scale.inverse_mean * spread, moments.total - spread)
 
     def chance_above(self, variance: float) -> float:
         """P(σ² > variance)."""
@@ -106,8 +100,7 @@ class Ridge(Prior[InverseGamma | Point]):
     def stretch(self, scale: InverseGamma | Point, moments: Moments, g: float) -> tuple[Point, float]:
         """σ² → g²σ²: −2A log g − (B/σ²)(g⁻² − 1)."""
         assert isinstance(scale, Point)
-        ratio = -2 * self.shape * math.log(g) - self.rate / scale.value * (g**-2 - 1)
-        return Point(g * g * scale.value), ratio
+        return stretched(self, scale, g)
 
     def bound(self, scale: InverseGamma | Point, moments: Moments) -> float:
         """E log p(u | σ²) + E log p(σ²) − E log q(σ²); E log σ² cancels, as q's shape is always A + m/2."""
@@ -117,6 +110,25 @@ class Ridge(Prior[InverseGamma | Point]):
         surplus = a - scale.inverse_mean * (self.rate + 0.5 * moments.total)
         prior = self.shape * math.log(self.rate) - math.lgamma(self.shape)
         return -0.5 * moments.size * math.log(2 * math.pi) + prior + math.lgamma(a) - a * math.log(b) + surplus
+
+
+def fixed_point(prior: Any, size: int, of_prior: float, squares: float) -> InverseGamma | None:
+    """IG with the mean precision (A + ½ well-determined coefficients)/(B + ½ squares), or None if most are determined.
+
+    Of ``size`` coefficients the prior determines ``of_prior``; ``squares`` are those of their means, weighted as their
+    precisions are.
+    """
+    determined = size - of_prior
+    if not 0 < determined < FIXED_POINT_BELOW * size:
+        return None
+    shape = prior.shape + 0.5 * size
+    return InverseGamma(shape, shape / ((prior.shape + 0.5 * determined) / (prior.rate + 0.5 * squares)))
+
+
+def stretched(prior: Any, variance: Point, g: float) -> tuple[Point, float]:
+    """g²σ² under an inverse gamma prior with A and B, and the log ratio −2A log g − (B/σ²)(g⁻² − 1)."""
+    ratio = -2 * prior.shape * math.log(g) - prior.rate / variance.value * (g**-2 - 1)
+    return Point(g * g * variance.value), ratio
 
 
 @final
@@ -165,11 +177,8 @@ class HalfT(Prior[InverseGamma | Point]):
     def _inverse_mean(self, shape: float, half: float) -> float:
         """E[σ⁻²] where both distributions are at rest: x{ν(ν + 1)/2/(νx + 1/scale²) + ½E‖u‖²} = shape."""
         nu, flat = self.degrees, self.scale**-2
-        square, linear, constant = (
-            nu * max(half, 1e-300),
-            0.5 * nu * (nu + 1.0) + flat * half - shape * nu,
-            shape * flat,
-        )
+        square, constant = nu * max(half, 1e-300), shape * flat
+        linear = 0.5 * nu * (nu + 1.0) + flat * half - shape * nu
         root = math.hypot(linear, 2.0 * math.sqrt(square * constant))
         return 2.0 * constant / (linear + root) if linear > 0 else 0.5 * (root - linear) / square
 
