@@ -105,9 +105,8 @@ class TestFixedRows:
     def test_a_variance_that_leaves_the_spread_of_coefficients_out_is_seen(self, monkeypatch):
         right = updates.Cells.of
 
-        def wrong(*arguments):
-            cells = right(*arguments)
-            return replace(cells, covariance=0 * cells.covariance)
+        def wrong(group, effects, precision):
+            return right(group, replace(effects, covariance=0 * effects.covariance), precision)
 
         monkeypatch.setattr(updates.Cells, "of", wrong)
         assert self.off_brute_force(EXACT_HINGE) > 0.25

@@ -1,5 +1,6 @@
 """Candidates: the rows that a row with a missing category or a drawn value is written out as, one for each of them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, final
 
@@ -35,9 +36,8 @@ class Candidates:
 
     def take(self, which: Which) -> "Candidates":
         """Some of the candidates."""
-        parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        taken: dict[str, Any] = {name: None if part is None else part[which] for name, part in parts.items()}
-        return Candidates(**taken)
+        parts: Iterator[Any] = (getattr(self, field.name) for field in fields(self))
+        return Candidates(*(None if part is None else part[which] for part in parts))
 
     @cached_property
     def filled_in(self) -> NDArray[np.bool_]:

@@ -1,13 +1,13 @@
 """Missing categories: distributions of their levels, which adapt to the coefficients or are fixed before these.
 
-Fixed ones depend on other inputs and on the label. Given its level and the label of its row, the inputs are normal,
-with one covariance, and means that are the sum of one for the label and one for the level. So the log probability of a
-level is linear in the inputs, beside its proportion among rows of that label: a softmax (a linear discriminant). It is
-learned from moments of the rows, which add up.
+Fixed ones are a linear discriminant: given level and label, the inputs are normal, with one covariance and a mean that
+is the sum of one for each; so the log probability of a level is linear in the inputs.
 """
 
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
 from typing import Self, final
 
 import numpy as np
@@ -91,13 +91,9 @@ class LevelSums:
 
     def without_labels(self) -> "LevelSums":
         """The same for rows whatever their label."""
-        first, *others = (
-            LevelSums(self.counts[[k]], self.means[[k]], self.scatter if k == 0 else np.zeros_like(self.scatter))
-            for k in range(len(self.counts))
-        )
-        for other in others:
-            first = first + other
-        return first
+        scatters = [self.scatter, *np.zeros((len(self.counts) - 1, *self.scatter.shape))]
+        cells = zip(self.counts, self.means, scatters, strict=True)
+        return reduce(add, (LevelSums(counts[None], means[None], scatter) for counts, means, scatter in cells))
 
     def conditional(self, rng: np.random.Generator | None = None) -> ConditionalLevels:
         """Conditional distribution of the levels at posterior means of all parameters, or at a draw of these.
@@ -181,15 +177,15 @@ class FixedLevels:
     @cached_property
     def conditionals(self) -> tuple[ConditionalLevels, ...]:
         """Conditional distributions in the rows of the fit."""
-        return tuple(sums.conditional() for sums in self.sums.categories) if self.labelled else self.without_labels
+        return self.draw(None, labelled=True)
 
     @cached_property
     def without_labels(self) -> tuple[ConditionalLevels, ...]:
         """Conditional distributions in rows whose label is not known."""
-        return tuple(sums.without_labels().conditional() for sums in self.sums.categories)
+        return self.draw(None, labelled=False)
 
-    def draw(self, rng: np.random.Generator, *, labelled: bool) -> tuple[ConditionalLevels, ...]:
-        """Conditional distributions with drawn parameters, of rows with or without labels."""
+    def draw(self, rng: np.random.Generator | None, *, labelled: bool) -> tuple[ConditionalLevels, ...]:
+        """Conditional distributions with drawn parameters, or their means, of rows with or without labels."""
         labelled = labelled and self.labelled
         sums = [category if labelled else category.without_labels() for category in self.sums.categories]
         return tuple(category.conditional(rng) for category in sums)
@@ -310,11 +306,10 @@ class LevelCounts:
 def log_weights(design: Array, signs: Array, weights: Array, candidates: Candidates, wiggly: slice) -> Array:
     """Log weight of each candidate among those that differ by drawn values only, by importance sampling.
 
-    Values were drawn from a distribution that is only roughly that given the label. A value's weight is its probability
-    given the other inputs, times that of the label given all inputs, over that with which it was drawn. The label's
-    probability is that of a logistic model with the columns of the design, which is fitted to the weighted values in
-    turn (Ibrahim's method of weights). The weights are fixed afterwards. Columns of the design with missing values
-    (NaN) count as their mean; ``wiggly`` are the basis columns of curves.
+    A value's weight is its probability given the other inputs, times that of the label given all inputs, over that with
+    which it was drawn. The label's is that of a logistic model with the columns of the design, fitted to the weighted
+    values in turn (Ibrahim's method of weights). NaN in the design counts as the column's mean; ``wiggly`` are the
+    basis columns of curves.
     """
     assert candidates.log_ratio is not None
     runs = candidates.runs

@@ -8,7 +8,7 @@ from scipy.linalg import solve_triangular
 
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.cached import cached_property
-from vbsvm.base.distributions import InverseWishart, MatrixPoint
+from vbsvm.base.distributions import InverseWishart, MatrixPoint, Unmoved
 from vbsvm.missing.mechanisms import ProbitDistribution, ProbitSums
 from vbsvm.model.row_pass import added
 
@@ -28,9 +28,7 @@ class Regressors:
 
     def leading(self, n: int) -> "Regressors":
         """The first n of them."""
-        if n not in self._leading:
-            self._leading[n] = Regressors(self.matrix[:n, :n])
-        return self._leading[n]
+        return self._leading.setdefault(n, Regressors(self.matrix[:n, :n]))
 
     def precision(self, psi: float) -> Array:
         """K = diag(0, Ψ) + Σ s x̃x̃ᵀ."""
@@ -48,10 +46,7 @@ class Regressors:
 @final
 @dataclass(frozen=True, eq=False)
 class InputSums:
-    """Sums over rows that the distribution of the inputs needs: Σ s, Σ s x̃x̃ᵀ, Σ s x̃ E[d]ᵀ and Σ s E[ddᵀ].
-
-    A pass makes the last two over incomplete rows; the source adds what is known of the others.
-    """
+    """Σ s x̃ E[d]ᵀ and Σ s E[ddᵀ], which a pass makes over incomplete rows; Σ s and Σ s x̃x̃ᵀ of all."""
 
     linear: Array
     squares: Array
@@ -68,6 +63,12 @@ class InputSums:
             added(self.regressors, other.regressors),
             added(self.probit, other.probit),
         )
+
+    @property
+    def joint(self) -> Array:
+        """Σ s E[x̃; d][x̃; d]ᵀ."""
+        assert self.regressors is not None
+        return np.block([[self.regressors.matrix, self.linear], [self.linear.T, self.squares]])
 
     def divided(self, n: float) -> "InputSums":
         """Means of sums over n sweeps, which were added."""
@@ -146,21 +147,9 @@ class AtRandom:
         return
 
 
-class _Constant:
-    """A distribution that an extrapolation does not change."""
-
-    def pack(self) -> list[float]:
-        """Give no numbers: nothing here may move."""
-        return []
-
-    def unpack(self, numbers: Array) -> Self:
-        """Return itself."""
-        return self
-
-
 @final
 @dataclass(frozen=True, eq=False)
-class FixedInputs(_Wrapper, _Constant):
+class FixedInputs(_Wrapper, Unmoved):
     """A distribution of the inputs that was learned first, and is fixed while coefficients are fitted."""
 
     inputs: InputDistribution
@@ -173,7 +162,7 @@ class FixedInputs(_Wrapper, _Constant):
 
 @final
 @dataclass(frozen=True, eq=False)
-class KnownInputs(_Constant, AtRandom):
+class KnownInputs(Unmoved, AtRandom):
     """A distribution of the inputs without uncertainty: a start, a draw, or what predictions go by."""
 
     coefficients: Array
@@ -197,18 +186,15 @@ class Regression(AtRandom):
     def draw(self, rng: np.random.Generator) -> KnownInputs:
         """Draw Σ, then A given Σ."""
         Sigma = self.covariance.draw(rng).value
-        noise = solve_triangular(self.root, rng.standard_normal(self.coefficients.shape), lower=True, trans=1)
-        return KnownInputs(self.coefficients + noise @ cholesky(Sigma).T, inverse(Sigma))
+        return KnownInputs(matrix_normal(self.coefficients, self.root, Sigma, rng), inverse(Sigma))
 
     def pack(self) -> list[float]:
         """Give the coefficients, and the covariance in units of its degrees."""
-        return [*self.coefficients.ravel(), *per_degree(self.covariance).pack()]
+        return packed(self.coefficients, self.covariance)
 
     def unpack(self, numbers: Array) -> "Regression":
         """Make the distribution that has these numbers."""
-        size = self.coefficients.size
-        coefficients = numbers[:size].reshape(self.coefficients.shape)
-        return Regression(coefficients, of_degrees(self.covariance, numbers[size:]), self.root)
+        return Regression(*unpacked(numbers, self.coefficients, self.covariance), self.root)
 
 
 @final
@@ -233,25 +219,32 @@ class JointInputs(AtRandom):
     def pack(self) -> list[float]:
         """Give the mean, its covariance, and Σ in units of its degrees."""
         assert isinstance(self.covariance, InverseWishart)
-        return [*self.mean, *InverseWishart(self.spread, 1.0).pack(), *per_degree(self.covariance).pack()]
+        return packed(np.r_[self.mean, InverseWishart(self.spread, 1.0).pack()], self.covariance)
 
     def unpack(self, numbers: Array) -> "JointInputs":
         """Make the distribution that has these numbers."""
         assert isinstance(self.covariance, InverseWishart)
         d = len(self.mean)
-        mean, spread, scale = np.split(numbers, [d, d + d * (d + 1) // 2])
-        spread = InverseWishart(self.spread, 1.0).unpack(spread).scale
-        return JointInputs(mean, spread, of_degrees(self.covariance, scale))
+        moments, covariance = unpacked(numbers, np.empty(d + d * (d + 1) // 2), self.covariance)
+        return JointInputs(moments[:d], InverseWishart(self.spread, 1.0).unpack(moments[d:]).scale, covariance)
 
 
-def per_degree(distribution: InverseWishart) -> InverseWishart:
-    """The distribution in units of its degrees: from a part or all of the rows it packs to nearly the same numbers."""
-    return InverseWishart(distribution.scale / distribution.degrees, distribution.degrees)
+def packed(coefficients: Array, covariance: InverseWishart) -> list[float]:
+    """Numbers of both; those of the covariance, per degree, are nearly the same from a part or all of the rows."""
+    return [*coefficients.ravel(), *InverseWishart(covariance.scale / covariance.degrees, 1.0).pack()]
 
 
-def of_degrees(distribution: InverseWishart, numbers: Array) -> InverseWishart:
-    """Make the distribution of the same degrees from such numbers."""
-    return InverseWishart(distribution.degrees * distribution.unpack(numbers).scale, distribution.degrees)
+def unpacked(numbers: Array, coefficients: Array, covariance: InverseWishart) -> tuple[Array, InverseWishart]:
+    """Coefficients and a covariance of these shapes and degrees from such numbers."""
+    size, degrees = coefficients.size, covariance.degrees
+    scale = degrees * covariance.unpack(numbers[size:]).scale
+    return numbers[:size].reshape(coefficients.shape), InverseWishart(scale, degrees)
+
+
+def matrix_normal(mean: Array, root: Array, covariance: Array, rng: np.random.Generator) -> Array:
+    """A draw from MN(mean, K⁻¹, covariance), where ``root`` is the lower Cholesky factor of K."""
+    noise = solve_triangular(root, rng.standard_normal(mean.shape), lower=True, trans=1)
+    return mean + noise @ cholesky(covariance).T
 
 
 @final

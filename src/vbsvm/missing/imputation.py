@@ -49,13 +49,11 @@ class Population:
 
 def all_moments(sums: InputSums, inputs: Inputs, order: NDArray[np.intp]) -> Array:
     """Σ s E[1; d][1; d]ᵀ of the inputs in this order of their columns, from the sums of a fit with missing values."""
-    assert sums.regressors is not None
-    joined = np.block([[sums.regressors.matrix, sums.linear], [sums.linear.T, sums.squares]])
-    n_regressors = len(sums.regressors.matrix)
+    n_regressors = len(sums.linear)
     place = {int(column): 1 + k for k, column in enumerate(inputs.given)}
     place |= {int(column): n_regressors + k for k, column in enumerate(inputs.variables)}
     chosen = [0, *(place[int(column)] for column in order)]
-    return joined[np.ix_(chosen, chosen)]
+    return sums.joint[np.ix_(chosen, chosen)]
 
 
 @final
@@ -77,26 +75,19 @@ class ProperDraw:
         assert sums.regressors is not None
         columns = np.concatenate([model.inputs.given, model.inputs.variables])
         if not model.n_beside:
-            joined = np.block([[sums.regressors.matrix, sums.linear], [sums.linear.T, sums.squares]])
-            return ProperDraw.of_moments(joined, columns, model.psi, rng)
+            return ProperDraw.of_moments(sums.joint, columns, model.psi, rng)
         n_known, parameters = 1 + len(model.inputs.given), model.labelled(sums).draw_parameters(rng)
         mean, covariance = _moments(sums.regressors.leading(n_known).matrix, model.psi, rng)
         # Labels, known inputs and variables are made of three things that are independent: x, r, and what is left of e.
-        known, r, left = np.eye(n_known - 1), np.eye(len(parameters.Sigma)), np.eye(len(parameters.S))
-        zeros = np.zeros
-        made: Array = np.block(
-            [
-                [parameters.Gamma[1:].T, parameters.B.T, left],
-                [known, zeros((len(known), len(r) + len(left)))],
-                [parameters.A[1:].T, r, zeros((len(r), len(left)))],
-            ]
-        )
-        centre = (
-            np.concatenate([parameters.Gamma[0], np.zeros(len(known)), parameters.A[0]]) + made[:, : len(known)] @ mean
-        )
+        n_labels, k, n = len(parameters.S), n_known - 1, n_known - 1 + len(parameters.Sigma)
+        made = np.zeros((n_labels + n, n + n_labels))
+        made[:n_labels] = np.hstack([parameters.Gamma[1:].T, parameters.B.T, np.eye(n_labels)])
+        made[n_labels:, :n] = np.eye(n)
+        made[n_labels + k :, :k] = parameters.A[1:].T
+        centre = np.concatenate([parameters.Gamma[0], np.zeros(k), parameters.A[0]]) + made[:, :k] @ mean
         joint = made @ np.asarray(block_diag(covariance, parameters.Sigma, parameters.S), dtype=np.float64) @ made.T
         joint[np.diag_indices(len(joint))] *= 1.0 + ROUNDING  # a prior may leave the variables next to no variance
-        return ProperDraw(len(left), columns, centre, joint)
+        return ProperDraw(n_labels, columns, centre, joint)
 
     @staticmethod
     def of_moments(moments: Array, columns: NDArray[np.intp], psi: float, rng: np.random.Generator) -> "ProperDraw":
@@ -198,22 +189,16 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
     # The candidates of a row have the same numeric inputs.
     rows = slice(None) if encoded.candidates is None else encoded.candidates.firsts
     values = np.array(encoded.table[rows][:, columns], dtype=np.float64)
-    missing = np.isnan(values)
-    deviations = np.zeros_like(values)
-    incomplete = missing.any(axis=1)
-    if incomplete.any():
-        with np.errstate(invalid="ignore"):
-            known = np.where(np.isfinite(scale), (values[incomplete] - centre) / scale, 0.0)
-        known, groups = np.where(missing[incomplete], 0.0, known), pattern_groups(missing[incomplete])
-        precision, spread = population.distribution.precision, np.zeros_like(known)
-        means = means_given_known(known, population.mean, precision, groups)
-        for group in groups:
-            spread[group.cells] = np.sqrt(np.einsum("pkk->pk", group.covariances(precision)))[group.pattern_of]
-        varies = np.where(np.isfinite(scale), scale, 0.0)
-        values[incomplete] = np.where(missing[incomplete], centre + varies * means, values[incomplete])
-        deviations[incomplete] = np.where(missing[incomplete], varies * spread, 0.0)
-    names = pd.Index([plan.names[k] for k in columns])
-    return pd.DataFrame(values, columns=names), pd.DataFrame(deviations, columns=names)
+    missing, varies = np.isnan(values), np.isfinite(scale)
+    with np.errstate(invalid="ignore"):
+        known = np.where(missing | ~varies, 0.0, (values - centre) / scale)
+    groups, precision, spread = pattern_groups(missing), population.distribution.precision, np.zeros_like(known)
+    means = means_given_known(known, population.mean, precision, groups)
+    for group in groups:
+        spread[group.cells] = np.sqrt(np.einsum("pkk->pk", group.covariances(precision)))[group.pattern_of]
+    unit, names = np.where(varies, scale, 0.0), pd.Index([plan.names[k] for k in columns])
+    values = np.where(missing, centre + unit * means, values)
+    return pd.DataFrame(values, columns=names), pd.DataFrame(unit * spread, columns=names)
 
 
 def with_index(table: "pd.DataFrame", data: object) -> "pd.DataFrame":

@@ -4,25 +4,22 @@ With regressors x̃ (a constant and the known inputs), variables d and columns z
 
     d = Aᵀx̃ + r,  r ~ N(0, Σ)        z = Γᵀx̃ + e,  e | r ~ N(Bᵀr, S)        B | S ~ MN(0, K⁻¹, S)
 
-Rows ask for d given x̃ and z, which is normal too. Slopes of d on the labels without a prior fit the noise of the
-labels: with 20 correlated columns, 400 rows and half of the values missing, coefficients come out a quarter too long.
-
-The prior is K = κI, with r in units of its own deviations, and κ is averaged over by its evidence. A sampler has it
-from a completed table. An expectation may not, as there imputed rows would bear witness to what they were imputed by;
-its evidence is that of the labels given what is known: e is then regressed on the means of r given the known inputs.
+Rows ask for d given x̃ and z, which is normal too. The prior is K = κI, with r in units of its own deviations, and κ is
+averaged over by its evidence: a sampler's from a completed table; an expectation's from the regression of e on the
+means of r given the known inputs, as imputed rows would bear witness to what they were imputed by.
 """
 
 from dataclasses import dataclass, replace
 from typing import final
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg import cho_solve
 from scipy.special import softmax
 
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseWishart
-from vbsvm.missing.distributions import AtRandom, InputSums, KnownInputs, of_degrees, per_degree
+from vbsvm.missing.distributions import AtRandom, InputSums, KnownInputs, matrix_normal, packed, unpacked
 
 # What the variables may be expected to explain of the labels, over what they leave: from hardly anything to nearly all.
 # The prior is flat in it, and so in the variance of slopes: where variables are one or two, these are hardly shrunk.
@@ -92,14 +89,14 @@ class LabelledInputs(AtRandom):
         precision = WITHOUT_SPREAD * inverse(self.residuals.scale[:m, :m] / self.residuals.degrees)
         return KnownInputs(np.vstack([self.A, np.zeros((n_labels, m))]), precision)
 
-    def with_prior(self, known: InputSums, n_known: int, psi: float) -> "LabelledInputs":
-        """The same with the prior that maximises the evidence; ``known`` are sums at the means without labels.
+    def with_prior(self, scatter: Array, psi: float) -> "LabelledInputs":
+        """The same with the prior that the evidence asks for; ``scatter`` is that at the means without labels, plus Ψ.
 
         In directions in which the rows vary by λ, strengths shrink slopes by λ/(λ + κ): the prior has in each the
         one strength that shrinks them as the average does.
         """
-        m, units = self.A.shape[1], np.sqrt(self.residuals.scale.diagonal()[: self.A.shape[1]])
-        scatter = LabelledInputs.of(known, n_known, psi, 0.0).residuals.scale.copy()
+        m, scatter = self.A.shape[1], scatter.copy()
+        units = np.sqrt(self.residuals.scale.diagonal()[:m])
         scatter[:m, :m] -= psi * np.eye(m)
         regression = _Labels.of(scatter, units, self.total)
         axes = units[:, None] * regression.directions
@@ -135,27 +132,21 @@ class LabelledInputs(AtRandom):
         noise = rng.standard_normal(labels.met.shape) @ cholesky(S).T
         B = weights[:, None] * labels.met + np.sqrt(weights)[:, None] * noise
         B = (labels.directions @ B) / labels.units[:, None]
-        A, Gamma = (self._noisy(mean, covariance, rng) for mean, covariance in ((self.A, Sigma), (self.Gamma, S)))
+        A, Gamma = matrix_normal(self.A, self.root, Sigma, rng), matrix_normal(self.Gamma, self.root, S, rng)
         return LabelledParameters(A, Sigma, Gamma + (A - self.A) @ B, B, S)
 
     def draw(self, rng: np.random.Generator) -> KnownInputs:
         """Draw the distribution of the variables given x̃ and z."""
         return self.draw_parameters(rng).given_labels
 
-    def _noisy(self, mean: Array, covariance: Array, rng: np.random.Generator) -> Array:
-        noise = solve_triangular(self.root, rng.standard_normal(mean.shape), lower=True, trans=1)
-        return mean + noise @ cholesky(covariance).T
-
     def pack(self) -> list[float]:
         """Give the coefficients, and the scatter in units of its degrees; labels and x̃ never move."""
-        return [*self.A.ravel(), *per_degree(self.residuals).pack()]
+        return packed(self.A, self.residuals)
 
     def unpack(self, numbers: Array) -> "LabelledInputs":
         """Make the distribution that has these numbers."""
-        size = self.A.size
-        residuals = of_degrees(self.residuals, numbers[size:])
-        A = numbers[:size].reshape(self.A.shape)
-        return LabelledInputs(A, self.Gamma, residuals, self.root, self.K, self.total)
+        A, residuals = unpacked(numbers, self.A, self.residuals)
+        return replace(self, A=A, residuals=residuals)
 
 
 def _even_classes(n: int) -> Array:

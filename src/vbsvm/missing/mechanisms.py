@@ -5,7 +5,7 @@ observed, every conditional is of a known form.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self, final
 
 import numpy as np
@@ -15,8 +15,7 @@ from scipy.special import log_ndtr, ndtri_exp
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.distributions import InverseWishart
 from vbsvm.missing.rows import PatternGroup
-
-LOG_2PI = math.log(2 * math.pi)
+from vbsvm.model.layouts.dense import LOG_2PI
 
 
 @final
@@ -84,9 +83,6 @@ class ProbitDistribution:
         """φ = 0 without spread: being observed tells nothing."""
         return ProbitDistribution(variables, columns, np.zeros((len(variables), 2)), np.zeros((len(variables), 2, 2)))
 
-    def _at(self, mean: Array, covariance: Array) -> "ProbitDistribution":
-        return ProbitDistribution(self.variables, self.columns, mean, covariance)
-
     @property
     def outer(self) -> Array:
         """E[φφᵀ]."""
@@ -116,7 +112,7 @@ class ProbitDistribution:
     def updated(self, sums: ProbitSums, variance: float) -> "ProbitDistribution":
         """q(φ): precision Σ E[(1, d)(1, d)ᵀ] + I/σ², and its mean."""
         covariance = inverse(sums.gram + np.eye(2) / variance)
-        return self._at(np.einsum("cjk,ck->cj", covariance, sums.linear), covariance)
+        return replace(self, mean=np.einsum("cjk,ck->cj", covariance, sums.linear), covariance=covariance)
 
     def bound(self, sums: ProbitSums, variance: float) -> float:
         """E log p(observed or not, a*, φ) − E log q(a*) q(φ), with the distributions of a* as in the sums."""
@@ -140,13 +136,13 @@ class ProbitDistribution:
             return self
         mean = numbers[: self.mean.size].reshape(self.mean.shape)
         roots = numbers[self.mean.size :].reshape(len(mean), 3)
-        pairs = zip(self.covariance, roots, strict=True)
-        return self._at(mean, np.stack([InverseWishart(before, 1.0).unpack(root).scale for before, root in pairs]))
+        covariance = np.stack([InverseWishart(np.eye(2), 1.0).unpack(root).scale for root in roots])
+        return replace(self, mean=mean, covariance=covariance)
 
     def draw(self, rng: np.random.Generator) -> "ProbitDistribution":
         """Draw φ."""
         noise = np.einsum("cjk,ck->cj", cholesky(self.covariance), rng.standard_normal(self.mean.shape))
-        return self._at(self.mean + noise, np.zeros_like(self.covariance))
+        return replace(self, mean=self.mean + noise, covariance=np.zeros_like(self.covariance))
 
 
 @final
@@ -165,13 +161,8 @@ class ProbitPull:
     @staticmethod
     def of(distribution: ProbitDistribution, group: PatternGroup, values: Array) -> "ProbitPull":
         """Pulls around the values that are expected without them."""
-        n_variables = values.shape[1]
-        by_variable = np.zeros((4, n_variables))
-        by_variable[:, distribution.variables] = [
-            *distribution.mean.T,
-            distribution.outer[:, 1, 1],
-            distribution.outer[:, 0, 1],
-        ]
+        by_variable = np.zeros((4, values.shape[1]))
+        by_variable[:, distribution.variables] = [*distribution.mean.T, *distribution.outer[:, [1, 0], 1].T]
         offset, slope, square, product = (one[group.cells[1]] for one in by_variable)
         at = values[group.cells]
         return ProbitPull(offset + slope * at, slope, square, product + square * at)

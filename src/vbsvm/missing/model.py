@@ -86,10 +86,7 @@ class InputModel:
         return Selective(start, ProbitDistribution.start(self.probit_of, self.inputs.variables[self.probit_of]))
 
     def update(self, distribution: InputDistribution, sums: InputSums, resolve: Reading) -> InputDistribution:
-        """q(μ), q(Σ) or their regression form, or draws (Algorithm 5, lines 13 and 14; Appendix C).
-
-        A distribution that was learned before the coefficients stays as it is.
-        """
+        """q(μ), q(Σ) or their regression form, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
         if isinstance(distribution, FixedInputs) or (self.settings.fixed and not renews(resolve, FIXED_SWEEPS)):
             return distribution
         if self.n_beside:
@@ -133,7 +130,7 @@ class InputModel:
 
     def with_label_prior(self, distribution: LabelledInputs, known: InputSums) -> LabelledInputs:
         """The same with the prior that the evidence asks for; ``known`` are sums at the means without labels."""
-        return distribution.with_prior(known, self._n_known, self.psi)
+        return distribution.with_prior(self.labelled(known).residuals.scale, self.psi)
 
     @property
     def _n_known(self) -> int:
@@ -300,14 +297,10 @@ class MissingModel:
     def update(self, state: MissingState, sums: MissingSums, resolve: Reading) -> MissingState:
         """Both distributions given the sums of a pass, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
         levels = None if self.levels is None else self.levels.update(_present(sums.levels), resolve)
-        updated = replace(state, levels=levels, values=sums.values or state.values)
-        return self.update_inputs(updated, sums, resolve)
-
-    def update_inputs(self, state: MissingState, sums: MissingSums, resolve: Reading) -> MissingState:
-        """The distribution of the inputs alone."""
-        if self.inputs is None:
-            return state
-        return replace(state, inputs=self.inputs.update(_present(state.inputs), _present(sums.inputs), resolve))
+        inputs = state.inputs
+        if self.inputs is not None:
+            inputs = self.inputs.update(_present(inputs), _present(sums.inputs), resolve)
+        return replace(state, inputs=inputs, levels=levels, values=sums.values or state.values)
 
     def as_predicted(self, state: MissingState, sums: InputSums | None) -> MissingState:
         """The same distributions where labels are not known, as those of new rows."""

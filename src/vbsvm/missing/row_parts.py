@@ -44,23 +44,9 @@ class IncompletePart:
         with np.errstate(all="ignore"):
             if isinstance(row_pass.likelihood, ScaleMixture):
                 return self._augmented(row_pass, row_pass.likelihood, candidates)
-            return self._exact(row_pass, candidates)
-
-    def _exact(self, row_pass: RowPass, candidates: WeighedCandidates | None) -> Stats:
-        if self.rows.adapt:
-            raise ValueError("Missing values that adapt to the labels are not supported with an exact bound.")
-        about = row_pass.message, row_pass.likelihood, _inputs(row_pass.missing)
-        if candidates is None:
-            return fixed_stats(self.rows, *about)
-        s = self.rows.weights
-        shares = candidates.shares(np.zeros(len(s)))
-        stats, entropy = fixed_stats(replace(self.rows, weights=shares * s), *about), candidates.entropy(shares, s)
-        return replace(
-            stats,
-            row_bound=stats.row_bound + entropy,
-            constant=stats.constant - entropy,
-            missing=stats.missing + candidates.sums(shares * s),
-        )
+            if self.rows.adapt:
+                raise ValueError("Missing values that adapt to the labels are not supported with an exact bound.")
+            return fixed_stats(self.rows, row_pass.message, row_pass.likelihood, _inputs(row_pass.missing), candidates)
 
     def _augmented(self, row_pass: RowPass, likelihood: ScaleMixture, candidates: WeighedCandidates | None) -> Stats:
         rows, message, state, inputs = self.rows, row_pass.message, row_pass.missing, _inputs(row_pass.missing)

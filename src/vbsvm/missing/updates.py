@@ -9,7 +9,7 @@ Bayes a row needs no memory of the last pass.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,17 +52,17 @@ class Responsibilities:
 
     def draw(self, rng: np.random.Generator) -> "Responsibilities":
         """Draw one candidate of each row, whose responsibility is then 1, by the Gumbel-max trick."""
-        noisy = self.logits + rng.gumbel(size=len(self.logits))
-        return Responsibilities(self.candidates, np.where(noisy == self.candidates.largest(noisy), 0.0, -np.inf))
+        logits = np.full(len(self.logits), -np.inf)
+        logits[self.candidates.one_each(self.logits, rng)] = 0.0
+        return Responsibilities(self.candidates, logits)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class WeighedCandidates:
-    """Candidates of a block and the distributions of their levels, which give their responsibilities in a pass.
+    """Candidates of a block and the distributions of their levels: everything summed counts by responsibilities.
 
-    A candidate's responsibility is a softmax of what each adds to the bound and of the log probability of its level.
-    Everything that is summed over rows counts by it.
+    These are a softmax of what each candidate adds to the bound and of the log probability of its level.
     """
 
     candidates: Candidates
@@ -93,8 +93,8 @@ class WeighedCandidates:
 class Cells:
     """Rows of a group that are resolved alike: by pattern where all rows have the same effects, else one by one.
 
-    The cell of each row; of each cell its missing variables (cells × k) and one of its rows; the distribution of the
-    effects.
+    The cell of each row; of each cell its missing variables (cells × k), one of its rows, the distribution of the
+    effects b, axes V with VᵀTV = I and VᵀE[bbᵀ]V = diag λ, the curvatures λ, and log|T|.
     """
 
     of_row: NDArray[np.intp]
@@ -102,42 +102,29 @@ class Cells:
     row: NDArray[np.intp]
     mean: Array
     covariance: Array
-
-    @staticmethod
-    def of(group: PatternGroup, effects: Effects) -> "Cells":
-        """Cells of a group, with the effects of their missing variables."""
-        M = group.patterns
-        if effects.shared:
-            row = np.empty(len(M), dtype=np.intp)
-            row[group.pattern_of] = group.rows
-            covariance = effects.covariance[0][M[:, :, None], M[:, None, :]]
-            return Cells(group.pattern_of, M, row, effects.mean[0][M], covariance)
-        rows, M = group.cells
-        covariance = effects.covariance[rows[:, :, None], M[:, :, None], M[:, None, :]]
-        return Cells(np.arange(len(rows)), M, group.rows, effects.mean[rows, M], covariance)
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Coordinates:
-    """Of each cell: axes V with VᵀTV = I and VᵀE[bbᵀ]V = diag λ, the curvatures λ, and log|T|."""
-
     axes: Array
     curvature: Array
     log_det: Array
 
     @staticmethod
-    def of(cells: Cells, T: Array) -> "Coordinates":
-        """Solve E[bbᵀ]v = λTv on the missing variables of every cell."""
-        M = cells.variables
+    def of(group: PatternGroup, effects: Effects, T: Array) -> "Cells":
+        """Cells of a group, with the effects of their missing variables, whose precision is in T."""
+        M = group.patterns
+        if effects.shared:
+            of_row, row = group.pattern_of, np.empty(len(M), dtype=np.intp)
+            row[of_row] = group.rows
+            mean, covariance = effects.mean[0][M], effects.covariance[0][M[:, :, None], M[:, None, :]]
+        else:
+            of_row, row, (rows, M) = np.arange(len(group.rows)), group.rows, group.cells
+            mean = effects.mean[rows, M]
+            covariance = effects.covariance[rows[:, :, None], M[:, :, None], M[:, None, :]]
         lower = cholesky(T[M[:, :, None], M[:, None, :]])
         root = inverse(lower)
-        Omega = cells.covariance + cells.mean[:, :, None] * cells.mean[:, None, :]
+        Omega = covariance + mean[:, :, None] * mean[:, None, :]
         curvature, U = np.linalg.eigh(root @ Omega @ root.transpose(0, 2, 1))
+        axes = root.transpose(0, 2, 1) @ np.asarray(U, dtype=np.float64)
         log_det = 2 * np.log(np.einsum("pkk->pk", lower)).sum(axis=1)
-        return Coordinates(
-            root.transpose(0, 2, 1) @ np.asarray(U, dtype=np.float64), np.maximum(curvature, 0.0), log_det
-        )
+        return Cells(of_row, M, row, mean, covariance, axes, np.maximum(curvature, 0.0), log_det)
 
 
 @final
@@ -154,23 +141,17 @@ class Spread:
     of_inputs: Array
 
     @staticmethod
-    def of(cells: Cells, coordinates: Coordinates, shrunk: Array, w: Array, s: Array, n_variables: int) -> "Spread":
+    def of(cells: Cells, shrunk: Array, w: Array, s: Array, n_variables: int) -> "Spread":
         """Axes as vectors; rows of a cell have them in common, so that their weights are added first."""
-        axes = coordinates.axes
-        n_cells, k, _ = axes.shape
-        of_rows, of_inputs = (_sums_by(cells.of_row, weights[:, None] * shrunk, n_cells) for weights in (w, s))
+        n_cells, k, _ = cells.axes.shape
+        sums: list[Array] = []
+        for weights in (w, s):
+            by_axis: list[Any] = [np.bincount(cells.of_row, weights * one, minlength=n_cells) for one in shrunk.T]
+            sums.append(np.stack(by_axis, axis=1).ravel())
         vectors = np.zeros((n_cells, k, n_variables))
-        places = np.broadcast_to(cells.variables[:, None, :], axes.shape)
-        np.put_along_axis(vectors, places, axes.transpose(0, 2, 1), axis=2)
-        return Spread(np.repeat(cells.row, k), vectors.reshape(-1, n_variables), of_rows, of_inputs)
-
-
-def _sums_by(cells: NDArray[np.intp], values: Array, n_cells: int) -> Array:
-    """Sum values (rows × k) by cell, and lay them out flat."""
-    sums = np.empty((n_cells, values.shape[1]))
-    for j, column in enumerate(values.T):
-        sums[:, j] = np.bincount(cells, column, minlength=n_cells)
-    return sums.ravel()
+        places = np.broadcast_to(cells.variables[:, None, :], cells.axes.shape)
+        np.put_along_axis(vectors, places, cells.axes.transpose(0, 2, 1), axis=2)
+        return Spread(np.repeat(cells.row, k), vectors.reshape(-1, n_variables), *sums)
 
 
 @final
@@ -209,8 +190,8 @@ class RowDistributions:
     def draw(self, rng: np.random.Generator) -> Resolved:
         """Draw the latent scales given the values of the last sweep, then new values (Appendix C).
 
-        In this order: a move of the coefficients between sweeps has the scales integrated out, and would not know them.
-        Values that do not adapt to the labels come first, as the distribution of the inputs has them.
+        In this order, as moves of the coefficients between sweeps have the scales integrated out. Values that do not
+        adapt to the labels come first.
         """
         rows, likelihood, values, latent = self.rows, self.likelihood, self.values, None
         if rows.adapt:
@@ -250,14 +231,13 @@ class RowDistributions:
         T, latent, pull = self._probit_pull(expected, before, rng)
         at_means = rows.filled(expected)
         h = self.likelihood.kink - y * self.message.row_moments(at_means)[0]
-        effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
+        effects = rows.effects(self.message, at_means)
         values = expected.copy()
         for group in rows.groups:
-            which, cells = group.rows, Cells.of(group, effects)
-            coordinates = Coordinates.of(cells, T)
-            axes, weight = coordinates.axes[cells.of_row], w[which, None]
+            which, cells = group.rows, Cells.of(group, effects, T)
+            axes, weight = cells.axes[cells.of_row], w[which, None]
             along = np.einsum("rk,rkj->rj", cells.mean[cells.of_row], axes)
-            shrunk = 1.0 / (1.0 + weight * coordinates.curvature[cells.of_row])
+            shrunk = 1.0 / (1.0 + weight * cells.curvature[cells.of_row])
             moved = (slope * y[which, None] + weight * (y * h)[which, None]) * along
             moved = (moved + np.einsum("rk,rkj->rj", pull[group.cells], axes)) * shrunk
             moved += np.sqrt(shrunk) * rng.standard_normal(shrunk.shape)
@@ -276,12 +256,11 @@ class RowDistributions:
     @property
     def result(self) -> Resolved:
         """Both distributions at their common optimum."""
-        rows, y, s = self.rows, self.rows.signs, self.rows.weights
+        rows, y, s, likelihood = self.rows, self.rows.signs, self.rows.weights, self.likelihood
         values = conditional_means(rows, self.distribution)
         at_means = rows.filled(values)
         f, v = self.message.row_moments(at_means)
-        effects = rows.through(self.message.effects(at_means, rows.inputs.columns))
-        likelihood = self.likelihood
+        effects = rows.effects(self.message, at_means)
         h, v = likelihood.kink - y * f, np.broadcast_to(v, len(y)).copy()
         spreads, entropy, lean = [], 0.0, np.zeros_like(values)
         probit = self.distribution.probit
@@ -289,9 +268,8 @@ class RowDistributions:
         variances, shares = np.zeros_like(values), np.ones(len(y))
         adapts = 1.0 if rows.adapt else 0.0
         for group in rows.groups:
-            which, cells = group.rows, Cells.of(group, effects)
-            coordinates = Coordinates.of(cells, T)
-            axes, curvature = coordinates.axes[cells.of_row], coordinates.curvature[cells.of_row]
+            which, cells = group.rows, Cells.of(group, effects, T)
+            axes, curvature = cells.axes[cells.of_row], cells.curvature[cells.of_row]
             mean, met = cells.mean[cells.of_row], effects.with_score[group.cells]
             along = np.einsum("rk,rkj->rj", mean, axes)
             p = likelihood.slope * y[which, None] * along
@@ -306,7 +284,7 @@ class RowDistributions:
             variance = v[which] + 2 * np.einsum("rk,rk->r", met, change)
             variance += np.einsum("rk,rkj,rj->r", change, cells.covariance[cells.of_row], change)
             v[which] = np.maximum(variance, 0.0) + (curvature * shrunk).sum(axis=1)
-            log_det = np.log(shrunk).sum(axis=1) - coordinates.log_det[cells.of_row]
+            log_det = np.log(shrunk).sum(axis=1) - cells.log_det[cells.of_row]
             left = 0.5 * (log_det + curvature.shape[1] * (1 + LOG_2PI))
             if self.candidates is not None:
                 rest = rows.known[which] + values[which] - rows.regressors[which] @ self.distribution.coefficients
@@ -316,7 +294,7 @@ class RowDistributions:
             counted = s[which] * shares[which]
             entropy += float(counted @ left)
             w = counted * likelihood.unit_weight(np.sqrt(h[which] ** 2 + v[which]))
-            spreads.append(Spread.of(cells, coordinates, shrunk, w, counted, len(rows.inputs.variables)))
+            spreads.append(Spread.of(cells, shrunk, w, counted, len(rows.inputs.variables)))
         root = np.sqrt(h * h + v)
         w = shares * s * likelihood.unit_weight(root)
         return Resolved(h, root, w, shares, values, variances, lean, tuple(spreads), entropy)
@@ -363,11 +341,10 @@ def expected_sums(rows: IncompleteRows, weights: Array, distribution: InputDistr
 
 def left_over(rows: IncompleteRows, filled: Rows, message: Message, distribution: InputDistribution) -> Array:
     """Variance that missing inputs add to the score of each row beside its known inputs: tr(E[bbᵀ] Cov d)."""
-    effects = rows.through(message.effects(filled, rows.inputs.columns))
-    added = np.empty(len(rows.design))
+    effects, added = rows.effects(message, filled), np.empty(len(rows.design))
     for group in rows.groups:
-        cells = Cells.of(group, effects)
-        added[group.rows] = Coordinates.of(cells, distribution.precision).curvature.sum(axis=1)[cells.of_row]
+        cells = Cells.of(group, effects, distribution.precision)
+        added[group.rows] = cells.curvature.sum(axis=1)[cells.of_row]
     return added
 
 
@@ -407,33 +384,37 @@ def moment_sums(
 
 
 def fixed_stats(
-    rows: IncompleteRows, message: Message, likelihood: Likelihood, distribution: InputDistribution
+    rows: IncompleteRows,
+    message: Message,
+    likelihood: Likelihood,
+    distribution: InputDistribution,
+    candidates: WeighedCandidates | None = None,
 ) -> Stats:
     """Sums of a pass under an exact bound with fixed missing values: G = Σ w (ccᵀ + LCLᵀ) and r = Σ u c.
 
-    The missing inputs d of a row have the distribution N(m, C), and L d is what they add to the row. Its score has the
-    mean f of the row with m filled in, and the variance V = cᵀΣc + tr(C E[bbᵀ]), where b are the coefficients that
-    multiply d. The score is taken for normal, as it is where either d or b is known: then the row term is the
-    likelihood's own ℓ(f, V). (Averaged over the product of both instead, coefficients differ by a hundredth of their
-    standard deviation, and a fit takes 1.3 to 5 times as long.) The gram serves as the curvature in the mean, although
-    V changes with the mean as well.
+    The missing inputs d ~ N(m, C) of a row add L d to it. Its score has the mean f of the row with m filled in, and the
+    variance V = cᵀΣc + tr(C E[bbᵀ]), where b are the coefficients that multiply d. It is taken for normal, as it is
+    where either d or b is known. The gram serves as the curvature in the mean, although V changes with it as well.
     """
-    s, means = rows.weights, conditional_means(rows, distribution)
+    s, means, entropy, levels = rows.weights, conditional_means(rows, distribution), 0.0, None
+    if candidates is not None:
+        shares = candidates.shares(np.zeros(len(s)))
+        s, entropy = shares * s, candidates.entropy(shares, s)
+        levels = candidates.sums(s).levels
     filled = rows.filled(means)
     f, v = message.row_moments(filled)
-    effects = rows.through(message.effects(filled, rows.inputs.columns))
-    V, entropy, parts = np.array(np.broadcast_to(v, f.shape)), 0.0, []
+    effects = rows.effects(message, filled)
+    V, parts = np.array(np.broadcast_to(v, f.shape)), []
     for group in rows.groups:
-        cells = Cells.of(group, effects)
-        coordinates = Coordinates.of(cells, distribution.precision)
-        V[group.rows] += coordinates.curvature.sum(axis=1)[cells.of_row]
-        entropies = 0.5 * (coordinates.axes.shape[1] * (1 + LOG_2PI) - coordinates.log_det)
+        cells = Cells.of(group, effects, distribution.precision)
+        V[group.rows] += cells.curvature.sum(axis=1)[cells.of_row]
+        entropies = 0.5 * (cells.axes.shape[1] * (1 + LOG_2PI) - cells.log_det)
         entropy += float(s[group.rows] @ entropies[cells.of_row])
-        parts.append((group.rows, cells, coordinates))
+        parts.append((group, cells))
     terms = likelihood.terms(f, V, rows.signs, s, expect, "rows", rows.index)
     spreads = (
-        Spread.of(cells, axes, np.ones((len(k), axes.axes.shape[1])), terms.w[k], s[k], len(rows.inputs.variables))
-        for k, cells, axes in parts
+        Spread.of(cells, np.ones(group.cells[1].shape), terms.w[group.rows], s[group.rows], len(rows.inputs.variables))
+        for group, cells in parts
     )
     gram, inputs = moment_sums(rows, filled, means, terms.w, s, spreads)
     row_bound = float(s @ terms.value) + entropy
@@ -444,5 +425,5 @@ def fixed_stats(
         row_bound=row_bound,
         constant=constant - row_bound,
         curvature=gram,
-        missing=MissingSums(inputs),
+        missing=MissingSums(inputs, levels),
     )

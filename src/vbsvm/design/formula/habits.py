@@ -13,23 +13,20 @@ from vbsvm.design.formula.guard import NUMBERS, FormulaError, clipped, not_text
 _WORD = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
 _QUOTED = r"`[^`]*`|'[^']*'|\"[^\"]*\""
 _TOKEN = re.compile(rf"{_QUOTED}|{_WORD.pattern}|\.?\d[\w.]*|%\s*in\s*%|%[%*/ox]*%|\s+|.", re.DOTALL)
-_MODULES = ("np.", "numpy.")
 _SAME = {"factor": "C", "as.factor": "C", "as_factor": "C"}
 _CONTRASTS = {"Treatment": "contr.treatment", "Sum": "contr.sum", "Helmert": "contr.helmert", "Diff": "contr.diff"}
 _CONTRASTS["Poly"] = "contr.poly"
 _HINTS = {
-    "ns": "take s(x), whose size is inferred, or cr(x, df=4), a natural cubic spline",
-    "rcs": "take s(x), whose size is inferred, or cr(x, df=4), a natural cubic spline",
-    "te": "smooth surfaces are not available: take s(a) + s(b), or products such as a * b",
-    "ti": "smooth surfaces are not available: take s(a) + s(b), or products such as a * b",
-    "t2": "smooth surfaces are not available: take s(a) + s(b), or products such as a * b",
+    **dict.fromkeys(("ns", "rcs"), "take s(x), whose size is inferred, or cr(x, df=4), a natural cubic spline"),
+    **dict.fromkeys(
+        ("te", "ti", "t2"), "smooth surfaces are not available: take s(a) + s(b), or products such as a * b"
+    ),
     "offset": "an offset is not available: the score has no term with a known coefficient",
     "cut": "cut the column first, as in data['x3'] = pandas.cut(data['x'], 3), and take x3",
     "relevel": "write C(x, contr.treatment('b')), where b is the reference",
     "ordered": "write C(x, contr.poly)",
     "interaction": "write a:b",
-    "as.numeric": "make the column a number in the data first",
-    "as.integer": "make the column a number in the data first",
+    **dict.fromkeys(("as.numeric", "as.integer"), "make the column a number in the data first"),
     "lag": "add a column with the shifted values to the data",
     "Q": "put the name in backticks, as in `my column`",
     "re": "write (1 | g)",
@@ -113,9 +110,8 @@ def _function(name: str, before: Sequence[str], functions: Sequence[str]) -> str
     _require_normal(name)
     if functions and functions[-1] in ("C", *_SAME) and name in _CONTRASTS:
         return _CONTRASTS[name] if _is_setting(before) else name
-    for module in _MODULES:
-        if name.startswith(module) and name.removeprefix(module) in NUMBERS:
-            return name.removeprefix(module)
+    if (bare := re.sub(r"^(np|numpy)\.", "", name)) in NUMBERS:
+        return bare
     if name in _HINTS:
         raise FormulaError(f"{name}(…) is not a function of formulas here: {_HINTS[name]}.")
     return _SAME.get(name, name)

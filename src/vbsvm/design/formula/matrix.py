@@ -57,12 +57,7 @@ class Matrix:
                 )
         calculable = _calculable(formula, frame)
         given = [transforms[one] for one in _evaluated(formula) if one in transforms] if transforms else []
-        spec = ModelSpec(
-            formula=cast(SimpleFormula, SimpleFormula.from_spec(formula)),
-            output="numpy",
-            na_action=NAAction.IGNORE,
-            transform_state=deepcopy({key: state for states in given for key, state in states.items()}),
-        )
+        spec = _spec(formula, {key: state for states in given for key, state in states.items()}, {})
         with _unknown_categories():  # they are refused below
             encoded = _formulaic(spec, calculable)
         found = Matrix(formula, encoded.model_spec)
@@ -90,14 +85,7 @@ class Matrix:
             key: (Factor.Kind.CATEGORICAL, {"categories": list(levels)})
             for key, levels in learned["categories"].items()
         }
-        spec = ModelSpec(
-            formula=cast(SimpleFormula, SimpleFormula.from_spec(formula)),
-            output="numpy",
-            na_action=NAAction.IGNORE,
-            transform_state=deepcopy(learned["transforms"]),
-            encoder_state=categories,
-        )
-        calculable = _calculable(formula, row)
+        spec, calculable = _spec(formula, learned["transforms"], categories), _calculable(formula, row)
         with _unknown_categories():  # the row need not have any that was learned
             found = Matrix(formula, _formulaic(spec, calculable).model_spec)
         if any(found.learned[one].keys() != learned[one].keys() for one in ("categories", "transforms")):
@@ -115,9 +103,7 @@ class Matrix:
         spec = self.spec.update(
             encoder_state=deepcopy(self.spec.encoder_state), transform_state=deepcopy(self.spec.transform_state)
         )
-        calculable = _calculable(self.formula, frame)
-        encoded = _formulaic(spec, calculable)
-        return np.asarray(encoded, dtype=np.float64)
+        return np.asarray(_formulaic(spec, _calculable(self.formula, frame)), dtype=np.float64)
 
     def _unknown(self, frame: "pd.DataFrame") -> Iterator[tuple[str, str, int, str]]:
         """Categories that were not learned, which formulaic would take for the first one.
@@ -216,6 +202,17 @@ def _width(expression: str, frame: "pd.DataFrame", categories: Mapping[str, Size
     if size > LARGEST_SETTING and "contr." in expression and "contr.treatment" not in expression:
         raise FormulaError(f"{expression} has {size} levels; contrasts but contr.treatment take {LARGEST_SETTING}.")
     return size
+
+
+def _spec(formula: str, transforms: Mapping[str, Any], encoders: dict[str, Any]) -> ModelSpec:
+    """A formula with what is known of it, as formulaic takes it."""
+    return ModelSpec(
+        formula=cast(SimpleFormula, SimpleFormula.from_spec(formula)),
+        output="numpy",
+        na_action=NAAction.IGNORE,
+        transform_state=deepcopy(dict(transforms)),
+        encoder_state=encoders,
+    )
 
 
 def _formulaic(spec: ModelSpec, frame: "pd.DataFrame") -> Any:

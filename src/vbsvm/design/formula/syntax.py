@@ -105,8 +105,7 @@ def _read(formula: str, data_columns: list[str], weights: str | None) -> Formula
             fixed += [(sign, name) for name in in_backticks(rest)]
         else:
             fixed.append((sign, expanded(term, rest)))
-    fixed_text = " ".join(f"{sign} {term}" for sign, term in fixed).removeprefix("+ ")
-    fixed_text = fixed_text or "1"
+    fixed_text = " ".join(f"{sign} {term}" for sign, term in fixed).removeprefix("+ ") or "1"
     for text in (fixed_text, *(group.written for group in groups), *(one.expression for one in splines)):
         for name in re.findall(r"`([^`]*)`", text):
             require_name(name)
@@ -155,7 +154,9 @@ def _used(
         used += [*_require_allowed(group.effects, data_columns), *group.columns]
     for spline in splines:
         used += _require_allowed(spline.expression, data_columns)
-    _require_once([str(spline) for spline in splines])
+    for term in (written := [str(spline) for spline in splines]):
+        if written.count(term) > 1:
+            raise FormulaError(f"{term} occurs twice.")
     if outcome in used[1:]:
         raise FormulaError(f"The outcome {outcome!r} is also on the right of ~: take it out there.")
     return tuple(dict.fromkeys(used))
@@ -330,12 +331,6 @@ def _read_spline(term: str) -> SplineTerm:
     if not re.fullmatch(r"[^\W\d]\w*|`[^`]+`|[^\W\d]\w*\s*\(.*\)", inner[0]):
         raise FormulaError(f"{clipped(term)}: write I({inner[0]}) for arithmetic in a spline.")
     return SplineTerm(inner[0], size)
-
-
-def _require_once(terms: list[str]) -> None:
-    for term in terms:
-        if terms.count(term) > 1:
-            raise FormulaError(f"{term} occurs twice.")
 
 
 def _require_allowed(text: str, data_columns: list[str]) -> list[str]:
