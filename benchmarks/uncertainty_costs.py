@@ -9,7 +9,7 @@ from benchmarks.tables import print_table
 from benchmarks.timing import least_costs
 from vbsvm import VBSVC, Variational
 from vbsvm.base.reading import expect
-from vbsvm.inference.spreads import Spreads
+from vbsvm.inference.covariance import Covariances
 from vbsvm.model.sweep import pass_rows
 from vbsvm.results.fit import Fit
 
@@ -31,7 +31,7 @@ def calls(n: int, d: int) -> dict[str, Callable[[], Any]]:
     spec, state = replace(fit.spec, likelihood=fit.outcome.likelihood), fit.outcome.state
 
     def sandwich(by: str) -> Any:
-        return Spreads(spec, state, rows.source, rows.n).of("robust", by)
+        return Covariances(spec, state, rows.source, rows.n).of("robust", by)
 
     return {
         "fit": lambda: VBSVC().fit(X, y),
@@ -41,7 +41,7 @@ def calls(n: int, d: int) -> dict[str, Callable[[], Any]]:
         "robust by the curvature": lambda: sandwich("curvature"),
         "robust by the response": lambda: sandwich("response"),
         'summary(covariance="posterior")': lambda: afresh(fit).summary(covariance="posterior"),
-        "what the first predict_proba learns": lambda: afresh(fit).score_calibration,
+        "what the first predict_proba learns": lambda: afresh(fit)._link,
     }
 
 

@@ -164,7 +164,7 @@ def measure(contest: Contest, turns: int, *, exact: bool) -> Result:
 
 def count_passes(fitted: Any) -> int:
     """Passes over the rows, of all classes together."""
-    return sum(fit.course.passes for fit in (fitted.fit_ if isinstance(fitted, VBSVC) else (fitted,)))
+    return sum(fit.history.passes for fit in (fitted.fit_ if isinstance(fitted, VBSVC) else (fitted,)))
 
 
 def lines(name: str, result: Result, peak: float) -> list[list[str]]:

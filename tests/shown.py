@@ -6,5 +6,5 @@ import copy
 def by_mean_field(clf):
     """The estimator with the spreads that the climb ended with."""
     found = copy.copy(clf)
-    found.fit_ = tuple(fit.showing("mean-field") for fit in clf.fit_)
+    found.fit_ = tuple(fit._showing("mean-field") for fit in clf.fit_)
     return found

@@ -7,12 +7,11 @@ from vbsvm.version import __version__
 
 if TYPE_CHECKING:
     from vbsvm.api.cross_validation import cross_validate
+    from vbsvm.api.fit_warnings import OneClassWarning
     from vbsvm.api.load import load
-    from vbsvm.api.logistic import VBLogistic
     from vbsvm.api.model import Model
-    from vbsvm.api.one_class import OneClassWarning
-    from vbsvm.api.sklearn_export import to_sklearn
-    from vbsvm.api.svc import VBSVC
+    from vbsvm.api.sklearn_support import to_sklearn
+    from vbsvm.api.svc import VBSVC, VBLogistic
     from vbsvm.base.printing import ReliabilityWarning
     from vbsvm.inference.gibbs import Gibbs
     from vbsvm.inference.variational import Variational
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         Ridge,
     )
     from vbsvm.results.comparison import compare
+    from vbsvm.results.fit import Fit
     from vbsvm.results.model_comparison import compare_models
     from vbsvm.results.pooling import pool
     from vbsvm.sources.files import Files
@@ -40,6 +40,7 @@ __all__ = [
     "Covariance",
     "Factorised",
     "Files",
+    "Fit",
     "GaussianImputation",
     "Gibbs",
     "HalfT",
@@ -71,13 +72,14 @@ _HOMES = {
     "cross_validate": "vbsvm.api.cross_validation",
     "load": "vbsvm.api.load",
     "pool": "vbsvm.results.pooling",
-    "to_sklearn": "vbsvm.api.sklearn_export",
-    "VBLogistic": "vbsvm.api.logistic",
+    "to_sklearn": "vbsvm.api.sklearn_support",
+    "VBLogistic": "vbsvm.api.svc",
     "VBSVC": "vbsvm.api.svc",
     "Beta": "vbsvm.model.priors",
     "Covariance": "vbsvm.model.priors",
     "Factorised": "vbsvm.model.priors",
     "Files": "vbsvm.sources.files",
+    "Fit": "vbsvm.results.fit",
     "GaussianImputation": "vbsvm.missing.settings",
     "Gibbs": "vbsvm.inference.gibbs",
     "HalfT": "vbsvm.model.priors",
@@ -88,7 +90,7 @@ _HOMES = {
     "ModelFileError": "vbsvm.storage.archive",
     "Normal": "vbsvm.model.priors",
     "NotAtRandom": "vbsvm.missing.settings",
-    "OneClassWarning": "vbsvm.api.one_class",
+    "OneClassWarning": "vbsvm.api.fit_warnings",
     "ReliabilityWarning": "vbsvm.base.printing",
     "Ridge": "vbsvm.model.priors",
     "Shift": "vbsvm.missing.settings",

@@ -203,7 +203,7 @@ class TestProbabilities:
         rng, variance = np.random.default_rng(0), clf.fit_[0].outcome.state.scales[-1]
         sds = np.sqrt(variance.rate / rng.gamma(variance.shape, size=100_000))
         effects = sds * rng.standard_normal(100_000)
-        of_known = [clf.fit_[0].score_calibration]
+        of_known = [clf.fit_[0]._link]
         drawn = np.stack([log_odds(of_known, one + effects[:, None], np.zeros((len(effects), 1))) for one in scores])
         np.testing.assert_allclose(chances, special.expit(drawn).mean(axis=(1, 2)), atol=0.03)
         known = special.expit(log_odds(of_known, scores[:, None], np.zeros((len(scores), 1)))[:, 0])

@@ -49,7 +49,7 @@ def test_the_dual_layout_gives_the_dense_fit(prior, monkeypatch):
     # The bound is flat at its optimum: within 1e-11 of it coefficients are known to some 1e-6 of their size.
     np.testing.assert_allclose(dual.coef, dense.coef, rtol=1e-5, atol=1e-6)
     for kind, tolerance in {"mean-field": 1e-4, "curvature": 1e-3}.items():
-        ours, theirs = (one.showing(kind).coef_std for one in (dual, dense))
+        ours, theirs = (one._showing(kind).coef_std for one in (dual, dense))
         np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=1e-6)
     np.testing.assert_allclose(dual.decision_function(data), dense.decision_function(data), rtol=1e-5, atol=1e-6)
 

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from vbsvm import VBSVC, Gibbs, Model, OneClassWarning
-from vbsvm.api import one_class
+from vbsvm.api import fit_warnings
 
 SHORT = Gibbs(draws=100, tune=100, chains=2)
 
@@ -114,8 +114,8 @@ def test_rows_are_looked_at_until_each_class_is_seen(last):
 def test_few_rows_are_scored_where_both_classes_come_soon(monkeypatch):
     """The check costs a part of the rows, unless a class is without any."""
     seen = []
-    encoded = one_class.Task.encoded
-    monkeypatch.setattr(one_class.Task, "encoded", lambda task, where: seen.append(where) or encoded(task, where))
+    encoded = fit_warnings.Task.encoded
+    monkeypatch.setattr(fit_warnings.Task, "encoded", lambda task, where: seen.append(where) or encoded(task, where))
     X = np.random.default_rng(0).normal(size=(5000, 2))
     VBSVC().fit(X, X[:, 0] > 0)
-    assert seen == [slice(0, one_class.FIRST_ROWS)]
+    assert seen == [slice(0, fit_warnings.FIRST_ROWS)]

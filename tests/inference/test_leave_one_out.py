@@ -13,6 +13,7 @@ from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Normal, Ridge, Variational
 from vbsvm.api import problem as problem_module
 from vbsvm.inference.leave_one_out import row_influence
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE, HINGE
+from vbsvm.results.fit_predictions import mean_scores
 
 TIGHT = Variational(tol=1e-10)
 
@@ -137,7 +138,7 @@ def test_a_weight_is_a_number_of_rows():
     whole = weighted.left_out_scores(np.ones(80))
     assert np.abs(whole - expected)[counts > 1].max() > 1e-2
     again = VBSVC(inference=Variational(tol=1e-12)).fit(np.repeat(X, counts, 0), np.repeat(y, counts)).fit_[0]
-    assert fit.score_calibration.slope == pytest.approx(again.score_calibration.slope, rel=1e-5)
+    assert fit._link.slope == pytest.approx(again._link.slope, rel=1e-5)
 
 
 def test_rows_that_miss_inputs_have_the_scores_of_prediction():
@@ -146,7 +147,7 @@ def test_rows_that_miss_inputs_have_the_scores_of_prediction():
     X[np.random.default_rng(1).random(X.shape) < 0.2] = np.nan
     task = task_of(X, y)
     fit, rows = influence_of(task)
-    found = fit._mean_scores(task.encoded(slice(None)))
+    found = mean_scores(fit, task.encoded(slice(None)))
     # The population's distribution has the covariance of all inputs at its mean: the same up to the prior.
     order, expected = np.argsort(rows.score), np.argsort(found.mean)
     np.testing.assert_allclose(rows.score[order], found.mean[expected], atol=0.05)

@@ -269,7 +269,7 @@ class TestAtOnce:
         with pytest.warns(match="limit of passes"):
             few = model.fit(Variational(max_iter=4))
         assert not few.converged
-        assert few.course.passes <= 4
+        assert few.history.passes <= 4
 
     def test_a_fit_without_rows_has_it(self, fit, tmp_path):
         import pickle
@@ -277,7 +277,7 @@ class TestAtOnce:
         import vbsvm
 
         fit.save(tmp_path / "fit.vbsvm")
-        for back in (vbsvm.load(tmp_path / "fit.vbsvm"), pickle.loads(pickle.dumps(fit)), fit.without_rows()):
+        for back in (vbsvm.load(tmp_path / "fit.vbsvm"), pickle.loads(pickle.dumps(fit)), fit._without_rows()):
             assert back.elbo == fit.elbo
             assert not back.outcome.waits
 

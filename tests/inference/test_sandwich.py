@@ -10,8 +10,8 @@ from models import source_of, spec_of
 from spread_models import overlapping, sds
 from vbsvm import Normal, Ridge, Variational
 from vbsvm.design.scaling import Recipe
+from vbsvm.inference.covariance import Covariances
 from vbsvm.inference.sandwich import sandwich_of_rows
-from vbsvm.inference.spreads import Spreads
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory
@@ -42,11 +42,11 @@ def test_rows_against_refits_without_each_row():
             for i in range(len(y))
         ]
     )
-    found = Spreads(spec, state, source, 4).of("robust")
+    found = Covariances(spec, state, source, 4).of("robust")
     expected = jackknife(estimates)
     assert 0.9 < ratio(found.covariance, expected) < 1.1
     assert not 0.9 < ratio(2 * found.covariance, expected) < 1.1  # a factor of 2 in the meat
-    assert not 0.9 < ratio(Spreads(spec, state, source, 4).of("posterior").covariance, expected) < 1.1
+    assert not 0.9 < ratio(Covariances(spec, state, source, 4).of("posterior").covariance, expected) < 1.1
 
 
 @pytest.mark.parametrize("by", ["response", "curvature"])
@@ -57,11 +57,11 @@ def test_whole_weights_are_repeated_rows(by):
     found = []
     for source in (source_of(X, y, s), source_of(np.repeat(X, s, axis=0), np.repeat(y, s))):
         state = TIGHT.run(spec, source).state
-        found.append(Spreads(spec, state, source, 4).of("robust", by=by).covariance)
+        found.append(Covariances(spec, state, source, 4).of("robust", by=by).covariance)
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-6)
     # Not what a weight in the loss alone would make of it.
     source = source_of(X, y, s)
-    as_rows = Spreads(spec, TIGHT.run(spec, source).state, source, 4, squared=source_of(X, y, s * s)).of(
+    as_rows = Covariances(spec, TIGHT.run(spec, source).state, source, 4, squared=source_of(X, y, s * s)).of(
         "robust", by=by
     )
     assert np.abs(as_rows.covariance / found[0] - 1).max() > 0.1
@@ -75,14 +75,14 @@ def test_class_weights_are_not_repetitions():
     few = source_of(X, y, s * of_class)
     many = source_of(np.repeat(X, s, axis=0), np.repeat(y, s), np.repeat(of_class, s))
     state = TIGHT.run(spec, few).state
-    one = Spreads(spec, state, few, 4, squared=source_of(X, y, s * of_class**2)).of("robust").covariance
+    one = Covariances(spec, state, few, 4, squared=source_of(X, y, s * of_class**2)).of("robust").covariance
     other = (
-        Spreads(spec, state, many, 4, squared=replace(many, weights=np.repeat(of_class, s) ** 2))
+        Covariances(spec, state, many, 4, squared=replace(many, weights=np.repeat(of_class, s) ** 2))
         .of("robust")
         .covariance
     )
     np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
-    forgotten = Spreads(spec, state, few, 4).of("robust").covariance
+    forgotten = Covariances(spec, state, few, 4).of("robust").covariance
     assert np.abs(forgotten / one - 1).max() > 0.1
 
 
@@ -139,7 +139,7 @@ def test_groups_against_refits_without_each_group(crossed):
     estimates = np.array(
         [exact.run(spec, without(source, g == j), state).state.coefficients.mean[:3] for j in range(60)]
     )
-    spreads = Spreads(spec, state, source, 3)
+    spreads = Covariances(spec, state, source, 3)
     expected, found = jackknife(estimates), spreads.of("robust")
     assert 0.93 < ratio(found.covariance, expected) < 1.08
     assert np.abs(np.log(sds(spreads.of("posterior").covariance) / sds(expected))).max() > 0.3
@@ -159,7 +159,7 @@ def test_groups_by_the_curvature_alone(crossed):
         [TIGHT.run(known, without(source, g == j), state).state.coefficients.mean[:3] for j in range(60)]
     )
     expected = jackknife(estimates)
-    found = Spreads(known, state, source, 3).of("robust", by="curvature").covariance
+    found = Covariances(known, state, source, 3).of("robust", by="curvature").covariance
     assert 0.88 < ratio(found[:2, :2], expected[:2, :2]) < 1.1  # the intercept and an input that groups share
     # Planted: rows taken for independent; sums of groups with their own columns, but without the prior's gradient.
     twin = dense_twin(source)

@@ -410,7 +410,7 @@ class TestPrediction:
         assert sd[0] == pytest.approx(scores.std(), rel=0.01)
         probability = clf.predict_proba(x[None])[0, 1]
         plain = distribution.mean[0] + (draws - centre) / scale @ distribution.mean[1:]
-        odds = log_odds([fit.score_calibration], plain[:, None], np.zeros((200_000, 1)))
+        odds = log_odds([fit._link], plain[:, None], np.zeros((200_000, 1)))
         assert probability == pytest.approx(special.expit(odds).mean(), abs=0.03)
 
     def test_a_row_without_any_value_gets_the_prior_prediction(self, fitted):

@@ -280,7 +280,7 @@ def test_without_rows_those_of_the_fit_are_left_out(fit, iris):
     assert ax.get_xlabel().endswith("left-out rows")
     assert "left-out rows" in plots.predictive(iris[0], class_="setosa").get_xlabel()
     with pytest.raises(ValueError, match=r"has no training rows.*Or pass rows"):
-        plots.calibration(fit.without_rows())
+        plots.calibration(fit._without_rows())
 
 
 def test_only_a_hinge_has_margins(data):

@@ -15,7 +15,7 @@ from vbsvm import VBSVC, Files, Gibbs, LaplaceZero, Model
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import checks, evaluation
 from vbsvm.report.effects import Owner
-from vbsvm.results import refits
+from vbsvm.results import leave_one_out
 from vbsvm.results.leave_one_out import LeftOutRows
 
 
@@ -259,7 +259,7 @@ def test_inputs_chosen_among_many_do_not_pass_for_good_predictions(tmp_path, mon
     assert "inputs were chosen with all rows" not in page.words
     assert "Good: The model predicts" not in page.words
     assert clf.left_out_predictions().error.value > 0.3
-    monkeypatch.setattr(refits, "REFITS", 0)
+    monkeypatch.setattr(leave_one_out, "REFITS", 0)
     page = outline(clf.report(tmp_path / "r.html"))
     assert "may be far off here: 80 predictors were selected from with 40 observations" in page.words
     assert "inputs were chosen with all rows" in page.words

@@ -100,7 +100,7 @@ def test_a_column_of_the_summary_that_is_new_to_the_report_has_its_own_name(full
 
 
 def test_without_rows_at_hand_nothing_is_said_of_predictions(full, tmp_path):
-    page = outline(full.without_rows().report(tmp_path / "r.html"))
+    page = outline(full._without_rows().report(tmp_path / "r.html"))
     assert "How well the model predicts is not known here" in page.words
     assert "Calibration" not in titles(page)
     assert "balanced error" not in page.words
@@ -115,9 +115,9 @@ def test_a_fit_that_knows_little_of_its_data_is_reported_all_the_same(full, tmp_
 def test_other_rows_than_those_of_the_fit_are_not_passed_off_as_them(full, with_missing, tmp_path):
     page = outline(full.report(tmp_path / "r.html", with_missing[:200]))
     assert "this model, the 200 rows given to the report" in page.words
-    page = outline(full.without_rows().report(tmp_path / "r.html", with_missing[:200]))
+    page = outline(full._without_rows().report(tmp_path / "r.html", with_missing[:200]))
     assert "was given 200 rows, but the fit used 300" in page.words
-    page = outline(full.without_rows().report(tmp_path / "r.html", with_missing))
+    page = outline(full._without_rows().report(tmp_path / "r.html", with_missing))
     assert "if they are the same rows, these figures are in sample" in page.words
 
 

@@ -247,7 +247,7 @@ class TestClassWeights:
         X, y = rare
         clf = VBSVC(class_weight={0: 1.0, 1: 1.0}).fit(X, y)
         np.testing.assert_allclose(clf.predict_proba(X), VBSVC().fit(X, y).predict_proba(X), rtol=1e-9)
-        assert clf.fit_[0].score_calibration.offset == 0.0
+        assert clf.fit_[0]._link.offset == 0.0
 
     def test_several_classes(self, rare):
         X, y = rare
@@ -317,7 +317,7 @@ def test_groups_and_missing_inputs_are_averaged_over():
     scores, of_new = fit.decision_function(rows), fit.decision_function(rows.assign(g=99))
     assert ((known > 0.5) == (scores > 0)).all()
     assert ((new > 0.5) == (of_new > 0)).all()
-    same = log_odds([fit.score_calibration], of_new[:, None], np.zeros((400, 1)))[:, 0]
+    same = log_odds([fit._link], of_new[:, None], np.zeros((400, 1)))[:, 0]
     assert (np.abs(new - 0.5) < np.abs(expit(same) - 0.5)).all()
     loss = -log_expit(
         np.where(data["y"], 1, -1) * np.log(fit.predict_proba(data)[:, 1] / fit.predict_proba(data)[:, 0])

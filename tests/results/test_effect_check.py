@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn.model_selection import cross_val_score
 
 from vbsvm import VBSVC, Model, ReliabilityWarning, VBLogistic, cross_validate, load, plots
+from vbsvm.results.covariance import margin_warning
 from vbsvm.results.effect_check import CHECKED, NOT_CHECKED, misfit, parts_of
 from vbsvm.results.leave_one_out import left_out_rows
 
@@ -291,8 +292,8 @@ class TestMargin:
 
     def test_observations_count_by_their_weights(self, data):
         counts = data.groupby(["a", "b", "y"]).size().rename("n").reset_index()
-        one = hinge("y ~ a + b", counts, weights="n")._shelf.on_the_margin
-        assert one == hinge("y ~ a + b", data)._shelf.on_the_margin != ""
+        one = margin_warning(hinge("y ~ a + b", counts, weights="n"))
+        assert one == margin_warning(hinge("y ~ a + b", data)) != ""
 
 
 def test_a_report_has_the_cautions_and_its_figures_do_not_repeat_them(fit, data, tmp_path):
@@ -314,11 +315,11 @@ def test_how_often_the_check_warns():
             table, truth = fit.effects(name), categories(200_000, 1).groupby(name)["p"].mean()
             if (table["estimate"] - truth).abs().max() > 0.05:
                 missed += 1
-                warned += "caution" in table.attrs or bool(fit._shelf.on_the_margin)
+                warned += "caution" in table.attrs or bool(margin_warning(fit))
     assert missed > 60
     assert warned >= 0.95 * missed
     false = 0
     for seed in range(100):
         fit = hinge("y ~ x0 + x1 + x2", numbers(800, 100 + seed))
-        false += any("caution" in fit.effects(f"x{k}").attrs for k in range(3)) or bool(fit._shelf.on_the_margin)
+        false += any("caution" in fit.effects(f"x{k}").attrs for k in range(3)) or bool(margin_warning(fit))
     assert false <= 5

@@ -38,7 +38,7 @@ def people(n=300, seed=0, groups=0):
 
 def with_coefficients(fit, mean):
     """The same fit at other coefficients, its calibration held."""
-    calibration = fit.score_calibration
+    calibration = fit._link
     state = fit.outcome.state.moved(fit.outcome.state.coefficients.at(mean))
     return replace(fit, outcome=replace(fit.outcome, state=state), calibration=calibration, _rows=None)
 
@@ -157,7 +157,7 @@ def test_with_the_link_the_size_of_the_coefficients_does_not_matter(data):
     models = fit._effects_subject(None, None, None).models
     assert models.link is not None
     mean = fit.posterior.mean
-    if fit.score_calibration.bend == 0.0:
+    if fit._link.bend == 0.0:
         assert models.link.response @ mean == pytest.approx(1.0, abs=1e-3)  # to the floor under small log odds
     else:
         assert 0.3 < models.link.response @ mean <= 1.0
@@ -286,7 +286,7 @@ def test_a_sampled_fit_has_intervals_by_its_draws(data):
     table = fit.effects("arm")
     mean, X = fit.posterior.mean, fit.reader.read(data.assign(arm="low"))
     design = np.column_stack([np.ones(len(data)), (X.table - fit.plan.recipe.centre) / fit.plan.recipe.scale])
-    slope, bend = fit.score_calibration.slope, fit.score_calibration.bend
+    slope, bend = fit._link.slope, fit._link.bend
     draws = fit.posterior.sample.flat @ design.T * slope
     averages = expit(draws / np.sqrt(1 + bend * draws**2)).mean(axis=1)
     lower, upper = np.quantile(averages, [0.025, 0.975])

@@ -28,7 +28,7 @@ def sd_of_new(fit, data):
 def test_their_spread_is_within_what_is_said_of_the_variance(likelihood, n_groups, seed):
     data = grouped(seed, n_groups, 250 // n_groups if n_groups < 5 else 5, intercept=-1.5)
     fit = Model("y ~ x + (1 | g)", data, likelihood=likelihood).fit()
-    upper = fit.component_table()["upper"].iloc[0]
+    upper = fit.variance_components()["upper"].iloc[0]
     assert 0.0 < sd_of_new(fit, data) < 3.0 * max(upper, 1.0)
     known = expit(-1.5 + 0.8 * data["x"].to_numpy())
     chances = fit.predict_proba(data.assign(g=NEW))[:, 1]

@@ -47,18 +47,18 @@ class Wider:
     inner: MeanField
 
     @property
-    def course(self):
-        return self.inner.course
+    def history(self):
+        return self.inner.history
 
     @property
     def by_draws(self):
         return True
 
     @property
-    def words(self):
+    def notes(self):
         own = {"explanation": "Spreads are made wider.", "corner": "wider {}", "aside": " (wider)", "groups": ""}
         caveat = ("Spreads were made wider", "By a factor.")
-        return replace(self.inner.words, **own, intervals="made wider", components="made wider", spreads=caveat)
+        return replace(self.inner.notes, **own, intervals="made wider", components="made wider", spreads=caveat)
 
     @property
     def state(self):
@@ -174,9 +174,9 @@ def test_what_a_posterior_does_not_have_is_refused_in_words(data):
 def test_words_differ_by_the_bound(data):
     groups = "y ~ x + (1 | g)"
     found = [
-        Model("y ~ x", data, likelihood="hinge").fit().posterior.words,
-        Model(groups, data, likelihood="hinge").fit(Variational(bound="augmented")).posterior.words,
-        Model(groups, data, likelihood="hinge").fit().posterior.words,
+        Model("y ~ x", data, likelihood="hinge").fit().posterior.notes,
+        Model(groups, data, likelihood="hinge").fit(Variational(bound="augmented")).posterior.notes,
+        Model(groups, data, likelihood="hinge").fit().posterior.notes,
     ]
     for one, other in combinations(found, 2):
         assert one.explanation != other.explanation

@@ -45,13 +45,13 @@ def test_reports_that_are_written_at_once_are_the_same(kind):
 
 def test_what_is_learned_is_learned_by_one_thread(monkeypatch):
     model, _ = KINDS["svm"]()
-    calls, learn = [], type(model.fit_[0]._rows)._learn_spread
+    calls, learn = [], type(model.fit_[0]._rows)._compute_covariance
 
     def counted(rows, kind):
         calls.append(kind)
         return learn(rows, kind)
 
-    monkeypatch.setattr(type(model.fit_[0]._rows), "_learn_spread", counted)
+    monkeypatch.setattr(type(model.fit_[0]._rows), "_compute_covariance", counted)
     at_once([model.fit_[0].summary] * N_THREADS)
     assert calls == ["robust"]
 
@@ -87,7 +87,7 @@ def test_pickles_hold_no_locks():
     answer(QUESTIONS["summary"], model, None)
     text = pickle.dumps(model)
     assert b"RLock" not in text
-    assert b"_shelf" not in text
+    assert b"_covariances" not in text
 
 
 def test_fits_at_once_are_those_of_one_after_another():

@@ -68,4 +68,4 @@ def test_several_classes_learn_the_inputs_distribution_once(data):
     X, _ = data
     y = np.digitize(X[:, 0], np.quantile(X[:, 0], [0.3, 0.6]))
     fits = VBSVC().fit(X, y).fit_
-    assert fits[2].input_population is fits[0].input_population
+    assert fits[2]._input_population is fits[0]._input_population

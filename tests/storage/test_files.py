@@ -93,8 +93,8 @@ def reachable(value, where, seen):
 def test_every_class_that_a_fit_reaches_is_registered(kind, shelf):
     model = shelf[kind][3]
     for fit in [model] if isinstance(model, vbsvm.results.fit.Fit) else model.fit_:
-        for found, where in reachable(fit.without_rows(), "fit", {}):
-            inside = where.startswith("fit.reader.")  # a reader has a form of its own, design.formula.reader
+        for found, where in reachable(fit._without_rows(), "fit", {}):
+            inside = where.startswith("fit.reader.")  # a reader has a form of its own, design.formula.saved
             assert where == "fit" or inside or REGISTRY.knows(found), (
                 f"{where} is a {found.__name__}, which model files do not know: add it to storage/names.py."
             )

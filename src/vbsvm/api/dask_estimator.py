@@ -10,10 +10,8 @@ from vbsvm.api import inputs
 from vbsvm.api.dask_partitions import DaskPartitions
 from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.api.estimator_base import Estimator
-from vbsvm.api.fitted_attributes import FittedAttributes
-from vbsvm.api.logistic import VBLogistic
 from vbsvm.api.problem import build_problem
-from vbsvm.api.svc import VBSVC
+from vbsvm.api.svc import VBSVC, VBLogistic
 from vbsvm.api.table_reader import TableReader
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
@@ -22,11 +20,11 @@ from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.results.fit import Fit
-from vbsvm.results.lazy_predictions import PartAnswer
+from vbsvm.results.fit_predictions import PartAnswer
 from vbsvm.sources.cluster import Cluster, delayed, header, is_collection, partitions, taken
 
 
-class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
+class DaskClassifier(ClassifierMixin, Estimator):
     """What ``DaskVBSVC`` and ``DaskVBLogistic`` have in common: everything but the likelihood."""
 
     local: ClassVar[type[Classifier]]
@@ -91,7 +89,7 @@ class DaskClassifier(ClassifierMixin, FittedAttributes, Estimator):
 
     def _kept(self, fit: Fit) -> Fit:
         """What is kept of a fit: all but its rows, whose place in the cluster others need."""
-        return fit.without_rows()
+        return fit._without_rows()
 
     def decision_function(self, X: Any) -> Any:
         """Score of each row as in ``VBSVC``: an array, or a series or frame with the index of X; computed on demand."""

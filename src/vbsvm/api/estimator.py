@@ -8,31 +8,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
 
 from vbsvm.api import inputs, label_checks, likelihood_power, online, sensitivity, validation
 from vbsvm.api.estimator_base import Estimator
 from vbsvm.api.partitions import MemoryPartitions
-from vbsvm.api.predictions import Predictions
 from vbsvm.api.problem import build_problem
-from vbsvm.api.selection import InputSelection
-from vbsvm.api.sklearn_export import linear_classifier
+from vbsvm.api.sklearn_support import InputSelection, linear_classifier
+from vbsvm.api.table_effects import TableColumns, TableRows
 from vbsvm.api.table_reader import ReadTable, TableReader
 from vbsvm.api.task import Task, require_variational
-from vbsvm.api.warm_start import starts
+from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_flag
+from vbsvm.design.columns import Encoded
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import with_index
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.model.spec import State
-from vbsvm.results import imputation, same_frame, tidy
+from vbsvm.results import fit_predictions, imputation, prediction, tables
+from vbsvm.results.effect_rows import GivenRows
+from vbsvm.results.effects import AverageEffects, Subject, subject_of
 from vbsvm.results.fit import Fit
+from vbsvm.results.leave_one_out import leave_one_out
+from vbsvm.results.left_out_predictions import LeftOutPredictions
 from vbsvm.sources.cluster import require_in_memory
 from vbsvm.sources.files import Files
 from vbsvm.storage.atomic import require_path
@@ -44,10 +49,11 @@ if TYPE_CHECKING:
 LEARNED = ("classes_", "n_features_in_", "feature_names_in_", "levels_")
 
 
-class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
+class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
     """What ``VBSVC`` and ``VBLogistic`` have in common: everything but the likelihood."""
 
     n_features_in_: int
+    levels_: dict[Any, NDArray[Any]]
     _stream: online.Stream
 
     def __init__(
@@ -108,7 +114,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
     def _starts(self, tasks: list[Task]) -> list[State] | None:
         """Where the last fit ended, if that is asked for."""
         require_flag(type(self).__name__, warm_start=self.warm_start)
-        return starts(self.fit_, tasks) if self.warm_start and hasattr(self, "fit_") else None
+        return online.warm_starts(self.fit_, tasks) if self.warm_start and hasattr(self, "fit_") else None
 
     @available_if(online.supported)
     def partial_fit(
@@ -202,6 +208,139 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         self.classes_ = problem.classes
         return [replace(task, data=X) for task in problem.tasks()]
 
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Score of each row: shape (n,) for two classes, positive for ``classes_[1]``; else (n, n_classes).
+
+        With several classes it is the score f of each class against the rest times that class's ``slopes_``: scores of
+        different models have different units, and only with these do they agree with the probabilities. With a
+        logistic likelihood it is the log odds of each class's probability, which is averaged over the posterior. A
+        missing input (NaN) is replaced by its expected value given the other inputs of the row.
+        """
+        averaged = len(self._fits) > 1 and self._fits[0].spec.likelihood.normalised
+        values = prediction.decision_values(self._scores(X, for_odds=averaged), [fit.calibration for fit in self.fit_])
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def _scores(self, X: ArrayLike, *, for_odds: bool = False) -> list[prediction.Scores]:
+        """Scores of each row in the k models, and their variances, as far as probabilities are averaged over them."""
+        encoded, of = self._read(X), fit_predictions.odds_scores if for_odds else fit_predictions.mean_scores
+        found = [of(fit, encoded) for fit in self.fit_]
+        scores = np.stack([one.mean for one in found], axis=1)
+        if not np.isfinite(scores).all():
+            fills = self.fit_[0]._input_population is not None
+            validation.require_finite_scores(encoded.table, scores, validation.column_names(self), fills=fills)
+        return found
+
+    def _read(self, X: ArrayLike) -> Encoded:
+        check_is_fitted(self)
+        table, members = inputs.read_table(self, X, reset=False)
+        return Encoded(table, () if members is None else (self.fit_[0].plan.factors[0].encode([members]),))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Class of each row: by the sign of its score, or the largest score of several classes."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(np.intp) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Probabilities of the classes; the largest belongs to the predicted class.
+
+        Those of ``VBSVC`` are its scores passed through an increasing link that is fitted to leave-one-out scores. An
+        SVM learns which class is likelier, not how likely: with few or discrete predictors, or a rare class, they can
+        be far off; ``report``, ``plots.calibration`` and ``effects`` compare them with observed proportions. Those of
+        ``VBLogistic`` are averaged over the posterior. All are about the population of ``sample_weight``: with
+        ``class_weight``, which moves the decision boundary, the predicted class may not be the more probable one. With
+        several classes the odds of any two are the ratio of their own odds against the rest. If predictors are missing
+        or a group was not seen in fit, the probabilities are averaged over their possible values.
+        """
+        return prediction.probabilities(self._log_odds(X))
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
+        return prediction.log_probabilities(self._log_odds(X))
+
+    def _log_odds(self, X: ArrayLike) -> Array:
+        return prediction.log_odds(self._scores(X, for_odds=True), self._links)
+
+    @property
+    def _links(self) -> list[prediction.Link | None]:
+        return [fit._link for fit in self.fit_]
+
+    @property
+    def _text_columns(self) -> set[str]:
+        """Group and categories whose labels are text: text again where a file holds none but such as "1" and "2"."""
+        labels = dict(getattr(self, "levels_", {}))
+        if self.group is not None:
+            labels[self.group] = self.fit_[0].plan.factors[0].levels.parts[0]
+        return {str(name) for name, own in labels.items() if isinstance(own[0], str)}
+
+    def predict_files(
+        self,
+        files: Any,
+        to: str | os.PathLike[str],
+        *,
+        proba: bool = False,
+        scores: bool = False,
+        keep: Sequence[str] = (),
+    ) -> int:
+        """Predict the rows of files, which need not fit in memory, and write them to a file; give their number.
+
+        Parameters
+        ----------
+        files : str, path, list of them, or Files
+            Names of Parquet or CSV files, a pattern such as ``"new/*.parquet"``, or a folder.
+        to : str or path
+            The file that is written, .parquet or .csv: a row for each, in the same order. One that exists is replaced
+            when all rows are there.
+        proba, scores : bool, default False
+            Add the probability of each class, and the score.
+        keep : list of str, default ()
+            Columns of the files that are copied, such as an identifier.
+        """
+        from vbsvm.results import predicted_files
+
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", None)
+        if names is None:
+            raise ValueError("This was fitted to an array, whose columns have no names that could be found in files.")
+        added: dict[str, Any] = {"keep": keep, "proba": proba, "scores": scores}
+        columns = [str(name) for name in names]
+        return predicted_files.write(
+            self, files, to, columns=columns, text=self._text_columns, classes=self.classes_, **added
+        )
+
+    def left_out_predictions(self, refits: int | None = None, folds: int | None = None) -> LeftOutPredictions:
+        """Predict each training observation by a fit without it; ``compare_models`` asks for it.
+
+        With up to ``refits`` observations the fit is repeated without each of them. Else predictions are approximate,
+        by one step from the fit to all; where that may be far off, they come from refits without single observations,
+        or in up to 50 folds, within the same limit. ``refits=None`` is 200, or 10 where observations × coefficients
+        exceed 50 000; 0 gives the approximation, and ``folds=k`` so many folds. ``method`` of the result says what was
+        done. In refits columns are standardised as in the fit to all.
+        """
+        return leave_one_out(self._fits, self.classes_, refits, folds)
+
+    def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
+        """Of the table's columns; those of an array are called x0, x1, …"""
+        fits = self._fits
+        factor = fits[0].plan.factors[0] if fits[0].plan.factors else None
+
+        def rows(given: GivenRows) -> TableRows:
+            table, members = inputs.read_table(self, given.data, reset=False)
+            columns = TableColumns(validation.input_names(self), getattr(self, "levels_", {}), factor)
+            return TableRows.of(columns, table, members, given.kept, given.weights)
+
+        return subject_of(fits, self.classes_, data, weights, covariance, rows)
+
+    def predictive(self, X: ArrayLike) -> "pd.DataFrame":
+        """Mean and standard deviation of each row's score, and the probability that it is positive.
+
+        The spread is that of the coefficients, and of missing inputs and new groups: with all coefficients known it
+        would be 0. ``predict_proba`` is about the class of a row instead. With several classes the first index level
+        is the class, and scores are those of each class against the rest, without ``slopes_``.
+        """
+        encoded = self._read(X)
+        frames = [with_index(fit.predictive(encoded), X) for fit in self._fits]
+        return tables.like(X, frames[0] if len(frames) == 1 else self._by_class(frames))
+
     @overload
     def impute(self, X: ArrayLike) -> "tuple[pd.DataFrame, pd.DataFrame]": ...
 
@@ -226,13 +365,13 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         validation.require_finite(encoded.table, names)
         if n is None:
             expected, spread = (with_index(table, X) for table in self._fits[0].impute(encoded))
-            return same_frame.like(X, expected), same_frame.like(X, spread)
+            return tables.like(X, expected), tables.like(X, spread)
         if getattr(self, "levels_", None):
             raise ValueError("impute: drawn values of encoded categories would be no levels; Fit.impute of a Model is.")
         frame, columns = imputation.as_frame(X, names, self.group)
         labels = None if y is None else imputation.label_columns(y, self.classes_, len(encoded.table))
-        drawn = self._fits[0].drawn_inputs(encoded.table, np.arange(len(names)), n, labels, random_state)
-        return [same_frame.like(X, imputation.with_values(frame, columns, one)) for one in drawn]
+        drawn = imputation.drawn_inputs(self._fits[0], encoded.table, np.arange(len(names)), n, labels, random_state)
+        return [tables.like(X, imputation.with_values(frame, columns, one)) for one in drawn]
 
     def missing_information(self) -> "pd.Series":
         """The share of the information about each coefficient that is missing, for two classes; see ``Fit``."""
@@ -302,7 +441,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         from vbsvm.storage import saving
 
         require_path(path)
-        fits = [fit.contents() for fit in self._fits]
+        fits = [fit._contents() for fit in self._fits]
         parameters = self.get_params(deep=False)
         if not isinstance(self.random_state, numbers.Integral):
             parameters["random_state"] = None
@@ -346,7 +485,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
         classes = [None] if len(self._fits) == 1 else self.classes_
         found = [] if X is None else [resolve_fit.predicted("report", self, X, y, class_) for class_ in classes]
         owner = report.Owner(self, X, covariance)
-        return report.write(path, [fit.showing(covariance) for fit in self._fits], found, title, owner)
+        return report.write(path, [fit._showing(covariance) for fit in self._fits], found, title, owner)
 
     def summary(self, level: float = 0.95, covariance: str | None = None) -> "pd.DataFrame":
         """Coefficients on the inputs' own scale: standard deviation, interval, probability of being positive.
@@ -363,10 +502,10 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, Predictions):
 
         With several classes the first column is the class.
         """
-        frames = [tidy.terms(fit, level, covariance, exponentiate) for fit in self._fits]
-        return self.fit_[0]._in_kind(frames[0] if len(frames) == 1 else tidy.by_class(frames, self.classes_))
+        frames = [tables.tidy(fit, level, covariance, exponentiate) for fit in self._fits]
+        return tables.like_rows(self.fit_[0], tables.by_class(frames, self.classes_))
 
     def glance(self) -> Any:
         """A row for each model: rows, coefficients, the bound, and whether it converged."""
-        frames = [tidy.models((fit,)) for fit in self._fits]
-        return self.fit_[0]._in_kind(frames[0] if len(frames) == 1 else tidy.by_class(frames, self.classes_))
+        frames = [tables.glance(fit) for fit in self._fits]
+        return tables.like_rows(self.fit_[0], tables.by_class(frames, self.classes_))

@@ -1,20 +1,27 @@
-"""What estimators have in common, wherever their rows are: parameters, and how a fit is held."""
+"""What estimators have in common, wherever their rows are: parameters, how a fit is kept, and what it knows."""
 
 import warnings
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
 from vbsvm.api import aliases, likelihood_power, validation
-from vbsvm.api.fit_warnings import warn_of_random_effects, warnings_of
-from vbsvm.api.one_class import OneClassWarning, describe_unassigned
+from vbsvm.api.fit_warnings import (
+    OneClassWarning,
+    describe_unassigned,
+    selection_remarks,
+    warn_of_random_effects,
+    warnings_of,
+)
 from vbsvm.api.priors import predictors_prior
-from vbsvm.api.selection_checks import selection_remarks
 from vbsvm.api.task import Task, fit_all, read_imputation, read_inference
+from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ReliabilityWarning
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_flag
@@ -22,13 +29,28 @@ from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import NO_TRANSFORM, GaussianImputation
 from vbsvm.model.likelihoods.base import Likelihood
-from vbsvm.model.priors import Prior
+from vbsvm.model.priors import LaplaceZero, Prior
 from vbsvm.model.spec import State
+from vbsvm.results import tables
 from vbsvm.results.fit import Fit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What data entry asks of an estimator: not what users look for.
+_INTERNAL = {"likelihood", "local", "require_settings"}
+
+
+def _of_models(name: str, doc: str) -> Any:
+    """A property of an estimator: what each of its models has under this name, in an array."""
+    return property(lambda estimator: np.array([getattr(fit, name) for fit in estimator._fits]), doc=doc)
 
 
 class Estimator(BaseEstimator):
-    """Parameters, documented by each estimator, and a fit that replaces the one before when it is complete."""
+    """Parameters, documented by each estimator, and a fit that replaces the one before when it is complete.
+
+    Attributes with a trailing underscore are those of ``fit_``: k models, one for two classes, else one for each class.
+    """
 
     likelihood: ClassVar[Likelihood]
     fit_: tuple[Fit, ...]
@@ -54,6 +76,10 @@ class Estimator(BaseEstimator):
         self.fit_intercept = fit_intercept
         self.class_weight = class_weight
         self.random_state = random_state
+
+    def __dir__(self) -> list[str]:
+        """Names for tab completion: what users look for."""
+        return sorted({*super().__dir__()} - _INTERNAL)
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``prior__rate=…`` or ``inference__tol=…`` replaces the frozen object by a changed one."""
@@ -160,3 +186,95 @@ class Estimator(BaseEstimator):
     def _kept(self, fit: Fit) -> Fit:
         """What is kept of a fit: all of it, its rows included."""
         return fit
+
+    @property
+    def _fits(self) -> tuple[Fit, ...]:
+        check_is_fitted(self)
+        return self.fit_
+
+    coef_ = _of_models("coef", "Means of the coefficients, (k, n_features).")
+    coef_std_ = _of_models("coef_std", "Standard deviations of the coefficients, (k, n_features).")
+    coef_cov_ = _of_models("coef_cov", "Covariances of the coefficients, (k, n_features, n_features).")
+    intercept_ = _of_models("intercept", "Means of the intercepts, (k,).")
+    intercept_std_ = _of_models("intercept_std", "Standard deviations of the intercepts, (k,).")
+    slopes_ = _of_models("slope", "What a unit of each model's score adds to the log odds where the score is 0, (k,).")
+    penalty_ = _of_models("penalty", "Expected penalty α of the standardised inputs, (k,).")
+    imputation_mean_ = _of_models("imputation_mean", "Means of the inputs, (k, n_features).")
+    imputation_cov_ = _of_models("imputation_cov", "Covariances of the inputs, (k, n_features, n_features).")
+
+    @property
+    def likelihood_power_(self) -> Array:
+        """The power of the pseudo-likelihood that was used, (k,)."""
+        if self._fits[0].spec.likelihood.normalised:
+            raise AttributeError("likelihood_power_ is only available under the hinge loss: the power is 1 here.")
+        return np.array([fit.likelihood_power for fit in self._fits])
+
+    @property
+    def inclusion_probability_(self) -> Array:
+        """Probability that each input is included, (k, n_features)."""
+        self._require_gates("inclusion_probability_")
+        return np.stack([fit.inclusion_probability for fit in self._fits])
+
+    @property
+    def sign_probability_(self) -> Array:
+        """Probability that the coefficient is positive if the input is included, (k, n_features)."""
+        self._require_gates("sign_probability_")
+        return np.stack([fit.sign_probability for fit in self._fits])
+
+    def _require_gates(self, name: str) -> None:
+        if not self._fits[0].selects:
+            raise AttributeError(f"{name} is only available after a fit with prior=LaplaceZero().")
+
+    @property
+    def elbo_(self) -> float:
+        """Lower bound on the log evidence, summed over the models."""
+        return float(sum(fit.elbo for fit in self._fits))
+
+    @property
+    def elbo_trace_(self) -> list[Array]:
+        """Accepted bounds of each model."""
+        return [fit.bounds for fit in self._fits]
+
+    @property
+    def n_iter_(self) -> int:
+        """Passes over the data, the largest of the models."""
+        return max(fit.outcome.passes for fit in self._fits)
+
+    @property
+    def converged_(self) -> bool:
+        """Whether all models converged."""
+        return all(fit.converged for fit in self._fits)
+
+    @property
+    def selected_(self) -> NDArray[np.bool_]:
+        """Whether each input's inclusion probability is above the prior's threshold, (k, n_features)."""
+        self._require_gates("selected_")
+        prior = next(block.prior for block in self.fit_[0].spec.blocks if block.gate_of is not None)
+        assert isinstance(prior, LaplaceZero)
+        return self.inclusion_probability_ > prior.threshold
+
+    @property
+    def random_effects_(self) -> Any:
+        """Mean and standard deviation of each group's effect; with several classes, the class is the first level."""
+        if self.group is None:
+            raise AttributeError("random_effects_ is only available after a fit with group= set to a column of X.")
+        frames = [tables.random_effects(fit) for fit in self._fits]
+        return tables.like_rows(self._fits[0], frames[0] if len(frames) == 1 else self._by_class(frames))
+
+    def _by_class(self, frames: "list[pd.DataFrame]") -> "pd.DataFrame":
+        """Tables of the models one below the other."""
+        import pandas as pd
+
+        joined = pd.concat(frames, keys=self.classes_, names=["class", frames[0].index.name])
+        corners = [str(frame.columns.name) for frame in frames]
+        joined.columns.name = max(corners, key=len)  # the one that says that numbers are rough, if there is one
+        joined.attrs = frames[0].attrs | {"spreads": _notes(self.classes_, frames)}
+        return joined
+
+
+def _notes(classes: NDArray[Any], frames: "list[pd.DataFrame]") -> str:
+    """What is to be known of spreads: once, or class by class where they differ."""
+    notes = [frame.attrs["spreads"] for frame in frames]
+    if len(set(notes)) == 1:
+        return notes[0]
+    return " ".join(f"Class {label!s}: {note}" for label, note in zip(classes, notes, strict=True))

@@ -1,28 +1,58 @@
-"""What users should know of how a fit ended, and what they can do."""
+"""What users should know of a fit: how it ended, classes that no row is assigned to, and doubtful selections."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
+from vbsvm.api.task import Task
 from vbsvm.base import diagnostics
+from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ReliabilityWarning, warn_user
+from vbsvm.base.reading import expect
+from vbsvm.design.candidates import Candidates
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.loop import OptimizeResult, Status
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.model import input_model
-from vbsvm.model.spec import Spec
+from vbsvm.model.layouts.dense import DenseGram
+from vbsvm.model.priors import LaplaceZero
+from vbsvm.model.spec import Spec, State
+from vbsvm.model.sweep import pass_rows
+from vbsvm.results import prediction
 from vbsvm.results.fit import Fit
-from vbsvm.results.traces import Worst
+from vbsvm.results.fit_predictions import mean_scores
+from vbsvm.results.history import Worst
+from vbsvm.sources.distributed import Distributed, InMemory
+
+# Rows that are scored first; twice as many next, until every class has been assigned.
+FIRST_ROWS = 512
+# Of rows that are read from disk, so many at most.
+MOST_ROWS = 2**15
+# Where a class has at least this share of the weight, larger weights are not the remedy.
+EVEN = 0.45
+# Bounds that differ by less are close: a Bayes factor of 20.
+CLOSE = 3.0
+# So many predictors that would do as well are named.
+MOST_NAMED = 3
+# A coefficient of so many standard deviations, which are those of mean field, is no noise.
+SURE = 10.0
+# A prior probability of inclusion that leaves everything out.
+NEVER = 1e-300
+CLOSED_FIT = Variational(tol=1e-2)
 
 
 def warnings_of(what: str, fit: Fit, inference: Variational | Gibbs) -> list[str]:
     """What the user should know of how a fit ended."""
     if isinstance(inference, Variational):
         return [] if fit.converged else [_why_not_converged(what, fit, inference)]
-    if fit.course.separable:
+    if fit.history.separable:
         return [_why_separable(what)]
     worst = fit.worst_mixing()
-    found = [f"{what} was interrupted after {fit.course.passes} sweeps."] if fit.interrupted else []
+    found = [f"{what} was interrupted after {fit.history.passes} sweeps."] if fit.interrupted else []
     return found if worst is None else [*found, _why_not_mixed(what, worst, inference, fit.spec)]
 
 
@@ -85,24 +115,24 @@ def _stronger(spec: Spec) -> float:
 
 def _why_not_converged(what: str, fit: Fit, inference: Variational) -> str:
     """Say why a climb did not converge, and what to do."""
-    spec, course = fit.spec, fit.course
-    if course.ending is Status.INTERRUPTED:
-        return f"{what} was interrupted after {course.passes} passes: the coefficients may still change."
+    spec, history = fit.spec, fit.history
+    if history.ending is Status.INTERRUPTED:
+        return f"{what} was interrupted after {history.passes} passes: the coefficients may still change."
     more = f"Variational(max_iter={10 * inference.most_passes(spec)})"
-    if course.ending is Status.INPUTS_OUT_OF_PASSES or (
-        course.ending is Status.OUT_OF_PASSES and input_model(spec.missing) is not None
+    if history.ending is Status.INPUTS_OUT_OF_PASSES or (
+        history.ending is Status.OUT_OF_PASSES and input_model(spec.missing) is not None
     ):
         learning = "while it learned the distribution of the inputs"
-        tried = f"in {course.passes} passes" if course.ending is Status.OUT_OF_PASSES else learning
+        tried = f"in {history.passes} passes" if history.ending is Status.OUT_OF_PASSES else learning
         return (
             f"{what} did not converge {tried}: the coefficients may still change. Rows may be too few to learn how "
             "the columns with missing values vary together: hold that by a stronger prior, as with "
             f"imputation=GaussianImputation(psi={_stronger(spec):g}), leave such columns out, or allow more passes "
             f"with inference={more}."
         )
-    if course.ending is Status.OUT_OF_PASSES:
+    if history.ending is Status.OUT_OF_PASSES:
         return (
-            f"{what} reached the limit of passes ({course.passes}) before it converged to tol={inference.tol:g}: "
+            f"{what} reached the limit of passes ({history.passes}) before it converged to tol={inference.tol:g}: "
             f"the coefficients may still change. Allow more passes with inference={more}, or accept the result with a "
             "larger tol."
         )
@@ -112,3 +142,164 @@ def _why_not_converged(what: str, fit: Fit, inference: Variational) -> str:
         "centre and scale them (standardize=True with an intercept does this), drop the dependent ones, "
         "or use Ridge()."
     )
+
+
+class OneClassWarning(UserWarning):
+    """No training row is assigned to one of the classes."""
+
+
+def describe_unassigned(
+    what: str, remedy: str, tasks: Sequence[Task], fits: Sequence[Fit], classes: NDArray[Any]
+) -> str | None:
+    """Say which classes no training row is assigned to, and what helps; None where each has some row.
+
+    ``remedy`` says how classes are weighed; ``{own}`` and ``{others}`` in it become the weights that make them equal.
+    """
+    plan = tasks[0].plan
+    if not plan.names and not plan.factors:  # an intercept alone knows one class only
+        return None
+    if tasks[0].spec.likelihood.normalised:  # a rare class may well be nowhere the likelier one
+        return None
+    unassigned = _unassigned(tasks, fits, len(classes))
+    if not len(unassigned):
+        return None
+    label, named = classes[unassigned[0]], ", ".join(repr(str(classes[k])) for k in unassigned)
+    said = (
+        f"{what}: no row of the training data is assigned to class{'es' * (len(unassigned) > 1)} {named}. With a hinge "
+        "loss, coefficients near 0 then do not mean that the inputs are unrelated to the outcome. "
+    )
+    share = _share(fits, int(unassigned[0]))
+    if share >= EVEN:
+        return f"{said}The classes already have similar weights: the inputs may say little about the outcome."
+    weights = {"own": f"{0.5 / share:.3g}", "others": f"{0.5 / (1 - share):.3g}"}
+    return f"{said}Give {str(label)!r} more weight: {remedy.format(**weights)}."
+
+
+def _share(fits: Sequence[Fit], code: int) -> float:
+    """Share of a class in the total weight."""
+    facts = fits[0 if len(fits) == 1 else code].facts
+    assert facts is not None
+    return facts.share(positive=len(fits) > 1 or code == 1)
+
+
+def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> NDArray[np.intp]:
+    """Numbers of the classes that no row of positive weight is assigned to."""
+    source = tasks[0].source
+    if not isinstance(source, Distributed):
+        return np.flatnonzero(~_assigned_classes(tasks[0], fits, n_classes, source))
+    alone = replace(tasks[0], source=source.like, sample_weights=None)
+    return np.flatnonzero(~source.of_memories(partial(_assigned_classes, alone, fits, n_classes)))
+
+
+def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: InMemory) -> NDArray[np.bool_]:
+    """Which classes some row of a table is assigned to; rows are scored until all are."""
+    task, seen = replace(task, source=source), np.zeros(n_classes, dtype=bool)
+    begin, size = 0, FIRST_ROWS if source.candidates is None else source.X.shape[0]
+    while begin < source.X.shape[0] and not seen.all():
+        where = slice(begin, begin + size)
+        found = [mean_scores(fit, task.encoded(where)) for fit in fits]
+        scores = prediction.decision_values(found, [fit.calibration for fit in fits])
+        counted = _counted(source.weights[where], source.candidates)
+        seen[_assigned(scores)[counted]] = True
+        if source.pages is not None:
+            source.pages.seen(size * source.X.itemsize * source.X.shape[1])
+        begin, size = begin + size, 2 * size if source.pages is None else min(2 * size, MOST_ROWS)
+    return seen
+
+
+def _assigned(scores: Array) -> NDArray[np.intp]:
+    """Number of each row's class: by the sign of one score, or the largest of several."""
+    return scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.intp)
+
+
+def _counted(weights: Array, candidates: Candidates | None) -> NDArray[np.bool_]:
+    """Which rows have a weight; candidates of one row count as that row."""
+    return weights > 0 if candidates is None else np.bincount(candidates.row, weights) > 0
+
+
+def selection_remarks(owner: str, task: Task, fit: Fit) -> list[str]:
+    """What users should know of the selected predictors of a variational fit."""
+    outcome = fit.outcome
+    if not fit.selects or not isinstance(outcome, OptimizeResult) or outcome.interrupted:
+        return []
+    found, best = [], _selected(task, outcome.state)
+    close = [end for end in outcome.others if outcome.bounds[-1] - end.bounds[-1] < CLOSE]
+    if any((_selected(task, end.state) != best).any() for end in close):
+        found.append(
+            f"{owner}: the selected predictors depend on the start: {len(close)} of {len(outcome.others)} other starts "
+            f"ended with an ELBO within {CLOSE:g} of the highest, and some of them select other predictors. Predictors "
+            "may be correlated: report the alternatives (print the fit), or put such predictors into one group with "
+            "LaplaceZero(groups=…)."
+        )
+    pairs = _exchangeable(task, outcome.state, best)
+    if pairs:
+        named = [f"{task.plan.name_of(out)!r} for {task.plan.name_of(chosen)!r}" for chosen, out in pairs[:MOST_NAMED]]
+        found.append(
+            f"{owner}: other predictors would do as well as {len(pairs)} of the selected ones: {', '.join(named)}"
+            f"{', …' if len(pairs) > MOST_NAMED else ''} (exchanging them lowers the ELBO by less than {CLOSE:g}). "
+            "Inclusion probabilities do not tell which of them matters: report the alternatives, or put such "
+            "predictors into one group with LaplaceZero(groups=…)."
+        )
+    gain = _gain(task, outcome, best)
+    if gain < CLOSE:
+        found.append(
+            f"{owner}: nothing distinguishes the selected predictors ({np.count_nonzero(best)}) from noise: the ELBO "
+            f"differs from that of the fit without predictors by {gain:+.1f}, and less than {CLOSE:+g} is weak "
+            "evidence. Do not report this selection without a test on other data."
+        )
+    return found
+
+
+def _selected(task: Task, state: State) -> NDArray[np.bool_]:
+    """Which inclusion indicators are above their prior's threshold."""
+    assert state.gates is not None
+    priors = [block.prior for block in task.spec.blocks for _ in range(block.n_gates)]
+    return state.gates.inclusion > [prior.threshold for prior in priors if isinstance(prior, LaplaceZero)]
+
+
+def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Selected columns, each with the best one outside, where exchanging the two hardly lowers the bound.
+
+    The rows' quadratic terms are those of the fit: at other coefficients they are a lower bound, so that what is given
+    here can be exchanged. Only predictors with an inclusion indicator of their own, and tables with a dense gram.
+    """
+    gates = task.spec.gate_map
+    assert gates is not None
+    stats = pass_rows(task.spec, state, task.source, expect)
+    if not isinstance(stats.gram, DenseGram):
+        return []
+    own = np.zeros(len(gates.gate_of), dtype=bool)
+    own[[members[0] for members in gates.members if len(members) == 1]] = True
+    inside = ~gates.gated | np.append(selected, False)[gates.gate_of]
+    chosen, outside = np.flatnonzero(inside), np.flatnonzero(own & ~inside)
+    if not len(outside):
+        return []
+    G, r, prior = stats.gram.matrix, stats.cross, task.spec.precision(state).diagonal
+    covariance = np.linalg.inv(G[np.ix_(chosen, chosen)] + np.diag(prior[chosen]))
+    found = []
+    for j in np.flatnonzero(own[chosen]):
+        column, others = covariance[:, j], np.append(outside, chosen[j])
+        without = covariance - np.outer(column, column) / column[j]
+        links = G[np.ix_(others, chosen)]
+        links[-1, j] = 0.0
+        precision = G[others, others] + prior[chosen[j]] - np.einsum("kj,jl,kl->k", links, without, links)
+        score = 0.5 * np.square(r[others] - links @ without @ r[chosen]) / precision - 0.5 * np.log(precision)
+        best = int(np.argmax(score[:-1]))
+        if score[-1] - score[best] < CLOSE:
+            found.append((int(chosen[j]), int(outside[best])))
+    return found
+
+
+def _gain(task: Task, outcome: OptimizeResult, selected: NDArray[np.bool_]) -> float:
+    """How far the bound lies above that without predictors; infinite where nothing is selected, or it is plain."""
+    spec, state = task.spec, outcome.state
+    assert spec.gate_map is not None
+    inside = np.append(selected, False)[spec.gate_map.gate_of]
+    sizes = np.abs(state.coefficients.mean) / np.sqrt(state.gaussian.variances)
+    if not inside.any() or sizes[inside].max() > SURE:
+        return np.inf
+    closed = spec.with_priors(
+        lambda prior: replace(cast(LaplaceZero, prior), rho=NEVER, expected_size=None, restarts=0)
+    )
+    end = CLOSED_FIT.run(closed, task.source, replace(closed.start(NEVER), missing=state.missing)).finished()
+    return float(outcome.bounds[-1] - end.bounds[-1])

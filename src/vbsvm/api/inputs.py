@@ -23,7 +23,7 @@ from vbsvm.design.values import listed, meant, other_form
 from vbsvm.sources.cluster import require_in_memory
 
 if TYPE_CHECKING:
-    from vbsvm.api.predictions import Predictions
+    from vbsvm.api.estimator import Classifier
 
 _OPTIONS: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": False}
 # Share of cells beyond which a CSR array of numbers and indices takes more room than all cells.
@@ -32,7 +32,7 @@ _SPARSE = "csr"
 
 
 def read_data(
-    estimator: "Predictions", X: Any, y: Any, sample_weight: Any = None, *, reset: bool = True
+    estimator: "Classifier", X: Any, y: Any, sample_weight: Any = None, *, reset: bool = True
 ) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Give inputs, labels, and the group of each row (None without groups), as ``fit`` gets them."""
     if _are_numbers(estimator):
@@ -55,13 +55,13 @@ def _require_equal_lengths(X: Any, y: Any) -> None:
         )
 
 
-def _are_numbers(estimator: "Predictions") -> bool:
+def _are_numbers(estimator: "Classifier") -> bool:
     """Whether all columns are to be numbers."""
     return estimator.group is None and estimator.categories is None
 
 
 def read_table(
-    estimator: "Predictions", X: Any, sample_weight: Any = None, *, reset: bool
+    estimator: "Classifier", X: Any, sample_weight: Any = None, *, reset: bool
 ) -> tuple[Any, NDArray[Any] | None]:
     """Give inputs as a float array, not copied if they are one, and the group of each row (None without groups).
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from vbsvm.api import validation
 from vbsvm.api.estimator import LEARNED, Classifier
-from vbsvm.api.logistic import VBLogistic
-from vbsvm.api.svc import VBSVC
+from vbsvm.api.svc import VBSVC, VBLogistic
 from vbsvm.results.consistency import require_agreement
 from vbsvm.results.fit import Fit
 from vbsvm.storage import saving

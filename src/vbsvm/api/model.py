@@ -6,18 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from vbsvm.api import likelihood_power as powers
 from vbsvm.api import sensitivity, validation
-from vbsvm.api.fit_warnings import warn_of_random_effects, warnings_of
+from vbsvm.api.fit_warnings import (
+    OneClassWarning,
+    describe_unassigned,
+    selection_remarks,
+    warn_of_random_effects,
+    warnings_of,
+)
 from vbsvm.api.formula_reader import FormulaReader
-from vbsvm.api.one_class import OneClassWarning, describe_unassigned
 from vbsvm.api.partitions import MemoryPartitions, Partitions
 from vbsvm.api.priors import keys
 from vbsvm.api.problem import build_problem
-from vbsvm.api.selection_checks import selection_remarks
 from vbsvm.api.task import read_imputation, read_inference, read_likelihood, require_variational
 from vbsvm.base.printing import ReliabilityWarning, visible, warn_user
 from vbsvm.base.row_sums import single_threaded_blas
@@ -28,6 +33,7 @@ from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
+from vbsvm.results.covariance import warn_of_margin
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.display import Outline
 from vbsvm.results.fit import Fit
@@ -164,13 +170,13 @@ class Model:
             fit = task.fit(inference, seed=seed)
             remarks += selection_remarks("Model.fit", task, fit)
             if isinstance(self._task.source, Distributed):
-                fit = fit.without_rows()  # so that it needs no cluster
+                fit = fit._without_rows()  # so that it needs no cluster
             unassigned = describe_unassigned("Model.fit", remedy, [self._task], [fit], self.classes)
         for message in warnings_of("Model.fit", fit, inference):
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
         for message in remarks:
             warn_user(message, ReliabilityWarning)
-        if fit.largest_fixed_effect > LARGEST_EFFECT:
+        if np.abs(fit.posterior.mean).max(initial=0.0) > LARGEST_EFFECT:
             small = " Columns in very small units have such effects, too: use standardize=True."
             units = "" if self._settings["standardize"] else small
             warnings.warn(
@@ -182,7 +188,7 @@ class Model:
         if unassigned is not None:
             warnings.warn(unassigned, OneClassWarning, stacklevel=2)
         warn_of_random_effects("Model.fit", fit)
-        fit._shelf.warn_of_margin()
+        warn_of_margin(fit)
         return fit
 
     @property

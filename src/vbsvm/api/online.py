@@ -1,4 +1,6 @@
-"""Learning from rows as they arrive: of each batch a few sums stay, which stand for it from then on.
+"""Fits that go on from the last one: from batches of rows as they arrive, or from where it ended (``warm_start``).
+
+Of each batch a few sums stay, which represent it from then on.
 
 Streaming variational Bayes (Luts, Broderick & Wand 2014) holds the weights w of past rows. Here their term of the bound
 is held to second order, with its own curvature in the mean in place of the majorant's, which is stiffer and would keep
@@ -22,15 +24,16 @@ from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Gibbs
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.settings import GaussianImputation
+from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import LaplaceZero
 from vbsvm.model.spec import State
-from vbsvm.results.calibration import LeftOutScores, calibrate
+from vbsvm.results.calibration import LeftOutScores, PosteriorMean, calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
-from vbsvm.results.posterior_mean import PosteriorMean
 from vbsvm.sources.cluster import require_in_memory
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.remembered import PastRows, Remembered
@@ -246,3 +249,35 @@ def _require_complete(names: Sequence[str], X: NDArray[np.floating]) -> None:
             f"Column {names[column]!r} has a missing value in row {row}: partial_fit needs complete rows. Impute them, "
             "or use fit."
         )
+
+
+def warm_starts(fits: Sequence[Fit], tasks: Sequence[Task]) -> list[State] | None:
+    """Where each climb may begin; None where the last fits are of another kind: then the usual start serves."""
+    found = [_warm_start(fit, task) for fit, task in zip(fits, tasks, strict=False)]
+    if len(fits) != len(tasks) or any(state is None for state in found):
+        return None
+    return [state for state in found if state is not None]
+
+
+def _warm_start(fit: Fit, task: Task) -> State | None:
+    """The end of a fit in the units of another task, for models of complete columns without gates and groups."""
+    old, new, outcome = fit.plan.recipe, task.plan.recipe, fit.outcome
+    if not isinstance(outcome, OptimizeResult) or not isinstance(outcome.state.coefficients, DenseGaussian):
+        return None
+    same = fit.plan.names == task.plan.names and _blocks(fit) == _blocks(task) and old.intercept == new.intercept
+    plain = fit.spec.missing is task.spec.missing is task.spec.gate_map is None and not task.plan.factors
+    if not same or not plain or not np.isfinite([old.scale, new.scale]).all():
+        return None
+    return outcome.state.moved(_moved(outcome.state.coefficients, old, new))
+
+
+def _blocks(model: Fit | Task) -> list[str]:
+    return [f"{block.name}: {block.prior!r}, {block.columns}" for block in model.spec.blocks]
+
+
+def _moved(distribution: DenseGaussian, old: Recipe, new: Recipe) -> DenseGaussian:
+    """The same distribution of scores, for columns in other units: the slopes change theirs, the intercept follows."""
+    M = np.diag(np.concatenate([np.ones(new.first), new.scale / old.scale]))
+    if new.intercept:
+        M[0, 1:] = (new.centre - old.centre) / old.scale
+    return DenseGaussian(M @ distribution.mean, M @ distribution.root)

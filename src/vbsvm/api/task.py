@@ -101,7 +101,7 @@ class Task:
         incomplete = self.source.missing_inputs is not None
 
         def learn() -> Population | None:
-            return self.missing_data.population(self.source, outcome) if first is None else first.input_population
+            return self.missing_data.population(self.source, outcome) if first is None else first._input_population
 
         rows = TrainingRows(
             self.spec,

@@ -269,9 +269,9 @@ def described(fitted: Any, covariance: str | None = None) -> str:
     from vbsvm.results import display
 
     if is_fit(fitted):
-        return str(fitted.showing(covariance))
+        return str(fitted._showing(covariance))
     if len(fitted.fit_) == 1:
-        return str(fitted.fit_[0].showing(covariance))
+        return str(fitted.fit_[0]._showing(covariance))
     return display.of_several_classes(
         fitted.fit_, tables.listed(fitted.classes_), fitted.summary(covariance=covariance)
     )

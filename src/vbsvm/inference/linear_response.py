@@ -9,6 +9,7 @@ the variances by dv = 2(K∘K)q + Σ ω_b n_b, where −ω_b is the change of th
 ‖(Σc)_b‖² of each row. So Σ's own change is eliminated, and one system in dμ and ω is left.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Self, cast, final
 
@@ -19,7 +20,6 @@ from scipy.special import polygamma
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.inference.squared_kernel import NoMaximumError, solve_response, squared_kernel
 from vbsvm.model.interfaces import Gram, Rows
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.row_pass import Part, Source
@@ -31,6 +31,17 @@ NEGLIGIBLE = 3e-4
 # The square of this share of a quadratic form may be left when the system for the variances is solved; then standard
 # deviations are within 2e-4.
 ACCURACY = 0.03
+# Numbers of B that are kept; and that are formed at once where it is not.
+MOST_KEPT, AT_ONCE = 2**24, 2**18
+MOST_PRODUCTS = 200
+# What is left of a right side, relatively, when conjugate gradients have nothing to go by.
+NOTHING = 1e-26
+# Products with K∘K for K = CΣCᵀ, for several columns at once.
+SquaredKernel = Callable[[Array], Array]
+
+
+class NoMaximumError(ArithmeticError):
+    """The state is not a maximum of the bound, or too close to a flat one for a response to be found."""
 
 
 @final
@@ -213,3 +224,71 @@ class InferredScales:
         """
         a, tau = self.shapes, self.shapes / self.rates
         return inverse / np.outer(tau, tau) + np.diag(polygamma(1, a) - 1.0 / a)
+
+
+def squared_kernel(whitened: Array) -> SquaredKernel:
+    """K∘K of rows W = CU with Σ = UUᵀ, in the form that takes the fewest operations: how variances answer to weights.
+
+    K∘K is BBᵀ, where B has the p(p + 1)/2 products of two columns of W. With many rows B is formed anew, block by
+    block, in each product; with few, K∘K itself is the smaller matrix.
+    """
+    n, p = whitened.shape
+    if n <= p * (p + 1):
+        K = whitened @ whitened.T
+        squares = np.square(K, out=K)
+        return lambda right: squares @ right
+    n_products = p * (p + 1) // 2
+    blocks = np.array_split(whitened, -(-n * n_products // AT_ONCE))
+    ends = np.cumsum([len(block) for block in blocks])
+    kept = [_products(block) for block in blocks] if n * n_products <= MOST_KEPT else None
+
+    def times(right: Array) -> Array:
+        inner = sum(
+            B.T @ part for B, part in zip(kept or map(_products, blocks), np.split(right, ends[:-1]), strict=True)
+        )
+        return np.concatenate([B @ inner for B in kept or map(_products, blocks)])
+
+    return times
+
+
+def _products(whitened: Array) -> Array:
+    """Rows of B: w_j², and √2 w_j w_k of every pair."""
+    n, p = whitened.shape
+    found, at = np.empty((n, p * (p + 1) // 2)), 0
+    scaled = np.sqrt(2.0) * whitened
+    for j in range(p):
+        np.multiply(scaled[:, j:], whitened[:, j : j + 1], out=found[:, at : at + p - j])
+        np.square(whitened[:, j], out=found[:, at])
+        at += p - j
+    return found
+
+
+def solve_response(kernel: SquaredKernel, bend: Array, right: Array, accuracy: float) -> tuple[Array, Array]:
+    """Q with (I − 2 diag(bend) K∘K) Q = right, as far as K∘K can see it, and (K∘K) Q; ``bend`` is ∂²ℓ/∂v².
+
+    The matrix is symmetric and positive in the inner product of K∘K, if the state is a maximum of the bound: conjugate
+    gradients for all columns at once, one product with K∘K a step. They end when the next would add less than accuracy²
+    of the quadratic form that they maximise, going by how gains fell: such forms are what a covariance is made of.
+    """
+    twice = 2.0 * bend[:, None]
+    residual = search = search_image = right
+    found, found_image = np.zeros_like(right), np.zeros_like(right)
+    before, reached, last = np.inf, np.zeros(right.shape[1]), np.zeros(right.shape[1])
+    for _ in range(MOST_PRODUCTS):
+        image = kernel(residual)
+        square = np.einsum("ij,ij->j", residual, image)
+        ratio = square / before
+        search, search_image = residual + ratio * search, image + ratio * search_image
+        product = search - twice * search_image
+        along = np.einsum("ij,ij->j", search_image, product)
+        gain = np.divide(square * square, along, out=np.zeros_like(square), where=square > NOTHING * reached)
+        if not np.isfinite(gain).all() or (gain < 0).any():
+            raise NoMaximumError
+        step = np.divide(gain, square, out=np.zeros_like(square), where=gain > 0)
+        found, found_image = found + step * search, found_image + step * search_image
+        residual, before = residual - step * product, np.maximum(square, np.finfo(np.float64).tiny)
+        reached, falling = reached + gain, np.divide(gain, last, out=np.ones_like(gain), where=last > gain)
+        if (falling * gain <= accuracy**2 * reached).all():
+            return found, found_image
+        last = gain
+    raise NoMaximumError

@@ -8,11 +8,11 @@ complete and without gates.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.linalg import aslinearoperator, gmres
+from scipy.sparse.linalg import LinearOperator, gmres
 from scipy.special import polygamma
 
 from vbsvm.base.arrays import Array
@@ -20,8 +20,7 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.reading import Reading, expect
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.inference.linear_response import InferredScales, Response
-from vbsvm.inference.squared_kernel import NoMaximumError
+from vbsvm.inference.linear_response import InferredScales, NoMaximumError, Response
 from vbsvm.inference.steps import Iterate, newton_step
 from vbsvm.model.priors import Prior
 from vbsvm.model.priors.base import Moments
@@ -107,24 +106,14 @@ class TiltedMap:
     def solve(self, right: Array, accuracy: float) -> Array:
         """(I − F_z)⁻¹ right."""
         units = self.units
-        operator = aslinearoperator(_Operator(len(right), lambda y: y - units * self.along(y / units)))
+        shape = len(right), len(right)
+        operator = cast(Any, LinearOperator)(shape, lambda y: y - units * self.along(y / units), dtype=np.float64)
         found, info = gmres(operator, units * right, rtol=accuracy, restart=MOST_PRODUCTS, maxiter=1)
         if info != 0:
             left = np.linalg.norm(operator.matvec(found) - units * right)
             if not left <= LARGEST_RESIDUAL * np.linalg.norm(units * right):
                 raise NoMaximumError
         return found / units
-
-
-@final
-class _Operator:
-    """A matrix that is known by its products."""
-
-    dtype = np.dtype(np.float64)
-
-    def __init__(self, size: int, matvec: Callable[[Array], Array]) -> None:
-        self.shape = size, size
-        self.matvec = matvec
 
 
 def response_of_map(
@@ -139,7 +128,8 @@ def response_of_map(
     """Covariances of these effective coefficients with all, and of log σ² of blocks with one, at a fixed point."""
     with single_threaded_blas(), np.errstate(all="ignore"):
         held = _held(state, hold_scales=hold_scales)
-        step = TiltedMap(_with_held_scales(spec) if hold_scales else spec, state, source, held)
+        fixed = tuple(replace(block, prior=_TiltedScale()) for block in spec.blocks)
+        step = TiltedMap(replace(spec, blocks=fixed) if hold_scales else spec, state, source, held)
         if not np.abs(step.image - state.packed).max() < AT_REST:
             raise NoMaximumError
         nothing = np.zeros(spec.n_columns)
@@ -163,62 +153,33 @@ def _unit(size: int, k: int) -> Array:
     return found
 
 
-@final
-@dataclass(frozen=True)
-class _HeldScale(Prior[Any]):
-    """A prior whose scale stays where it is."""
-
-    def start(self, width: int, size: int) -> Any:
-        """Not asked: the scale is there."""
-        raise NotImplementedError
-
-    def update(self, scale: Any, moments: Moments, resolve: Reading) -> Any:
-        """The same scale."""
-        return scale
-
-    def bound(self, scale: Any, moments: Moments) -> float:
-        """Not asked: no bound is climbed."""
-        raise NotImplementedError
-
-    def stretch(self, scale: Any, moments: Moments, g: float) -> tuple[Any, float]:
-        """Not asked: nothing is drawn."""
-        raise NotImplementedError
+def _not_asked(*_: Any) -> Any:
+    raise NotImplementedError
 
 
-def _with_held_scales(spec: Spec) -> Spec:
-    return replace(spec, blocks=tuple(replace(block, prior=_HeldScale()) for block in spec.blocks))
+_UNUSED: Any = _not_asked
 
 
 @final
 @dataclass(frozen=True)
 class _TiltedScale(Prior[Any]):
-    """A prior under the tilt t of log σ², which is as if there were 2t coefficients fewer."""
+    """A prior under the tilt t of log σ², which is as if there were 2t coefficients fewer; None keeps the scale."""
 
-    prior: Prior[Any]
-    tilt: float
-
-    def start(self, width: int, size: int) -> Any:
-        """Not asked: the scale is there."""
-        raise NotImplementedError
+    prior: Prior[Any] | None = None
+    tilt: float = 0.0
 
     def update(self, scale: Any, moments: Moments, resolve: Reading) -> Any:
-        """As for so many coefficients."""
-        return self.prior.update(scale, self._fewer(moments), resolve)
+        """The scale as for fewer coefficients."""
+        return scale if self.prior is None else self.prior.update(scale, self._fewer(moments), resolve)
 
     def fixed_point_step(self, scale: Any, moments: Moments) -> Any:
-        """As for so many coefficients."""
-        return self.prior.fixed_point_step(scale, self._fewer(moments))
+        """The guess as for fewer coefficients."""
+        return None if self.prior is None else self.prior.fixed_point_step(scale, self._fewer(moments))
 
     def _fewer(self, moments: Moments) -> Any:
         return SimpleNamespace(size=moments.size - 2.0 * self.tilt, total=moments.total, spread=moments.spread)
 
-    def bound(self, scale: Any, moments: Moments) -> float:
-        """Not asked: no bound is climbed."""
-        raise NotImplementedError
-
-    def stretch(self, scale: Any, moments: Moments, g: float) -> tuple[Any, float]:
-        """Not asked: nothing is drawn."""
-        raise NotImplementedError
+    start = bound = stretch = _UNUSED  # there is a scale already, no bound is computed, and nothing is drawn
 
 
 def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec, State]:

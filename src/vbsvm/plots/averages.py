@@ -63,7 +63,7 @@ def effects(
     lines = _lines(table, class_, several=len(subject.models.fits) > 1, parted=by is not None)
     number = subject.rows.levels(variable) is None
     ax = _drawn(style.axes(ax, 2.8), lines, values, number=number)
-    shown = f"{100 * level:g} % {'band' if number else 'interval'}{subject.models.intervals[0].words.aside}"
+    shown = f"{100 * level:g} % {'band' if number else 'interval'}{subject.models.intervals[0].notes.aside}"
     ax.set_xlabel(f"{style.wrapped([variable], style.LINE)[0][0]}\n{shown}")
     label = "average probability" + ("" if positive is None else f" of {positive!s}")
     ax.set_ylabel(style.wrapped([label], 32)[0][0])

@@ -17,7 +17,8 @@ from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import any_fit, largest, number_shown, one_fit, require_names
 from vbsvm.results.comparison import Comparison, Pair
 from vbsvm.results.fit import Fit
-from vbsvm.results.traces import Trace
+from vbsvm.results.history import Trace
+from vbsvm.results.tables import missing_shares
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,7 +45,7 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
         The class to set against the rest, if the estimator has more than two.
     """
     one = one_fit("bound", fit, class_)
-    if not len(one.course.bounds):
+    if not len(one.history.bounds):
         raise ValueError(
             "bound: the bound is only available after variational Bayes with a bound; plots.traces shows the chains "
             "of a sampler."
@@ -366,7 +367,7 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
     for which, marker, colour, size in ((shown, "s", style.VERMILION, 6.0), (~shown, ".", style.MUTED, 3.0)):
         rows, columns = np.nonzero(which)
         ax.plot(columns, rows, marker, color=colour, markersize=size, label="missing" if marker == "s" else "known")
-    lost = found.missing_shares
+    lost = missing_shares(found)
     style.beside(ax, -1, "missing; lost" if lost else "missing")
     for row, k in enumerate(chosen):
         share = lost.get(patterns.names[k])

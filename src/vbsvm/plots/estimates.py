@@ -10,6 +10,8 @@ from vbsvm.base.settings import require_flag, require_level
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import number_shown, one_fit
+from vbsvm.results import tables
+from vbsvm.results.covariance import covariance as covariance_of
 from vbsvm.results.fit import Fit
 
 if TYPE_CHECKING:
@@ -63,7 +65,7 @@ def coefficients(
     require_level("coefficients", level)
     require_flag("coefficients", standardized=standardized, ordered=ordered)
     one = one_fit("coefficients", fit, class_)
-    one = one.showing(covariance)
+    one = one._showing(covariance)
     table = one.summary(level).iloc[one.plan.recipe.first :]
     scale = one.plan.recipe.scale[: one.plan.n_shown]
     unit = one.plan.recipe.spread[: one.plan.n_shown] if standardized else np.ones(len(table))
@@ -79,7 +81,7 @@ def coefficients(
     ax.set_ylim(len(order) - 0.4, -0.6)
     per = "one standard deviation" if standardized and (scale != 1.0).any() else "one unit"
     left_out = style.left_out(n_shown, len(mean), "the largest")
-    ax.set_xlabel(f"change of the score for {per}\n{one.intervals().words.interval(level)}{left_out}", loc="right")
+    ax.set_xlabel(f"change of the score for {per}\n{covariance_of(one).notes.interval(level)}{left_out}", loc="right")
     style.described(ax, f"Forest plot of {n_shown} of {len(mean)} coefficients with {100 * level:g} % intervals.")
     return style.dress(ax, hidden=("top", "right", "left"))
 
@@ -128,7 +130,7 @@ def spline(
     x = np.linspace(curve.spline.low, curve.spline.low + curve.spline.width, POINTS)
     rows = _curve_rows(one, curve, x)
     chances = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    spreads = one.intervals(covariance)
+    spreads = covariance_of(one, covariance)
     band = np.array([spreads.combination(row, chances)[1] for row in rows])
     ax = style.axes(ax, 2.8)
     ax.axhline(0.0, color=style.MUTED, linewidth=0.8, linestyle="--", zorder=0)
@@ -137,7 +139,7 @@ def spline(
     knots = curve.spline.low + curve.spline.width * np.unique(curve.spline.knots)
     ax.plot(knots, np.zeros(len(knots)), "|", color=style.INK, markersize=6, transform=ax.get_xaxis_transform())
     ax.set_xlim(x[0], x[-1])
-    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{spreads.words.band(level)}")
+    ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{spreads.notes.band(level)}")
     ax.set_ylabel(style.plain(f"{term}: change of the score"))
     style.described(ax, f"The curve {term} with its {100 * level:g} % band; ticks at the bottom are the knots.")
     return style.dress(ax)
@@ -274,7 +276,7 @@ def random_effects(
     left_out = style.left_out(n_groups, len(table), "the largest")
     ax.set_xlabel(
         style.wrapped([f"{what}, by {factor}"], style.LINE)[0][0]
-        + f"\nmean ± 1.96 sd{one.posterior.words.aside}{left_out}",
+        + f"\nmean ± 1.96 sd{one.posterior.notes.aside}{left_out}",
         loc="right",
     )
     style.described(ax, f"Caterpillar plot: {what} of {n_groups} groups of {factor}, in order, with intervals.")
@@ -305,5 +307,5 @@ def _effect_of_groups(one: Fit, factor: str | None, effect: str | None) -> "tupl
     effect = effects[0] if effect is None else effect
     if effect not in effects:
         raise ValueError(f"random_effects: {factor} has no effect {effect!r}; it has {list(effects)}.")
-    table = one._random_effects_table(factor)
+    table = tables.random_effects(one, factor)
     return factor, effect, table.xs(effect, level=table.index.nlevels - 1) if len(effects) > 1 else table

@@ -11,6 +11,8 @@ from vbsvm.plots.predictions import calibration_slope
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.document import Check, Limitation, names, percent
 from vbsvm.report.evaluation import Evaluation
+from vbsvm.results import display
+from vbsvm.results.covariance import covariance, margin_warning
 from vbsvm.results.effect_check import misfit, parts_of
 from vbsvm.results.fit import Fit
 from vbsvm.results.left_out_predictions import LeftOutPredictions, Measure
@@ -57,9 +59,9 @@ def of_fit(fit: Fit) -> Iterator[Check]:
                 f"{factor.name} has only {len(factor.levels)} groups: they carry little information about the spread "
                 "between groups, and the prior influences it.",
             )
-    if fit._shelf.on_the_margin:
-        yield Check(False, fit._shelf.on_the_margin)
-    yield from (Check(check.good, check.text) for check in fit.course.checks())
+    if margin_warning(fit):
+        yield Check(False, margin_warning(fit))
+    yield from (Check(good, text) for good, text in display.convergence(fit.history))
 
 
 def of_predictions(evaluation: Evaluation, *, hinge: bool) -> Iterator[Check]:
@@ -123,7 +125,7 @@ def of_separation(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[Check
     """Whether some class is separated from the rest without an error."""
     for k, fit in enumerate(fits):
         sides, positive = evaluation.rows.fitted[:, k] > 0, evaluation.rows.truth == (1 if len(fits) == 1 else k)
-        if (sides == positive).all() and not fit.course.separable:
+        if (sides == positive).all() and not fit.history.separable:
             who = "these classes" if len(fits) == 1 else f"{fit.classes[1]!s} from the rest"
             yield Check(
                 False,
@@ -193,28 +195,28 @@ PSEUDO_LIKELIHOOD = Limitation(
 
 def limitations(fit: Fit) -> Iterator[Limitation]:
     """All that applies to a fit."""
-    words = fit.posterior.words
-    if not words.normalised:
+    notes = fit.posterior.notes
+    if not fit.spec.likelihood.normalised:
         yield PSEUDO_LIKELIHOOD
-    yield Limitation(*fit.intervals().words.spreads)
+    yield Limitation(*covariance(fit).notes.spreads)
     yield from _probabilities(fit)
-    if fit.plan.factors and words.groups:
-        yield Limitation("Spreads between groups", words.groups)
+    if fit.plan.factors and notes.groups:
+        yield Limitation("Spreads between groups", notes.groups)
     if fit.selects:
-        yield Limitation("Selection", words.selection)
+        yield Limitation("Selection", notes.selection)
     if fit.missing_patterns is not None and fit.missing_patterns.n_incomplete:
         yield from _missing(fit)
 
 
 def _probabilities(fit: Fit) -> Iterator[Limitation]:
     groups = " They speak of new rows of known groups more surely than of new groups." * bool(fit.plan.factors)
-    if fit.posterior.words.normalised:
+    if fit.spec.likelihood.normalised:
         yield Limitation(
             "Probabilities",
             "Probabilities are those of the model, averaged over the posterior: they are right if scores are linear in "
             f"the columns. The figure of calibration shows whether they are.{groups}",
         )
-    elif fit.score_calibration is None:
+    elif fit._link is None:
         yield Limitation(
             "Probabilities are not calibrated",
             "This fit is of an older version: its probabilities are the normalised pseudo-likelihood, and mostly too "

@@ -10,8 +10,7 @@ from vbsvm.base.printing import ReliabilityWarning, muted
 from vbsvm.plots import averages
 from vbsvm.report.document import Cell, Check, Picture, Section, Table, Text, cell, number, picture
 from vbsvm.results.effect_rows import MOST_LEVELS, EffectRows
-from vbsvm.results.effect_subject import Subject
-from vbsvm.results.effects import AverageEffects
+from vbsvm.results.effects import AverageEffects, Subject
 
 if TYPE_CHECKING:
     import pandas as pd

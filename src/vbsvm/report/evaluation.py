@@ -20,9 +20,9 @@ from vbsvm.report.effects import Owner
 from vbsvm.results import prediction
 from vbsvm.results.effect_rows import MOST_LEVELS, EffectRows
 from vbsvm.results.fit import Fit
-from vbsvm.results.leave_one_out import LeftOutRows, left_out_rows
+from vbsvm.results.fit_predictions import odds_scores
+from vbsvm.results.leave_one_out import APPROXIMATE, ROWS_FOR_AN_INPUT, LeftOutRows, left_out_rows
 from vbsvm.results.left_out_predictions import LeftOutPredictions, Measure
-from vbsvm.results.refits import APPROXIMATE, ROWS_FOR_AN_INPUT
 
 # Rows × inputs up to which single inputs are tried.
 MOST_NUMBERS = 10_000_000
@@ -203,7 +203,7 @@ def of_given(fits: Sequence[Fit], found: Sequence[Predicted], owner: Owner | Non
 
 def _offsets(fits: Sequence[Fit]) -> Array:
     """What weights of classes add to the log odds of each."""
-    links = [fit.score_calibration for fit in fits]
+    links = [fit._link for fit in fits]
     found = [0.0 if link is None else link.offset for link in links]
     return np.array([0.0, *found] if len(fits) == 1 else found)
 
@@ -222,8 +222,8 @@ def _with_rivals(
         if alone is not None:
             others[f"“{alone.scheme}” alone"] = alone
         if left_out and rows.groups:
-            scores = [fit._odds_scores(subject.encoded({}, "new")) for fit in fits]
-            log_odds = prediction.log_odds(scores, [fit.score_calibration for fit in fits])
+            scores = [odds_scores(fit, subject.encoded({}, "new")) for fit in fits]
+            log_odds = prediction.log_odds(scores, [fit._link for fit in fits])
             as_new = known.predicted("new groups", prediction.log_probabilities(log_odds))
     labels = fits[0].classes if len(fits) == 1 else [fit.classes[1] for fit in fits]
     names = tuple("the rest" if label is None else str(label) for label in labels)

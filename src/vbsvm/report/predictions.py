@@ -22,7 +22,7 @@ from vbsvm.report.document import (
     share,
 )
 from vbsvm.report.evaluation import Evaluation
-from vbsvm.results import refits
+from vbsvm.results import leave_one_out
 from vbsvm.results.fit import Fit
 from vbsvm.results.leave_one_out import LeftOutRows
 from vbsvm.results.left_out_predictions import LeftOutPredictions
@@ -108,7 +108,7 @@ def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
     if fit.facts is not None and fit.facts.n_rows > n_rows:
         more = f" Of {fit.facts.n_rows} rows {n_rows} were looked at."
     yield _how(evaluation.rows) + (SAMPLED if fit.posterior.by_draws else "") + more
-    if fit.selects and evaluation.rows.method == refits.APPROXIMATE:
+    if fit.selects and evaluation.rows.method == leave_one_out.APPROXIMATE:
         yield SELECTED
     if evaluation.rows.groups:
         yield GROUPED.format(max(evaluation.rows.groups, key=lambda name: int(evaluation.rows.groups[name].max())))
@@ -116,11 +116,11 @@ def _about(fits: Sequence[Fit], evaluation: Evaluation) -> Iterator[str]:
 
 def _how(found: LeftOutRows) -> str:
     """How rows were left out."""
-    if found.method == refits.REFITTED:
+    if found.method == leave_one_out.REFITTED:
         return REFITTED
     if found.folds is not None:
         return IN_FOLDS.format(found.folds, found.doubt)
-    some = "" if found.method == refits.APPROXIMATE else SOME_REFITTED.format(found.method)
+    some = "" if found.method == leave_one_out.APPROXIMATE else SOME_REFITTED.format(found.method)
     return APPROXIMATE + some + ("" if found.doubt is None else FAR_OFF.format(found.doubt))
 
 
@@ -198,7 +198,7 @@ def calibration(fits: Sequence[Fit], evaluation: Evaluation, found: Sequence[Pre
         else "Probabilities of the rows that the report was given"
     )
     learned = ""
-    approximate = evaluation.left_out and evaluation.rows.method.startswith(refits.APPROXIMATE)
+    approximate = evaluation.left_out and evaluation.rows.method.startswith(leave_one_out.APPROXIMATE)
     if approximate and not fits[0].spec.likelihood.normalised:
         learned = (
             " The link from scores to probabilities, of two parameters, was learned from the same left-out scores: "

@@ -33,7 +33,8 @@ from vbsvm.report.document import (
     picture,
     share,
 )
-from vbsvm.results import display
+from vbsvm.results import display, tables
+from vbsvm.results.covariance import covariance
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 
@@ -56,11 +57,11 @@ def title_of(fits: Sequence[Fit]) -> str:
 def summary_section(fits: Sequence[Fit], figures: Figures, notes: Sequence[Check]) -> Section:
     """What the model is, how well it predicts, and what the checks found."""
     fit = fits[0]
-    longest = max((one.course for one in fits), key=lambda course: course.passes)
+    longest = max((one.history for one in fits), key=lambda history: history.passes)
     kind = display.kind(fit.spec, fit.plan).lower()
     several = f" for each of {len(fits)} classes against the rest" if len(fits) > 1 else ""
     rows = "" if fit.facts is None else f", fitted to {_row_count(fit.facts)}"
-    told = f"A {kind}{several} with {_columns(fit)}{rows}, by {longest.in_short}."
+    told = f"A {kind}{several} with {_columns(fit)}{rows}, by {display.inference_in_short(longest)}."
     patterns = fit.missing_patterns
     if patterns is not None and patterns.n_incomplete:
         told += f" {_share(patterns.n_incomplete, patterns.total)} of the rows have missing values."
@@ -81,7 +82,8 @@ def model_section(fits: Sequence[Fit]) -> Section:
             "the columns, and the largest is the predicted class."
         )
     blocks: list[Block] = [Text(about)]
-    blocks.append(Text(f"{_columns(fit)}. {_scaling(fit.plan.recipe, fit.plan.n_shown)} {fit.course.description}"))
+    scaling, inference = _scaling(fit.plan.recipe, fit.plan.n_shown), display.inference_description(fit.history)
+    blocks.append(Text(f"{_columns(fit)}. {scaling} {inference}"))
     if any(block.name == "inputs" and isinstance(block.prior, HalfT | Ridge) for block in fit.spec.blocks):
         found = ", ".join(printing.told(one.penalty) for one in fits)
         blocks.append(
@@ -139,7 +141,7 @@ def _classes(fits: Sequence[Fit]) -> Table:
 
 def missing_section(fit: Fit, patterns: MissingPatterns) -> Section:
     """How much is missing, where, and what that costs."""
-    known, heads = fit.missing_shares, ("column", "missing", "share")
+    known, heads = tables.missing_shares(fit), ("column", "missing", "share")
     body = tuple(
         (
             cell(name),
@@ -219,7 +221,7 @@ def coefficients(fit: Fit, key: str) -> Section:
     written = _rows(table.iloc[chosen])
     body = [(cell(str(table.index[k])), *row, cell(float(scaled[k]))) for k, row in zip(chosen, written, strict=True)]
     head = ("term", *_heads(table), "mean per sd")
-    which = f"{100 * LEVEL:g} % intervals {fit.intervals().words.intervals}"
+    which = f"{100 * LEVEL:g} % intervals {covariance(fit).notes.intervals}"
     blocks: list[Block] = [
         Text(
             f"A coefficient is the change of the score for one unit of its column; “mean per sd” is for one standard "
@@ -233,7 +235,7 @@ def coefficients(fit: Fit, key: str) -> Section:
         alt = (
             f"Forest plot of {shown} coefficients for one standard deviation of each column; the table has the numbers."
         )
-        interval = fit.intervals().words.interval(LEVEL)
+        interval = covariance(fit).notes.interval(LEVEL)
         caption = f"Coefficients for one standard deviation of their columns ({shown}): {interval}."
         blocks.append(picture(f"{key}-forest", alt, caption, lambda ax: estimates.coefficients(fit, ax, top=top)))
     caption = f"Coefficients, {which}." + (
@@ -275,7 +277,7 @@ def curves(fit: Fit, reader: "Reader", key: str) -> Section:
     ]
     for k, curve in enumerate(reader.curves):
         term = str(curve.term)
-        caption = f"{term}: {fit.intervals().words.band(LEVEL)}."
+        caption = f"{term}: {covariance(fit).notes.band(LEVEL)}."
         blocks.append(_curve(f"{key}-curve{k}", fit, term, caption))
     if not fit.plan.factors:
         blocks.append(_components(fit))
@@ -304,13 +306,13 @@ def groups(fit: Fit, key: str) -> Section:
 
 def _components(fit: Fit) -> Table:
     """Standard deviations of effects and curves, and correlations."""
-    table = fit.component_table(LEVEL)
+    table = tables.printed_components(fit, LEVEL)
     body = tuple(
         (cell(f"{term}" if effect == "all" else f"{term}, {effect}"), *row)
         for (term, effect), row in zip(table.index, _rows(table), strict=True)
     )
     head = ("effects", *_heads(table.rename(columns={"sd": "median sd"})))
-    which = fit.component_words.components
+    which = tables.component_notes(fit).components
     return Table(
         f"Standard deviations of effects, and correlations, with {100 * LEVEL:g} % intervals {which}.", head, body
     )
@@ -328,7 +330,7 @@ def _caterpillar(key: str, fit: Fit, factor: FactorPlan, effect: str) -> Picture
 
 
 def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
-    table = fit._random_effects_table(factor.name)
+    table = tables.random_effects(fit, factor.name)
     mean = table["mean"].to_numpy(dtype=float)
     chosen = largest(np.abs(mean), MOST_IN_TABLE)
     shown = table.iloc[chosen]
@@ -343,7 +345,7 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
 def ending(fit: Fit, key: str) -> Section:
     """How the fit was reached: verdicts, and the climb or the chains."""
     blocks: list[Block] = list(checks.of_fit(fit))
-    bounds, drawn = fit.course.bounds, fit.course.traces
+    bounds, drawn = fit.history.bounds, fit.history.traces
     if len(bounds) > 2:
         caption = (
             f"The bound on the log evidence at each accepted step, as its distance from the end at "

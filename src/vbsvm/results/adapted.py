@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -24,9 +25,10 @@ from vbsvm.model.layouts.arrow_rows import ArrowRows
 from vbsvm.model.layouts.dense import DenseGaussian, DenseGram
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.spec import Spec, State
+from vbsvm.results.covariance import LearnedCovariances
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.effect_rows import row_weights
-from vbsvm.results.intervals import LearnedSpreads
+from vbsvm.results.fit_predictions import known_outcome
 from vbsvm.results.prediction import prior_covariances
 from vbsvm.sources.row_builder import Grouping, RowBuilder
 
@@ -40,7 +42,7 @@ def adapted(fit: "Fit", reader: Reader, data: Any, weights: str | ArrayLike | No
         raise ValueError("adapt: the model has no groups.")
     rows = _Rows.read(fit, reader, data, weights)
     with single_threaded_blas():
-        held = fit.without_rows()
+        held = fit._without_rows()
         groups, outcome = _Groups.of(held.spec, rows, held.posterior.state), held.outcome
         if isinstance(outcome, Sample):
             outcome, spreads = groups.sampled(outcome), held.spreads
@@ -92,7 +94,7 @@ class _Rows:
                     f"adapt learns the groups of {tail.name!r}, and row {row} has a group of {factor.name!r} that was "
                     "not seen in fit: leave such rows out, or fit the model again."
                 )
-        outcome = fit.known_outcome(data)[kept]
+        outcome = known_outcome(fit, data)[kept]
         signs = np.where(outcome == fit.classes[1], 1.0, -1.0)
         return _Rows(reader, encoded, signs, counts[kept], places)
 
@@ -163,8 +165,8 @@ class _Groups:
         return known, old[known]
 
     def climbed(
-        self, outcome: OptimizeResult, spreads: LearnedSpreads | None
-    ) -> tuple[OptimizeResult, LearnedSpreads | None]:
+        self, outcome: OptimizeResult, spreads: LearnedCovariances | None
+    ) -> tuple[OptimizeResult, LearnedCovariances | None]:
         """After variational Bayes; groups that were known go on from what was known of them."""
         before = self.state.coefficients
         if not isinstance(before, ArrowGaussian):
@@ -234,20 +236,8 @@ class _Groups:
             found[self.here] = part(learned)
             return found
 
-        effects, root, link = (all_of(part) for part in (_effects, _root, _link))
+        effects, root, link = (all_of(attrgetter(name)) for name in ("effects", "root", "link"))
         return ArrowGaussian(before.core, effects, root, link, before.shapes)
-
-
-def _effects(one: ArrowGaussian) -> Array:
-    return one.effects
-
-
-def _root(one: ArrowGaussian) -> Array:
-    return one.root
-
-
-def _link(one: ArrowGaussian) -> Array:
-    return one.link
 
 
 def _replaced(prior: NaturalEffects, known: NaturalEffects, where: NDArray[np.intp]) -> NaturalEffects:

@@ -8,7 +8,7 @@ variance components, effects of groups, and the distribution of missing inputs.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,13 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded
 from vbsvm.results import prediction
 from vbsvm.results.calibration import Calibration
-from vbsvm.results.fit_predictions import FitPredictions
-from vbsvm.results.intervals import Intervals
+from vbsvm.results.covariance import Intervals
+from vbsvm.results.fit_predictions import odds_scores, score_changes, summed_slopes
 from vbsvm.results.posterior import Sampled
 from vbsvm.results.prediction import Scores
+
+if TYPE_CHECKING:
+    from vbsvm.results.fit import Fit
 
 # More of a sampler's draws would tell nothing that a table shows.
 MOST_DRAWS = 1000
@@ -93,15 +96,15 @@ class Link:
     sd: float
 
     @staticmethod
-    def learn(fit: FitPredictions, encoded: Encoded, weights: Array, n_rows: float) -> "Link | None":
+    def learn(fit: "Fit", encoded: Encoded, weights: Array, n_rows: float) -> "Link | None":
         """From rows like those of the fit, which had ``n_rows``; None where nothing was learned, or rows are too few.
 
         With ψ the log odds: ∂ log a/∂θ = −Σ p(1 − p) ψ ψ′ c / Σ p(1 − p) ψ².
         """
-        calibration = fit.score_calibration
+        calibration = fit._link
         if not isinstance(calibration, Calibration) or len(weights) < FEWEST_ROWS:
             return None
-        found = fit._odds_scores(encoded)
+        found = odds_scores(fit, encoded)
         up, middle, down = (
             prediction.log_odds([replace(found, mean=found.mean + way * STEP)], [calibration])[:, 0]
             for way in (1.0, 0.0, -1.0)
@@ -111,7 +114,7 @@ class Link:
         information = float(each @ psi)
         if not information * n_rows > 0:
             return None
-        slopes = fit.summed_slopes(encoded, (each * (up - down) / (2.0 * STEP))[:, None])[:, 0]
+        slopes = summed_slopes(fit, encoded, (each * (up - down) / (2.0 * STEP))[:, None])[:, 0]
         return Link(slopes / information, 1.0 / np.sqrt(information * n_rows))
 
 
@@ -124,13 +127,13 @@ class Models:
     intervals of several classes are rather too wide. A ``link`` is that of two classes; None is held.
     """
 
-    fits: Sequence[FitPredictions]
+    fits: "Sequence[Fit]"
     intervals: Sequence[Intervals]
     link: Link | None = None
 
     @staticmethod
     def of(
-        fits: Sequence[FitPredictions],
+        fits: "Sequence[Fit]",
         intervals: Sequence[Intervals],
         rows: Callable[[], tuple[Encoded, Array]],
         n_rows: float,
@@ -147,7 +150,7 @@ class Models:
 
     def average(self, encoded: Encoded, weights: Array) -> Averaged:
         """Sums of the rows' probabilities, with weights that are rows × groups; for each group and then class."""
-        found = [fit._odds_scores(encoded) for fit in self.fits]
+        found = [odds_scores(fit, encoded) for fit in self.fits]
         value = (weights.T @ self._chances(found)).ravel()
         if self.by_draws:
             return Averaged(value, (), self._drawn(encoded, found, weights))
@@ -155,7 +158,7 @@ class Models:
 
     def _chances(self, found: Sequence[Scores], links: Sequence[prediction.Link | None] | None = None) -> Array:
         """Probabilities, rows × classes; of two classes that of the second alone."""
-        links = [fit.score_calibration for fit in self.fits] if links is None else links
+        links = [fit._link for fit in self.fits] if links is None else links
         chances = prediction.probabilities(prediction.log_odds(found, links))
         return chances[:, 1:] if len(found) == 1 else chances
 
@@ -170,11 +173,11 @@ class Models:
         slopes, pieces = self._slopes(found, k), []
         for some in _runs(weights.shape[1], len(slopes) * slopes.shape[1]):
             of_rows = (weights[:, some, None] * slopes[:, None, :]).reshape(len(slopes), -1)
-            pieces.append(self.fits[k].summed_slopes(encoded, of_rows).T)
+            pieces.append(summed_slopes(self.fits[k], encoded, of_rows).T)
         gradient = np.concatenate(pieces)
         if self.link is None:
             return np.column_stack([gradient, np.zeros(len(gradient))])
-        by_slope = weights.T @ self._by_slope(found[k], self.fits[k].score_calibration)
+        by_slope = weights.T @ self._by_slope(found[k], self.fits[k]._link)
         return np.column_stack([gradient - by_slope * self.link.response, by_slope * self.link.sd])
 
     def _by_slope(self, found: Scores, calibration: prediction.Link | None) -> Array:
@@ -191,7 +194,7 @@ class Models:
             size = some.stop - some.start
             moved = [
                 Scores(
-                    (one.mean[:, None] + fit.score_changes(encoded, change[some])).ravel(),
+                    (one.mean[:, None] + score_changes(fit, encoded, change[some])).ravel(),
                     np.repeat(one.variance, size),
                     np.repeat(one.from_unknown, size),
                     None if one.departures is None else np.repeat(one.departures, size, axis=0),

@@ -8,13 +8,14 @@ row (``model/left_out.py``), so that no refit is needed. With several classes a 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, softmax
 
 from vbsvm.base.arrays import Array
+from vbsvm.model.likelihoods.logistic import log_mean_expit
 from vbsvm.model.row_pass import RowInfluence
 
 # The variance of a normal score widens a logistic curve as much as this share of it in the square of the slope.
@@ -242,3 +243,29 @@ class _Objective:
         observed = curvature + np.array([[of_slope, mixed], [mixed, of_bend]])
         positive = observed[0, 0] > 0 and np.linalg.det(observed) > 0
         return value, gradient, observed if positive else curvature
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PosteriorMean:
+    """The link of a logistic likelihood: a score is the log odds, and ``offset`` takes class weights back out."""
+
+    slope: ClassVar[float] = 1.0
+    offset: float = 0.0
+
+
+def population_log_odds(links: Sequence[PosteriorMean], odds: Array) -> Array:
+    """Log odds of the population, rows × models, from those of the mean probability.
+
+    Of several classes the log probability against the rest is given instead: their probabilities are in proportion to
+    these.
+    """
+    odds = odds + np.array([one.offset for one in links])
+    return odds if len(links) == 1 else odds - np.logaddexp(0.0, odds)
+
+
+def mean_log_odds(scores: Array, variances: Array) -> Array:
+    """Log odds of the mean of expit under normal scores; they have the sign of the mean score."""
+    t = np.minimum(variances, LARGEST_VARIANCE)
+    odds = log_mean_expit(scores, t) - log_mean_expit(-scores, t)
+    return np.sign(scores) * np.maximum(np.abs(odds), SMALLEST_SLOPE * np.abs(scores))

@@ -13,7 +13,7 @@ from vbsvm.base.distributions import InverseGamma, TabulatedVariance
 from vbsvm.results import variance_components
 from vbsvm.results.display import MOST_ROWS
 from vbsvm.results.fit import Fit
-from vbsvm.results.traces import Trace
+from vbsvm.results.history import Trace
 from vbsvm.results.variance_components import Correlation
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def compare(variational: Any, sampled: Any) -> Comparison:
     import pandas as pd
 
     one, other = _fit(variational), _fit(sampled)
-    if one.course.traces is not None or other.course.traces is None:
+    if one.history.traces is not None or other.history.traces is None:
         raise ValueError("compare takes a variational fit first and a Gibbs fit second.")
     if one.plan.names != other.plan.names or [b.name for b in one.spec.blocks] != [b.name for b in other.spec.blocks]:
         raise ValueError("compare: the two fits are of different models; fit the same model to the same data.")

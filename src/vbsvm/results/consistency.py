@@ -2,7 +2,7 @@
 
 import numbers
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import partial
 from typing import Any
@@ -22,18 +22,20 @@ from vbsvm.design.formula.syntax import FormulaParts
 from vbsvm.design.formula.terms import names_in
 from vbsvm.design.levels import UNSEEN, group_labels
 from vbsvm.design.scaling import Recipe
-from vbsvm.inference.spreads import KINDS, WAYS
+from vbsvm.inference.covariance import KINDS, WAYS
+from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.loop import OptimizeResult
 from vbsvm.missing.categories import LevelModel
 from vbsvm.missing.imputation import MissingPatterns, Population
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import MAX_DRAWS
+from vbsvm.model.layouts.drawn import DrawnGaussian
 from vbsvm.model.spec import Spec
-from vbsvm.results.calibration import Calibration
-from vbsvm.results.course import Claims
+from vbsvm.results.calibration import Calibration, PosteriorMean
+from vbsvm.results.covariance import LearnedCovariances
 from vbsvm.results.fit import Fit
-from vbsvm.results.intervals import LearnedSpreads
-from vbsvm.results.posterior_mean import PosteriorMean
+from vbsvm.results.tables import printed_components
 from vbsvm.storage.codec import public_fields
 
 # How far the correlations of a covariance that was saved may be from those of one in exact arithmetic.
@@ -45,6 +47,8 @@ PLAIN_LEVELS = str | numbers.Real | np.bool_
 OF_THE_ROW = re.compile(r"\bin row 0\b")
 # Arrays that may hold infinite numbers: log odds of indicators that a sampler has drawn, and bounds of a stopped fit.
 MAY_BE_INFINITE = ("log_odds", "bounds")
+# A part of a fit, and whether it belongs to the rest.
+Claims = Iterator[tuple[str, bool]]
 
 
 def require_agreement(fit: Fit) -> None:
@@ -58,7 +62,7 @@ def require_agreement(fit: Fit) -> None:
         known = Encoded(row, tuple(np.full(1, level, dtype=np.intp) for _ in fit.plan.factors))
         _rehearse(partial(fit.decision_function, known, return_std=True))
         _rehearse(partial(fit.predict_proba, known), finite=True)
-    _rehearse(fit.component_table)
+    _rehearse(partial(printed_components, fit))
     if fit.population is not None:
         row[:, fit.population.inputs.variables - recipe.first] = np.nan
         _rehearse(partial(fit.impute, Encoded(row)))
@@ -96,7 +100,11 @@ def _claims(fit: Fit) -> Claims:
     yield "the classes", fit.classes.shape == (2,)
     yield from _plan(plan)
     yield from _spec(spec, plan, n_coefficients)
-    yield from fit.course.claims(n_coefficients)
+    if isinstance(fit.outcome, Sample):
+        yield from _sample(fit.outcome, spec, n_coefficients)
+    else:
+        for outcome in (fit.outcome, *fit.outcome.others):
+            yield from _outcome(outcome, spec, n_coefficients)
     for what, part in (("fit", fit.outcome), ("model", fit.spec), ("inputs", fit.population), ("formula", fit.reader)):
         yield f"a number of the {what} that is not finite", _is_finite(part)
     if fit.reader is not None:
@@ -109,6 +117,44 @@ def _claims(fit: Fit) -> Claims:
         yield from _spreads(fit.spreads, plan, len(fit.posterior.state.coefficients.mean), gates=fit.selects)
     if fit.missing_patterns is not None:
         yield from _missing_patterns(fit.missing_patterns)
+
+
+def _outcome(outcome: OptimizeResult, spec: Spec, n_coefficients: int) -> Claims:
+    state = outcome.state
+    has_bound = not isinstance(state.coefficients, DrawnGaussian)
+    yield "the bounds", outcome.bounds.ndim == 1 and (len(outcome.bounds) > 0) == has_bound
+    yield "the coefficients", state.coefficients.mean.shape == state.gaussian.variances.shape == (n_coefficients,)
+    yield "the scales", len(state.scales) == len(spec.blocks)
+    for block, scale in zip(spec.blocks, state.scales, strict=True):
+        matrix = getattr(getattr(scale, "covariance", scale), "scale", None)
+        yield f"the scale of {block.name}", matrix is None or matrix.shape == (len(block.columns),) * 2
+        variances = [] if matrix is None else matrix.diagonal().tolist()
+        settings = (*(getattr(scale, name, 1.0) for name in ("shape", "rate")), *variances)
+        yield f"the scale of {block.name}", all(0 < float(one) < np.inf for one in settings)
+    gates, map = state.gates, spec.gate_map
+    yield "the gates", (gates is None) == (map is None)
+    yield "the gates", gates is None or map is None or gates.log_odds.shape == (map.n_gates,)
+    inputs = input_model(spec.missing)
+    if inputs is not None and outcome.inputs is not None:
+        distribution, sums = inputs.inputs, outcome.inputs
+        n_known, n_variables = inputs.n_regressors, len(distribution.variables)
+        yield "the sums of the inputs", sums.linear.shape == (n_known, n_variables)
+        yield "the sums of the inputs", sums.squares.shape == (n_variables, n_variables)
+
+
+def _sample(sample: Sample, spec: Spec, n_coefficients: int) -> Claims:
+    """Shapes of the draws."""
+    map = spec.gate_map
+    size = sample.coefficients.shape[:2]
+    yield "the draws", sample.coefficients.shape == (*size, n_coefficients) and sample.coefficients.size > 0
+    yield "the scales", len(sample.scales) == len(spec.blocks)
+    for block, scale in zip(spec.blocks, sample.scales, strict=True):
+        q = len(block.columns) if block.prior.of_groups else 1
+        yield f"the scale of {block.name}", scale.shape == (*size, q * q)
+        variances = scale[..., :: q + 1] if scale.shape == (*size, q * q) else np.empty(0)
+        yield f"the scale of {block.name}", bool((variances > 0).all() and np.isfinite(variances).all())
+    yield "the gates", (sample.gates is None) == (map is None)
+    yield "the gates", sample.gates is None or map is None or sample.gates.shape == (*size, map.n_gates)
 
 
 def _is_link(link: Calibration | PosteriorMean) -> bool:
@@ -276,7 +322,7 @@ def _within(numbers: NDArray[np.intp], end: int) -> bool:
     return not len(numbers) or bool(numbers.min() >= 0 and numbers.max() < end)
 
 
-def _spreads(spreads: LearnedSpreads, plan: Plan, n_coefficients: int, *, gates: bool) -> Claims:
+def _spreads(spreads: LearnedCovariances, plan: Plan, n_coefficients: int, *, gates: bool) -> Claims:
     for one in spreads.learned:
         yield f"the {one.kind} spread", one.kind in KINDS and one.mean.shape == (plan.n_fixed,) and one.by in WAYS
         yield f"the {one.kind} spread", one.unit is None or 0 <= one.unit < len(plan.factors)

@@ -35,10 +35,21 @@ class Facts:
 
     @staticmethod
     def _of_memory(source: InMemory) -> "Facts":
-        """Count the rows of a table; candidates count as the one row that they stand for."""
-        found = reduce(add, (_Counts.of(source, where) for where in source.row_runs()))
-        weights = None if found.even else (found.total - found.positive_total, found.positive_total)
-        return Facts((found.n_rows - found.n_positive, found.n_positive), weights, found.group_sizes)
+        """Count the rows of a table; candidates count as the one row that they represent."""
+        return reduce(add, (Facts._of_run(source, where) for where in source.row_runs()))
+
+    @staticmethod
+    def _of_run(source: InMemory, where: Any) -> "Facts":
+        weights, signs = source.weights[where], source.signs[where]
+        counted = slice(None) if weights.all() else weights > 0
+        weights, positive = weights[counted], signs[counted] > 0
+        sizes = [
+            np.bincount(grouping.index[where][counted], minlength=grouping.n_groups) for grouping in source.groupings
+        ]
+        total, of_positive, n_positive = float(weights.sum()), float(weights[positive].sum()), int(positive.sum())
+        even = bool((weights == 1.0).all())
+        rows = len(weights) - n_positive, n_positive
+        return Facts(rows, None if even else (total - of_positive, of_positive), tuple(sizes))
 
     def __add__(self, other: Self) -> "Facts":
         """Join the counts of two sets of rows."""
@@ -73,40 +84,3 @@ class Facts:
 
 def _pairwise(one: tuple[N, N], two: tuple[N, N]) -> tuple[N, N]:
     return one[0] + two[0], one[1] + two[1]
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class _Counts:
-    """Rows that count and their total weight, of all and of the positive class; whether all weights are 1; groups."""
-
-    n_rows: int
-    n_positive: int
-    total: float
-    positive_total: float
-    even: bool
-    group_sizes: tuple[NDArray[np.intp], ...]
-
-    @staticmethod
-    def of(source: InMemory, where: Any) -> "_Counts":
-        """Count these rows of a source."""
-        weights, signs = source.weights[where], source.signs[where]
-        counted = slice(None) if weights.all() else weights > 0
-        weights, positive = weights[counted], signs[counted] > 0
-        sizes = [
-            np.bincount(grouping.index[where][counted], minlength=grouping.n_groups) for grouping in source.groupings
-        ]
-        total, positive_total = float(weights.sum()), float(weights[positive].sum())
-        even = bool((weights == 1.0).all())
-        return _Counts(len(weights), int(positive.sum()), total, positive_total, even, tuple(sizes))
-
-    def __add__(self, other: Self) -> "_Counts":
-        """Count both."""
-        return _Counts(
-            self.n_rows + other.n_rows,
-            self.n_positive + other.n_positive,
-            self.total + other.total,
-            self.positive_total + other.positive_total,
-            self.even and other.even,
-            tuple(map(add, self.group_sizes, other.group_sizes)),
-        )

@@ -1,16 +1,19 @@
-"""What a fit and a model show of themselves: in a line, printed, and as HTML in notebooks."""
+"""What a fit and a model show of themselves: in a line, printed, and as HTML in notebooks; and how a fit ended."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base import printing
+from vbsvm.base import diagnostics, printing
 from vbsvm.design.columns import Plan
+from vbsvm.inference.loop import Status
 from vbsvm.model.spec import Spec
-from vbsvm.results.course import starts_agree
+from vbsvm.results import tables
 from vbsvm.results.data_summary import Facts
+from vbsvm.results.history import ChainHistory, History, OptimizationHistory, starts_agree
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,6 +21,32 @@ if TYPE_CHECKING:
     from vbsvm.results.fit import Fit
 
 MOST_ROWS = 60
+# What is said of an optimisation that has no bound; and of one whose bound is not that of its state.
+DRAWN, INTEGRATED = "the covariance by draws", "random effects integrated out"
+# How an optimisation of so many iterations ended; and a verdict on it, good or not.
+ENDINGS = {
+    Status.CONVERGED: "Converged in {}",
+    Status.OUT_OF_PASSES: "Not converged: reached the limit of {}",
+    Status.INPUTS_OUT_OF_PASSES: "Not converged: reached the limit of iterations for the predictors, {}",
+    Status.ROUNDING: "Not converged: rounding errors outweighed every further step after {}",
+    Status.INTERRUPTED: "Interrupted after {}",
+}
+VERDICTS = {
+    Status.CONVERGED: "The fit converged after {} passes over the data.",
+    Status.OUT_OF_PASSES: (
+        "The fit reached the limit of passes ({}) before it converged: the coefficients may still change. Allow more "
+        "with Variational(max_iter=…)."
+    ),
+    Status.INPUTS_OUT_OF_PASSES: (
+        "The distribution of the inputs did not converge: the coefficients may still change. Use a stronger prior of "
+        "the inputs, as with GaussianImputation(psi=10), or allow more with Variational(max_iter=…)."
+    ),
+    Status.ROUNDING: (
+        "Rounding errors outweighed every further step: the coefficients are not at the optimum. Columns are large "
+        "relative to their spread, or linearly dependent."
+    ),
+    Status.INTERRUPTED: "The fit was interrupted after {} passes: the coefficients may still change.",
+}
 MISLEADING = "Effects of a support vector machine may mislead with discrete predictors: see docs/when-not.md."
 
 
@@ -31,7 +60,7 @@ def kind(spec: Spec, plan: Plan) -> str:
 def of_several_classes(fits: "Sequence[Fit]", classes: str, table: "pd.DataFrame") -> str:
     """A line, and the table of an estimator that knows more than two classes, with its note."""
     ended = "Converged" if all(fit.converged for fit in fits) else "Not converged"
-    ended = f"{ended} in up to {printing.counted(max(fit.course.passes for fit in fits), 'iteration')}."
+    ended = f"{ended} in up to {printing.counted(max(fit.history.passes for fit in fits), 'iteration')}."
     head = f"{_what(fits[0])}. {_counted(fits[0])} One model for each class of {classes} against the rest. {ended}"
     return "\n\n".join([printing.wrapped(head), *_with_notes([table]), *_caution(fits[0])])
 
@@ -50,7 +79,7 @@ def text(fit: "Fit") -> str:
 def html(fit: "Fit") -> str:
     """The same as HTML without scripts or colours of its own."""
     facts = [] if fit.facts is None else [f"Observations: {_classes(fit.facts, fit.classes)}"]
-    lines = [_counted(fit), *facts, _modelled(fit), fit.course.ended, *_remarks(fit)]
+    lines = [_counted(fit), *facts, _modelled(fit), ended(fit.history), *_remarks(fit)]
     tables = _tables(fit)
     shown = [printing.html_frame(caption, table, MOST_ROWS) for caption, table in tables.items()]
     notes = [*dict.fromkeys(table.attrs["spreads"] for table in tables.values()), *_caution(fit)]
@@ -59,7 +88,7 @@ def html(fit: "Fit") -> str:
 
 def _head(fit: "Fit") -> str:
     """The line that a fit begins with."""
-    return f"{_what(fit)}. {_counted(fit)} {_modelled(fit)} {fit.course.ended}"
+    return f"{_what(fit)}. {_counted(fit)} {_modelled(fit)} {ended(fit.history)}"
 
 
 def _what(fit: "Fit") -> str:
@@ -83,7 +112,7 @@ def _modelled(fit: "Fit") -> str:
 def _remarks(fit: "Fit") -> list[str]:
     """The likelihood power where it is not 1, and whether several starts agree."""
     found = [] if fit.likelihood_power == 1.0 else [f"Likelihood power: {fit.likelihood_power:.3g}."]
-    ends = fit.course.starts if fit.selects else []
+    ends = fit.history.starts if fit.selects else []
     if len(ends) < 2:
         return found
     told = "; ".join(f"ELBO {printing.fixed(bound, 3)}, {count} predictors included" for bound, count in ends)
@@ -96,7 +125,7 @@ def _caution(fit: "Fit") -> list[str]:
 
 
 def _tables(fit: "Fit") -> "dict[str, pd.DataFrame]":
-    found = {"Coefficients": fit.summary(), "Variance components": fit.component_table()}
+    found = {"Coefficients": fit.summary(), "Variance components": tables.printed_components(fit)}
     return {caption: table for caption, table in found.items() if len(table)}
 
 
@@ -115,6 +144,91 @@ def _classes(facts: Facts, classes: NDArray[Any]) -> str:
     negative, positive = ("the rest" if label is None else str(label) for label in classes)
     told = f"{facts.rows[1]} of {positive} (+1), {facts.rows[0]} of {negative} (-1)"
     return f"{told}; {facts.left_out}" if facts.left_out else told
+
+
+def ended(history: History) -> str:
+    """How a fit ended, as a sentence: iterations and the evidence lower bound, or chains and draws."""
+    if isinstance(history, ChainHistory):
+        chains, draws = history.size
+        return f"{chains} chains of {draws} draws in {history.passes} sweeps, tuning included."
+    found = ENDINGS[history.ending].format(printing.counted(history.passes, "iteration"))
+    if history.outcome.integrated:
+        return f"{found}, {INTEGRATED}."
+    if not len(history.bounds):
+        return f"{found}, {DRAWN}."
+    bound = "exact ELBO" if history.outcome.exact else "ELBO"
+    return f"{found}, {bound} {printing.fixed(float(history.bounds[-1]), 3)}."
+
+
+def inference_in_short(history: History) -> str:
+    """Kind of inference and its length."""
+    if isinstance(history, ChainHistory):
+        return f"Gibbs sampling, {_chains(history)} of {history.size[1]} draws"
+    which = " with the exact bound" if history.outcome.exact else "" if len(history.bounds) else f", {DRAWN}"
+    which = f", {INTEGRATED}" if history.outcome.integrated else which
+    return f"variational Bayes{which}, {history.passes} passes over the data"
+
+
+def inference_description(history: History) -> str:
+    """Kind of inference and its length, in a sentence."""
+    if isinstance(history, ChainHistory):
+        return (
+            f"The posterior was sampled: {_chains(history)} of {history.passes} Gibbs sweeps, of which "
+            f"{history.size[1]} draws were kept from each."
+        )
+    which = "variational Bayes with the exact bound" if history.outcome.exact else "mean-field variational Bayes"
+    if history.outcome.integrated:
+        which = f"variational Bayes, {INTEGRATED}"
+    elif not len(history.bounds):
+        which += f", {DRAWN}"
+    return f"The fit is by {which}; penalties and variances were inferred with the coefficients."
+
+
+def _chains(history: ChainHistory) -> str:
+    return printing.counted(history.size[0], "chain")
+
+
+def convergence(history: History) -> Iterator[tuple[bool, str]]:
+    """Verdicts on how a fit ended: whether each is good, and a sentence."""
+    return _of_chains(history) if isinstance(history, ChainHistory) else _of_optimization(history)
+
+
+def _of_optimization(history: OptimizationHistory) -> Iterator[tuple[bool, str]]:
+    yield history.ending is Status.CONVERGED, VERDICTS[history.ending].format(history.passes)
+    if history.outcome.others:
+        starts = history.starts
+        agree = starts_agree(starts)
+        ends = "; ".join(f"bound {printing.told(bound, 7)}, {count} inputs included" for bound, count in starts)
+        said = "agree" if agree else "disagree, and the highest bound was kept"
+        yield agree, f"{len(starts)} starts {said}: {ends}."
+
+
+def _of_chains(history: ChainHistory) -> Iterator[tuple[bool, str]]:
+    """Whether the chains ran to their end, have a posterior to draw from, and agree."""
+    if history.sample.interrupted:
+        yield False, f"The sampler was interrupted after {history.passes} sweeps."
+    if history.separable:
+        yield (
+            False,
+            "Most draws separate the classes: the posterior is hardly bounded under this prior, and its means "
+            "depend on how long the chains ran. Use a tighter prior, such as Ridge(3, 3).",
+        )
+    worst = history.traces.worst()
+    if worst is None:
+        mixing = diagnostics.columns(history.traces.coefficient_mixing)
+        yield (
+            True,
+            f"The chains agree: the largest R̂ is {np.nanmax(mixing['rhat']):.3f} (up to {diagnostics.LARGEST_RHAT} "
+            f"is good), and every coefficient has at least {np.nanmin(mixing['ess_bulk']):.0f} effective draws "
+            f"({diagnostics.SMALLEST_ESS} are needed).",
+        )
+    else:
+        yield (
+            False,
+            f"The chains have not mixed well enough: {worst.rhat_of} has R̂ {printing.told(worst.rhat, 4)} (up to "
+            f"{diagnostics.LARGEST_RHAT} is good), and {worst.ess_of} has {printing.told(round(worst.ess))} "
+            f"effective draws ({diagnostics.SMALLEST_ESS} are needed). Draw more.",
+        )
 
 
 def _page(title: str, lines: Sequence[str], tables: Sequence[str]) -> str:

@@ -14,8 +14,9 @@ from scipy.stats import chi2
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
-from vbsvm.inference.reliability import ADVICE
+from vbsvm.inference.covariance import ADVICE
 from vbsvm.results.effect_rows import EffectRows, GivenRows, groups_of, is_discrete
+from vbsvm.results.fit_predictions import known_outcome
 from vbsvm.results.leave_one_out import left_out_rows
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class KnownRows:
         if fit.reader is None or fit.reader.parts.outcome not in frames.names_of(given.data):
             return None
         try:
-            truth = fit.known_outcome(given.data) == fit.classes[1]
+            truth = known_outcome(fit, given.data) == fit.classes[1]
         except (ValueError, TypeError):  # some outcomes are missing, or are none of the classes
             return None
         truth = truth if given.kept is None else truth[given.kept]

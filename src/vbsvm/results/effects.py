@@ -4,7 +4,8 @@ Every row gets the value in question, and keeps its other inputs; the predicted 
 (g-computation). Columns are set before they are encoded, so that transforms, curves and interactions follow.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, final
@@ -13,18 +14,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
 from vbsvm.base.printing import ReliabilityWarning, warn_user
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_level
-from vbsvm.results import same_frame
-from vbsvm.results.averages import LOGITS, LOGS, PLAIN, Averaged, Scale, shares
-from vbsvm.results.effect_check import NOT_CHECKED
-from vbsvm.results.effect_rows import EffectRows, grid, groups_of, known_numbers, names_of, require_input
-from vbsvm.results.effect_subject import Subject
-from vbsvm.results.words import noted
+from vbsvm.design.columns import Encoded
+from vbsvm.design.levels import UNSEEN
+from vbsvm.results import tables
+from vbsvm.results.averages import LOGITS, LOGS, PLAIN, Averaged, Models, Scale, shares
+from vbsvm.results.covariance import covariance as covariance_of
+from vbsvm.results.effect_check import CHECKED, NOT_CHECKED, KnownRows
+from vbsvm.results.effect_rows import EffectRows, GivenRows, grid, groups_of, known_numbers, names_of, require_input
+from vbsvm.results.notes import noted
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from vbsvm.results.fit import Fit
 
 KINDS = ("difference", "ratio", "odds ratio")
 GROUPS = ("observed", "new")
@@ -35,12 +41,87 @@ STEP = 1e-4
 SEVERAL = "The models of several classes are taken to err together, so that intervals are rather too wide."
 
 
-class AverageEffects:
-    """Tables of average probabilities, for whoever has a ``Subject``."""
+@final
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """The models and classes that effects are about, and the rows that they are averages over, as users have them."""
 
+    models: Models
+    classes: NDArray[Any]
+    rows: EffectRows
+    data: Any
+    learn_known: Callable[[], KnownRows | None]
+
+    @cached_property
+    def known(self) -> KnownRows | None:
+        """Observations with known outcomes, against which probabilities are checked."""
+        return self.learn_known()
+
+    @property
+    def hinge(self) -> bool:
+        """Whether probabilities are those of a support vector machine, which are to be checked."""
+        return not self.models.fits[0].spec.likelihood.normalised
+
+    def checked(self, what: str, variables: Sequence[str], by: Sequence[str]) -> dict[str, str]:
+        """What a table of a hinge fit says of its probabilities: a caution, or that they were or weren't checked."""
+        if not self.hinge:
+            return {}
+        try:
+            caution = None if self.known is None else self.known.caution(what, variables, by, self.classes)
+        except ValueError:  # the rows of the fit have no such columns, or too many values of them
+            return {"check": NOT_CHECKED}
+        if self.known is None:
+            return {"check": NOT_CHECKED}
+        return {"check": CHECKED} if caution is None else {"caution": caution}
+
+    def encoded(self, changes: Mapping[str, Any], groups: str) -> Encoded:
+        """The rows with inputs set; with ``groups="new"`` all groups are new ones."""
+        found = self.rows.encoded(changes)
+        if groups == "observed":
+            return found
+        return replace(found, levels=tuple(np.full_like(one, UNSEEN) for one in found.levels))
+
+
+def subject_of(
+    fits: "Sequence[Fit]",
+    classes: NDArray[Any],
+    data: Any,
+    weights: str | ArrayLike | None,
+    covariance: str | None,
+    read: Callable[[GivenRows], EffectRows],
+) -> Subject:
+    """Effects of these models over rows that are given, or over those of the fit; ``read`` knows the columns.
+
+    The link is learned from the rows of the fit as long as it holds them, else from those that are given.
+    """
+    fit = fits[0]
+    given = GivenRows.of("effects", data, weights, fit._rows)
+    rows, held = read(given), fit._rows is not None and fit._rows.data is not None
+
+    def basis() -> tuple[Encoded, Array]:
+        own = read(GivenRows.of("effects", None, None, fit._rows)) if held and data is not None else rows
+        return own.encoded({}), own.weights
+
+    def known() -> KnownRows | None:
+        """The rows themselves where their outcomes are known, else those of the fit."""
+        training = GivenRows.of("effects", None, None, fit._rows) if held else None
+        if training is None or (given.data is training.data and np.array_equal(given.weights, training.weights)):
+            return (
+                KnownRows.of_new(fit, rows, given) if training is None else KnownRows.of_training(fits, rows, training)
+            )
+        return KnownRows.of_new(fit, rows, given) or KnownRows.of_training(fits, read(training), training)
+
+    n_rows = float(rows.weights.sum()) if fit.facts is None else fit.facts.n_rows
+    models = Models.of(fits, [covariance_of(one, covariance) for one in fits], basis, n_rows)
+    return Subject(models, classes, rows, given.data, known)
+
+
+class AverageEffects(ABC):
+    """Tables of average probabilities: methods of a fit and of an estimator, which say what they are about."""
+
+    @abstractmethod
     def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
-        """What effects are asked of."""
-        raise NotImplementedError
+        """Models, classes and rows that effects are about."""
 
     def effects(
         self,
@@ -99,15 +180,13 @@ class AverageEffects:
         by: str | Sequence[str] | None,
         *,
         at: Any = None,
-        data: Any = None,
-        weights: str | ArrayLike | None = None,
         groups: str = "observed",
         level: float = 0.95,
-        covariance: str | None = None,
+        **rest: Any,
     ) -> "tuple[Subject, pd.DataFrame]":
         """What effects are about, and their table in pandas, with its notes."""
         names, of = names_of("effects", variable, "variable"), _values_of("effects", variable, at)
-        subject, frame = self._begun("effects", data, weights, covariance, groups, level)
+        subject, frame = self._begun("effects", groups, level, **rest)
         rows = subject.rows
         if not names:
             raise ValueError("effects: name an input.")
@@ -149,7 +228,7 @@ class AverageEffects:
         """
         if kind not in KINDS:
             raise ValueError(f"contrasts: kind must be one of {', '.join(map(repr, KINDS))}; got {kind!r}.")
-        subject, frame = self._begun("contrasts", data, weights, covariance, groups, level)
+        subject, frame = self._begun("contrasts", groups, level, data, weights, covariance)
         require_input("contrasts", subject.rows, variable)
         parted = _Parted.of("contrasts", subject.rows, by, [variable])
         if at is None and subject.rows.levels(variable) is None:
@@ -179,7 +258,7 @@ class AverageEffects:
 
         Parameters are those of ``effects``. Rows that miss the input are left out.
         """
-        subject, frame = self._begun("slopes", data, weights, covariance, groups, level)
+        subject, frame = self._begun("slopes", groups, level, data, weights, covariance)
         require_input("slopes", subject.rows, variable)
         if subject.rows.levels(variable) is not None:
             raise ValueError(f"slopes: {variable!r} is a category; contrasts({variable!r}) compares its levels.")
@@ -196,7 +275,7 @@ class AverageEffects:
         return _given(subject, frame.table("slopes", [variable], parted, [(("slope",), up.minus(down))], PLAIN))
 
     def _begun(
-        self, what: str, data: Any, weights: Any, covariance: str | None, groups: str, level: float
+        self, what: str, groups: str, level: float, data: Any = None, weights: Any = None, covariance: str | None = None
     ) -> "tuple[Subject, _Frame]":
         require_level(what, level)
         if groups not in GROUPS:
@@ -240,7 +319,7 @@ def _given(subject: Subject, table: "pd.DataFrame") -> Any:
     """The table as users get it, with a warning where the check has failed."""
     if "caution" in table.attrs:
         warn_user(table.attrs["caution"], ReliabilityWarning)
-    return same_frame.like(subject.data, table)
+    return tables.like(subject.data, table)
 
 
 def _observed(
@@ -345,11 +424,11 @@ class _Frame:
 
     def _noted(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """Say in the corner whose probability it is, and what the spreads are."""
-        of_models = [one.words for one in self.subject.models.intervals]
-        words = max(of_models, key=lambda one: len(one.corner))
+        of_models = [one.notes for one in self.subject.models.intervals]
+        notes = max(of_models, key=lambda one: len(one.corner))
         several, linked = len(of_models) > 1, self.subject.models.link is not None
-        explanation = " ".join([words.explanation, self._held(linked=linked), *[SEVERAL] * several])
-        found = noted(frame, replace(words, explanation=explanation), "sd", self.level)
+        explanation = " ".join([notes.explanation, self._held(linked=linked), *[SEVERAL] * several])
+        found = noted(frame, replace(notes, explanation=explanation), "sd", self.level)
         if not several:
             found.columns.name = f"P({self.subject.classes[1]!s}), {found.columns.name}"
         return found

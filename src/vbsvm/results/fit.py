@@ -1,9 +1,10 @@
 """What a fit knows: one two-class model, its coefficients on the user's scale, and how it was reached."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,26 +15,23 @@ from vbsvm.base.settings import require_level
 from vbsvm.design.columns import Plan
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult, Status
-from vbsvm.missing.imputation import MissingPatterns, Population
+from vbsvm.missing.imputation import MissingPatterns, Population, mean_and_covariance, with_index
 from vbsvm.model.spec import Spec
-from vbsvm.results import arviz, coefficients, display, random_effects, same_frame, tidy, variance_components
+from vbsvm.results import arviz, display, imputation, prediction, tables, variance_components
+from vbsvm.results import covariance as covariances
+from vbsvm.results import fit_predictions as predictions
 from vbsvm.results.adapted import adapted
-from vbsvm.results.calibration import Calibration
-from vbsvm.results.course import Course
+from vbsvm.results.calibration import Calibration, PosteriorMean
+from vbsvm.results.covariance import ROBUST, Intervals, LearnedCovariances
 from vbsvm.results.data_summary import Facts
-from vbsvm.results.effect_rows import FormulaRows
-from vbsvm.results.effect_subject import Subject, subject_of
-from vbsvm.results.effects import AverageEffects
-from vbsvm.results.fit_imputation import FitImputation
-from vbsvm.results.fit_predictions import FitPredictions
-from vbsvm.results.intervals import Intervals, LearnedSpreads, SpreadShelf
+from vbsvm.results.effect_rows import FormulaRows, row_weights
+from vbsvm.results.effects import AverageEffects, Subject, subject_of
+from vbsvm.results.history import History, Traces, Worst
 from vbsvm.results.leave_one_out import leave_one_out
 from vbsvm.results.left_out_predictions import LeftOutPredictions
+from vbsvm.results.notes import noted
 from vbsvm.results.posterior import Posterior, posterior_of
-from vbsvm.results.posterior_mean import PosteriorMean
-from vbsvm.results.traces import Traces, Worst
 from vbsvm.results.training_rows import TrainingRows
-from vbsvm.results.words import Words, noted, of_components
 from vbsvm.storage.atomic import require_path
 from vbsvm.storage.codec import public_fields
 
@@ -43,16 +41,25 @@ if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
 
 INPUTS = "inputs"
+# Parts of a fit that its methods are made of, and files hold: not what users look for.
+_PARTS = {"calibration", "facts", "missing_patterns", "outcome", "plan", "population", "posterior", "reader", "spreads"}
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Fit(FitPredictions, FitImputation, AverageEffects):
+class Fit(AverageEffects):
     """A fitted two-class model. Positive scores mean the second of its classes.
 
     Standard errors answer different questions (see ``summary``): by default they are the posterior's in a logistic
     model, and robust in a support vector machine. The corner of each table notes which it shows, and
     ``attrs["spreads"]`` has the full text.
+
+    Attributes
+    ----------
+    classes : ndarray of shape (2,)
+        The classes; positive scores mean the second.
+    spec : Spec
+        The model: its likelihood, and blocks of coefficients with their priors.
     """
 
     spec: Spec
@@ -64,9 +71,13 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
     missing_patterns: MissingPatterns | None = None
     facts: Facts | None = None
     calibration: Calibration | PosteriorMean | None = None
-    spreads: LearnedSpreads | None = None
-    _rows: TrainingRows | None = None  # while they are at hand
-    _shown: str | None = None  # kind of the spreads that are shown unless it is said
+    spreads: LearnedCovariances | None = None
+    _rows: TrainingRows | None = None  # as long as they are in memory
+    _shown: str | None = None  # kind of the covariance that is shown unless another is asked for
+
+    def __dir__(self) -> list[str]:
+        """Names for tab completion: what users look for."""
+        return sorted({*super().__dir__()} - _PARTS)
 
     def __repr__(self) -> str:
         """One line: what was fitted, and how it ended."""
@@ -88,51 +99,51 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
 
     @property
     def _waiting(self) -> TrainingRows | None:
-        """The rows over which the bound is yet to be climbed, when it is asked for."""
+        """The rows over which the bound is yet to be computed, when it is asked for."""
         return self._rows if isinstance(self.outcome, OptimizeResult) and self.outcome.waits else None
 
     @cached_property
-    def _shelf(self) -> SpreadShelf:
-        factors = tuple(factor.name for factor in self.plan.factors)
-        return SpreadShelf(self.posterior, self.spreads or LearnedSpreads(), self._rows, factors)
+    def _covariances(self) -> dict[str, Intervals]:
+        """Covariances of the coefficients that have been asked for, by kind."""
+        return {}
 
-    def intervals(self, covariance: str | None = None) -> Intervals:
-        """Spreads of the coefficients of a kind (see ``summary``): what tables and figures ask."""
-        self._shelf.warn_of_margin("" if self.classes[0] is not None else f"{self.classes[1]!s} against the rest: ")
-        return self._shelf.intervals(self._shown if covariance is None else covariance)
+    @cached_property
+    def _told(self) -> dict[str, str]:
+        """Warnings that have been given."""
+        return {}
 
-    def showing(self, covariance: str | None) -> "Fit":
-        """The same fit, whose tables and figures show spreads of this kind unless it is said."""
-        if covariance is None:
+    def _showing(self, kind: str | None) -> "Fit":
+        """The same fit, whose tables and figures show a covariance of this kind unless another is asked for."""
+        if kind is None:
             return self
-        found = replace(self, _shown=covariance)
-        vars(found)["_shelf"] = self._shelf
+        found = replace(self, _shown=kind)
+        vars(found).update(_covariances=self._covariances, _told=self._told)
         return found
 
     @property
-    def course(self) -> Course:
-        """How the fit was reached."""
-        return self.posterior.course
+    def history(self) -> History:
+        """How the fit was reached, in numbers."""
+        return self.posterior.history
 
     @property
     def elbo(self) -> float:
         """Lower bound on the log evidence of the pseudo-likelihood."""
         self._require_bound("elbo")
-        return float(self.course.bounds[-1])
+        return float(self.history.bounds[-1])
 
     @property
     def bounds(self) -> Array:
         """The accepted bounds of a variational fit, step by step."""
         self._require_bound("bounds")
-        return self.course.bounds
+        return self.history.bounds
 
     def starts(self) -> list[tuple[float, int]]:
         """Bound and number of open gates for each start, the highest bound first; gates have several optima."""
         self._require_bound("starts")
-        return self.course.starts
+        return self.history.starts
 
     def _require_bound(self, what: str) -> None:
-        if not len(self.course.bounds):
+        if not len(self.history.bounds):
             why = "this fit was sampled" if self.posterior.by_draws else "this one knows its covariance by draws only"
             raise AttributeError(f"{what} is only available after variational Bayes with a bound; {why}.")
 
@@ -142,10 +153,9 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         return self._drawn("traces")
 
     def _drawn(self, what: str) -> Traces:
-        found = self.course.traces
-        if found is None:
+        if self.history.traces is None:
             raise AttributeError(f"{what} is only available after inference=Gibbs().")
-        return found
+        return self.history.traces
 
     def worst_mixing(self) -> Worst | None:
         """The largest R̂ and the fewest effective draws of a sampler's parameters, where they are not good enough.
@@ -157,12 +167,12 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
     @property
     def converged(self) -> bool:
         """Whether the bound converged; or all chains agree (R̂ ≤ 1.01) and have 400 effective draws."""
-        return self.course.ending is Status.CONVERGED
+        return self.history.ending is Status.CONVERGED
 
     @property
     def interrupted(self) -> bool:
         """Whether Ctrl-C ended the fit."""
-        return self.course.ending is Status.INTERRUPTED
+        return self.history.ending is Status.INTERRUPTED
 
     @property
     def selects(self) -> bool:
@@ -170,18 +180,13 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         return self.spec.gate_map is not None
 
     @property
-    def largest_fixed_effect(self) -> float:
-        """Largest magnitude of the coefficients of standardised columns, group effects aside."""
-        return float(np.abs(self.posterior.mean).max(initial=0.0))
-
-    @property
     def covariance(self) -> Array:
         """Covariance of the effective coefficients of the design's (standardised) columns, of the default kind."""
-        return self.intervals().covariance
+        return covariances.covariance(self).covariance
 
     def coefficient_covariance(self, kind: str | None = None) -> "pd.DataFrame":
         """Covariance of the coefficients in ``summary``, the intercept first; see there for the kinds."""
-        return coefficients.covariance(self.plan, self.intervals(kind))
+        return tables.coefficient_covariance(self, kind)
 
     @property
     def coef(self) -> Array:
@@ -191,7 +196,7 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
     @property
     def coef_std(self) -> Array:
         """Standard deviations of the coefficients, on the original scale of the columns."""
-        return self.plan.to_user_scale(np.sqrt(self.intervals().variances))
+        return self.plan.to_user_scale(np.sqrt(covariances.covariance(self).variances))
 
     @property
     def coef_cov(self) -> Array:
@@ -206,12 +211,12 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
     @property
     def intercept_std(self) -> float:
         """Standard deviation of the intercept."""
-        return self.intervals().combination(self.plan.intercept_row, [])[0]
+        return covariances.covariance(self).combination(self.plan.intercept_row, [])[0]
 
     @property
     def slope(self) -> float:
         """What a unit of the score adds to the log odds where the score is 0; 1 in a file of an older version."""
-        return 1.0 if self.score_calibration is None else self.score_calibration.slope
+        return 1.0 if self._link is None else self._link.slope
 
     @property
     def inclusion_probability(self) -> Array:
@@ -257,16 +262,7 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         gate is the same in all draws, and an infinite R̂ if chains disagree and none of them ever moves.
         """
         require_level("summary", level)
-        intervals = self.intervals(covariance)
-        own = {"gates": self.selects, "odds": self.spec.likelihood.normalised}
-        table = coefficients.table(self.plan, self.posterior, intervals, level, **own)
-        frame, starts = noted(table, intervals.words, "sd", level), self.course.starts if self.selects else []
-        if own["odds"] and not self.posterior.by_draws:
-            about = self.plan, self.spec, self.posterior.state, intervals
-            frame.attrs["spreads"] += coefficients.about_prior(*about)
-        if len(starts) > 1:
-            frame.attrs["starts"] = starts
-        return frame
+        return tables.coefficients(self, level, covariance)
 
     def tidy(self, level: float = 0.95, covariance: str | None = None, exponentiate: bool = False) -> Any:
         """The coefficients as plain columns: term, estimate, std_error, conf_low, conf_high.
@@ -275,20 +271,16 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         still holds its rows, and these are a polars frame, so is the table. With a logistic likelihood
         ``exponentiate=True`` gives odds ratios and their intervals; ``std_error`` stays that of the log odds.
         """
-        return self._in_kind(tidy.terms(self, level, covariance, exponentiate))
+        return tables.like_rows(self, tables.tidy(self, level, covariance, exponentiate))
 
     def glance(self) -> Any:
         """One row about the model as a whole: rows, coefficients, the bound, and whether it converged."""
-        return self._in_kind(tidy.models((self,)))
-
-    def _in_kind(self, table: "pd.DataFrame") -> Any:
-        """A table as the kind of frame that the fit's own rows are, as long as it holds them."""
-        return same_frame.like(None if self._rows is None else self._rows.data, table)
+        return tables.like_rows(self, tables.glance(self))
 
     def _effects_subject(self, data: Any, weights: str | ArrayLike | None, covariance: str | None) -> Subject:
         """Of the formula's columns; the rows of an estimator's table are its own."""
         if self.reader is None:
-            raise TypeError("This fit belongs to an estimator: use the methods of the estimator.")
+            raise TypeError(predictions.OF_ESTIMATOR)
         reader = self.reader
         return subject_of([self], self.classes, data, weights, covariance, lambda given: FormulaRows.of(reader, given))
 
@@ -299,11 +291,103 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         the slopes' columns. With several factors name one, or get all of them with the factor as the first index level.
         Where the fit still holds its rows, and these are a polars frame, so is the table, with the groups as a column.
         """
-        return self._in_kind(self._random_effects_table(factor))
+        return tables.like_rows(self, tables.random_effects(self, factor))
 
-    def _random_effects_table(self, factor: str | None = None) -> "pd.DataFrame":
-        """The same in pandas, with its note."""
-        return noted(random_effects.table(self.plan, self.posterior, factor), self.posterior.words, "sd")
+    def decision_function(
+        self, data: Any, *, return_std: bool = False, new_groups: str = "population"
+    ) -> Array | tuple[Array, Array]:
+        """Mean score of each row, and on request its standard deviation.
+
+        A group that was not seen in fit gets the population's score, and the variance of its effects is added to the
+        score's; ``new_groups="error"`` refuses it.
+        """
+        if not return_std:
+            return predictions.answer(self, "decision_function", data, new_groups)
+        found = predictions.score_moments(self, predictions.read(self, data, new_groups))
+        return found.mean, np.sqrt(found.variance)
+
+    def predictive(self, data: Any, *, new_groups: str = "population") -> "pd.DataFrame":
+        """Mean and standard deviation of each row's score, and the probability that it is positive.
+
+        The spread is that of the coefficients, and of missing inputs and new groups: with all coefficients known it
+        would be 0. ``predict_proba`` is about the class of a row instead.
+        """
+        mean, sd = self.decision_function(data, return_std=True, new_groups=new_groups)
+        table = with_index(prediction.table(mean, sd), data)
+        return tables.like(data, noted(table, covariances.score_posterior(self).notes, "sd"))
+
+    def predict(self, data: Any, *, new_groups: str = "population") -> NDArray[Any]:
+        """Class of each row: by the sign of its score.
+
+        Rows of a dask data frame are predicted when they are asked for: this, ``predict_proba``, ``predict_log_proba``
+        and ``decision_function`` then give a series or a frame of Dask.
+        """
+        return predictions.answer(self, "predict", data, new_groups)
+
+    def score(self, data: Any, weights: str | ArrayLike | None = None, *, new_groups: str = "population") -> float:
+        """Share of rows whose outcome, a column of ``data`` as in fit, is the predicted one.
+
+        ``weights`` are a column of the data or a number for each row: a weight of k counts as k rows.
+        """
+        predicted, labels = self.predict(data, new_groups=new_groups), predictions.known_outcome(self, data)
+        return float(np.average(predicted == labels, weights=row_weights("score", data, weights)))
+
+    def predict_proba(self, data: Any, *, new_groups: str = "population") -> Array:
+        """Probabilities of the two classes; the larger belongs to the predicted class.
+
+        Those of a hinge likelihood are its scores passed through a link that is fitted to leave-one-out scores, which
+        can be far off (``report`` and ``effects`` check them); those of a logistic one are averaged over the posterior.
+        They speak of the population of the weights. If inputs are missing or a group was not seen in fit, they are
+        averaged over their possible values.
+        """
+        return predictions.answer(self, "predict_proba", data, new_groups)
+
+    def predict_files(
+        self,
+        files: Any,
+        to: str | os.PathLike[str],
+        *,
+        proba: bool = False,
+        scores: bool = False,
+        keep: Sequence[str] = (),
+    ) -> int:
+        """Predict the rows of files, which need not fit in memory, and write them to a file; give their number.
+
+        Parameters
+        ----------
+        files : str, path, list of them, or Files
+            Names of Parquet or CSV files, a pattern such as ``"new/*.parquet"``, or a folder.
+        to : str or path
+            The file that is written, .parquet or .csv: a row for each, in the same order. One that exists is replaced
+            when all rows are there.
+        proba, scores : bool, default False
+            Add the probability of each class, and the score.
+        keep : list of str, default ()
+            Columns of the files that are copied, such as an identifier.
+        """
+        from vbsvm.results import predicted_files
+
+        if self.reader is None:
+            raise ValueError(
+                "This is one of a VBSVC's models, which knows no columns: call predict_files of the VBSVC."
+            )
+        columns, text = self.reader.columns, predicted_files.text_columns(self.reader)
+        added: dict[str, Any] = {"keep": keep, "proba": proba, "scores": scores}
+        return predicted_files.write(self, files, to, columns=columns, text=text, classes=self.classes, **added)
+
+    def predict_log_proba(self, data: Any, *, new_groups: str = "population") -> Array:
+        """Logarithms of ``predict_proba``, which are finite also where a probability is too small for a number."""
+        return predictions.answer(self, "predict_log_proba", data, new_groups)
+
+    def pseudo_probability(self, data: Any, *, new_groups: str = "population") -> Array:
+        """Probabilities by the normalised pseudo-likelihood e^{−2(1 − f)₊} : e^{−2(1 + f)₊}; they are not calibrated.
+
+        These are what the model itself says of a label. They are averaged like those of ``predict_proba``.
+        """
+        if self.spec.likelihood.normalised:
+            raise AttributeError("pseudo_probability is for the hinge likelihood: this one has probabilities itself.")
+        scores = predictions.mean_scores(self, predictions.read(self, data, new_groups))
+        return prediction.probabilities(prediction.pseudo_log_odds([scores]))
 
     def adapt(self, data: Any, weights: str | ArrayLike | None = None) -> "Fit":
         """This fit with the groups of further rows: their effects are learned from these rows, without a refit.
@@ -339,29 +423,66 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         sampling the table has R̂ and effective draws.
         """
         require_level("variance_components", level)
-        table = self._noted_components(level)
+        table = tables.components(self, level)
         variance_components.warn_of_narrow(table)
         return table
 
-    def component_table(self, level: float = 0.95) -> "pd.DataFrame":
-        """The table of ``variance_components`` as it is printed: without a warning, and notes where there are some."""
-        table = self._noted_components(level)
-        return table if variance_components.narrow_terms(table) else table.drop(columns="note", errors="ignore")
+    @overload
+    def impute(self, data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]": ...
 
-    def _noted_components(self, level: float) -> "pd.DataFrame":
-        table = self.posterior.variance_components(level, self._log_variances)
-        return noted(table, self.component_words, "interval", level)
+    @overload
+    def impute(
+        self, data: Any, n: int, *, y: ArrayLike | None = None, random_state: Any = None
+    ) -> "list[pd.DataFrame]": ...
+
+    def impute(
+        self, data: Any, n: int | None = None, *, y: ArrayLike | None = None, random_state: Any = None
+    ) -> "tuple[pd.DataFrame, pd.DataFrame] | list[pd.DataFrame]":
+        """The inputs with missing values replaced by their expected values given the others, and standard deviations.
+
+        Both are on the original scale of the columns; the standard deviation of a known value is 0. Labels are not
+        used. Categories have no expected value, and are not in these tables.
+
+        With ``n`` it gives a list of so many copies of the data instead, in which missing numbers and categories are
+        drawn, with the parameters of their distribution drawn too: multiple imputation. Fit each, and ``pool`` the
+        fits. For the rows of the fit give their outcome as ``y``: labels then are regressors of the missing values,
+        without which coefficients of these columns would be too small. Values are taken to be missing at random.
+        """
+        if n is None:
+            return imputation.expected_values(self, data)
+        return imputation.completed_tables(self, data, n, y, random_state)
+
+    def missing_information(self) -> "pd.Series":
+        """The share of the information about each coefficient that is missing: the part of its variance due to that.
+
+        It is that of robust intervals, and there where these are: for variational fits without gates whose missing
+        values are missing at random, under ``GaussianImputation(labels="regressor")``.
+        """
+        import pandas as pd
+
+        found = tables.missing_information(self, covariances.covariance(self, ROBUST))
+        if found is None:
+            raise ValueError("missing_information: no input of this fit is missing.")
+        return pd.Series(found, index=self.summary(covariance=ROBUST).index, name="missing_information")
+
+    def missing_summary(self) -> "pd.DataFrame":
+        """Which inputs were missing together in fit: one row for each pattern (True is missing), the commonest first.
+
+        ``rows`` counts its rows, ``share`` is their share of all. ``attrs["missing"]`` counts by column.
+        """
+        if self.missing_patterns is None:
+            raise AttributeError("missing_summary is only available after a fit by an estimator or a Model.")
+        return self.missing_patterns.table()
 
     @property
-    def _log_variances(self) -> dict[str, float]:
-        """Standard deviations of log σ² that are better than those of the fit itself."""
-        return self._shelf.log_variances() if len(self.posterior.variance_components(0.5)) else {}
+    def imputation_mean(self) -> Array:
+        """Mean of each input, on its own scale, missing values taken into account."""
+        return mean_and_covariance(self.plan, imputation.population(self))[0]
 
     @property
-    def component_words(self) -> Words:
-        """What tables and reports say of the variance components."""
-        narrow = variance_components.narrow_terms(self.posterior.variance_components(0.5))
-        return of_components(self.posterior.words, narrow=bool(narrow), by_response=bool(narrow or self._log_variances))
+    def imputation_cov(self) -> Array:
+        """Covariance of the inputs, on their own scale, missing values taken into account."""
+        return mean_and_covariance(self.plan, imputation.population(self))[1]
 
     def to_arviz(self, *, log_likelihood: bool = False) -> Any:
         """Draws of a Gibbs fit for ArviZ (0.23 or 1.x), on the original scale of the columns; labels and weights.
@@ -390,7 +511,7 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
 
         require_path(path)
         found = [] if data is None else [resolve_fit.predicted("report", self, data)]
-        shown = self.showing(covariance)
+        shown = self._showing(covariance)
         return report.write(path, [shown], found, title, report.Owner(shown, data))
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -398,28 +519,29 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         from vbsvm.storage import saving
 
         require_path(path)
-        saving.write(path, "Fit", self.contents())
+        saving.write(path, "Fit", self._contents())
 
-    def contents(self) -> dict[str, Any]:
+    def _contents(self) -> dict[str, Any]:
         """What a file holds of the fit: all but its rows and a sampler's last draws of their missing values."""
-        held = self.without_rows()
-        return public_fields(held) | {"outcome": held.course.stored()}
+        fit = self._without_rows()
+        outcome = fit.outcome.without_values() if isinstance(fit.outcome, Sample) else fit.outcome
+        return public_fields(fit) | {"outcome": outcome}
 
-    def without_rows(self) -> "Fit":
+    def _without_rows(self) -> "Fit":
         """The same fit with everything learned that its training rows are needed for, and without these."""
-        self.component_table()
+        tables.printed_components(self)
         return replace(
             self,
             outcome=self.outcome if self._waiting is None else self._waiting.bounded,
-            population=self.input_population,
-            calibration=self.score_calibration,
-            spreads=self._shelf.settled(),
+            population=self._input_population,
+            calibration=self._link,
+            spreads=covariances.learned(self),
             _rows=None,
         )
 
     def __getstate__(self) -> dict[str, Any]:
         """What pickles and copies hold: neither training rows nor what has been made of the fields."""
-        fit = self if self._rows is None else self.without_rows()
+        fit = self if self._rows is None else self._without_rows()
         return {one.name: getattr(fit, one.name) for one in fields(fit)}
 
     def left_out_predictions(self, refits: int | None = None, folds: int | None = None) -> LeftOutPredictions:
@@ -434,11 +556,11 @@ class Fit(FitPredictions, FitImputation, AverageEffects):
         return leave_one_out([self], self.classes, refits, folds)
 
     @property
-    def input_population(self) -> Population | None:
+    def _input_population(self) -> Population | None:
         """Mean and covariance of the inputs; learned from the training rows when it is first asked for."""
         return self.population if self._rows is None or self.population is not None else self._rows.population
 
     @property
-    def score_calibration(self) -> Calibration | PosteriorMean | None:
+    def _link(self) -> Calibration | PosteriorMean | None:
         """How scores become probabilities; learned from the training rows when it is first asked for."""
         return self.calibration if self._rows is None or self.calibration is not None else self._rows.calibration

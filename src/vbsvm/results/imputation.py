@@ -1,4 +1,4 @@
-"""Tables that are completed by proper draws: what multiple imputation takes."""
+"""Missing inputs by a fit: expected values, and tables that are completed by proper draws, for multiple imputation."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,25 +6,107 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import require_whole
+from vbsvm.base.settings import read_seed, require_whole
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
-from vbsvm.design.columns import Plan
-from vbsvm.missing.imputation import ProperDraw
+from vbsvm.design.columns import Encoded, Plan
+from vbsvm.missing.imputation import Population, ProperDraw, impute, with_index
+from vbsvm.missing.model import input_model
 from vbsvm.missing.rows import design_rows
+from vbsvm.results.fit_predictions import OF_ESTIMATOR, held_levels, log_chances, log_label_chances, read
+from vbsvm.results.tables import like
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from vbsvm.design.formula.expansion import Categories, Draws
     from vbsvm.design.formula.reader import Reader
+    from vbsvm.results.fit import Fit
 
 MOST_TABLES = 10_000
 # Values of which one is chosen, by how well it goes with the label of its row, where columns are drawn.
 LEAST_PROPOSALS = 50
 
 
+def expected_values(fit: "Fit", data: Any) -> "tuple[Any, Any]":
+    """The inputs with missing values at their expected values given the others, and standard deviations."""
+    tables = impute(fit.plan, population(fit), read(fit, data))
+    if fit.reader is not None and fit.reader.drawn is not None and not isinstance(data, Encoded):
+        means, spreads = _expected_drawn(fit.reader, data)
+        tables = tables[0].assign(**means), tables[1].assign(**spreads)
+    expected, spread = (with_index(table, data) for table in tables)
+    return like(data, expected), like(data, spread)
+
+
+def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -> list[Any]:
+    """Copies of the data in which missing numbers and categories are drawn, with drawn parameters."""
+    if fit.reader is None:
+        raise TypeError(OF_ESTIMATOR)
+    frame, places = _fillable(fit.reader, data)
+    labels = None if y is None else label_columns(y, fit.classes, len(frame))
+    encoded, columns = read(fit, data), np.array(list(places.values()), np.intp)
+    draws, told, rng = _proper_draws(fit, n, labels, random_state)
+    reader, tables = fit.reader.with_draws(LEAST_PROPOSALS), []
+    for draw in draws:
+        proposed = None
+        if encoded.candidates is not None and encoded.candidates.draws is not None:
+            rows = reader.taken(data)
+            proposed = reader.proposed_draws(rows, rng)
+            encoded = reader.encode(rows, proposed)
+        table, completed, candidates = encoded.table, frame, encoded.candidates
+        if candidates is not None:
+            signs = None if labels is None else labels[candidates.row, 0]
+            chances = log_chances(fit, candidates, table, signs, rng)
+            if proposed is not None and signs is not None:
+                chances = chances + log_label_chances(fit, encoded, signs)
+            which = candidates.one_each(chances, rng)
+            completed = _with_levels(frame, reader.categories, candidates.levels[which])
+            if proposed is not None and reader.drawn is not None:
+                completed = _with_drawn(completed, reader.drawn.names, candidates.take(which), proposed)
+            table = table[which]
+        values = _drawn_values(fit.plan, table, draw, told, columns, rng)
+        tables.append(like(data, with_values(completed, list(places), values)))
+    return tables
+
+
 def drawn_inputs(
+    fit: "Fit", table: NDArray[np.floating], columns: NDArray[np.intp], n: int, labels: Array | None, random_state: Any
+) -> list[Array]:
+    """These columns of a raw table, completed by n proper draws; ``labels`` are columns of ±1 for the classes."""
+    draws, told, rng = _proper_draws(fit, n, labels, random_state)
+    return [_drawn_values(fit.plan, table, draw, told, columns, rng) for draw in draws]
+
+
+def _proper_draws(
+    fit: "Fit", n: int, labels: Array | None, random_state: Any
+) -> tuple[list[ProperDraw], Array | None, np.random.Generator]:
+    """Draws of the inputs' distribution, the labels where it knows them, and what values are drawn with."""
+    require_whole("impute", 1, MOST_TABLES, n=n)
+    seed = read_seed(random_state)
+    population(fit)  # refuses too many columns
+    if fit._rows is None:
+        raise ValueError(
+            "impute: draws are learned from the training data, which this fit no longer holds. Fit again, or ask "
+            "for them before the model is saved."
+        )
+    model, levels = input_model(fit.spec.missing), held_levels(fit)
+    known = labels is not None and model is not None and model.n_beside == labels.shape[1]
+    if labels is not None and not known and (levels is None or not levels.labelled):
+        raise ValueError(
+            "impute: y is a regressor of missing values where some were missing in fit, under "
+            'GaussianImputation(labels="regressor"). This fit is another: leave y out.'
+        )
+    return fit._rows.proper_draws(int(n), seed), labels if known else None, np.random.default_rng(seed)
+
+
+def population(fit: "Fit") -> Population:
+    """Mean and covariance of the inputs; refuse more columns than they are learned for."""
+    if fit._input_population is None:
+        raise AttributeError("The distribution of the inputs was not learned: there are more than 3000 columns.")
+    return fit._input_population
+
+
+def _drawn_values(
     plan: Plan,
     table: NDArray[np.floating],
     draw: ProperDraw,
@@ -46,12 +128,6 @@ def drawn_inputs(
     return values
 
 
-def read_number(n: Any) -> int:
-    """How many tables are asked for."""
-    require_whole("impute", 1, MOST_TABLES, n=n)
-    return int(n)
-
-
 def label_columns(y: Any, classes: NDArray[Any], n_rows: int) -> Array:
     """Labels of rows as columns of ±1: one for two classes, else one for each but the last.
 
@@ -69,7 +145,7 @@ def label_columns(y: Any, classes: NDArray[Any], n_rows: int) -> Array:
     return np.column_stack([np.where(labels == one, 1.0, -1.0) for one in told])
 
 
-def fillable(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, dict[str, int]]":
+def _fillable(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, dict[str, int]]":
     """The data as a frame, and the columns that are inputs themselves, by their place in the table.
 
     Refuse missing values in columns that only enter in transforms, which can't be undone.
@@ -111,7 +187,9 @@ def with_values(frame: "pd.DataFrame", names: list[Any], values: Array) -> "pd.D
     return frame.assign(**filled)
 
 
-def with_drawn(frame: "pd.DataFrame", names: tuple[str, ...], candidates: Candidates, draws: "Draws") -> "pd.DataFrame":
+def _with_drawn(
+    frame: "pd.DataFrame", names: tuple[str, ...], candidates: Candidates, draws: "Draws"
+) -> "pd.DataFrame":
     """A copy of the frame with drawn values, by the candidate of each row; ``draws`` are of the rows that miss some."""
     assert candidates.draws is not None
     lost, filled = np.flatnonzero(candidates.draws.max(axis=1) >= 0), {}
@@ -124,7 +202,7 @@ def with_drawn(frame: "pd.DataFrame", names: tuple[str, ...], candidates: Candid
     return frame.assign(**filled)
 
 
-def expected_drawn(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
+def _expected_drawn(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, pd.DataFrame]":
     """Means and standard deviations of the columns that are drawn, given the other inputs."""
     import pandas as pd
 
@@ -141,7 +219,7 @@ def expected_drawn(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, pd.DataF
     return pd.DataFrame(means, columns=pd.Index(names)), pd.DataFrame(spreads, columns=pd.Index(names))
 
 
-def with_levels(frame: "pd.DataFrame", categories: "Categories", levels: NDArray[np.intp]) -> "pd.DataFrame":
+def _with_levels(frame: "pd.DataFrame", categories: "Categories", levels: NDArray[np.intp]) -> "pd.DataFrame":
     """A copy of the frame with these levels (rows × categories) where they are not negative: categories are missing."""
     filled = {}
     for name, values, of_rows in zip(categories.names, categories.levels, levels.T, strict=True):

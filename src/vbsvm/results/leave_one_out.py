@@ -1,6 +1,6 @@
 """Predictions of each row by a fit without it: from one fit to all rows, or from refits where that is not enough."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
 
@@ -9,14 +9,16 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ReliabilityWarning, warn_user
+from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import require_whole
 from vbsvm.inference.gibbs import Sample
-from vbsvm.results import refits as refits_of
+from vbsvm.inference.loop import OptimizeResult
+from vbsvm.results import prediction
+from vbsvm.results.calibration import LeftOutScores
 from vbsvm.results.left_out_predictions import LeftOutPredictions
-from vbsvm.results.prediction import Scores
-from vbsvm.results.refits import Said
-from vbsvm.results.training_rows import TrainingRows
-from vbsvm.sources.distributed import Distributed
+from vbsvm.results.prediction import Link, Scores
+from vbsvm.results.training_rows import TrainingRows, links, pass_order
+from vbsvm.sources.distributed import Distributed, reweighted
 
 if TYPE_CHECKING:
     from vbsvm.results.fit import Fit
@@ -26,6 +28,59 @@ UNRELIABLE = (
     "Leave-one-out predictions are approximate, and may be far off here: {}. Allow refits (refits=200, of data in "
     "memory), or use cross_validate."
 )
+# At most so many refits, unless it is said otherwise: tables of up to so many rows are refitted without each of them.
+# Where rows × coefficients are more than the last of these numbers, a fit takes longer, and there are fewer refits.
+REFITS, REFITS_OF_LARGE, LARGE = 200, 10, 50_000
+# Folds where all rows need refits: many, as a fit to fewer rows is a worse one.
+FOLDS, FEWEST_FOLDS = 50, 5
+APPROXIMATE, REFITTED = "approximate", "refitted"
+# Of one row; and on average, which is the number of effective parameters for each row.
+MOST_LEVERAGE, MOST_MEAN_LEVERAGE = 0.7, 0.2
+# Fewer rows for each predictor to choose from, and the choice depends on single rows.
+ROWS_FOR_AN_INPUT = 20
+# Scales that are held where a row leaves make losses too small: by 2/n to 4/n, and up to 14/n if effects are large.
+ROWS_FOR_A_FACTOR = 3000
+# Where groups are integrated out, their effects are far from normal if scores are less certain than this, on average.
+MOST_VARIANCE = 1.0
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Said:
+    """What models say of rows: log probabilities (rows × classes), what decides, and scores (rows × models)."""
+
+    log_chances: Array
+    values: Array
+    scores: Array
+
+    @staticmethod
+    def of(found: Sequence[Scores], calibrations: Sequence[Link | None]) -> "Said":
+        """From the scores of each model, and how they become probabilities."""
+        chances = prediction.log_probabilities(prediction.log_odds(found, calibrations))
+        values = prediction.decision_values(found, calibrations)
+        return Said(chances, values, np.stack([one.mean for one in found], axis=1))
+
+    def replace(self, which: NDArray[np.intp], new: "Said") -> None:
+        """Take over what others say of some rows."""
+        for old, own in ((self.log_chances, new.log_chances), (self.values, new.values), (self.scores, new.scores)):
+            old[which] = own
+
+    @property
+    def decided(self) -> NDArray[np.intp]:
+        """The class that each row is assigned to."""
+        one = self.values.shape[1] == 1
+        return (self.values[:, 0] > 0).astype(np.intp) if one else self.values.argmax(axis=1)
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class RefitPlan:
+    """Sets of rows that are left out together, how that is called, and what makes the first order doubtful."""
+
+    sets: Sequence[NDArray[np.intp]]
+    method: str
+    doubt: str | None = None
+    folds: int | None = None
 
 
 @final
@@ -47,43 +102,35 @@ class LeftOutRows:
     log_chances: Array
     rows: NDArray[np.intp] | None
     groups: Mapping[str, NDArray[np.intp]]
-    method: str = refits_of.APPROXIMATE
+    method: str = APPROXIMATE
     doubt: str | None = None
     folds: int | None = None
 
     def take(self, which: NDArray[np.intp]) -> "LeftOutRows":
         """Some rows, or all in another order."""
-        return replace(
-            self,
-            truth=self.truth[which],
-            decided=self.decided[which],
-            weights=self.weights[which],
-            scores=self.scores[which],
-            fitted=self.fitted[which],
-            log_chances=self.log_chances[which],
-            rows=None if self.rows is None else self.rows[which],
-            groups={name: of_rows[which] for name, of_rows in self.groups.items()},
-        )
+        names = ("truth", "decided", "weights", "scores", "fitted", "log_chances", *["rows"] * (self.rows is not None))
+        groups = {name: of_rows[which] for name, of_rows in self.groups.items()}
+        return replace(self, groups=groups, **{name: getattr(self, name)[which] for name in names})
 
 
 def left_out_rows(fits: "Sequence[Fit]", refits: int | None = 0, folds: int | None = None) -> LeftOutRows:
     """Of one model of two classes, or of several, one for each class against the rest, with the same rows.
 
     Scores without a row are those of the first order (``model/left_out.py``), with the link from scores to
-    probabilities of the fit; or those of refits, of which there may be some (``results/refits.py``).
+    probabilities of the fit; or those of up to ``refits`` refits.
     """
     first, *_ = rows_of = [_at_hand(fit) for fit in fits]
     found = [rows.left_out_scores() for rows in rows_of]
     y = np.stack([one.y for one in found], axis=1)
     truth = (y[:, 0] > 0).astype(np.intp) if len(fits) == 1 else y.argmax(axis=1)
-    said = Said.of([Scores(one.f, one.u, one.u) for one in found], [fit.score_calibration for fit in fits])
+    said = Said.of([Scores(one.f, one.u, one.u) for one in found], [fit._link for fit in fits])
     fitted = np.stack([one.f if one.fitted is None else one.fitted for one in found], axis=1)
     if isinstance(first.source, Distributed) or first.every > 1:
         return LeftOutRows(truth, said.decided, found[0].s, said.scores, fitted, said.log_chances, None, {})
     order = first.order
     given = order if first.given is None else first.given[order]
-    plan = refits_of.plan(rows_of, found, truth, given, refits, folds)
-    for which, by_refit in refits_of.predicted(rows_of, found[0].s, order, plan.sets):
+    plan = plan_refits(rows_of, found, truth, given, refits, folds)
+    for which, by_refit in predict_by_refits(rows_of, found[0].s, order, plan.sets):
         said.replace(which, by_refit)
     factors = zip(fits[0].plan.factors, first.source.groupings, strict=True)
     groups = {factor.name: grouping.index[order] for factor, grouping in factors}
@@ -106,9 +153,9 @@ def leave_one_out(
     found = left_out_rows(fits, refits, folds)
     assert found.rows is not None
     own = found.log_chances[np.arange(len(found.truth)), found.truth]
-    bound = sum(float(fit.course.bounds[-1]) if len(fit.course.bounds) else np.nan for fit in fits)
+    bound = sum(float(fit.history.bounds[-1]) if len(fit.history.bounds) else np.nan for fit in fits)
     labels, decided = classes[found.truth], classes[found.decided]
-    if found.doubt is not None and found.method == refits_of.APPROXIMATE:
+    if found.doubt is not None and found.method == APPROXIMATE:
         warn_user(UNRELIABLE.format(found.doubt), ReliabilityWarning)
     scheme = SCHEME if found.folds is None else f"refits in {found.folds} folds"
     how = tuple(fit.likelihood_power for fit in fits), found.method, found.doubt, found.folds
@@ -143,3 +190,89 @@ def _require_all_rows(fit: "Fit") -> TrainingRows:
 def _require_refits(rows: TrainingRows) -> None:
     if not rows.can_refit:
         raise ValueError("left_out_predictions: folds=… is only available for fits to data in memory.")
+
+
+def plan_refits(
+    rows_of: Sequence[TrainingRows],
+    found: Sequence[LeftOutScores],
+    truth: NDArray[np.intp],
+    numbers: NDArray[np.intp],
+    refits: int | None,
+    folds: int | None,
+) -> RefitPlan:
+    """Which rows to leave out by refits: all of a small table, those of high leverage, or all in folds.
+
+    ``numbers`` are those of the rows in the user's data. Without the only row of a class there would be no such class:
+    it stays.
+    """
+    n, alone = len(truth), (np.bincount(truth)[truth] == 1) & (found[0].s <= 1.0)
+    if refits is None:
+        refits = REFITS if n * rows_of[0].source.n_core <= LARGE else REFITS_OF_LARGE
+    doubt, n_refits = _doubt(rows_of, found), refits if all(rows.can_refit for rows in rows_of) else 0
+    if folds is not None:
+        return RefitPlan(_folds(truth, numbers, ~alone, folds), f"{folds}-fold", doubt, folds)
+    if n <= n_refits:
+        return RefitPlan([np.array([k]) for k in np.flatnonzero(~alone)], REFITTED)
+    leverage = np.max([one.leverage for one in found if one.leverage is not None], axis=0)
+    high = np.flatnonzero(~(leverage <= MOST_LEVERAGE) & ~alone)
+    if doubt is None and len(high) > n_refits:
+        doubt = f"{len(high)} observations have a leverage above {MOST_LEVERAGE:g}"
+    if doubt is not None and n_refits >= FEWEST_FOLDS:
+        return plan_refits(rows_of, found, truth, numbers, refits, min(FOLDS, n_refits))
+    if doubt is not None or not len(high):
+        return RefitPlan([], APPROXIMATE, doubt)
+    return RefitPlan([np.array([k]) for k in high], f"{APPROXIMATE}, {len(high)} observations refitted")
+
+
+def _doubt(rows_of: Sequence[TrainingRows], found: Sequence[LeftOutScores]) -> str | None:
+    """What makes the first order doubtful for all rows, or None."""
+    rows, n = rows_of[0], len(found[0].f)
+    gates, factors = rows.spec.gate_map, len(rows.source.groupings)
+    if gates is not None and n < ROWS_FOR_AN_INPUT * gates.n_gates:
+        return f"{gates.n_gates} predictors were selected from with {n} observations"
+    if rows.n >= n:
+        return f"there are {rows.n} columns and {n} observations"
+    leverage = max(float(np.mean(one.leverage)) for one in found if one.leverage is not None)
+    if not leverage <= MOST_MEAN_LEVERAGE:
+        return f"the model has about {leverage * n:.0f} effective parameters for {n} observations"
+    if any((one.y * one.fitted > 0).all() for one in found if one.fitted is not None):
+        return "the classes are completely separated"
+    if isinstance(rows.outcome, OptimizeResult) and rows.outcome.integrated:
+        certain = float(np.mean(found[0].u)) <= MOST_VARIANCE
+        return None if certain else "random effects are too uncertain for one step"
+    return "variance components depend on single observations" if n < ROWS_FOR_A_FACTOR * factors else None
+
+
+def _folds(
+    truth: NDArray[np.intp], numbers: NDArray[np.intp], may_leave: NDArray[np.bool_], k: int
+) -> list[NDArray[np.intp]]:
+    """Rows in k sets with the classes in equal shares; the same for all models of the same rows."""
+    drawn = np.random.default_rng(0).random(int(numbers.max()) + 1)[numbers]
+    order = np.lexsort((drawn, truth))
+    order = order[may_leave[order]]
+    return [np.sort(order[begin::k]) for begin in range(min(k, len(order)))]
+
+
+def predict_by_refits(
+    rows_of: Sequence[TrainingRows], counts: Array, order: NDArray[np.intp], sets: Sequence[NDArray[np.intp]]
+) -> Iterator[tuple[NDArray[np.intp], Said]]:
+    """What fits without each set of rows say of these; rows are numbered as in ``order``, their places in the source.
+
+    A row that is left out alone is one of the ``counts`` that it stands for; those of a fold are left out as a whole.
+    The link from scores to probabilities is learned again.
+    """
+    first = rows_of[0].source
+    assert not isinstance(first, Distributed)
+    unit = np.arange(len(first.weights)) if first.candidates is None else first.candidates.row
+    number = np.full(len(unit), -1)
+    number[order] = np.arange(len(order))
+    for which in sets:
+        left = np.isin(unit, unit[order[which]]).astype(np.float64)
+        share = min(1.0, 1.0 / float(counts[which[0]])) if len(which) == 1 else 1.0
+        only = reweighted(first, left)
+        with single_threaded_blas():
+            try:
+                fits = [rows.refitted(1.0 - share * left) for rows in rows_of]
+            except (FloatingPointError, np.linalg.LinAlgError):  # without these rows the fit can't be made
+                continue
+            yield number[pass_order(only)], Said.of([fit.scores_of(only) for fit in fits], links(fits))

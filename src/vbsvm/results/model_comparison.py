@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base import printing
-from vbsvm.results.cross_validation import CrossValidation
-from vbsvm.results.left_out_predictions import LeftOutPredictions, Measure
-from vbsvm.results.refits import APPROXIMATE
+from vbsvm.results.leave_one_out import APPROXIMATE
+from vbsvm.results.left_out_predictions import CrossValidation, LeftOutPredictions, Measure
 
 if TYPE_CHECKING:
     import pandas as pd

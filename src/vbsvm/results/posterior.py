@@ -1,12 +1,13 @@
 """What is believed of a model's parameters after a fit, and how it was reached: by mean field, or by draws.
 
-``Posterior`` is all that fits, tables, predictions, figures and reports ask. Numbers are those of the design's
-(standardised) columns; ``Plan`` turns them into the user's.
+A ``Posterior`` is all that fits, tables, predictions, figures and reports ask. Numbers are those of the design's
+(standardised) columns, gates applied; ``Plan`` turns them into the user's. Effects of groups are asked for by their
+places among all coefficients.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, final
+from typing import TYPE_CHECKING, ClassVar, final
 
 import numpy as np
 from scipy.special import ndtr, ndtri
@@ -21,104 +22,12 @@ from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.layouts.drawn import DrawnGaussian
 from vbsvm.model.matrices import DenseMatrix
 from vbsvm.model.spec import Spec, State
-from vbsvm.results import variance_components, words
-from vbsvm.results.course import Chains, Climb, Course
-from vbsvm.results.words import Words, estimated
+from vbsvm.results import notes, variance_components
+from vbsvm.results.history import ChainHistory, OptimizationHistory
+from vbsvm.results.notes import Notes
 
 if TYPE_CHECKING:
     import pandas as pd
-
-
-class Posterior(Protocol):
-    """What is asked of a posterior.
-
-    Coefficients are the effective ones of columns, gates applied; effects of groups are asked for by their places.
-    """
-
-    @property
-    def course(self) -> Course:
-        """How it was reached."""
-        ...
-
-    @property
-    def words(self) -> Words:
-        """What tables, figures and reports say of it."""
-        ...
-
-    @property
-    def by_draws(self) -> bool:
-        """Whether it is known by draws."""
-        ...
-
-    def with_spread(self, distribution: CoefficientDistribution, words: Words) -> "Posterior":
-        """The same with another distribution of the coefficients, around the same mean."""
-        ...
-
-    @property
-    def state(self) -> State:
-        """Distributions of all that the model has: what predictions and comparisons ask."""
-        ...
-
-    @property
-    def mean(self) -> Array:
-        """Means of the coefficients."""
-        ...
-
-    @property
-    def variances(self) -> Array:
-        """Variances of the coefficients."""
-        ...
-
-    @property
-    def covariance(self) -> Array:
-        """Covariance of the coefficients."""
-        ...
-
-    @property
-    def inclusion(self) -> Array:
-        """Probabilities that gates are open; 1 where there is none."""
-        ...
-
-    @property
-    def signs(self) -> Array:
-        """Probabilities that coefficients are positive, for those that they have if they are included."""
-        ...
-
-    def quantiles(self, chance: float) -> Array:
-        """Quantiles of the coefficients."""
-        ...
-
-    def combination(self, t: Array, chances: list[float]) -> tuple[float, list[float], float]:
-        """Standard deviation and quantiles of tᵀθ, and the probability that it is positive."""
-        ...
-
-    def inverse_scale(self, block: int) -> float:
-        """E[σ⁻²] of a block."""
-        ...
-
-    def effects(self, which: slice) -> tuple[Array, Array]:
-        """Means and standard deviations of some effects of groups, by their places among all coefficients."""
-        ...
-
-    def variance_components(self, level: float, log_variances: Mapping[str, float] | None = None) -> "pd.DataFrame":
-        """One row for each standard deviation of effects and each correlation: median, interval, and what is known.
-
-        ``log_variances`` has standard deviations of log σ² by term that are better than the posterior's own.
-        """
-        ...
-
-    def diagnostics(self) -> dict[str, Array]:
-        """Further columns of the table of coefficients, the intercept first: how well each of them is known."""
-        ...
-
-
-def posterior_of(
-    plan: Plan, spec: Spec, outcome: OptimizeResult | Sample, later: Callable[[], Array] | None = None
-) -> Posterior:
-    """The posterior that a fit ended with; ``later`` gives bounds that nobody has asked for yet."""
-    if isinstance(outcome, Sample):
-        return Sampled(plan, spec, outcome)
-    return MeanField(plan, spec, outcome, later=later)
 
 
 @final
@@ -132,43 +41,40 @@ class MeanField:
     plan: Plan
     spec: Spec
     outcome: OptimizeResult
-    own_words: Words | None = None  # where its spread is not that of the climb
-    later: Callable[[], Array] | None = None  # gives bounds that nobody has asked for yet
+    own_notes: Notes | None = None  # where its covariance is not that of the optimisation
+    later: Callable[[], Array] | None = None  # computes bounds that were not needed yet
+    by_draws: ClassVar[bool] = False
 
     @property
-    def course(self) -> Climb:
-        """The climb."""
-        return Climb(self.spec, self.outcome, self.later)
+    def history(self) -> OptimizationHistory:
+        """How the optimisation went."""
+        return OptimizationHistory(self.outcome, self.later)
 
-    @property
-    def by_draws(self) -> bool:
-        """No."""
-        return False
-
-    def with_spread(self, distribution: CoefficientDistribution, words: Words) -> "MeanField":
+    def with_covariance(self, distribution: CoefficientDistribution, own: Notes) -> "MeanField":
         """The same with another distribution of the coefficients, around the same mean."""
         state = self.outcome.state.moved(distribution)
-        own = estimated(words, len(distribution.draws)) if isinstance(distribution, DrawnGaussian) else words
-        return MeanField(self.plan, self.spec, replace(self.outcome, state=state), own, self.later)
+        if isinstance(distribution, DrawnGaussian):
+            own = notes.estimated(own, len(distribution.draws))
+        return replace(self, outcome=replace(self.outcome, state=state), own_notes=own)
 
     @property
-    def words(self) -> Words:
-        """Those of the bound that was climbed."""
-        if self.own_words is not None:
-            return self.own_words
+    def notes(self) -> Notes:
+        """Notes on the distribution of the bound that was optimised."""
+        if self.own_notes is not None:
+            return self.own_notes
         if self.outcome.integrated:
-            return words.INTEGRATED
-        if self.outcome.exact:
-            found = words.of_exact_bound(normalised=self.spec.likelihood.normalised, groups=bool(self.plan.factors))
-            return words.at_power(found, self.spec.likelihood_power)
-        own = {"joint_gates": self.spec.joint_gates, "normalised": self.spec.likelihood.normalised}
-        found = words.at_power(words.of_mean_field(groups=bool(self.plan.factors), **own), self.spec.likelihood_power)
-        coefficients = self.state.coefficients
-        return estimated(found, len(coefficients.draws)) if isinstance(coefficients, DrawnGaussian) else found
+            return notes.INTEGRATED
+        spec, coefficients = self.spec, self.state.coefficients
+        facts = {"normalised": spec.likelihood.normalised, "exact": self.outcome.exact, "joint_gates": spec.joint_gates}
+        own = notes.of_bound(groups=bool(self.plan.factors), **facts)
+        own = own if spec.likelihood.normalised else notes.at_power(own, spec.likelihood_power)
+        if isinstance(coefficients, DrawnGaussian) and not self.outcome.exact:
+            return notes.estimated(own, len(coefficients.draws))
+        return own
 
     @property
     def state(self) -> State:
-        """Where the climb ended."""
+        """Where the optimisation ended."""
         return self.outcome.state
 
     @property
@@ -251,39 +157,23 @@ class Sampled:
     spec: Spec
     sample: Sample
 
-    @property
-    def course(self) -> Chains:
-        """The chains."""
-        return self._chains
-
-    @property
-    def by_draws(self) -> bool:
-        """Yes."""
-        return True
-
-    def with_spread(self, distribution: CoefficientDistribution, words: Words) -> "Sampled":
-        """Draws have the posterior's own spread."""
-        raise NotImplementedError
+    by_draws: ClassVar[bool] = True
 
     @cached_property
-    def _chains(self) -> Chains:
-        """They keep what is known of how they mix."""
-        return Chains(self.plan, self.spec, self.sample)
+    def history(self) -> ChainHistory:
+        """The chains, and how they mix."""
+        return ChainHistory(self.plan, self.spec, self.sample)
 
     @property
-    def words(self) -> Words:
-        """Those of draws."""
-        found = words.DRAWS_OF_POSTERIOR if self.spec.likelihood.normalised else words.DRAWS
-        return words.at_power(found, self.spec.likelihood_power)
+    def notes(self) -> Notes:
+        """Notes on draws."""
+        if self.spec.likelihood.normalised:
+            return notes.DRAWS_OF_POSTERIOR
+        return notes.at_power(notes.DRAWS, self.spec.likelihood_power)
 
-    @property
+    @cached_property
     def state(self) -> State:
         """Posterior means, and the draws as a distribution of the coefficients."""
-        return self._state
-
-    @cached_property
-    def _state(self) -> State:
-        """It keeps the moments of the draws."""
         return self.sample.state
 
     @property
@@ -342,8 +232,20 @@ class Sampled:
     def variance_components(self, level: float, log_variances: Mapping[str, float] | None = None) -> "pd.DataFrame":
         """By the draws, with R̂ and effective draws."""
         own = self.spec.likelihood.normalised
-        return variance_components.table_of_draws(self.course.traces, level, highest_density=own)
+        return variance_components.table_of_draws(self.history.traces, level, highest_density=own)
 
     def diagnostics(self) -> dict[str, Array]:
         """R̂ and effective draws."""
-        return self.course.traces.columns()
+        return self.history.traces.columns()
+
+
+Posterior = MeanField | Sampled
+
+
+def posterior_of(
+    plan: Plan, spec: Spec, outcome: OptimizeResult | Sample, later: Callable[[], Array] | None = None
+) -> Posterior:
+    """The posterior that a fit ended with; ``later`` computes bounds that were not needed yet."""
+    if isinstance(outcome, Sample):
+        return Sampled(plan, spec, outcome)
+    return MeanField(plan, spec, outcome, later=later)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,22 +25,6 @@ if TYPE_CHECKING:
     from vbsvm.design.formula.reader import Reader
 
 
-class Predictor(Protocol):
-    """A fitted model."""
-
-    def predict(self, data: Any, /) -> NDArray[Any]:
-        """The class of each row."""
-        ...
-
-    def decision_function(self, data: Any, /) -> Any:
-        """The score of each row."""
-        ...
-
-    def predict_proba(self, data: Any, /) -> NDArray[Any]:
-        """The probability of each class."""
-        ...
-
-
 def text_columns(reader: "Reader") -> set[str]:
     """Columns that were text in fit, and are text again where a file holds none but such as "1" and "2"."""
     levels: list[tuple[str, Any]] = []
@@ -57,7 +41,7 @@ def text_columns(reader: "Reader") -> set[str]:
 
 
 def predicted(
-    fitted: Predictor, inputs: Any, kept: "pd.DataFrame", classes: NDArray[Any], *, proba: bool, scores: bool
+    fitted: Any, inputs: Any, kept: "pd.DataFrame", classes: NDArray[Any], *, proba: bool, scores: bool
 ) -> "pd.DataFrame":
     """A row for each of ``inputs``: columns that are kept, the prediction, and what else is asked for."""
     several = len(classes) > 2
@@ -76,7 +60,7 @@ def predicted(
 
 
 def write(
-    fitted: Predictor,
+    fitted: Any,
     given: Any,
     to: str | os.PathLike[str] | IO[str],
     *,

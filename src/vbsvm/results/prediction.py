@@ -2,7 +2,7 @@
 
 New groups are treated in three places. That they add nothing to the mean of a score is in ``Grouping.factor``
 (``sources/row_builder.py``), what they add to its variance is here, and whether they are refused (``new_groups``) is
-decided in ``results/fit.py``.
+decided in ``results/fit_predictions.py``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,20 +28,19 @@ from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.matrices import SparseMatrix
 from vbsvm.model.spec import Spec, State
-from vbsvm.results import calibration, posterior_mean
-from vbsvm.results.calibration import Calibration
-from vbsvm.results.posterior_mean import PosteriorMean
+from vbsvm.results import calibration
+from vbsvm.results.calibration import Calibration, PosteriorMean
 from vbsvm.sources.row_builder import Grouping, MissingInputs, RowBuilder
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from vbsvm.results.fit import Fit
+
 # How scores become probabilities.
 Link = Calibration | PosteriorMean
 # Multipliers that have no divisor in common with the number of quantiles.
 LATTICE = (1, 2, 4, 5, 7, 8)
-# Mean and covariance of the inputs, learned where a row misses some; None where there are too many columns.
-Learn = Callable[[], Population | None]
 
 
 @final
@@ -59,26 +58,27 @@ class Scores:
     departures: Array | None = None
 
 
-def mean_scores(plan: Plan, spec: Spec, state: State, encoded: Encoded, learn: Learn) -> Scores:
+def mean_scores(fit: "Fit", encoded: Encoded) -> Scores:
     """Moments of each row's score with the coefficients at their means."""
-    return _scores(plan, PointDistribution(state.coefficients.mean).message(state.gates), spec, state, encoded, learn)
+    state = fit.posterior.state
+    return _scores(fit, PointDistribution(state.coefficients.mean).message(state.gates), state, encoded)
 
 
-def score_moments(plan: Plan, spec: Spec, state: State, encoded: Encoded, learn: Learn) -> Scores:
+def score_moments(fit: "Fit", encoded: Encoded, state: State) -> Scores:
     """Mean and variance of each row's score; a group that was not seen in fit adds the variance zᵀΣz of its effects."""
-    return _scores(plan, state.coefficients.message(state.gates), spec, state, encoded, learn)
+    return _scores(fit, state.coefficients.message(state.gates), state, encoded)
 
 
-def _scores(plan: Plan, message: Message, spec: Spec, state: State, encoded: Encoded, learn: Learn) -> Scores:
-    of_new = [prior_covariances(plan, spec, state, k) for k in range(len(plan.factors))]
+def _scores(fit: "Fit", message: Message, state: State, encoded: Encoded) -> Scores:
+    of_new = [prior_covariances(fit.plan, fit.spec, state, k) for k in range(len(fit.plan.factors))]
     found = Scores(*(np.zeros(encoded.table.shape[0]) for _ in range(3)))
     if any((levels == UNSEEN).any() for levels in encoded.levels):
         found = replace(found, departures=np.zeros((len(found.mean), len(MIDDLES))))
-    for block in _blocks_of(plan, encoded, learn):
+    for block in _blocks_of(fit, encoded):
         at, design = block.where, block.design
-        rows, incomplete = _completed(block, learn)
+        rows, incomplete = _completed(fit, block)
         if incomplete is not None:
-            found.from_unknown[at] = left_over(incomplete, rows, message, _known(learn).distribution)
+            found.from_unknown[at] = left_over(incomplete, rows, message, _population(fit).distribution)
             design = incomplete.design
         found.mean[at], variance = message.row_moments(rows)
         found.variance[at] = _overflown(variance)
@@ -98,46 +98,45 @@ def _overflown(variances: Array | float) -> Array:
     return np.where(np.isnan(variances), np.inf, variances)
 
 
-def cross(plan: Plan, encoded: Encoded, learn: Learn, of_rows: Array) -> Array:
+def cross(fit: "Fit", encoded: Encoded, of_rows: Array) -> Array:
     """CᵀU for the columns C of the design, missing inputs at their expected values; U has a row for each of the table.
 
     Columns that only groups' effects multiply are left out.
     """
-    found = np.zeros((plan.n_fixed, of_rows.shape[1]))
-    for block in _blocks_of(plan, encoded, learn):
-        found += _completed(block, learn)[0].written.T @ of_rows[block.where]
+    found = np.zeros((fit.plan.n_fixed, of_rows.shape[1]))
+    for block in _blocks_of(fit, encoded):
+        found += _completed(fit, block)[0].written.T @ of_rows[block.where]
     return found
 
 
-def scores_at(plan: Plan, encoded: Encoded, learn: Learn, theta: Array) -> Array:
+def scores_at(fit: "Fit", encoded: Encoded, theta: Array) -> Array:
     """Cθ of each row, for coefficients of columns in the rows of ``theta``: rows × their number."""
     found = np.empty((encoded.table.shape[0], len(theta)))
-    for block in _blocks_of(plan, encoded, learn):
-        found[block.where] = _completed(block, learn)[0].written @ theta.T
+    for block in _blocks_of(fit, encoded):
+        found[block.where] = _completed(fit, block)[0].written @ theta.T
     return found
 
 
-def _completed(block: "_Block", learn: Learn) -> tuple[Any, IncompleteRows | None]:
+def _completed(fit: "Fit", block: "_Block") -> tuple[Any, IncompleteRows | None]:
     """Rows with missing inputs at their expected values; and those that they were made of, where some are missing."""
     rows = block.rows
     if not isinstance(rows, IncompleteRows):
         return rows, None
-    return rows.filled(conditional_means(rows, _known(learn).distribution)), rows
+    return rows.filled(conditional_means(rows, _population(fit).distribution)), rows
 
 
-def _known(learn: Learn) -> Population:
-    population = learn()
-    assert population is not None
-    return population
+def _population(fit: "Fit") -> Population:
+    assert fit._input_population is not None
+    return fit._input_population
 
 
-def require_finite(scores: Scores, encoded: Encoded, learn: Learn) -> Scores:
+def require_finite(fit: "Fit", scores: Scores, encoded: Encoded) -> Scores:
     """Refuse rows without a finite score: they have no class."""
     bad = ~(np.isfinite(scores.mean) & ~np.isnan(scores.from_unknown))
     if bad.any():
         row = int(np.argmax(bad))
         at = row if encoded.candidates is None else int(np.argmax(encoded.candidates.row == row))
-        if np.isnan(encoded.table[at]).any() and learn() is None:
+        if np.isnan(encoded.table[at]).any() and fit._input_population is None:
             why = "it has missing inputs, and they are not inferred for so many columns: impute them first"
         else:
             why = "its values are too far from those seen in fit"
@@ -172,7 +171,7 @@ def decision_values(found: Sequence[Scores], calibrations: Sequence[Link | None]
     if len(found) == 1 or len(known) < len(found):
         return scores
     if isinstance(known[0], PosteriorMean):
-        return _over_new_levels(found, _total_variance, posterior_mean.averaged)
+        return _over_new_levels(found, _total_variance, calibration.mean_log_odds)
     with np.errstate(over="ignore"):
         return scores * np.array([one.slope for one in known])
 
@@ -185,7 +184,7 @@ def log_odds(found: Sequence[Scores], links: Sequence[Link | None]) -> Array:
     """
     own = [one for one in links if isinstance(one, PosteriorMean)]
     if own:
-        return posterior_mean.log_odds(own, _over_new_levels(found, _total_variance, posterior_mean.averaged))
+        return calibration.population_log_odds(own, _over_new_levels(found, _total_variance, calibration.mean_log_odds))
     known = [one for one in links if isinstance(one, Calibration)]
     if len(known) < len(found):
         return pseudo_log_odds(found)
@@ -283,11 +282,12 @@ class _Block:
     groupings: tuple[Grouping, ...]
 
 
-def _blocks_of(plan: Plan, encoded: Encoded, learn: Learn) -> Iterator[_Block]:
-    return _sparse_blocks(plan, encoded.table) if issparse(encoded.table) else _blocks(plan, encoded, learn)
+def _blocks_of(fit: "Fit", encoded: Encoded) -> Iterator[_Block]:
+    return _sparse_blocks(fit.plan, encoded.table) if issparse(encoded.table) else _blocks(fit, encoded)
 
 
-def _blocks(plan: Plan, encoded: Encoded, learn: Learn) -> Iterator[_Block]:
+def _blocks(fit: "Fit", encoded: Encoded) -> Iterator[_Block]:
+    plan = fit.plan
     n_rows, size = len(encoded.table), block_rows(plan.recipe.n_columns)
     work_space = plan.recipe.work_space(min(size, n_rows))
     groupings = [Grouping.of(factor, levels) for factor, levels in zip(plan.factors, encoded.levels, strict=True)]
@@ -306,7 +306,11 @@ def _blocks(plan: Plan, encoded: Encoded, learn: Learn) -> Iterator[_Block]:
                 tuple(grouping.take(here) for grouping in groupings),
             )
             where = np.arange(here.start, here.stop)
-            if missing_inputs is None and np.isnan(builder.design.sum()) and (population := learn()) is not None:
+            if (
+                missing_inputs is None
+                and np.isnan(builder.design.sum())
+                and (population := fit._input_population) is not None
+            ):
                 missing_inputs = _missing_inputs(encoded, population)
             if missing_inputs is None or not np.isnan(builder.design.sum()):
                 yield _Block(where, builder.whole(), builder.design, builder.groupings)

@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, final
+from itertools import product
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,24 +14,21 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import learned_property, new_lock
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.inference.covariance import CovarianceEstimate, Covariances, Reliability, reliability, robust_of_draws
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.input_chains import proper_draws
 from vbsvm.inference.leave_one_out import refit, row_influence, unseen_rows
 from vbsvm.inference.loop import OptimizeResult
-from vbsvm.inference.reliability import Reliability, reliability
 from vbsvm.inference.sandwich import Units
-from vbsvm.inference.spreads import Spread, Spreads, robust_of_draws
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import Population, ProperDraw
 from vbsvm.missing.model import PAPER_PSI, MissingState, input_model
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.row_pass import Part, RowInfluence
 from vbsvm.model.spec import Spec
-from vbsvm.results import imputed_spread
-from vbsvm.results.calibration import LeftOutScores, calibrate
+from vbsvm.results import imputed_covariance
+from vbsvm.results.calibration import LeftOutScores, PosteriorMean, calibrate
 from vbsvm.results.data_summary import Facts
-from vbsvm.results.nesting import SharedRows
-from vbsvm.results.posterior_mean import PosteriorMean
 from vbsvm.results.prediction import Link, Scores
 from vbsvm.sources.distributed import AnyRows, Distributed, InMemory, reweighted
 from vbsvm.sources.memory import Memory
@@ -78,7 +76,7 @@ class TrainingRows:
     inference: Variational | None = None
     fingerprint: Array | None = field(init=False)
     lock: AbstractContextManager[bool] = field(init=False, default_factory=new_lock)
-    _found: dict[str, Spread] = field(default_factory=dict)
+    _estimates: dict[str, CovarianceEstimate] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Remember what the rows look like now."""
@@ -164,7 +162,7 @@ class TrainingRows:
             assert not isinstance(squared, Distributed)
             unweighted = Unweighted(reweighted(counted, kept), reweighted(squared, kept))
         found = refit(self.spec, outcome, source, inference)
-        return replace(self, outcome=found, source=source, unweighted=lambda: unweighted, _found={})
+        return replace(self, outcome=found, source=source, unweighted=lambda: unweighted, _estimates={})
 
     def scores_of(self, rows: InMemory) -> Scores:
         """Scores of rows that this fit has not seen, in the order of a pass."""
@@ -209,19 +207,19 @@ class TrainingRows:
         columns = source.recipe.first + np.arange(len(moments) - 1)
         return [ProperDraw.of_moments(moments, columns, PAPER_PSI, rng) for _ in range(n)]
 
-    def spread(self, kind: str) -> Spread:
-        """Robust, or the posterior's by linear response; in large tables the robust one goes by the curvature."""
+    def covariance(self, kind: str) -> CovarianceEstimate:
+        """The robust estimate, or the posterior's by linear response; cached by kind."""
         with self.lock:
-            if kind not in self._found:
-                self._found[kind] = self._learn_spread(kind)
-            return self._found[kind]
+            if kind not in self._estimates:
+                self._estimates[kind] = self._compute_covariance(kind)
+            return self._estimates[kind]
 
-    def _learn_spread(self, kind: str) -> Spread:
+    def _compute_covariance(self, kind: str) -> CovarianceEstimate:
         source = self._unchanged
         if isinstance(self.outcome, Sample):
             return robust_of_draws(self.spec, self.outcome.state, source, self.n, self._squared, self.units)
         by = "response" if self.responds else "curvature"
-        return self._imputed(self.outcome, by) if kind == ROBUST and self.imputes else self._spreads.of(kind, by)
+        return self._imputed(self.outcome, by) if kind == ROBUST and self.imputes else self._covariances.of(kind, by)
 
     @property
     def responds(self) -> bool:
@@ -235,32 +233,33 @@ class TrainingRows:
     def imputes(self) -> bool:
         """Whether robust spreads can be had although values are missing."""
         here = isinstance(self.source, Memory) and self.source.pages is None
-        return here and isinstance(self.outcome, OptimizeResult) and imputed_spread.suits(self.spec)
+        inferred = self.spec.missing is not None and isinstance(self.outcome, OptimizeResult)
+        return here and inferred and imputed_covariance.suits(self.spec)
 
-    def _imputed(self, outcome: OptimizeResult, by: str) -> Spread:
+    def _imputed(self, outcome: OptimizeResult, by: str) -> CovarianceEstimate:
         """The robust spread by completed tables."""
         source, squared = self._unchanged, self._squared
         assert isinstance(source, Memory)
         squares = squared.weights if isinstance(squared, Memory) else None
-        n_tables = imputed_spread.n_tables(source.candidates)
+        n_tables = imputed_covariance.n_tables(source.candidates)
         draws: Sequence[ProperDraw | None] = [None] * n_tables
         if input_model(self.spec.missing) is not None:
             draws = self.proper_draws(n_tables, source.n_rows)
         rest = self.n, squares, self.units, by
-        return imputed_spread.imputed_spread(self.spec, outcome, source, draws, *rest)
+        return imputed_covariance.imputed_covariance(self.spec, outcome, source, draws, *rest)
 
     @property
-    def learned(self) -> tuple[Spread, ...]:
-        """Spreads that have been asked for."""
+    def learned(self) -> tuple[CovarianceEstimate, ...]:
+        """Estimates that have been computed."""
         with self.lock:
-            return tuple(self._found.values())
+            return tuple(self._estimates.values())
 
     @learned_property
-    def _spreads(self) -> Spreads:
+    def _covariances(self) -> Covariances:
         assert isinstance(self.outcome, OptimizeResult)
         spec = replace(self.spec, likelihood=self.outcome.likelihood)
-        rest = {"squared": self._squared, "units": self.units, "settled": self.outcome.integrated}
-        return Spreads(spec, self.outcome.state, self._unchanged, self.n, **rest)
+        rest = {"squared": self._squared, "units": self.units, "integrated": self.outcome.integrated}
+        return Covariances(spec, self.outcome.state, self._unchanged, self.n, **rest)
 
     @learned_property
     def units(self) -> Units | None:
@@ -292,7 +291,7 @@ class TrainingRows:
     def curvature(self) -> CoefficientDistribution:
         """The distribution by the curvature at the mean."""
         with self.lock, single_threaded_blas():
-            return self._spreads.curvature
+            return self._covariances.curvature
 
     @property
     def reliability(self) -> Reliability:
@@ -300,7 +299,7 @@ class TrainingRows:
         with self.lock:
             if isinstance(self.outcome, Sample):
                 return reliability(self.outcome.state, self._unchanged, self.spec.likelihood)
-            return self._spreads.reliability
+            return self._covariances.reliability
 
 
 def pass_order(source: InMemory) -> NDArray[np.intp]:
@@ -340,3 +339,39 @@ def _fingerprint(source: InMemory, spec: Spec) -> Array:
 
     with np.errstate(all="ignore"):
         return source.total(of_part, light=True)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SharedRows:
+    """Of each two factors, by number, the pairs of groups that share rows; each pair is one number."""
+
+    sizes: tuple[int, ...]
+    pairs: dict[tuple[int, int], NDArray[np.intp]]
+
+    @staticmethod
+    def of(source: InMemory) -> "SharedRows":
+        """Look at the rows of a table."""
+        factors = source.groupings
+        return SharedRows(
+            tuple(factor.n_groups for factor in factors),
+            {
+                (a, b): np.unique(factors[a].index * factors[b].n_groups + factors[b].index)
+                for a, b in product(range(len(factors)), repeat=2)
+            },
+        )
+
+    def __add__(self, other: Self) -> "SharedRows":
+        """Join two sets of rows."""
+        return SharedRows(self.sizes, {key: np.union1d(one, other.pairs[key]) for key, one in self.pairs.items()})
+
+    def lies_in(self, inner: int, outer: int) -> bool:
+        """Whether each group of a factor lies in one group of another."""
+        pairs = self.pairs[inner, outer]
+        return len(pairs) == len(np.unique(pairs // self.sizes[outer]))
+
+    def outer_of(self, inner: int, outer: int) -> NDArray[np.intp]:
+        """For each group of a factor, the group of another that it lies in."""
+        pairs, found = self.pairs[inner, outer], np.zeros(self.sizes[inner], dtype=np.intp)
+        found[pairs // self.sizes[outer]] = pairs % self.sizes[outer]
+        return found

@@ -16,7 +16,7 @@ from vbsvm.design.columns import Plan
 from vbsvm.model.priors.covariance import HuangWandDistribution
 from vbsvm.model.priors.laplace_zero import LaplaceZeroDistribution
 from vbsvm.model.spec import Spec, State
-from vbsvm.results.traces import Traces, correlation_name, effects_of
+from vbsvm.results.history import Traces, correlation_name, effects_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,7 +1,10 @@
-"""A sampler's draws, parameter by parameter, on the scale of the user's columns; and how well their chains mix."""
+"""How a fit was reached, in numbers: the optimisation of a bound, or chains of draws and how well they mix.
+
+Draws are given parameter by parameter, on the scale of the user's columns.
+"""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import final
@@ -14,8 +17,103 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.diagnostics import Mixing
 from vbsvm.design.columns import INTERCEPT, Plan
 from vbsvm.inference.gibbs import Sample
+from vbsvm.inference.loop import OptimizeResult, Status
 from vbsvm.model.priors import Normal
 from vbsvm.model.spec import Block, Spec
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class OptimizationHistory:
+    """The optimisation of a bound, from one start or several; ``later`` computes bounds that were not needed yet."""
+
+    outcome: OptimizeResult
+    later: Callable[[], Array] | None = None
+    traces: None = None
+    separable: bool = False
+
+    @property
+    def ending(self) -> Status:
+        """Why the optimisation ended."""
+        return self.outcome.ending
+
+    @property
+    def passes(self) -> int:
+        """Number of passes over the data."""
+        return self.outcome.passes
+
+    @property
+    def bounds(self) -> Array:
+        """The accepted bounds, step by step; none where no bound was optimised."""
+        return self.outcome.bounds if self.later is None else self.later()
+
+    @property
+    def starts(self) -> list[tuple[float, int]]:
+        """Bound and number of open gates for each start, the highest bound first."""
+        if not len(self.bounds):
+            return []
+        ends = [(self.bounds, self.outcome.state), *((end.bounds, end.state) for end in self.outcome.others)]
+        counted = [
+            (float(bounds[-1]), 0 if state.gates is None else int((state.gates.inclusion > 0.5).sum()))
+            for bounds, state in ends
+        ]
+        return sorted(counted, reverse=True)
+
+
+def starts_agree(starts: list[tuple[float, int]]) -> bool:
+    """Whether all starts ended at the same bound with as many open gates."""
+    return len({count for _, count in starts}) == 1 and starts[0][0] - starts[-1][0] < 0.01
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ChainHistory:
+    """Chains of draws; ``separable`` says whether most of them separate the classes."""
+
+    plan: Plan
+    spec: Spec
+    sample: Sample
+
+    @property
+    def ending(self) -> Status:
+        """Whether the chains were interrupted, agree, or need more sweeps."""
+        if self.sample.interrupted:
+            return Status.INTERRUPTED
+        return Status.CONVERGED if self.traces.worst() is None else Status.OUT_OF_PASSES
+
+    @property
+    def passes(self) -> int:
+        """Sweeps of each chain, tuning included."""
+        return self.sample.sweeps
+
+    @property
+    def bounds(self) -> Array:
+        """Empty: a sampler has no bound."""
+        return np.empty(0)
+
+    @property
+    def starts(self) -> list[tuple[float, int]]:
+        """Empty: chains are judged by how they mix."""
+        return []
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Number of chains, and of draws of each."""
+        chains, draws, _ = self.sample.coefficients.shape
+        return chains, draws
+
+    @cached_property
+    def traces(self) -> "Traces":
+        """Draws, parameter by parameter."""
+        return Traces(self.plan, self.spec, self.sample)
+
+    @property
+    def separable(self) -> bool:
+        """Whether most draws separate the classes."""
+        return self.sample.separable
+
+
+History = OptimizationHistory | ChainHistory
 
 
 @final

@@ -1,4 +1,4 @@
-"""Spreads of every kind and layout, and what is said of them."""
+"""Covariances of every kind and layout, and what is said of them."""
 
 from dataclasses import replace
 
@@ -12,10 +12,9 @@ from reference import simulate
 from spread_models import FIXED, GROUP_PRIORS, crossed_with_slopes, overlapping, sds, settled
 from tilting import by_refits, refit
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Normal, Variational
-from vbsvm.inference import spreads, tilted_map
-from vbsvm.inference.curvature_spread import curvature_distribution, curvature_stats
-from vbsvm.inference.spreads import KINDS, Spreads, responded
-from vbsvm.inference.squared_kernel import NoMaximumError, solve_response, squared_kernel
+from vbsvm.inference import covariance, tilted_map
+from vbsvm.inference.covariance import KINDS, Covariances, curvature_distribution, curvature_stats, respond
+from vbsvm.inference.linear_response import NoMaximumError, solve_response, squared_kernel
 from vbsvm.inference.tilted_map import response_of_map
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE
 from vbsvm.model.priors import Joint
@@ -54,9 +53,9 @@ class TestCurvature:
 
         e, mean = 1e-5, state.coefficients.mean
         second = np.array([(slope(mean + e * unit) - slope(mean - e * unit)) / (2 * e) for unit in np.eye(4)])
-        found = Spreads(spec, state, source, 4).of("curvature").covariance
+        found = Covariances(spec, state, source, 4).of("curvature").covariance
         np.testing.assert_allclose(np.linalg.inv(found), -second, rtol=1e-6, atol=1e-5)
-        assert np.abs(np.linalg.inv(Spreads(spec, state, source, 4).of("mean-field").covariance) + second).max() > 1
+        assert np.abs(np.linalg.inv(Covariances(spec, state, source, 4).of("mean-field").covariance) + second).max() > 1
 
     @pytest.mark.parametrize("exact", [False, True])
     def test_arrow_and_dense_agree(self, exact):
@@ -76,7 +75,7 @@ class TestCurvature:
         X, y = overlapping(60, 12, seed=3)
         spec, source = spec_of(12), source_of(X, y)
         found = [
-            Spreads(spec, TIGHT.run(spec, rows).state, rows, 13).of("curvature").covariance
+            Covariances(spec, TIGHT.run(spec, rows).state, rows, 13).of("curvature").covariance
             for rows in (source, replace(source, wide=True))
         ]
         np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-7)
@@ -91,12 +90,10 @@ class TestCurvature:
         found = curvature_distribution(spec, state, stats).covariances(9)
         np.testing.assert_allclose(found, np.linalg.inv(precision), rtol=1e-8, atol=1e-12)
 
-    def test_missing_values_and_a_pass_that_was_made(self):
+    def test_missing_values(self):
         spec, state, source = with_missing()
-        last = curvature_stats(spec, state, source)
-        given = Spreads(spec, state, source, 4, last).of("curvature").covariance
-        np.testing.assert_allclose(given, Spreads(spec, state, source, 4).of("curvature").covariance, rtol=1e-6)
-        assert (sds(given) > np.sqrt(state.coefficients.variances)).all()
+        found = Covariances(spec, state, source, 4).of("curvature").covariance
+        assert (sds(found) > np.sqrt(state.coefficients.variances)).all()
 
 
 class TestKernel:
@@ -105,14 +102,14 @@ class TestKernel:
         rng = np.random.default_rng(0)
         whitened, right = rng.normal(size=(n, p)) / np.sqrt(p), rng.normal(size=(n, 2))
         K = whitened @ whitened.T
-        np.testing.assert_allclose(squared_kernel(whitened).times(right), np.square(K) @ right, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(squared_kernel(whitened)(right), np.square(K) @ right, rtol=1e-9, atol=1e-9)
 
     def test_what_is_no_maximum_is_refused(self):
         rng = np.random.default_rng(0)
         kernel, right = squared_kernel(rng.normal(size=(50, 3))), rng.normal(size=(50, 2))
         Q, image = solve_response(kernel, np.full(50, -0.1), right, 1e-10)
-        np.testing.assert_allclose(kernel.times(Q + 0.2 * image), kernel.times(right), atol=1e-8)
-        np.testing.assert_allclose(image, kernel.times(Q), atol=1e-8)
+        np.testing.assert_allclose(kernel(Q + 0.2 * image), kernel(right), atol=1e-8)
+        np.testing.assert_allclose(image, kernel(Q), atol=1e-8)
         with pytest.raises(NoMaximumError):
             solve_response(kernel, np.full(50, 10.0), right, 1e-10)
 
@@ -141,14 +138,14 @@ class TestGates:
         out = state.gates.open < 0.5
         assert 0 < out.sum() < 8
         for kind in ("posterior", "robust"):
-            found = Spreads(spec, state, source, 9).of(kind)
+            found = Covariances(spec, state, source, 9).of(kind)
             np.testing.assert_array_equal(np.isnan(sds(found.covariance)), out)
             assert f"leaves out {out.sum()} of the inputs" in " ".join(found.reliability.warnings)
-        assert np.isfinite(Spreads(spec, state, source, 9).of("curvature").covariance).all()
+        assert np.isfinite(Covariances(spec, state, source, 9).of("curvature").covariance).all()
 
     def test_joint_gates_have_no_response(self):
         spec, state, source = selection(LaplaceZero(0.2, gates=Joint()))
-        found = Spreads(spec, state, source, 9).of("posterior")
+        found = Covariances(spec, state, source, 9).of("posterior")
         assert found.covariance is None
         assert "joint distribution" in found.reliability.warnings[-1]
 
@@ -157,13 +154,13 @@ def test_a_climb_that_has_not_converged_is_named(monkeypatch):
     X, y = overlapping(100, 3, seed=0)
     spec, source = spec_of(3), source_of(X, y)
     state = Variational().run(spec, source).state
-    monkeypatch.setattr(spreads, "TIGHT", Variational(tol=1e-8, max_iter=2))
+    monkeypatch.setattr(covariance, "TIGHT", Variational(tol=1e-8, max_iter=2))
     for kind in ("robust", "posterior"):
-        assert Spreads(spec, state, source, 4).of(kind).reliability.warnings == (spreads.NOT_CONVERGED,)
+        assert Covariances(spec, state, source, 4).of(kind).reliability.warnings == (covariance.NOT_CONVERGED,)
 
 
 def test_missing_values_have_a_verdict_and_no_number():
-    of_fit = Spreads(*with_missing(), 4)
+    of_fit = Covariances(*with_missing(), 4)
     assert of_fit.reliability.reliable
     for kind in ("robust", "posterior"):
         found = of_fit.of(kind)
@@ -177,7 +174,7 @@ def test_kinds_in_order_and_close_to_the_posterior():
     drawn = VBSVC(inference=Gibbs(draws=2000, tune=500, chains=2), random_state=0).fit(X, y)
     posterior = np.sqrt(drawn._fits[0].posterior.variances)
     task = VBSVC()._tasks(X, y, None)[0]
-    of_fit = Spreads(task.spec, Variational().run(task.spec, task.source).state, task.source, 5)
+    of_fit = Covariances(task.spec, Variational().run(task.spec, task.source).state, task.source, 5)
     ratio = {kind: float(np.exp(np.log(sds(of_fit.of(kind).covariance) / posterior).mean())) for kind in KINDS}
     assert ratio["mean-field"] < 0.7
     assert 0.93 < ratio["posterior"] < 1.07
@@ -191,8 +188,8 @@ def test_an_exact_fit_starts_from_itself():
     X, y = overlapping(200, 4, seed=3)
     spec, source = spec_of(4), source_of(X, y)
     paper, exact = TIGHT.run(spec, source), Variational(bound="exact", tol=1e-10).run(spec, source)
-    one = Spreads(spec, paper.state, source, 5).of("posterior")
-    other = Spreads(replace(spec, likelihood=EXACT_HINGE), exact.state, source, 5).of("posterior")
+    one = Covariances(spec, paper.state, source, 5).of("posterior")
+    other = Covariances(replace(spec, likelihood=EXACT_HINGE), exact.state, source, 5).of("posterior")
     np.testing.assert_allclose(one.covariance, other.covariance, rtol=1e-3, atol=1e-6)
     np.testing.assert_allclose(one.mean, other.mean, atol=1e-3)
 
@@ -200,7 +197,7 @@ def test_an_exact_fit_starts_from_itself():
 def test_effects_of_groups_on_request():
     source = crossed_with_slopes()
     spec = Spec((*FIXED, *GROUP_PRIORS["together"]))
-    found = responded(spec, TIGHT.run(spec, source).state, source, np.array([1, 10, 30]))
+    found = respond(spec, TIGHT.run(spec, source).state, source, np.array([1, 10, 30]))
     expected = by_refits(found.spec, refit(found.spec, found.state, source), source, 10)
     np.testing.assert_allclose(found.response.coefficients[1], expected, rtol=1e-2, atol=1e-3 * expected[10])
 
@@ -208,7 +205,7 @@ def test_effects_of_groups_on_request():
 def test_kinds_that_are_not_known_are_refused():
     X, y = overlapping(60, 2, seed=0)
     spec, source = spec_of(2), source_of(X, y)
-    of_fit = Spreads(spec, TIGHT.run(spec, source).state, source, 3)
+    of_fit = Covariances(spec, TIGHT.run(spec, source).state, source, 3)
     for kind, by in (("sandwich", "response"), ("robust", "guess")):
         with pytest.raises(ValueError, match="A spread is one of 'robust'"):
             of_fit.of(kind, by)
@@ -217,7 +214,7 @@ def test_kinds_that_are_not_known_are_refused():
 class TestReliability:
     def of(self, X, y):
         spec, source = spec_of(X.shape[1]), source_of(X, y)
-        return Spreads(spec, Variational().run(spec, source).state, source, X.shape[1] + 1)
+        return Covariances(spec, Variational().run(spec, source).state, source, X.shape[1] + 1)
 
     def test_nothing_is_said_of_classes_that_overlap(self):
         found = self.of(*overlapping(300, 3, seed=0)).of("robust")

@@ -11,7 +11,7 @@ from scipy.special import ndtri, stdtrit
 from incomplete_models import PAPER
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Variational, load
 from vbsvm.cli import main
-from vbsvm.results import intervals, training_rows
+from vbsvm.results import covariance, training_rows
 
 KINDS = ("robust", "posterior", "curvature", "mean-field")
 
@@ -135,7 +135,7 @@ def test_separated_classes_and_piles_of_rows_are_told():
 def test_wide_tables_have_the_curvature_only(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(50, 30))
-    monkeypatch.setattr(intervals, "MOST_WRITTEN", 20)
+    monkeypatch.setattr(covariance, "MAX_COLUMNS", 20)
     clf = VBSVC().fit(X, X[:, 0] + rng.normal(size=50) > 0)
     assert clf.summary().columns.name.startswith("curvature's sd")
     with pytest.raises(ValueError, match="available for up to 20 coefficients, and there are 31"):
@@ -175,7 +175,7 @@ def test_nested_groups_are_not_independent_but_those_of_the_outermost_factor_are
         assert "the groups of school as independent" in nested.summary().attrs["spreads"]
         ratios.append(sd / alone.summary()["sd"]["treated"])
         rows = nested._rows
-        by_rooms = replace(rows._spreads, units=None).of("robust").covariance
+        by_rooms = replace(rows._covariances, units=None).of("robust").covariance
         wrong.append(np.sqrt(by_rooms[2, 2]) / nested.plan.recipe.scale[1] / sd)
     assert 0.85 < np.mean(ratios) < 1.4
     assert np.mean(wrong) < 0.5  # as if rooms of a school were independent

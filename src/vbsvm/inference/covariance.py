@@ -1,0 +1,376 @@
+"""Covariances of coefficients by kind, one question each, and whether they can be relied on.
+
+- "robust": how far would estimates lie from each other in other samples? The sandwich; by groups where there are some.
+- "posterior": how far does the posterior reach? Linear response of the exact bound, close to a long run of a sampler.
+- "curvature": (H + Λ)⁻¹ with H = −Σ ℓ_ff c cᵀ at the mean, variances and scales fixed; cheap, for any model.
+- "mean-field": the distribution that the optimisation ended with; much too narrow.
+
+Numbers are those of the design's (standardised) columns, gates applied.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.cached import cached_property
+from vbsvm.base.distributions import InverseGamma, Point
+from vbsvm.base.reading import expect
+from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.inference.dual_response import dual_response
+from vbsvm.inference.linear_response import NoMaximumError, Response, dense_response
+from vbsvm.inference.loop import Status
+from vbsvm.inference.sandwich import Units, sandwich_of_groups, sandwich_of_rows
+from vbsvm.inference.tilted_map import effective_mean, response_of_map
+from vbsvm.inference.variational import Variational
+from vbsvm.model.interfaces import GaussianDistribution
+from vbsvm.model.layouts.arrow import ArrowGaussian
+from vbsvm.model.layouts.dense import DenseGaussian
+from vbsvm.model.layouts.dual import DualGaussian
+from vbsvm.model.likelihoods.base import Likelihood
+from vbsvm.model.row_pass import CompleteRows, Part, Source, Stats
+from vbsvm.model.spec import Spec, State
+from vbsvm.model.sweep import pass_rows
+
+KINDS = ("robust", "posterior", "curvature", "mean-field")
+WAYS = ("response", "curvature", "quadrature", "draws")
+BREADS = ("response", "curvature")
+# Responses are computed at states that are nearer to the maximum than a fit need be.
+TIGHT = Variational(tol=1e-8)
+# Columns with a smaller inclusion probability have no variance that could be trusted.
+LIKELY_IN = 0.5
+# Rows this near to the kink, 1 − y f = 0, may be on either side; more of them than this share is a pile.
+NEAR_KINK, PILE = 0.05, 0.1
+# With fewer rows that have a loss than this many for each coefficient, classes are nearly separated.
+ROWS_A_COEFFICIENT = 2
+FEW_UNITS = 10
+# Unequal groups that count like fewer equal ones than this, and than half of their number, determine a hinge fit alone.
+FEW_EFFECTIVE = 20
+
+MISSING = (
+    "Values are missing: they and the coefficients depend on each other in a way that this approximation does not get "
+    "right. Gibbs() gives the posterior's spread. Robust spreads are there in models without gates if "
+    "missing values are drawn at random from a distribution that labels enter as regressors: the default."
+)
+JOINT_GATES = "Gates and coefficients have a joint distribution, which has no response here. Use Gibbs()."
+NO_MAXIMUM = (
+    "The climb has not ended at a clear maximum of the bound, so that its response can't be found: use a smaller tol, "
+    "or Gibbs()."
+)
+NOT_CONVERGED = "The climb of the exact bound has not converged: the spread is that of where it ended."
+ONE_UNIT = "There is only one group, so that nothing tells how groups differ."
+CROSSED = (
+    "The robust spread takes the groups of the largest factor for a sample, and the levels of the other factors as "
+    "given: the intercept, and whatever varies between these levels only, is less certain than it says."
+)
+ADVICE = 'Use likelihood="logistic" (Model) or VBLogistic.'
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Reliability:
+    """Warnings about a covariance, each a sentence; none where there is nothing to say.
+
+    ``losing`` is the share of rows with a positive hinge loss at the mean, ``piled`` that of rows at the kink; NaN
+    where every row misses something.
+    """
+
+    losing: float
+    piled: float
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def reliable(self) -> bool:
+        """Whether there is no warning."""
+        return not self.warnings
+
+    @property
+    def on_the_margin(self) -> str:
+        """What is wrong where many rows lie on the margin; empty where few do."""
+        if not self.piled > PILE:
+            return ""
+        return (
+            f"{100 * self.piled:.0f} % of the observations lie exactly on the margin: coefficients and effects of the "
+            f"SVM are not interpretable here. {ADVICE}"
+        )
+
+    def and_warnings(self, *sentences: str) -> "Reliability":
+        """The same with further warnings."""
+        return replace(self, warnings=(*self.warnings, *sentences))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class CovarianceEstimate:
+    """Covariance of the first coefficients around ``mean``, which the exact bound may have moved.
+
+    ``covariance`` is None where no number can be trusted, and NaN for single coefficients; ``reliability`` says why.
+    ``log_variances`` has the standard deviation of log σ² of blocks by name, for the kind "posterior". ``by`` says how
+    the posterior's covariance was computed, which is the bread of a robust one: the "response" of a bound, its
+    "curvature" at the mean, "quadrature" or "draws". ``unit`` is the number of the factor whose groups were taken as
+    independent, and ``degrees`` are the degrees of freedom of Student's t that intervals are of.
+    ``between`` is the part of the covariance that missing values cause.
+    """
+
+    kind: str
+    mean: Array
+    covariance: Array | None
+    reliability: Reliability
+    log_variances: dict[str, float] = field(default_factory=dict)
+    by: str = "response"
+    unit: int | None = None
+    degrees: float = np.inf
+    between: Array | None = None
+
+    def of_units(self, units: Units | None) -> "CovarianceEstimate":
+        """The same with its units, of which few make intervals longer."""
+        return self if units is None else replace(self, unit=units.factor, degrees=float(units.n_units - 1))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class StateResponse:
+    """A response, the model and state that it belongs to, and whether the optimisation to that state converged."""
+
+    spec: Spec
+    state: State
+    response: Response
+    converged: bool
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Covariances:
+    """Covariances of the first n coefficients at the end of a variational fit; what several kinds need is cached.
+
+    ``n`` is at most the size of the core. ``spec`` has the likelihood whose bound was optimised. If class weights are
+    among the source's own weights s, ``squared`` are the same rows with the weights s²/k, where k says how often each
+    is there.
+    """
+
+    spec: Spec
+    state: State
+    source: Source
+    n: int
+    squared: Source | None = None
+    units: Units | None = None
+    integrated: bool = False  # whether the covariance of the state is the posterior's already
+
+    def of(self, kind: str, by: str = "response") -> CovarianceEstimate:
+        """The estimate of this kind.
+
+        ``by`` says what the bread of the sandwich is: the "response" of the exact bound, or the "curvature" of the
+        bound that was optimised, at the cost of one pass.
+        """
+        if kind not in KINDS or by not in BREADS:
+            raise ValueError(f"A spread is one of {', '.join(map(repr, KINDS))}; got {kind!r}, by {by!r}.")
+        with single_threaded_blas():
+            if kind == "robust":
+                return self._robust(by)
+            if kind == "posterior":
+                return self._posterior()
+            distribution = self.state.gaussian if kind == "mean-field" else self.curvature
+            return self._at_end(kind, effective_covariance(distribution, self.state, self.n))
+
+    @cached_property
+    def reliability(self) -> Reliability:
+        """What the rows say about any of them."""
+        return reliability(self.state, self.source, self.spec.likelihood)
+
+    @cached_property
+    def curvature(self) -> GaussianDistribution:
+        """The distribution by the curvature at the mean, of all coefficients behind the gates."""
+        return curvature_distribution(self.spec, self.state, curvature_stats(self.spec, self.state, self.source))
+
+    @cached_property
+    def _response(self) -> StateResponse | None:
+        try:
+            return respond(self.spec, self.state, self.source, np.arange(self.n))
+        except (NoMaximumError, FloatingPointError, np.linalg.LinAlgError):
+            return None
+
+    def _at_end(self, kind: str, covariance: Array | None, *warnings: str) -> CovarianceEstimate:
+        """An estimate around the mean that the optimisation ended with."""
+        mean = effective_mean(self.state)[: self.n]
+        return CovarianceEstimate(kind, mean, covariance, self.reliability.and_warnings(*warnings))
+
+    def _posterior(self) -> CovarianceEstimate:
+        if self.spec.missing is not None:
+            return self._at_end("posterior", None, MISSING)
+        if self.spec.joint_gates:
+            return self._at_end("posterior", None, JOINT_GATES)
+        if self.integrated:
+            pairs = zip(self.spec.blocks, self.state.scales, strict=True)
+            sds = {block.name: scale.log_sd for block, scale in pairs if isinstance(scale, InverseGamma)}
+            estimate = self._at_end("posterior", self.state.gaussian.covariances(self.n))
+            return replace(estimate, log_variances=sds, by="quadrature")
+        if self._response is None:
+            return self._at_end("posterior", None, NO_MAXIMUM)
+        state, response = self._response.state, self._response.response
+        variances = zip(response.blocks, response.log_variances.diagonal(), strict=True)  # one group has no response
+        sds = {self.spec.blocks[b].name: math.sqrt(variance) for b, variance in variances if variance > 0}
+        symmetric = 0.5 * (response.covariance + response.covariance.T)
+        covariance, warnings = self._without_unlikely(state, symmetric)
+        said = self.reliability.and_warnings(*warnings, *[NOT_CONVERGED] * (not self._response.converged))
+        return CovarianceEstimate("posterior", effective_mean(state)[: self.n], covariance, said, sds)
+
+    def _robust(self, by: str) -> CovarianceEstimate:
+        """The sandwich, by groups where there are some."""
+        if self.spec.missing is not None:
+            return self._at_end("robust", None, MISSING)
+        if self.units is not None and self.units.n_units < 2:
+            return self._at_end("robust", None, ONE_UNIT)
+        by, spec, state, bread, warnings = self._bread(by)
+        if state.gates is not None:
+            bread = state.gates.open[: self.n, None] * bread * state.gates.open[: self.source.n_core]
+        if isinstance(state.coefficients, ArrowGaussian):
+            covariance = sandwich_of_groups(bread, spec, state, self.source, self.units)
+            crossed = self.units is None and bool(state.coefficients.shapes)
+            warnings += about_units(self.units, spec.likelihood) or [CROSSED] * crossed
+        else:
+            covariance = sandwich_of_rows(bread, spec, state, self.source if self.squared is None else self.squared)
+        covariance, unlikely = self._without_unlikely(state, covariance)
+        said = self.reliability.and_warnings(*warnings, *unlikely)
+        mean = effective_mean(state)[: self.n]
+        return CovarianceEstimate("robust", mean, covariance, said, by=by).of_units(self.units)
+
+    def _bread(self, by: str) -> tuple[str, Spec, State, Array, list[str]]:
+        """How the bread of the sandwich was computed, model and state that it belongs to, itself, and warnings."""
+        n, n_core, spec, state = self.n, self.source.n_core, self.spec, self.state
+        if self.integrated:
+            return "quadrature", spec, state, state.gaussian.covariances(n_core)[:n], []
+        found = self._response if by == "response" and state.gates is None else None
+        if found is not None:
+            bread = found.response.coefficients[:, :n_core]
+            return by, found.spec, found.state, bread, [NOT_CONVERGED] * (not found.converged)
+        try:
+            bread = self.curvature.covariances(n_core)[:n]
+        except (FloatingPointError, np.linalg.LinAlgError):  # a curvature that is not positive in floating point
+            bread = state.gaussian.covariances(n_core)[:n]
+        return "curvature", spec, state, bread, []
+
+    def _without_unlikely(self, state: State, covariance: Array) -> tuple[Array, list[str]]:
+        """NaN for inputs that the fit leaves out: that they would not answer does not make them certain."""
+        if state.gates is None:
+            return covariance, []
+        out = state.gates.open[: self.n] < LIKELY_IN
+        if not out.any():
+            return covariance, []
+        return np.where(out | out[:, None], np.nan, covariance), [
+            f"The fit leaves out {out.sum()} of the inputs; this approximation can't tell how uncertain their "
+            "coefficients are. The others' spreads hold as if the choice of inputs were known."
+        ]
+
+
+def curvature_stats(spec: Spec, state: State, source: Source) -> Stats:
+    """Sums of one pass from this state, with the curvature."""
+    return pass_rows(spec, state, source, expect, with_curvature=True)
+
+
+def curvature_distribution(spec: Spec, state: State, stats: Stats) -> GaussianDistribution:
+    """N(μ, (H + Λ)⁻¹) of the coefficients behind the gates, from a pass at this state that summed the curvature."""
+    assert stats.curvature is not None
+    curvature = stats.curvature.gated(state.gates, stats.gram)
+    centred = curvature.conditional(np.zeros(spec.n_columns), spec.precision(state))
+    return centred.at(state.coefficients.mean)
+
+
+def effective_covariance(distribution: GaussianDistribution, state: State, n: int) -> Array:
+    """Covariance of the first n coefficients with the gates applied: Cov(γ v)."""
+    if state.gates is None:
+        return distribution.covariances(n)
+    mean = (state.gates.open * distribution.mean)[:n]
+    return state.gates.applied_to(distribution.outer(n)) - np.outer(mean, mean)
+
+
+def about_units(units: Units | None, likelihood: Likelihood) -> list[str]:
+    """Warnings about units: that factors are crossed, that units are few, or that a few of them dominate a hinge fit.
+
+    A hinge coefficient then depends on these groups' own effects, which no other group tells of.
+    """
+    if units is None:
+        return []
+    few = [f"There are only {units.n_units} independent groups: robust intervals are rough."]
+    unequal = [
+        f"Group sizes are very unequal ({units.n_units} groups, effective number {units.n_effective:.1f}): robust "
+        f"intervals of SVM coefficients may be much too short. {ADVICE}"
+    ]
+    dominated = not likelihood.normalised and units.n_effective < min(FEW_EFFECTIVE, 0.5 * units.n_units)
+    return [CROSSED] * units.crossed + few * (units.n_units < FEW_UNITS) + unequal * dominated
+
+
+def robust_of_draws(
+    spec: Spec, state: State, source: Source, n: int, squared: Source | None = None, units: Units | None = None
+) -> CovarianceEstimate:
+    """The sandwich with the covariance of a sampler's draws; ``state`` has them as its coefficients."""
+    said, mean = reliability(state, source, spec.likelihood), state.coefficients.mean[:n]
+    if spec.missing is not None or (units is not None and units.n_units < 2):
+        why = MISSING if spec.missing is not None else ONE_UNIT
+        return CovarianceEstimate("robust", mean, None, said.and_warnings(why), by="draws")
+    spec, bread = replace(spec, likelihood=spec.likelihood.exact), state.gaussian.covariances(source.n_core)[:n]
+    with single_threaded_blas():
+        if source.n_core < spec.n_columns:
+            covariance = sandwich_of_groups(bread, spec, state, source, units)
+        else:
+            covariance = sandwich_of_rows(bread, spec, state, source if squared is None else squared)
+    said = said.and_warnings(*about_units(units, spec.likelihood))
+    return CovarianceEstimate("robust", mean, covariance, said, by="draws").of_units(units)
+
+
+def respond(spec: Spec, state: State, source: Source, which: NDArray[np.intp]) -> StateResponse:
+    """Linear response of these coefficients, after optimising the exact bound from this state.
+
+    Models with gates have the augmented bound only. Effects of groups may be among the coefficients.
+    """
+    if spec.gate_map is None:
+        outcome, held = TIGHT.sharpened(spec, source, state)
+    else:
+        outcome, held = TIGHT.run(spec, source, state), False
+    outcome = outcome.finished()
+    spec, state = replace(spec, likelihood=outcome.likelihood), outcome.state
+    if state.gates is None and isinstance(state.coefficients, DenseGaussian):
+        response = dense_response(spec, state, source, hold_scales=held)
+        response = replace(response, which=which, coefficients=response.coefficients[which])
+    elif state.gates is None and isinstance(state.coefficients, DualGaussian):
+        response = dual_response(spec, state, source, which, hold_scales=held)
+    else:
+        response = response_of_map(spec, state, source, which, hold_scales=held)
+    return StateResponse(spec, state, response, outcome.ending is Status.CONVERGED)
+
+
+def reliability(state: State, source: Source, likelihood: Likelihood) -> Reliability:
+    """What every row's loss at the mean says, but for rows that miss something; one light pass.
+
+    All rows have a loss under a logistic likelihood, and none of them lies at a kink.
+    """
+    theta = effective_mean(state)
+
+    def of_part(part: Part) -> Array:
+        if not isinstance(part, CompleteRows):
+            return np.zeros(5)
+        h = 1.0 - part.rows.signs * part.scores(theta, state.missing)
+        s, near = part.rows.weights, np.abs(h) < NEAR_KINK
+        return np.array([len(h), (h > 1.0).sum(), (h > NEAR_KINK).sum(), s[near].sum(), s.sum()])
+
+    n, wrong, losing, piled, weight = source.total(of_part, light=True)
+    if n == 0:
+        return Reliability(math.nan, math.nan)
+    said, n_coefficients = Reliability(losing / n, piled / weight), source.n_core
+    if wrong == 0:
+        given = likelihood.normalised and all(isinstance(scale, Point) for scale in state.scales)
+        said = said.and_warnings(
+            "Complete separation: the fit classifies every observation correctly, so that coefficients, standard "
+            "deviations and intervals depend on the prior"
+            + (": report it with them." if given else ", and cannot be relied on.")
+        )
+    elif likelihood.normalised:
+        return said
+    elif losing < ROWS_A_COEFFICIENT * n_coefficients:
+        said = said.and_warnings(
+            f"The classes are nearly separated: only {losing:.0f} rows have a loss, for {n_coefficients} coefficients. "
+            "Intervals and standard deviations are rough."
+        )
+    return said.and_warnings(said.on_the_margin) if said.on_the_margin else said

@@ -1,0 +1,246 @@
+"""Every table that users print, as a function of a fit: coefficients, variance components, random effects, tidy tables.
+
+Numbers are on the scale of the user's columns. The corner of a table names what its standard deviations are, and
+``attrs["spreads"]`` has the full text.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vbsvm.base.arrays import Array
+from vbsvm.base.distributions import Point
+from vbsvm.design.columns import INTERCEPT
+from vbsvm.results.covariance import Intervals, NormalIntervals, covariance, log_variances
+from vbsvm.results.notes import Notes, noted, of_components
+from vbsvm.results.variance_components import narrow_terms
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vbsvm.results.fit import Fit
+
+# A posterior standard deviation that is more than this share of the prior's, of priors at least this wide.
+PRIOR_DRIVEN, WEAK_VARIANCE, MAX_NAMED = 0.5, 1.0, 5
+# Names in tidy tables, and those in a summary.
+TIDY = {"estimate": "coefficient", "std_error": "sd", "conf_low": "lower", "conf_high": "upper"}
+
+
+def coefficients(fit: "Fit", level: float, kind: str | None) -> "pd.DataFrame":
+    """One row for each coefficient, the intercept first: mean, standard deviation, interval, and further columns."""
+    import pandas as pd
+
+    plan, posterior, intervals = fit.plan, fit.posterior, covariance(fit, kind)
+    chances, names, odds = [0.5 - 0.5 * level, 0.5 + 0.5 * level], plan.shown_names, fit.spec.likelihood.normalised
+    sd = np.sqrt(intervals.variances)
+    mean, sd, lower, upper = map(plan.to_user_scale, (posterior.mean, sd, *map(intervals.quantiles, chances)))
+    sign, inclusion = plan.shown(intervals.signs), plan.shown(posterior.inclusion)
+    if plan.recipe.intercept:
+        row = plan.intercept_row
+        spread, (low, high), positive = intervals.combination(row, chances)
+        mean, sd, names = np.r_[row @ posterior.mean, mean], np.r_[spread, sd], (INTERCEPT, *names)
+        lower, upper = np.r_[low, lower], np.r_[high, upper]
+        sign, inclusion = np.r_[positive, sign], np.r_[1.0, inclusion]
+    columns = {"coefficient": mean, "sd": sd, "lower": lower, "upper": upper, "p_positive": sign}
+    if odds:
+        with np.errstate(over="ignore"):
+            columns["odds_ratio"] = np.exp(mean)
+    if fit.selects:
+        columns["inclusion"] = inclusion
+    if (missing := missing_information(fit, intervals)) is not None:
+        columns["missing_information"] = missing
+    frame = pd.DataFrame(columns | posterior.diagnostics(), index=pd.Index(names))
+    frame, starts = noted(frame, intervals.notes, "sd", level), fit.history.starts if fit.selects else []
+    if odds and not posterior.by_draws:
+        frame.attrs["spreads"] += _about_prior(fit, intervals)
+    if len(starts) > 1:
+        frame.attrs["starts"] = starts
+    return frame
+
+
+def _about_prior(fit: "Fit", intervals: Intervals) -> str:
+    """What to know of columns with a given weak prior about which the data say little; empty where there are none."""
+    prior = np.full(len(intervals.variances), np.inf)
+    for block, scale in zip(fit.spec.blocks, fit.posterior.state.scales, strict=True):
+        if isinstance(scale, Point) and scale.value >= WEAK_VARIANCE:
+            for columns in block.columns:
+                prior[columns] = scale.value
+    shares = fit.plan.shown(np.sqrt(intervals.variances / prior))
+    names = [name for name, share in zip(fit.plan.shown_names, shares, strict=True) if share > PRIOR_DRIVEN]
+    if not names:
+        return ""
+    shown = ", ".join(names[:MAX_NAMED]) + f" and {len(names) - MAX_NAMED} more" * (len(names) > MAX_NAMED)
+    return (
+        f" The data say little about {shown}: the posterior standard deviation is more than half of the prior's, as "
+        "with rare categories and collinear predictors. Estimates depend on the prior, and intervals may be far from "
+        "those of the skewed posterior: use inference=Gibbs(), or give such terms a narrower prior."
+    )
+
+
+def missing_information(fit: "Fit", intervals: Intervals) -> Array | None:
+    """The share of each coefficient's variance that missing values cause, the intercept first; None without them."""
+    between = intervals.between if isinstance(intervals, NormalIntervals) else None
+    if between is None:
+        return None
+    total = intervals.covariance
+    share = np.divide(between.diagonal(), total.diagonal(), out=np.zeros(len(total)), where=total.diagonal() > 0)
+    if not fit.plan.recipe.intercept:
+        return fit.plan.shown(share)
+    row = fit.plan.intercept_row
+    return np.r_[(row @ between @ row) / (row @ total @ row), fit.plan.shown(share)]
+
+
+def missing_shares(fit: "Fit") -> dict[str, float]:
+    """The share of the information about each coefficient that is missing, where tables show it; else nothing."""
+    shares = missing_information(fit, covariance(fit))
+    if shares is None:
+        return {}
+    names = ((INTERCEPT,) if fit.plan.recipe.intercept else ()) + tuple(fit.plan.shown_names)
+    return dict(zip(names, shares.tolist(), strict=True))
+
+
+def coefficient_covariance(fit: "Fit", kind: str | None) -> "pd.DataFrame":
+    """Covariance of the coefficients in the table, the intercept first."""
+    import pandas as pd
+
+    plan, design = fit.plan, covariance(fit, kind).covariance
+    names, matrix = plan.shown_names, plan.covariance_to_user_scale(design)
+    if plan.recipe.intercept:
+        row = plan.intercept_row @ design
+        beside = plan.to_user_scale(row)
+        matrix = np.block([[np.array([[row @ plan.intercept_row]]), beside[None]], [beside[:, None], matrix]])
+        names = (INTERCEPT, *names)
+    return pd.DataFrame(matrix, index=list(names), columns=list(names))
+
+
+def components(fit: "Fit", level: float) -> "pd.DataFrame":
+    """Standard deviations of random effects and splines with their intervals, and correlations."""
+    table = fit.posterior.variance_components(level, _log_variances(fit))
+    return noted(table, component_notes(fit), "interval", level)
+
+
+def printed_components(fit: "Fit", level: float = 0.95) -> "pd.DataFrame":
+    """The table of ``components`` as it is printed: with a column of notes only where there are some."""
+    table = components(fit, level)
+    return table if narrow_terms(table) else table.drop(columns="note", errors="ignore")
+
+
+def _log_variances(fit: "Fit") -> dict[str, float]:
+    """Standard deviations of log σ² that are better than those of the fit itself."""
+    return log_variances(fit) if len(fit.posterior.variance_components(0.5)) else {}
+
+
+def component_notes(fit: "Fit") -> Notes:
+    """What tables and reports say of the variance components."""
+    narrow = bool(narrow_terms(fit.posterior.variance_components(0.5)))
+    return of_components(fit.posterior.notes, narrow=narrow, by_response=narrow or bool(_log_variances(fit)))
+
+
+def random_effects(fit: "Fit", factor: str | None = None) -> "pd.DataFrame":
+    """Mean and standard deviation of each group's effects, of one factor, or of all by factor, group and effect."""
+    names = [known.name for known in fit.plan.factors]
+    if factor is not None and factor not in names:
+        raise ValueError(f"random_effects: there is no factor {factor!r}; there are {names}.")
+    if not names:
+        raise ValueError("random_effects: the model has no groups.")
+    chosen = names if factor is None else [factor]
+    frames = [_of_factor(fit, names.index(name)) for name in chosen]
+    table = frames[0] if len(chosen) == 1 else _of_all_factors(fit, frames)
+    return noted(table, fit.posterior.notes, "sd")
+
+
+def _of_all_factors(fit: "Fit", frames: "list[pd.DataFrame]") -> "pd.DataFrame":
+    import pandas as pd
+
+    pieces = []
+    for factor, frame in zip(fit.plan.factors, frames, strict=True):
+        several = len(factor.effects) > 1
+        rows = [label if isinstance(label, tuple) else (label,) for label in frame.index]
+        groups = [":".join(map(str, row[:-1] if several else row)) for row in rows]
+        effects = [row[-1] for row in rows] if several else [factor.effects[0]] * len(rows)
+        levels = [factor.name] * len(rows), groups, effects
+        pieces.append(frame.set_axis(pd.MultiIndex.from_arrays(levels, names=["factor", "group", "effect"])))
+    return pd.concat(pieces)
+
+
+def _of_factor(fit: "Fit", k: int) -> "pd.DataFrame":
+    import pandas as pd
+
+    factor, begin, units = fit.plan.factors[k], fit.plan.first_effects()[k], fit.plan.units(fit.plan.factors[k])
+    shape = len(factor.levels), len(factor.slopes)
+    mean, sd = (moment.reshape(shape) for moment in fit.posterior.effects(slice(begin, begin + factor.size)))
+    labels = factor.levels.labels
+    several = len(factor.columns) > 1
+    index = pd.MultiIndex.from_tuples(labels, names=factor.columns) if several else pd.Index(labels, name=factor.name)
+    frames = {
+        name: pd.DataFrame({"mean": mean[:, j] * units[j], "sd": sd[:, j] * units[j]}, index=index)
+        for j, name in enumerate(factor.effects)
+    }
+    if len(frames) == 1:
+        return next(iter(frames.values()))
+    joined = pd.concat(frames, names=["effect"])
+    order = list(range(1, joined.index.nlevels))
+    return joined.reorder_levels([*order, 0]).sort_index(kind="stable", sort_remaining=False)
+
+
+def tidy(fit: "Fit", level: float, kind: str | None, exponentiate: bool) -> "pd.DataFrame":
+    """The numbers of ``coefficients`` as broom names them: term, estimate, std_error, conf_low, conf_high."""
+    import pandas as pd
+
+    if exponentiate and not fit.spec.likelihood.normalised:
+        raise ValueError(
+            "tidy: exponentiate=True gives odds ratios, and scores of the hinge loss are no log odds: use "
+            'VBLogistic, or Model(…, likelihood="logistic").'
+        )
+    shown = fit.summary(level, kind)
+    columns: dict[str, Any] = {"term": [str(name) for name in shown.index]}
+    for name, own in TIDY.items():
+        values = shown[own].to_numpy()
+        with np.errstate(over="ignore"):
+            columns[name] = np.exp(values) if exponentiate and name != "std_error" else values
+    table = pd.DataFrame(columns)
+    table.attrs = dict(shown.attrs)
+    return table
+
+
+def glance(fit: "Fit") -> "pd.DataFrame":
+    """One row about the model as a whole; ``elbo`` is NaN where there is no bound."""
+    import pandas as pd
+
+    bounds, power = fit.history.bounds, fit.likelihood_power
+    row = {
+        "n_rows": np.nan if fit.facts is None else float(fit.facts.n_rows),
+        "n_terms": len(fit.coef) + int(fit.plan.recipe.intercept),
+        "elbo": float(bounds[-1]) if len(bounds) else np.nan,
+        "converged": bool(fit.converged),
+    }
+    return pd.DataFrame([row if power == 1.0 else row | {"likelihood_power": power}])
+
+
+def by_class(frames: "list[pd.DataFrame]", classes: Any) -> "pd.DataFrame":
+    """Tidy tables of models one below the other, with the class as the first column."""
+    import pandas as pd
+
+    if len(frames) == 1:
+        return frames[0]
+    for label, frame in zip(classes, frames, strict=True):
+        frame.insert(0, "class", [label] * len(frame))
+    joined = pd.concat(frames, ignore_index=True)
+    joined.attrs = dict(frames[0].attrs)
+    return joined
+
+
+def like(data: Any, table: Any) -> Any:
+    """A pandas table as a polars frame where the data are one: a named index becomes columns."""
+    if type(data).__module__.partition(".")[0] != "polars":  # which need not be imported to know it
+        return table
+    import polars as pl
+
+    names = [name or "row" for name in table.index.names]
+    frame = table if names == ["row"] else table.reset_index(names=names)
+    return pl.DataFrame({str(name): frame[name].tolist() for name in frame.columns})
+
+
+def like_rows(fit: "Fit", table: "pd.DataFrame") -> Any:
+    """A table as the kind of frame that the fit's own rows are, as long as it holds them."""
+    return like(None if fit._rows is None else fit._rows.data, table)
