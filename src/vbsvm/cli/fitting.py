@@ -163,13 +163,9 @@ def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
     tables.require_columns(frame, [target], "--target")
     tables.require_columns(frame, [request.group], "--group")
     tables.require_columns(frame, request.dropped, "--drop")
-    _require_one_use(
-        {"--target": [target], "--group": [request.group], "--weights": [request.weights], "--drop": request.dropped}
-    )
+    _require_one_use(_uses(target, request))
     frame = _prepared(frame.drop(columns=list(request.dropped)), target, {target, str(request.group)}, request)
-    inputs = [name for name in frame.columns if name not in (target, request.group, request.weights)]
-    if not inputs:
-        raise click.ClickException(f"There is no column other than {target!r} to predict it from.")
+    inputs = _inputs(frame.columns, target, request)
     text = [name for name in inputs if not _is_numeric(frame[name])]
     rows, frame = frame.index, frame.reset_index(drop=True)
     if not text and request.positive is None:
@@ -185,6 +181,19 @@ def _fit_table(frame: Any, request: Request) -> "Fit | Classifier":
         say(f"Note: text columns are used as categories ({tables.listed(text)}).", err=True)
     with tables.numbered(rows):
         return _by_formula(frame, formula, target, request)
+
+
+def _uses(target: str, request: Request) -> dict[str, Sequence[str | None]]:
+    """The columns that each option names."""
+    return {"--target": [target], "--group": [request.group], "--weights": [request.weights], "--drop": request.dropped}
+
+
+def _inputs(columns: Sequence[str], target: str, request: Request) -> list[str]:
+    """The columns from which the target is predicted; refuses to go without any."""
+    inputs = [name for name in columns if name not in (target, request.group, request.weights)]
+    if not inputs:
+        raise click.ClickException(f"There is no column other than {target!r} to predict it from.")
+    return inputs
 
 
 def _by_formula(frame: Any, formula: str, outcome: str, request: Request) -> "Fit":
@@ -301,19 +310,12 @@ def _fit_files(files: "Files", request: Request) -> "Fit | Classifier":
     if request.formula is not None:
         return _files_by_formula(files, request.formula, request)
     target = str(request.target)
-    taken = (target, request.weights, *request.dropped)
-    columns = [name for name in table.names if name not in taken]
-    for option, name in (
-        ("--target", target),
-        ("--group", request.group),
-        ("--weights", request.weights),
-        *(("--drop", name) for name in request.dropped),
-    ):
-        if name is not None and name not in table.names:
-            raise click.ClickException(f"{option}: there is no column {name!r} in the files.")
-    inputs = [name for name in columns if name != request.group]
-    if not inputs:
-        raise click.ClickException(f"There is no column other than {target!r} to predict it from.")
+    columns = [name for name in table.names if name not in (target, request.weights, *request.dropped)]
+    for option, names in _uses(target, request).items():
+        for name in names:
+            if name is not None and name not in table.names:
+                raise click.ClickException(f"{option}: there is no column {name!r} in the files.")
+    inputs = _inputs(columns, target, request)
     text = [name for name in inputs if table.types[name] == "text"]
     if not text and request.positive is None:
         return request.classifier().fit_files(files, target, features=columns, weights=request.weights)

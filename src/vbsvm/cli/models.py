@@ -11,13 +11,11 @@ from vbsvm.cli.messages import say, stdout
 AVERAGES, SLOPE = "probability", "slope"
 
 
-def covariance_option(command: Any) -> Any:
-    """Add the option that chooses which spreads are shown."""
-    return click.option(
-        "--covariance",
-        type=click.Choice(["robust", "posterior", "curvature", "mean-field"]),
-        help="Type of standard error.  [default: posterior in logistic models, else robust; what is available]",
-    )(command)
+covariance_option = click.option(
+    "--covariance",
+    type=click.Choice(["robust", "posterior", "curvature", "mean-field"]),
+    help="Type of standard error.  [default: posterior in logistic models, else robust; what is available]",
+)
 
 
 @click.command()

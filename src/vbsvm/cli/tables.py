@@ -65,15 +65,16 @@ def _sign(ctx: click.Context, option: click.Parameter, given: str | None) -> str
     return sign
 
 
-def memory_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the option that says how much memory rows may take."""
-    return click.option(
-        "--memory-limit",
-        metavar="SIZE",
-        default="1GB",
-        show_default=True,
-        help="Memory that rows may take. Tables that need more, folders and patterns are read piece by piece.",
-    )(command)
+memory_option = click.option(
+    "--memory-limit",
+    metavar="SIZE",
+    default="1GB",
+    show_default=True,
+    help="Memory that rows may take. Tables that need more, folders and patterns are read piece by piece.",
+)
+excel_safe_option = click.option(
+    "--excel-safe", is_flag=True, help="Put an apostrophe before text that a spreadsheet would run."
+)
 
 
 def files_of(
@@ -333,13 +334,6 @@ def write(frame: Any, path: str | None, *, force: bool) -> None:
         else:
             _told(path, "written as Arrow", lambda: frame.to_feather(file))
     say(f"Wrote {path}.", err=True)
-
-
-def excel_safe_option(command: Any) -> Any:
-    """Add the option that keeps spreadsheets from running text."""
-    return click.option(
-        "--excel-safe", is_flag=True, help="Put an apostrophe before text that a spreadsheet would run."
-    )(command)
 
 
 def excel_safe(frame: Any) -> Any:

@@ -70,8 +70,7 @@ def effects(
     if len(lines) > 1:
         title = "class" if by is None else ", ".join([by] if isinstance(by, str) else by)
         ax.legend(title=style.plain(title), title_fontsize=style.SMALL)
-    style.described(ax, f"Average probability over the values of {variable}, with {shown}s.")
-    return style.dress(ax)
+    return style.dress(ax, f"Average probability over the values of {variable}, with {shown}s.")
 
 
 def _lines(table: "pd.DataFrame", class_: Any, *, several: bool, parted: bool) -> "dict[str, pd.DataFrame]":

@@ -62,8 +62,7 @@ def bound(fit: Any, ax: "Canvas" = None, *, class_: Any = None) -> "Axes":
     ax.locator_params(axis="x", integer=True)
     ax.set_xlabel(f"accepted step of {len(bounds)}")
     ax.set_ylabel(f"nats below the final\nbound ({bounds[-1]:.2f})".replace("-", "−"))
-    style.described(ax, f"The bound rises over {len(bounds)} accepted steps to {bounds[-1]:.2f}.")
-    return style.dress(ax)
+    return style.dress(ax, f"The bound rises over {len(bounds)} accepted steps to {bounds[-1]:.2f}.")
 
 
 def sensitivity(
@@ -112,8 +111,7 @@ def sensitivity(
     ax.set_xlabel(style.plain(f"shift of missing {told} (standard deviations)") + left_out)
     ax.set_ylabel("coefficient, in units of its size\nwithout shift")
     ax.legend(loc="best")
-    style.described(ax, f"{len(chosen)} coefficients against a shift of missing values.")
-    return style.dress(ax)
+    return style.dress(ax, f"{len(chosen)} coefficients against a shift of missing values.")
 
 
 def _choose(table: "pd.DataFrame", nearest: int, terms: list[str] | None, top: int | None) -> tuple[list[str], str]:
@@ -170,20 +168,11 @@ def densities(
         ax.text(0.99, 0.9, f"{pair.accuracy:.0f} %", transform=ax.transAxes, ha="right", fontsize=style.SMALL)
         ax.locator_params(axis="x", nbins=4)
         ax.set_ylim(0, None)
-        style.described(ax, f"{pair.name}: both densities, which overlap by {pair.accuracy:.0f} %.")
-        style.dress(ax, hidden=("top", "right", "left"))
+        alt = f"{pair.name}: both densities, which overlap by {pair.accuracy:.0f} %."
+        style.dress(ax, alt, hidden=style.OF_ROWS)
     handles, inferences = axes[0, 0].get_legend_handles_labels()
-    title = left_out.strip() or None
-    figure.legend(
-        handles,
-        inferences,
-        loc="outside lower center",
-        ncols=2,
-        frameon=False,
-        title=title,
-        fontsize=style.SMALL,
-        title_fontsize=style.SMALL,
-    )
+    sizes: dict[str, Any] = {"fontsize": style.SMALL, "title_fontsize": style.SMALL, "title": left_out.strip() or None}
+    figure.legend(handles, inferences, loc="outside lower center", ncols=2, frameon=False, **sizes)
     return figure
 
 
@@ -194,15 +183,18 @@ def _pairs(comparison: Comparison, terms: list[str] | None, top: int | None) -> 
     if not found:
         raise ValueError("densities: the comparison has no parameters, so there is nothing to draw.")
     if terms is not None:
-        known = [pair.name for pair in found]
-        unknown = [name for name in terms if name not in known]
-        if unknown or not len(terms):
-            there = printing.listed(known)
-            raise ValueError(f"densities: {unknown or 'nothing'} is not in the comparison: there are {there}.")
+        _require_known("densities", terms, [pair.name for pair in found], "in the comparison")
         return [pair for pair in found if pair.name in terms], ""
     n_shown = number_shown("densities", top, len(found), MOST_PANELS)
     left_out = style.left_out(n_shown, len(found), "those with the lowest accuracy")
     return [found[k] for k in largest([-pair.accuracy for pair in found], n_shown)], left_out
+
+
+def _require_known(what: str, terms: Sequence[str], known: list[str], kind: str) -> None:
+    """Refuse names that are not there, and none at all."""
+    unknown = [name for name in terms if name not in known]
+    if unknown or not len(terms):
+        raise ValueError(f"{what}: {unknown or 'nothing'} is not {kind}: there are {printing.listed(known)}.")
 
 
 MOST_TRACES = 12
@@ -288,10 +280,7 @@ def _chosen(what: str, fit: Fit, terms: Sequence[str] | None, top: int | None) -
     found = list(known)
     if terms is not None:
         by_name = {trace.name: trace for trace in found}
-        unknown = [name for name in terms if name not in by_name]
-        if unknown or not len(terms):
-            there = printing.listed(list(by_name))
-            raise ValueError(f"{what}: {unknown or 'nothing'} is not a parameter: there are {there}.")
+        _require_known(what, terms, list(by_name), "a parameter")
         return [by_name[name] for name in terms], ""
     moving = [k for k, trace in enumerate(found) if np.ptp(trace.draws) > 0] or [0]
     n_shown = number_shown(what, top, len(moving), MOST_TRACES)
@@ -329,10 +318,9 @@ def _told(ax: "Axes", trace: Trace) -> None:
     mixing, lines = trace.mixing, textwrap.wrap(trace.name, 44)
     if np.isfinite(mixing.ess_bulk):
         lines.append(f"R̂ {mixing.rhat:.2f}, {mixing.ess_bulk:.0f} effective draws")
-    style.dress(ax)
+    style.dress(ax, f"{trace.name}, chain by chain.")
     ax.set_title("\n".join(map(style.plain, lines)), fontsize=style.SMALL, color=style.INK, loc="left")
     ax.tick_params(which="both", labelsize=7)
-    style.described(ax, f"{trace.name}, chain by chain.")
 
 
 MOST_PATTERNS = 12
@@ -380,5 +368,5 @@ def missing(fit: Any, ax: "Canvas" = None, *, top: int | None = None) -> "Axes":
     hidden = f"\nthe {n_patterns} most common of {len(patterns.counts)}" * (n_patterns < len(patterns.counts))
     ax.set_xlabel(f"rows with each pattern{hidden}{left_out}")
     ax.tick_params(axis="both", left=False, bottom=False)
-    style.described(ax, f"Patterns of missing values of {len(chosen)} inputs, {n_patterns} patterns with their rows.")
-    return style.dress(ax, hidden=("top", "right", "left", "bottom"))
+    alt = f"Patterns of missing values of {len(chosen)} inputs, {n_patterns} patterns with their rows."
+    return style.dress(ax, alt, hidden=(*style.OF_ROWS, "bottom"))

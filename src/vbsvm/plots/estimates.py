@@ -64,8 +64,7 @@ def coefficients(
     """
     require_level("coefficients", level)
     require_flag("coefficients", standardized=standardized, ordered=ordered)
-    one = one_fit("coefficients", fit, class_)
-    one = one._showing(covariance)
+    one = one_fit("coefficients", fit, class_)._showing(covariance)
     table = one.summary(level).iloc[one.plan.recipe.first :]
     scale = one.plan.recipe.scale[: one.plan.n_shown]
     unit = one.plan.recipe.spread[: one.plan.n_shown] if standardized else np.ones(len(table))
@@ -82,8 +81,8 @@ def coefficients(
     per = "one standard deviation" if standardized and (scale != 1.0).any() else "one unit"
     left_out = style.left_out(n_shown, len(mean), "the largest")
     ax.set_xlabel(f"change of the score for {per}\n{covariance_of(one).notes.interval(level)}{left_out}", loc="right")
-    style.described(ax, f"Forest plot of {n_shown} of {len(mean)} coefficients with {100 * level:g} % intervals.")
-    return style.dress(ax, hidden=("top", "right", "left"))
+    alt = f"Forest plot of {n_shown} of {len(mean)} coefficients with {100 * level:g} % intervals."
+    return style.dress(ax, alt, hidden=style.OF_ROWS)
 
 
 def intervals(
@@ -141,8 +140,7 @@ def spline(
     ax.set_xlim(x[0], x[-1])
     ax.set_xlabel(style.plain(curve.term.expression.strip("`")) + f"\n{spreads.notes.band(level)}")
     ax.set_ylabel(style.plain(f"{term}: change of the score"))
-    style.described(ax, f"The curve {term} with its {100 * level:g} % band; ticks at the bottom are the knots.")
-    return style.dress(ax)
+    return style.dress(ax, f"The curve {term} with its {100 * level:g} % band; ticks at the bottom are the knots.")
 
 
 def _curve_rows(one: Fit, curve: "Curve", x: Array) -> Array:
@@ -203,16 +201,9 @@ def inclusion(fit: Any, ax: "Canvas" = None, *, top: int | None = None, class_: 
     left_out = style.left_out(n_shown, len(chances), "the most probable")
     ax.set_xlabel(f"inclusion probability{left_out}")
     ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=2, handletextpad=0.1, columnspacing=0.8, borderpad=0.0)
-    style.described(ax, _inclusion_in_words(one, n_shown))
-    return style.dress(ax, hidden=("top", "right", "left"))
-
-
-def _inclusion_in_words(one: Fit, n_shown: int) -> str:
-    n_in = int((one.inclusion_probability > 0.5).sum())
-    return (
-        f"Dot plot of the inclusion probabilities of {n_shown} of {one.plan.n_shown} inputs; {n_in} are more likely in "
-        "than out."
-    )
+    shares = f"inclusion probabilities of {n_shown} of {one.plan.n_shown} inputs"
+    alt = f"Dot plot of the {shares}; {int((chances > 0.5).sum())} are more likely in than out."
+    return style.dress(ax, alt, hidden=style.OF_ROWS)
 
 
 # Of more groups than can be named, so many at either end are, and the others are a band of so many rows.
@@ -279,8 +270,8 @@ def random_effects(
         + f"\nmean ± 1.96 sd{one.posterior.notes.aside}{left_out}",
         loc="right",
     )
-    style.described(ax, f"Caterpillar plot: {what} of {n_groups} groups of {factor}, in order, with intervals.")
-    return style.dress(ax, hidden=("top", "right", "left"))
+    alt = f"Caterpillar plot: {what} of {n_groups} groups of {factor}, in order, with intervals."
+    return style.dress(ax, alt, hidden=style.OF_ROWS)
 
 
 def _band(ax: "Axes", mean: Array, lower: Array, upper: Array) -> None:

@@ -75,8 +75,7 @@ def draw_calibration(found: Predicted, ax: "Canvas", n_bins: int = 10) -> "Axes"
     ax.set_xlabel(style.plain(f"predicted probability of {found.classes[1]}") + how)
     ax.set_ylabel(style.plain(f"observed share of {found.classes[1]}"))
     ax.legend(loc="upper left", bbox_to_anchor=(0.0, 0.88), handlelength=1.6)
-    style.described(ax, f"Observed share of {found.classes[1]} against its predicted probability, with a 95 % band.")
-    return style.dress(ax)
+    return style.dress(ax, f"Observed share of {found.classes[1]} against its predicted probability, with a 95 % band.")
 
 
 def _bins(chances: Array, weights: Array, n_bins: int) -> NDArray[np.intp]:
@@ -149,8 +148,7 @@ def draw_predictive(found: Predicted, ax: "Canvas") -> "Axes":
     ax.set_ylabel("share of the class")
     n_columns = 2 if sum(map(len, found.classes)) < style.NAME else 1
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=n_columns, handlelength=1.2, columnspacing=1.0)
-    style.described(ax, f"Distributions of the scores of {found.classes[0]} and {found.classes[1]}.")
-    return style.dress(ax)
+    return style.dress(ax, f"Distributions of the scores of {found.classes[0]} and {found.classes[1]}.")
 
 
 # Log odds beyond are as good as certain.

@@ -23,6 +23,8 @@ INK, MUTED, FAINT, PAPER = "#222222", "#767676", "#d0d0d0", "#ffffff"
 _COLOURS = (BLUE, VERMILION, GREEN, INK, SKY)
 _DASHES = ("-", "--", "-.", ":")
 TEXT, SMALL = 8.5, 8.0
+# Edges that a figure of rows with names has no need of.
+OF_ROWS = ("top", "right", "left")
 # Inches: wider than a journal's column by a little, and as wide as the screen of a phone. Names and labels are wrapped
 # so that they fit.
 WIDTH = 3.8
@@ -46,8 +48,10 @@ def axes(ax: Any, height: float, width: float = WIDTH) -> "Axes":
     return ax.subplots()
 
 
-def dress(ax: "Axes", *, hidden: tuple[str, ...] = ("top", "right")) -> "Axes":
-    """Small print, quiet lines, and no frame where none is needed."""
+def dress(ax: "Axes", alt: str = "", *, hidden: tuple[str, ...] = ("top", "right")) -> "Axes":
+    """Small print, quiet lines, and no frame where none is needed; ``alt`` says in words what is shown."""
+    if alt:
+        _ALT_TEXTS[ax] = alt
     ax.spines[list(hidden)].set_visible(False)
     ax.spines[:].set(color=INK, linewidth=0.8)
     ax.tick_params(labelsize=SMALL, colors=INK, width=0.8, length=3)
@@ -94,11 +98,6 @@ def beside(ax: "Axes", row: float, text: str) -> None:
     """A few letters right of a row."""
     place: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center"}
     ax.annotate(text, (1.0, row), (4, 0), fontsize=SMALL, color=INK, annotation_clip=False, **place)
-
-
-def described(ax: "Axes", text: str) -> None:
-    """Keep what the axes show, for those who can't see it."""
-    _ALT_TEXTS[ax] = text
 
 
 def alt_text(figure: Any) -> str:

@@ -9,7 +9,7 @@ import base64
 import hashlib
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -51,6 +51,11 @@ def cell(value: str | float) -> Cell:
 def number(value: float, text: str) -> Cell:
     """A number with the text that prints it."""
     return Cell(text.replace("-", "−"), None if math.isnan(value) else float(value))
+
+
+def cells(*rows: Iterable[Cell | str | float]) -> tuple[tuple[Cell, ...], ...]:
+    """The rows of a table, in which what is no cell yet becomes one."""
+    return tuple(tuple(one if isinstance(one, Cell) else cell(one) for one in row) for row in rows)
 
 
 def share(part: float, whole: float) -> Cell:

@@ -8,7 +8,7 @@ import numpy as np
 from vbsvm.base import printing
 from vbsvm.base.printing import ReliabilityWarning, muted
 from vbsvm.plots import averages
-from vbsvm.report.document import Cell, Check, Picture, Section, Table, Text, cell, number, picture
+from vbsvm.report.document import Cell, Check, Picture, Section, Table, Text, cells, number, picture
 from vbsvm.results.effect_rows import MOST_LEVELS, EffectRows
 from vbsvm.results.effects import AverageEffects, Subject
 
@@ -106,9 +106,7 @@ def _panel(owner: Owner, name: str, key: str) -> Picture:
     )
 
 
-def _rows(name: str, table: "pd.DataFrame") -> list[tuple[Cell, ...]]:
+def _rows(name: str, table: "pd.DataFrame") -> tuple[tuple[Cell, ...], ...]:
     labels = [label if isinstance(label, tuple) else (label,) for label in table.index]
     pairs = zip(labels, table.to_numpy(dtype=float), printing.cells(table), strict=True)
-    return [
-        (cell(name), *(cell(str(one)) for one in label), *map(number, values, texts)) for label, values, texts in pairs
-    ]
+    return cells(*((name, *map(str, label), *map(number, values, texts)) for label, values, texts in pairs))

@@ -16,6 +16,7 @@ from vbsvm.report.document import (
     Table,
     Text,
     cell,
+    cells,
     number,
     percent,
     picture,
@@ -137,7 +138,7 @@ def _compared(evaluation: Evaluation, given: Evaluation | None, fits: Sequence[F
         name = "this model, in sample" if seen else f"this model, the {len(given.rows.truth)} rows given to the report"
         lines.append((name, given, given.own))
     head = ("predicted by", "rows wrong", "± se", "balanced error", *(["AUC"] if two else []), "log-loss")
-    body = tuple((cell(name), *_line(of, one, two=two, simple=one in simple)) for name, of, one in lines)
+    body = cells(*((name, *_line(of, one, two=two, simple=one in simple)) for name, of, one in lines))
     units = "groups" if evaluation.rows.groups else "rows"
     how = "Rows left out. " if evaluation.left_out else ""
     note = f"The log-loss of “always {evaluation.most_common}” is that of the shares of the classes."
@@ -159,12 +160,10 @@ def _line(evaluation: Evaluation, of: LeftOutPredictions, *, two: bool, simple: 
 def _by_class(evaluation: Evaluation) -> Table:
     rows, body = evaluation.rows, []
     for k, label in enumerate(evaluation.classes):
-        total, wrong = (
-            float(rows.weights[one].sum()) for one in (rows.truth == k, (rows.truth == k) & (rows.decided != k))
-        )
-        predicted = float(rows.weights[rows.decided == k].sum())
-        body.append((cell(label), _count(total), _count(predicted), _count(wrong), share(wrong, total)))
-    return Table("Rows by class.", ("class", "rows", "predicted", "wrong", "share wrong"), tuple(body))
+        true, decided = rows.truth == k, rows.decided == k
+        total, predicted, wrong = (float(rows.weights[one].sum()) for one in (true, decided, true & ~decided))
+        body.append((label, _count(total), _count(predicted), _count(wrong), share(wrong, total)))
+    return Table("Rows by class.", ("class", "rows", "predicted", "wrong", "share wrong"), cells(*body))
 
 
 def _count(value: float) -> Cell:
@@ -174,9 +173,7 @@ def _count(value: float) -> Cell:
 def _confusion(evaluation: Evaluation) -> Table:
     k, rows = len(evaluation.classes), evaluation.rows
     counts = np.bincount(rows.truth * k + rows.decided, rows.weights, minlength=k * k).reshape(k, k)
-    body = tuple(
-        (cell(name), *map(_count, line)) for name, line in zip(evaluation.classes, counts.tolist(), strict=True)
-    )
+    body = cells(*((name, *map(_count, line)) for name, line in zip(evaluation.classes, counts.tolist(), strict=True)))
     return Table("True classes (lines) and predicted ones (columns).", ("class", *evaluation.classes), body)
 
 

@@ -1,6 +1,7 @@
 """The sections of a report: those that all its models share, and those of one fit."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,11 +24,11 @@ from vbsvm.report.document import (
     Check,
     Code,
     Figures,
-    Picture,
     Section,
     Table,
     Text,
     cell,
+    cells,
     number,
     percent,
     picture,
@@ -92,10 +93,7 @@ def model_section(fits: Sequence[Fit]) -> Section:
     if any(one.likelihood_power != 1.0 for one in fits):
         found = ", ".join(f"{one.likelihood_power:.3g}" for one in fits)
         blocks.append(Text(f"Likelihood power: {found}. The pseudo-likelihood of the hinge loss is raised to it."))
-    body = tuple(
-        (cell(block.name), cell(block.size), cell(block.prior.written()), cell(block.prior.in_words))
-        for block in fit.spec.blocks
-    )
+    body = cells(*((one.name, one.size, one.prior.written(), one.prior.in_words) for one in fit.spec.blocks))
     caption = "Priors, for the columns as they are scaled in the fit."
     blocks.append(Table(caption, ("block", "coefficients", "prior", "in words"), body))
     return Section("The model", tuple(blocks))
@@ -112,13 +110,9 @@ def data_section(fits: Sequence[Fit]) -> Section:
         if fit.facts.weights is not None:
             blocks.append(Text("Rows are weighted: a weight of k counts as k rows."))
     if fit.facts is not None and fit.plan.factors:
-        body = tuple(
-            (
-                cell(factor.name),
-                cell(len(factor.levels)),
-                *(cell(value) for value in (int(sizes.min()), float(np.median(sizes)), int(sizes.max()))),
-            )
-            for factor, sizes in zip(fit.plan.factors, fit.facts.group_sizes, strict=True)
+        pairs = zip(fit.plan.factors, fit.facts.group_sizes, strict=True)
+        body = cells(
+            *((one.name, len(one.levels), int(n.min()), float(np.median(n)), int(n.max())) for one, n in pairs)
         )
         head = ("factor", "groups", "fewest rows", "median", "most rows")
         blocks.append(Table("Groups, and rows of a group.", head, body))
@@ -132,24 +126,20 @@ def _classes(fits: Sequence[Fit]) -> Table:
         pairs += both if len(fits) == 1 else both[1:]
     weighted = pairs[0][2] is not None
     total = sum(n_rows for _, n_rows, _ in pairs)
-    body = tuple(
-        (cell(str(label)), cell(n_rows), share(n_rows, total), *([cell(weight)] if weighted else []))
-        for label, n_rows, weight in pairs
-    )
-    return Table("Rows by class.", ("class", "rows", "share", *(["sum of weights"] if weighted else [])), body)
+    n_columns = 4 if weighted else 3
+    body = cells(*((str(label), n, share(n, total), weight)[:n_columns] for label, n, weight in pairs))
+    return Table("Rows by class.", ("class", "rows", "share", "sum of weights")[:n_columns], body)
 
 
 def missing_section(fit: Fit, patterns: MissingPatterns) -> Section:
     """How much is missing, where, and what that costs."""
-    known, heads = tables.missing_shares(fit), ("column", "missing", "share")
-    body = tuple(
-        (
-            cell(name),
-            cell(count),
-            share(count, patterns.total),
-            *([cell(f"{100 * known[name]:.0f} %" if name in known else "")] if known else []),
+    lost = {name: f"{100 * part:.0f} %" for name, part in tables.missing_shares(fit).items()}
+    head = ("column", "missing", "share", "information lost")[: 4 if lost else 3]
+    body = cells(
+        *(
+            (name, count, share(count, patterns.total), lost.get(name, ""))[: len(head)]
+            for name, count in patterns.by_column.items()
         )
-        for name, count in patterns.by_column.items()
     )
     held = isinstance(fit.spec.missing, MissingModel) and fit.spec.missing.fixed
     how = "by a distribution that was learned first" if held else "together with the coefficients"
@@ -159,7 +149,7 @@ def missing_section(fit: Fit, patterns: MissingPatterns) -> Section:
             f"{counted(len(patterns.counts), 'pattern')}. Missing values were inferred {how}; "
             "no row was dropped."
         ),
-        Table("Missing values by column.", (*heads, *(["information lost"] if known else [])), body),
+        Table("Missing values by column.", head, body),
         picture(
             "missing",
             "Which inputs are missing together, one row for each pattern.",
@@ -219,7 +209,7 @@ def coefficients(fit: Fit, key: str) -> Section:
     scaled = table["coefficient"].to_numpy(dtype=float) * unit
     chosen = largest(np.where(np.isnan(scaled), np.inf, np.abs(scaled)), MOST_IN_TABLE)
     written = _rows(table.iloc[chosen])
-    body = [(cell(str(table.index[k])), *row, cell(float(scaled[k]))) for k, row in zip(chosen, written, strict=True)]
+    body = cells(*((str(table.index[k]), *row, float(scaled[k])) for k, row in zip(chosen, written, strict=True)))
     head = ("term", *_heads(table), "mean per sd")
     which = f"{100 * LEVEL:g} % intervals {covariance(fit).notes.intervals}"
     blocks: list[Block] = [
@@ -241,7 +231,7 @@ def coefficients(fit: Fit, key: str) -> Section:
     caption = f"Coefficients, {which}." + (
         f" The {len(chosen)} largest of {len(table)}." if len(chosen) < len(table) else ""
     )
-    return Section("Coefficients", (*blocks, Table(caption, head, tuple(body))))
+    return Section("Coefficients", (*blocks, Table(caption, head, body)))
 
 
 def selection(fit: Fit, gates: GateMap, key: str) -> Section:
@@ -277,15 +267,12 @@ def curves(fit: Fit, reader: "Reader", key: str) -> Section:
     ]
     for k, curve in enumerate(reader.curves):
         term = str(curve.term)
-        caption = f"{term}: {covariance(fit).notes.band(LEVEL)}."
-        blocks.append(_curve(f"{key}-curve{k}", fit, term, caption))
+        caption, alt = f"{term}: {covariance(fit).notes.band(LEVEL)}.", f"The curve {term} with its band."
+        draw = partial(estimates.spline, fit, term=term)
+        blocks.append(picture(f"{key}-curve{k}", alt, caption, draw))
     if not fit.plan.factors:
         blocks.append(_components(fit))
     return Section("Curves", tuple(blocks))
-
-
-def _curve(key: str, fit: Fit, term: str, caption: str) -> Picture:
-    return picture(key, f"The curve {term} with its band.", caption, lambda ax: estimates.spline(fit, ax, term=term))
 
 
 def groups(fit: Fit, key: str) -> Section:
@@ -299,7 +286,10 @@ def groups(fit: Fit, key: str) -> Section:
     ]
     for k, factor in enumerate(fit.plan.factors):
         for j, effect in enumerate(factor.effects):
-            blocks.append(_caterpillar(f"{key}-groups{k}x{j}", fit, factor, effect))
+            what = "Intercepts" if effect == INTERCEPT else f"Slopes of {effect}"
+            caption = f"{what} of the {len(factor.levels)} groups of {factor.name}, in order."
+            draw = partial(estimates.random_effects, fit, factor=factor.name, effect=effect)
+            blocks.append(picture(f"{key}-groups{k}x{j}", f"Caterpillar plot. {caption}", caption, draw))
         blocks.append(_effects_table(fit, factor))
     return Section("Groups", tuple(blocks))
 
@@ -307,25 +297,12 @@ def groups(fit: Fit, key: str) -> Section:
 def _components(fit: Fit) -> Table:
     """Standard deviations of effects and curves, and correlations."""
     table = tables.printed_components(fit, LEVEL)
-    body = tuple(
-        (cell(f"{term}" if effect == "all" else f"{term}, {effect}"), *row)
-        for (term, effect), row in zip(table.index, _rows(table), strict=True)
-    )
+    names = (f"{term}" if effect == "all" else f"{term}, {effect}" for term, effect in table.index)
+    body = cells(*((name, *row) for name, row in zip(names, _rows(table), strict=True)))
     head = ("effects", *_heads(table.rename(columns={"sd": "median sd"})))
     which = tables.component_notes(fit).components
     return Table(
         f"Standard deviations of effects, and correlations, with {100 * LEVEL:g} % intervals {which}.", head, body
-    )
-
-
-def _caterpillar(key: str, fit: Fit, factor: FactorPlan, effect: str) -> Picture:
-    what = "Intercepts" if effect == INTERCEPT else f"Slopes of {effect}"
-    caption = f"{what} of the {len(factor.levels)} groups of {factor.name}, in order."
-    return picture(
-        key,
-        f"Caterpillar plot. {caption}",
-        caption,
-        lambda ax: estimates.random_effects(fit, ax, factor=factor.name, effect=effect),
     )
 
 
@@ -334,9 +311,8 @@ def _effects_table(fit: Fit, factor: FactorPlan) -> Table:
     mean = table["mean"].to_numpy(dtype=float)
     chosen = largest(np.abs(mean), MOST_IN_TABLE)
     shown = table.iloc[chosen]
-    body = tuple(
-        (cell(estimates.group_name(label)), *row) for label, row in zip(shown.index, _rows(shown), strict=True)
-    )
+    names = map(estimates.group_name, shown.index)
+    body = cells(*((name, *row) for name, row in zip(names, _rows(shown), strict=True)))
     more = "" if len(chosen) == len(table) else f", the {len(chosen)} largest of {len(table)}"
     head = (factor.name, *_heads(table))
     return Table(f"Effects of each group of {factor.name}{more}", head, body, folded=True)
@@ -355,11 +331,8 @@ def ending(fit: Fit, key: str) -> Section:
         blocks.append(picture(f"{key}-bound", alt, caption, lambda ax: diagnostics.bound(fit, ax)))
     if drawn is not None and drawn.n_draws >= MIN_DRAWS and fit.plan.n_shown:
         caption = "Draws of the parameters that mix worst, by chain. Well-mixed chains overlap and show no trend."
-        blocks.append(
-            picture(
-                f"{key}-trace", "Traces of the chains.", caption, lambda ax: diagnostics.traces(fit, axes=ax, top=3)
-            )
-        )
+        alt = "Traces of the chains."
+        blocks.append(picture(f"{key}-trace", alt, caption, lambda ax: diagnostics.traces(fit, axes=ax, top=3)))
     return Section("How the fit ended", tuple(blocks))
 
 
