@@ -1,6 +1,5 @@
 """Candidates: the rows that a row with a missing category or a drawn value is written out as, one for each of them."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any, final
 
@@ -36,8 +35,9 @@ class Candidates:
 
     def take(self, which: Which) -> "Candidates":
         """Some of the candidates."""
-        parts: Iterator[Any] = (getattr(self, field.name) for field in fields(self))
-        return Candidates(*(None if part is None else part[which] for part in parts))
+        parts = [getattr(self, field.name) for field in fields(self)]
+        taken: list[Any] = [None if part is None else part[which] for part in parts]
+        return Candidates(*taken)
 
     @cached_property
     def filled_in(self) -> NDArray[np.bool_]:
