@@ -29,7 +29,7 @@ TOPS = {
     "cli": 5,
     "datasets": 1,
     "design": 13,
-    "inference": 30,
+    "inference": 25,
     "missing": 11,
     "model": 8,
     "plots": 7,
