@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vbsvm.inference.solvers import AUTO, Feature, choose_bound, choose_solver, exact_stage, plan
+from vbsvm.inference.solvers import AUTO, SOLVERS, Feature, choose_bound, exact_stage, first_row, plan
 
 F = Feature
 OF_MODELS = (F.LOGISTIC, F.GROUPS, F.GATES, F.MISSING, F.MISSING_ADAPTS, F.WIDE, F.NARROW, F.REMOTE, F.SWEEPS)
@@ -30,7 +30,7 @@ def exact(flags, fixed):
 
 @pytest.mark.parametrize("flags", [flags for flags in CASES if F.MISSING in flags or F.MISSING_ADAPTS not in flags])
 def test_the_first_row_that_fits(flags):
-    assert choose_solver(flags).name == augmented(flags)
+    assert first_row(SOLVERS, flags).name == augmented(flags)
     for fixed in (False, True):
         stage = exact_stage(flags, 1e-6, *([F.FIXED_SCALES] if fixed else []))
         assert stage.solver.name == exact(flags, fixed)

@@ -26,6 +26,8 @@ SECONDS_BETWEEN = SECONDS_BEFORE = 5.0
 class Callback:
     """What is called in the optimisations of one run, one after another; this one does nothing."""
 
+    _line: SharedLine | None = None
+
     def previous(self) -> "OptimizeResult | None":
         """How the next optimisation ended in an earlier run that was interrupted; None where it is new."""
         return None
@@ -35,6 +37,11 @@ class Callback:
 
     def on_end(self, result: "OptimizeResult") -> None:
         """An optimisation has ended."""
+
+    def close(self) -> None:
+        """Show nothing more."""
+        if self._line is not None:
+            self._line.end(self)
 
 
 NULL_CALLBACK = Callback()
@@ -57,11 +64,6 @@ class ProgressCallback(Callback):
     def on_end(self, result: "OptimizeResult") -> None:
         """Count its passes."""
         self._passes += result.passes
-
-    def close(self) -> None:
-        """Show nothing more."""
-        if self._line is not None:
-            self._line.end(self)
 
 
 @final
@@ -115,11 +117,6 @@ class CheckpointCallback(Callback):
     def finish(self) -> None:
         """Remove the file, as the run is at its end."""
         self._path.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """Show nothing more."""
-        if self._line is not None:
-            self._line.end(self)
 
     def _write(self, results: "list[OptimizeResult]") -> None:
         tree, arrays = REGISTRY.encode(results, "a climb")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
@@ -12,7 +13,7 @@ import numpy as np
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import log
 from vbsvm.inference.callbacks import NULL_CALLBACK, Callback
-from vbsvm.inference.steps import FixedPoint, Iterate, Refinement, StepRule, largest_change
+from vbsvm.inference.steps import AndersonNewton, FixedPoint, Iterate, NaturalGradient, StepRule, largest_change
 from vbsvm.missing.distributions import InputSums
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.likelihoods.hinge import HINGE
@@ -203,20 +204,15 @@ class _Run:
             self.bounds.append(reached.bound)
             self._gains.append(gain)
             log.debug("pass %d: bound %.6f", self.passes, reached.bound)
-            if self._ends():
+            ends = _stands_still(self._gains, self.noise)
+            ends = ends or (self._rule.superlinear and _predicted(self._gains) < self.noise)
+            if ends or reached.remaining_gain < self.noise:
                 self.status = Status.CONVERGED
             return True
         if self.passes < self._max_passes:
             at_optimum = gain >= -max(self._tol, OPTIONS.rounding_of_sums * abs(before))
             self.status = Status.CONVERGED if at_optimum else Status.ROUNDING
         return False
-
-    def _ends(self) -> bool:
-        """Whether the next step would gain next to nothing."""
-        gains, noise = self._gains, self.noise
-        if _stands_still(gains, noise) or (self._rule.superlinear and _predicted(gains) < noise):
-            return True
-        return self.iterate.remaining_gain < noise
 
     def _best_candidate(self) -> tuple[Iterate, int]:
         """First candidate that does not lower the bound, or else the one that lowers it least; and the passes it took.
@@ -243,13 +239,11 @@ class _Run:
             raise failure
         return best, tried
 
-    def refine(self, rule: Refinement) -> None:
-        """Go on to more digits than the bound has.
+    def refine(self, rule: AndersonNewton | NaturalGradient) -> None:
+        """Go on to more digits than the bound has, by steps that are judged by their own length.
 
-        Around its maximum the bound falls with the square of what the coefficients are off. Where it stands still to
-        1e-12, these may be 1e-6 of their spreads away, and so far apart two ways up may end. So the last steps are
-        judged by their own length: they are made until they get no shorter, and the state from which the shortest leads
-        is the end.
+        Around its maximum the bound falls with the square of what the coefficients are off: where it stands still to
+        1e-12, these may be 1e-6 of their spreads away.
         """
         best, made = refined(self._spec, self._source, self.iterate, rule, self._max_passes - self.passes)
         self.passes += made
@@ -258,13 +252,18 @@ class _Run:
             self.bounds = [*(one for one in self.bounds if one <= best.bound), best.bound]
 
 
-def refined(spec: Spec, source: Source, end: Iterate, rule: Refinement, max_passes: int) -> tuple[Iterate, int]:
+def refined(
+    spec: Spec, source: Source, end: Iterate, rule: AndersonNewton | NaturalGradient, max_passes: int
+) -> tuple[Iterate, int]:
     """The state nearby from which the shortest step leads, and the passes that were made to find it."""
     fixed_point, shortest, best, state, passes, since = FixedPoint[State](), math.inf, end, end.state, 0, 0
     with np.errstate(all="ignore"):  # an extrapolated state may overflow, and is then taken back
         while passes < min(max_passes, OPTIONS.max_passes) and since < OPTIONS.patience and shortest > OPTIONS.min_step:
             passes, since = passes + 1, since + 1
-            iterate, image = _full_step(spec, source, state, rule)
+            iterate = image = None
+            with suppress(FloatingPointError, np.linalg.LinAlgError):
+                iterate = rule.evaluate(spec, source, state)
+                image = rule.full_step(spec, iterate)
             length = math.inf if image is None else largest_change(state.packed, image.packed)
             if iterate is None or image is None or not math.isfinite(length):
                 if fixed_point.fallback is None:
@@ -277,23 +276,13 @@ def refined(spec: Spec, source: Source, end: Iterate, rule: Refinement, max_pass
     return best, passes
 
 
-def _full_step(spec: Spec, source: Source, state: State, rule: Refinement) -> tuple[Iterate | None, State | None]:
-    """The state as it was evaluated, and where a full step leads; None where it can't be made."""
-    try:
-        iterate = rule.evaluate(spec, source, state)
-        return iterate, rule.full_step(spec, iterate)
-    except (FloatingPointError, np.linalg.LinAlgError):
-        return None, None
-
-
 def _stands_still(gains: list[float], noise: float) -> bool:
     """Whether two steps in a row gained next to nothing; or one, after gains that fell to a fifth and less."""
-    small = [gain < noise for gain in gains[-2:]]
-    if not small or not small[-1]:
+    if len(gains) < 2 or not gains[-1] < noise:
         return False
     fast = OPTIONS.fast
     falling = len(gains) > 2 and gains[-1] < fast * gains[-2] and gains[-2] < fast * gains[-3]
-    return len(small) == 2 and (all(small) or falling)
+    return gains[-2] < noise or falling
 
 
 def _predicted(gains: list[float]) -> float:

@@ -42,17 +42,8 @@ class Options:
 OPTIONS = Options()
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Step:
-    """A state, and whether the map leaves it as it is."""
-
-    state: State
-    converged: bool
-
-
-def drawn_steps(spec: Spec, source: Source) -> Iterator[Step]:
-    """Yield the iterates of the fixed-point iteration, without an end."""
+def drawn_steps(spec: Spec, source: Source) -> Iterator[tuple[State, bool]]:
+    """Yield the iterates of the fixed-point iteration, without an end, and whether the map leaves them as they are."""
     newton, anderson = ProfiledNewton(OPTIONS.mean_tol * source.n_rows), Anderson()
     state = _first(spec, source)
     before: Array | None = None
@@ -62,7 +53,7 @@ def drawn_steps(spec: Spec, source: Source) -> Iterator[Step]:
         gram = rows.stats().gram
         assert isinstance(gram, DrawnGram)
         image = _Inputs.of(gram, fixed_point_step(spec, reached) or reached)
-        yield Step(reached, before is not None and image.converged(before))
+        yield reached, before is not None and image.converged(before)
         chosen = image.extrapolated(before, anderson)
         before, state = chosen.packed, chosen.drawn(spec, state)
 

@@ -20,7 +20,6 @@ from vbsvm.inference.steps import (
     AndersonNewton,
     Iterate,
     NaturalGradient,
-    Refinement,
     cavi_step,
     evaluate_state,
     fixed_point_step,
@@ -87,9 +86,9 @@ class ProfiledNewton:
         return Iterate(state, elbo(spec, state, rows.row_term), rows.stats)
 
     @property
-    def refinement(self) -> Refinement:
+    def refinement(self) -> AndersonNewton | NaturalGradient:
         """Steps of the whole state."""
-        return NaturalGradient(fixed_scales=True) if self._fixed_scales else AndersonNewton()
+        return NaturalGradient() if self._fixed_scales else AndersonNewton()
 
     def candidates(self, spec: Spec, iterate: Iterate) -> Iterator[State]:
         """Yield Anderson's extrapolation, the update of the covariance, and shorter steps towards it."""

@@ -6,6 +6,7 @@
 from collections.abc import Callable, Set
 from dataclasses import dataclass
 from enum import Enum
+from itertools import compress
 from typing import final
 
 from vbsvm.inference import quadrature
@@ -65,7 +66,7 @@ def features(spec: Spec, source: Source, *, accelerate: bool) -> Set[Feature]:
     """What there is of all these in a model and its rows."""
     missing = spec.missing if isinstance(spec.missing, MissingModel) else None
     inputs = None if missing is None else missing.inputs
-    intercepts = quadrature.supports(spec, source)
+    intercepts = spec.likelihood.normalised and quadrature.supports(spec, source)
     found = {
         F.LOGISTIC: spec.likelihood.normalised,
         F.GROUPS: source.n_core < spec.n_columns,
@@ -81,7 +82,11 @@ def features(spec: Spec, source: Source, *, accelerate: bool) -> Set[Feature]:
         F.MONTE_CARLO: source.drawn_covariance,
         F.SWEEPS: not accelerate,
     }
-    return frozenset(feature for feature, there in found.items() if there)
+    return frozenset(compress(found, found.values()))
+
+
+def _no_rule(tol: float, fixed: bool) -> StepRule:
+    raise NotImplementedError
 
 
 @final
@@ -93,12 +98,8 @@ class Row:
     needs: Set[Feature]
     not_with: Set[Feature]
     why: str
-    # Makes a step rule, from the tolerance and whether scales are fixed; None has an iteration of its own.
-    build: Callable[[float, bool], StepRule] | None = None
-
-    def fits(self, flags: Set[Feature]) -> bool:
-        """Whether the row suits these features."""
-        return self.needs <= flags and self.not_with.isdisjoint(flags)
+    # Makes a solver's step rule, from the tolerance and whether scales are fixed.
+    build: Callable[[float, bool], StepRule] = _no_rule
 
 
 # What no bound but the augmented one supports, and what to do then.
@@ -129,10 +130,6 @@ def _profiled(tol: float, fixed: bool) -> StepRule:
     return ProfiledNewton(tol, fixed_scales=fixed)
 
 
-def _natural(tol: float, fixed: bool) -> StepRule:
-    return NaturalGradient(fixed_scales=fixed)
-
-
 _BY_MEAN, _FIXED = "the mean is the easier part, and cheap to evaluate", "the same, with fixed scales"
 # What maximises a bound.
 SOLVERS = (
@@ -148,10 +145,24 @@ SOLVERS = (
     Row("profiled_newton", set(), {F.EXACT, *_WHOLE_STATE}, _BY_MEAN, _profiled),
     Row("profiled_newton", {F.EXACT}, {F.NARROW, F.REMOTE, F.MISSING}, _BY_MEAN, _profiled),
     Row("profiled_newton", {F.EXACT, F.FIXED_SCALES}, {F.REMOTE, F.MISSING}, _FIXED, _profiled),
-    Row("natural_gradient", {F.EXACT, F.FIXED_SCALES}, set(), "Newton steps would move the scales", _natural),
+    Row(
+        "natural_gradient",
+        {F.EXACT, F.FIXED_SCALES},
+        set(),
+        "Newton steps would move the scales",
+        lambda tol, fixed: NaturalGradient(),
+    ),
     Row("anderson_newton", {F.EXACT}, set(), "one pass a step", lambda tol, fixed: AndersonNewton(shorter_steps)),
     Row("anderson_newton", set(), set(), "one pass a step", lambda tol, fixed: AndersonNewton()),
 )
+
+
+def first_row(table: tuple[Row, ...], flags: Set[Feature]) -> Row:
+    """The first row that fits; the last of each table always does."""
+    for row in table[:-1]:
+        if row.needs <= flags and row.not_with.isdisjoint(flags):
+            return row
+    return table[-1]
 
 
 def choose_bound(bound: str, flags: Set[Feature]) -> str:
@@ -166,13 +177,8 @@ def choose_bound(bound: str, flags: Set[Feature]) -> str:
     if bound == INTEGRATED and F.INTERCEPTS not in flags:
         raise ValueError(f"Variational(bound='integrated') is for {F.INTERCEPTS.value}: use bound='auto'.")
     if bound == AUTO:
-        return next(row.name for row in BOUNDS if row.fits(flags))
+        return first_row(BOUNDS, flags).name
     return AUGMENTED if bound == PAPER else bound
-
-
-def choose_solver(flags: Set[Feature]) -> Row:
-    """The first row of the table that fits."""
-    return next(row for row in SOLVERS if row.fits(flags))
 
 
 @final
@@ -185,15 +191,10 @@ class Stage:
     tol: float
     fixed_scales: bool = False
 
-    def step_rule(self) -> StepRule:
-        """A new step rule of the solver."""
-        assert self.solver.build is not None
-        return self.solver.build(self.tol, self.fixed_scales)
-
 
 def exact_stage(flags: Set[Feature], tol: float, *more: Feature) -> Stage:
     """The exact bound, at a stage that has these further features."""
-    return Stage(EXACT, choose_solver({*flags, F.EXACT, *more}), tol, F.FIXED_SCALES in more)
+    return Stage(EXACT, first_row(SOLVERS, {*flags, F.EXACT, *more}), tol, F.FIXED_SCALES in more)
 
 
 def plan(flags: Set[Feature], bound: str, tol: float) -> list[tuple[Stage, ...]]:
@@ -202,7 +203,7 @@ def plan(flags: Set[Feature], bound: str, tol: float) -> list[tuple[Stage, ...]]
     The exact bound follows some passes of the augmented one, unless it is as easy from the start. For separated classes
     the augmented one is maximised to its end, and the scales stay there, as the posterior hardly determines them.
     """
-    solver = choose_solver(flags)
+    solver = first_row(SOLVERS, flags)
     if bound == AUGMENTED:
         return [(Stage(AUGMENTED, solver, tol),)]
     early = OPTIONS.early_tol_remote if F.REMOTE in flags else OPTIONS.early_tol

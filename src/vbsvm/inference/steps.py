@@ -177,20 +177,8 @@ class StepRule(Protocol):
         ...
 
     @property
-    def refinement(self) -> "Refinement | None":
-        """Whose steps go on where the bound tells no more; None for no further steps."""
-        ...
-
-
-class Refinement(Protocol):
-    """Full steps, whose fixed point is the optimum alone."""
-
-    def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
-        """Pass over the rows once from this very state."""
-        ...
-
-    def full_step(self, spec: Spec, iterate: Iterate) -> State | None:
-        """The next state; None where it can't be made."""
+    def refinement(self) -> "AndersonNewton | NaturalGradient | None":
+        """Whose full steps go on where the bound tells no more; None for no further steps."""
         ...
 
 
@@ -251,12 +239,12 @@ def _gates_rest(before: State, after: State) -> bool:
 
 def fixed_point_step(spec: Spec, state: State) -> State | None:
     """The state with scales at the fixed point of their own updates, or None where these do not creep."""
-    pairs = zip(spec.blocks, state.scales, spec.moments(state), strict=True)
-    guesses = [block.prior.fixed_point_step(scale, moments) for block, scale, moments in pairs]
-    if all(guess is None for guess in guesses):
-        return None
-    scales = (scale if guess is None else guess for scale, guess in zip(state.scales, guesses, strict=True))
-    return state.scaled(tuple(scales))
+    scales, moved = list(state.scales), False
+    for k, (block, moments) in enumerate(zip(spec.blocks, spec.moments(state), strict=True)):
+        guess = block.prior.fixed_point_step(scales[k], moments)
+        if guess is not None:
+            scales[k], moved = guess, True
+    return state.scaled(tuple(scales)) if moved else None
 
 
 def _fraction(spec: Spec, iterate: Iterate, fraction: float) -> State:
@@ -357,15 +345,14 @@ class AndersonNewton:
 
 @final
 class NaturalGradient:
-    """Natural-gradient steps of an exact bound where inputs are missing, and Anderson extrapolation of these.
+    """Natural-gradient steps of the exact bound with fixed scales, and Anderson extrapolation of these.
 
     No step is sure to raise such a bound but a short one.
     """
 
     superlinear = False
 
-    def __init__(self, *, fixed_scales: bool = False) -> None:
-        self._fixed_scales = fixed_scales
+    def __init__(self) -> None:
         self._anderson = Anderson()
 
     def evaluate(self, spec: Spec, source: Source, state: State) -> Iterate:
@@ -391,7 +378,7 @@ class NaturalGradient:
             shorter = self._fraction(spec, iterate, fraction)
             if shorter is not None:
                 yield shorter
-        yield self._with_others(spec, iterate, iterate.state)
+        yield update_missing(spec, iterate.state, iterate.stats, expect)
 
     def _fraction(self, spec: Spec, iterate: Iterate, fraction: float) -> State | None:
         """A fraction of the step of the coefficients, or None where its precision is not positive."""
@@ -399,9 +386,5 @@ class NaturalGradient:
             state = _fraction(spec, iterate, fraction)
         except (FloatingPointError, np.linalg.LinAlgError):
             return None
-        return self._with_others(spec, iterate, state) if np.isfinite(state.coefficients.mean).all() else None
-
-    def _with_others(self, spec: Spec, iterate: Iterate, state: State) -> State:
-        if not self._fixed_scales:
-            state = update_priors(spec, state, expect)
-        return update_missing(spec, state, iterate.stats, expect)
+        finite = np.isfinite(state.coefficients.mean).all()
+        return update_missing(spec, state, iterate.stats, expect) if finite else None

@@ -27,7 +27,6 @@ from vbsvm.inference.solvers import (
     Feature,
     Stage,
     choose_bound,
-    choose_solver,
     exact_stage,
     features,
     plan,
@@ -136,7 +135,7 @@ class Variational(Parameters):
         """
         flags = features(spec, source, accelerate=self.accelerate)
         bound = choose_bound(self.bound, flags)
-        if choose_solver(flags).name == "monte_carlo":
+        if Feature.MONTE_CARLO in flags:
             return self._monte_carlo(spec, source)
         with single_threaded_blas():
             if start is None and learned is None:
@@ -186,9 +185,9 @@ class Variational(Parameters):
         state, passes, status = None, 0, Status.OUT_OF_PASSES
         try:
             with single_threaded_blas():
-                for step in islice(drawn_steps(spec, source), self.max_iter or OPTIONS.max_passes_drawn):
-                    state, passes = step.state, passes + 1
-                    if step.converged:
+                for reached, converged in islice(drawn_steps(spec, source), self.max_iter or OPTIONS.max_passes_drawn):
+                    state, passes = reached, passes + 1
+                    if converged:
                         status = Status.CONVERGED
                         break
         except KeyboardInterrupt:
@@ -208,12 +207,13 @@ class Variational(Parameters):
         callback: Callback,
     ) -> OptimizeResult:
         """The result of the first sequence of stages that need not give way to the next."""
-        exact, most, passes = replace(spec, likelihood=spec.likelihood.exact), self.most_passes(spec), 0
-        starts, result = _starts(spec, start, learned), None
+        most, passes, starts, result = self.most_passes(spec), 0, _starts(spec, start, learned), None
         for sequence in sequences:
             states = starts
             for stage in sequence:
-                model, limit = (exact, max(2, most - passes)) if stage.bound == EXACT else (spec, most)
+                model, limit = spec, most
+                if stage.bound == EXACT:
+                    model, limit = replace(spec, likelihood=spec.likelihood.exact), max(2, most - passes)
                 if stage.fixed_scales:
                     states = [_widened(spec, source, states[0])]
                 result, separates = _run_stage(model, source, stage, states, limit, callback, sample=start is None)
@@ -235,7 +235,8 @@ class Variational(Parameters):
         spec, fixed = replace(spec, likelihood=spec.likelihood.exact), _separates(source, start)
         with single_threaded_blas():
             while True:
-                rule = exact_stage(flags, self.tol, *([Feature.FIXED_SCALES] if fixed else [])).step_rule()
+                stage = exact_stage(flags, self.tol, *([Feature.FIXED_SCALES] if fixed else []))
+                rule = stage.solver.build(self.tol, fixed)
                 result = optimize(spec, source, start, rule, self.tol, self.most_passes(spec))
                 if fixed or not _separates(source, result.state):
                     return result, fixed
@@ -263,22 +264,23 @@ def _run_stage(
 
     It has all passes that were made; the first of equals is taken. An interrupted one is the last.
     """
-    results, separates = [], None
+    results, best, passes, separates = [], 0, 0, None
     for start in starts:
-        rule, first = stage.step_rule(), start
+        rule, first = stage.solver.build(stage.tol, stage.fixed_scales), start
         if sample and isinstance(rule, SmoothNewton):
             first = subsample_start(spec, source, start, rule)
         extra = int(first is not start)
         result = optimize(spec, source, first, rule, stage.tol, limit - extra, callback)
         results.append(replace(result, passes=result.passes + extra))
+        passes += results[-1].passes
+        if result.bounds[-1] > results[best].bounds[-1]:
+            best = len(results) - 1
         separates = rule.separates(result.state) if isinstance(rule, SmoothNewton) else None
         if result.interrupted:
             break
-    best = max(range(len(results)), key=lambda k: results[k].bounds[-1])
-    others = tuple(result for k, result in enumerate(results) if k != best)
-    status = (results[-1] if results[-1].interrupted else results[best]).ending
-    passes = sum(result.passes for result in results)
-    return replace(results[best], passes=passes, ending=status, others=others), separates
+    last, highest = results[-1], results.pop(best)
+    status = (last if last.interrupted else highest).ending
+    return replace(highest, passes=passes, ending=status, others=tuple(results)), separates
 
 
 def _gives_way(source: Source, result: OptimizeResult, sequence: tuple[Stage, ...], separates: bool | None) -> bool:
