@@ -9,7 +9,8 @@ from typing import final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.distributions import InverseGamma
+from vbsvm.base.distributions import InverseGamma, TabulatedVariance
+from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, log, require_flag, require_positive, require_whole
 from vbsvm.inference import quadrature
@@ -35,6 +36,7 @@ from vbsvm.missing.model import MissingState, input_model
 from vbsvm.model.priors import HalfT, Ridge
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec, State
+from vbsvm.model.sweep import update_priors
 
 
 @final
@@ -143,6 +145,8 @@ class Variational(Parameters):
             result = None
             if bound == INTEGRATED and Feature.INTERCEPTS_ONLY in flags and self.accelerate:
                 result = self._quadrature_alone(spec, source, start)
+                if result is None and start is not None:
+                    result = self._quadrature_alone(spec, source, None)
             if result is None:
                 stages = plan(flags, bound, self.tol)
                 result = self._run_stages(spec, source, stages, start, learned, callback)
@@ -244,9 +248,13 @@ class Variational(Parameters):
 
 
 def _starts(spec: Spec, start: State | None, learned: LearnedInputs | None) -> list[State]:
-    """The given state, or the starts of the model, with the distribution of the inputs where that is known."""
+    """The given state, or the starts of the model, with the distribution of the inputs where that is known.
+
+    A variance that quadrature has tabulated is given its mean-field distribution: only that can be iterated.
+    """
     if start is not None:
-        return [start]
+        integrated = any(isinstance(scale, TabulatedVariance) for scale in start.scales)
+        return [update_priors(spec, start, expect) if integrated else start]
     if learned is None:
         return spec.starts()
     return [
