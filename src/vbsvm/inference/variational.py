@@ -145,8 +145,6 @@ class Variational(Parameters):
             result = None
             if bound == INTEGRATED and Feature.INTERCEPTS_ONLY in flags and self.accelerate:
                 result = self._quadrature_alone(spec, source, start)
-                if result is None and start is not None:
-                    result = self._quadrature_alone(spec, source, None)
             if result is None:
                 stages = plan(flags, bound, self.tol)
                 result = self._run_stages(spec, source, stages, start, learned, callback)
