@@ -1,4 +1,4 @@
-"""What users should know of a fit: how it ended, classes that no row is assigned to, and selections that are weak or one of several."""
+"""What users should know of a fit: how it ended, classes that no row is assigned to, and selections to be doubted."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
