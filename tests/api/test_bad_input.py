@@ -517,7 +517,7 @@ def test_keys_of_class_weight_are_classes(data):
 def test_names_with_a_null_character_are_refused_before_anything_is_made(data, monkeypatch):
     frame = pd.DataFrame(data[0]).add_prefix("x").assign(y=data[1])
     fits = [VBSVC().fit(*data), Model("y ~ x0", frame).fit()]
-    monkeypatch.setattr("vbsvm.results.fit.Fit.contents", None)
+    monkeypatch.setattr("vbsvm.results.fit.Fit._contents", None)
     monkeypatch.setattr("vbsvm.results.fit.Fit._showing", None)
     for fit in fits:
         for write in (fit.save, fit.report):

@@ -123,15 +123,14 @@ def _has_curvature(fit: "Fit") -> bool:
     return fit._rows is not None or (fit.spreads is not None and fit.spreads.curvature is not None)
 
 
-def _is_normalised(fit: "Fit") -> bool:
-    return fit.spec.likelihood.normalised
-
-
 # The posterior's where it says what it seems to say, else the robust one, as far as these can be had. A likelihood has
 # such a posterior, and a pseudo-likelihood has not. Older files have the mean field's only.
 DEFAULTS: "tuple[tuple[str, Callable[[Fit], bool]], ...]" = (
-    (POSTERIOR, lambda fit: fit.posterior.by_draws or (_is_normalised(fit) and _has_posterior(fit))),
-    (CURVATURE, lambda fit: _is_normalised(fit) and fit.posterior.state.missing is None and _has_curvature(fit)),
+    (POSTERIOR, lambda fit: fit.posterior.by_draws or (fit.spec.likelihood.normalised and _has_posterior(fit))),
+    (
+        CURVATURE,
+        lambda fit: fit.spec.likelihood.normalised and fit.posterior.state.missing is None and _has_curvature(fit),
+    ),
     (ROBUST, _has_robust),
     (CURVATURE, _has_curvature),
     (MEAN_FIELD, lambda _: True),
@@ -206,7 +205,12 @@ def _notes(
     by: str = "curvature",
     missing: bool = False,
 ) -> Notes:
-    facts = {"normalised": _is_normalised(fit), "power": fit.likelihood_power, "clusters": clusters, "by": by}
+    facts = {
+        "normalised": fit.spec.likelihood.normalised,
+        "power": fit.likelihood_power,
+        "clusters": clusters,
+        "by": by,
+    }
     return of_kind(kind, fit.posterior.notes, () if said is None else said.warnings, missing=missing, **facts)
 
 
@@ -260,7 +264,7 @@ def learned(fit: "Fit") -> LearnedCovariances:
 
 def margin_warning(fit: "Fit") -> str:
     """What is wrong where many observations of a hinge fit lie on the margin; empty where few do."""
-    if _is_normalised(fit):
+    if fit.spec.likelihood.normalised:
         return ""
     known = None if fit.spreads is None else fit.spreads.reliability
     said = known if fit._rows is None else fit._rows.reliability
