@@ -25,9 +25,9 @@ from benchmarks.tables import print_table
 from distributed import Client, LocalCluster
 from vbsvm import Variational
 from vbsvm.api.dask_estimator import DaskVBSVC
-from vbsvm.api.dask_partitions import DaskPartitions
-from vbsvm.api.problem import build_problem
-from vbsvm.api.table_reader import TableReader
+from vbsvm.api.data.dask_partitions import DaskPartitions
+from vbsvm.api.data.problem import build_problem
+from vbsvm.api.data.table_reader import TableReader
 from vbsvm.api.task import Task, read_imputation
 from vbsvm.base.reading import expect
 from vbsvm.model.likelihoods.hinge import HINGE

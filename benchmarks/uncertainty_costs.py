@@ -9,7 +9,7 @@ from benchmarks.tables import print_table
 from benchmarks.timing import least_costs
 from vbsvm import VBSVC, Variational
 from vbsvm.base.reading import expect
-from vbsvm.inference.covariance import Covariances
+from vbsvm.inference.covariance.kinds import Covariances
 from vbsvm.model.sweep import pass_rows
 from vbsvm.results.fit import Fit
 

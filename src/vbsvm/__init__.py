@@ -27,10 +27,10 @@ if TYPE_CHECKING:
         Normal,
         Ridge,
     )
-    from vbsvm.results.comparison import compare
+    from vbsvm.results.comparison.approximations import compare
+    from vbsvm.results.comparison.models import compare_models
+    from vbsvm.results.comparison.pooling import pool
     from vbsvm.results.fit import Fit
-    from vbsvm.results.model_comparison import compare_models
-    from vbsvm.results.pooling import pool
     from vbsvm.sources.files import Files
     from vbsvm.storage.archive import ModelFileError
 
@@ -67,11 +67,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "compare": "vbsvm.results.comparison",
-    "compare_models": "vbsvm.results.model_comparison",
+    "compare": "vbsvm.results.comparison.approximations",
+    "compare_models": "vbsvm.results.comparison.models",
     "cross_validate": "vbsvm.api.cross_validation",
     "load": "vbsvm.api.load",
-    "pool": "vbsvm.results.pooling",
+    "pool": "vbsvm.results.comparison.pooling",
     "to_sklearn": "vbsvm.api.sklearn_support",
     "VBLogistic": "vbsvm.api.svc",
     "VBSVC": "vbsvm.api.svc",

@@ -12,7 +12,8 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from optional import optional
 from reference import simulate
 from vbsvm import VBSVC, LaplaceZero, Model, Normal, Ridge, Variational, VBLogistic
-from vbsvm.api import problem, validation
+from vbsvm.api import validation
+from vbsvm.api.data import problem
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts.dense import DenseGram
 from vbsvm.model.priors import Prior

@@ -6,7 +6,7 @@ import pytest
 from joblib import Parallel, delayed
 
 from vbsvm import VBSVC, LaplaceZero, Model, Normal, Ridge, Variational
-from vbsvm.api import problem
+from vbsvm.api.data import problem
 from vbsvm.base.reading import Draw, expect
 from vbsvm.model.row_pass import RowPass
 

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from vbsvm import VBSVC, GaussianImputation, Model, Normal, Ridge, Variational
-from vbsvm.api.formula_reader import FormulaReader
-from vbsvm.api.partitions import Part, Partitions
-from vbsvm.api.problem import build_problem
-from vbsvm.api.table_reader import RawTable, TableReader
+from vbsvm.api.data.formula_reader import FormulaReader
+from vbsvm.api.data.partitions import Part, Partitions
+from vbsvm.api.data.problem import build_problem
+from vbsvm.api.data.table_reader import RawTable, TableReader
 from vbsvm.design.formula import syntax
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC

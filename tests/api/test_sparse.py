@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Normal, Ridge, Variational, load
-from vbsvm.api import inputs
+from vbsvm.api.data import inputs
 from vbsvm.model.layouts.dual import DualGaussian
 from vbsvm.model.priors.laplace_zero import Joint
 

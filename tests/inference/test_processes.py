@@ -11,7 +11,7 @@ import pytest
 import vbsvm
 from short_chains import SHORT, SOURCE, fitted, quiet, saved, table
 from vbsvm import VBSVC, Gibbs
-from vbsvm.api.table_reader import ReadTable
+from vbsvm.api.data.table_reader import ReadTable
 from vbsvm.base import workers
 from vbsvm.base.workers import Workers
 from vbsvm.inference import chains, gibbs

@@ -10,8 +10,8 @@ from models import source_of, spec_of
 from spread_models import overlapping, sds
 from vbsvm import Normal, Ridge, Variational
 from vbsvm.design.scaling import Recipe
-from vbsvm.inference.covariance import Covariances
-from vbsvm.inference.sandwich import sandwich_of_rows
+from vbsvm.inference.covariance.kinds import Covariances
+from vbsvm.inference.covariance.sandwich import sandwich_of_rows
 from vbsvm.model.likelihoods.hinge import HINGE
 from vbsvm.model.spec import Block, Spec
 from vbsvm.sources.memory import Memory

@@ -12,8 +12,8 @@ from reference import log_evidence_1d
 from vbsvm import HalfT, Variational
 from vbsvm.base.distributions import InverseGamma, Point
 from vbsvm.base.reading import Draw, expect
-from vbsvm.inference.linear_response import dense_response
-from vbsvm.inference.tilted_map import response_of_map
+from vbsvm.inference.covariance.linear_response import dense_response
+from vbsvm.inference.covariance.map_response import response_of_map
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.priors.base import Moments
 

@@ -15,8 +15,8 @@ from vbsvm import VBSVC, Files, Gibbs, LaplaceZero, Model
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report import checks, evaluation
 from vbsvm.report.effects import Owner
-from vbsvm.results import leave_one_out
-from vbsvm.results.leave_one_out import LeftOutRows
+from vbsvm.results.comparison import leave_one_out
+from vbsvm.results.comparison.leave_one_out import LeftOutRows
 
 
 def rows_of(truth, chances, groups=None, weights=None):

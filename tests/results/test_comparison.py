@@ -15,7 +15,7 @@ from vbsvm.base import diagnostics
 from vbsvm.base.distributions import InverseGamma, InverseWishart
 from vbsvm.datasets import load_toenail
 from vbsvm.plots.diagnostics import rank_shares
-from vbsvm.results.comparison import Pair
+from vbsvm.results.comparison.approximations import Pair
 from vbsvm.results.variance_components import Correlation
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="matplotlib is not installed")

@@ -10,9 +10,9 @@ from scipy.special import expit
 from sklearn.model_selection import cross_val_score
 
 from vbsvm import VBSVC, Model, ReliabilityWarning, VBLogistic, cross_validate, load, plots
+from vbsvm.results.comparison.leave_one_out import left_out_rows
 from vbsvm.results.covariance import margin_warning
-from vbsvm.results.effect_check import CHECKED, NOT_CHECKED, misfit, parts_of
-from vbsvm.results.leave_one_out import left_out_rows
+from vbsvm.results.effects.check import CHECKED, NOT_CHECKED, misfit, parts_of
 
 
 def categories(n=1500, seed=0):

@@ -11,7 +11,7 @@ import pytest
 from scipy.special import expit, logit
 
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, load
-from vbsvm.api.table_effects import TableColumns
+from vbsvm.results.effects.rows import TableColumns
 
 LEVELS = ["high", "low", "none"]
 

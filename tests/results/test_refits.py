@@ -12,7 +12,7 @@ from scipy.special import expit
 from vbsvm import VBSVC, LaplaceZero, Model, ReliabilityWarning, Variational, VBLogistic, compare_models
 from vbsvm.inference.loop import Status
 from vbsvm.model.row_pass import RowInfluence
-from vbsvm.results import leave_one_out
+from vbsvm.results.comparison import leave_one_out
 from vbsvm.results.training_rows import TrainingRows
 
 TIGHT = Variational(tol=1e-7)

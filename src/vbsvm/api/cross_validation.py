@@ -18,7 +18,7 @@ from vbsvm.base.settings import require_whole
 from vbsvm.design import frames
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
-from vbsvm.results.left_out_predictions import CrossValidation, LeftOutPredictions, summarised
+from vbsvm.results.comparison.left_out import CrossValidation, LeftOutPredictions, summarised
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin, clone
 
-from vbsvm.api import inputs
-from vbsvm.api.dask_partitions import DaskPartitions
+from vbsvm.api.data import inputs
+from vbsvm.api.data.dask_partitions import DaskPartitions
+from vbsvm.api.data.problem import build_problem
+from vbsvm.api.data.table_reader import TableReader
 from vbsvm.api.estimator import LEARNED, Classifier
 from vbsvm.api.estimator_base import Estimator
-from vbsvm.api.problem import build_problem
 from vbsvm.api.svc import VBSVC, VBLogistic
-from vbsvm.api.table_reader import TableReader
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.inference.gibbs import Gibbs

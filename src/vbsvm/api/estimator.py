@@ -15,13 +15,13 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from vbsvm.api import inputs, label_checks, likelihood_power, online, sensitivity, validation
+from vbsvm.api import likelihood_power, online, sensitivity, validation
+from vbsvm.api.data import inputs, label_checks
+from vbsvm.api.data.partitions import MemoryPartitions
+from vbsvm.api.data.problem import build_problem
+from vbsvm.api.data.table_reader import ReadTable, TableReader
 from vbsvm.api.estimator_base import Estimator
-from vbsvm.api.partitions import MemoryPartitions
-from vbsvm.api.problem import build_problem
 from vbsvm.api.sklearn_support import InputSelection, linear_classifier
-from vbsvm.api.table_effects import TableColumns, TableRows
-from vbsvm.api.table_reader import ReadTable, TableReader
 from vbsvm.api.task import Task, require_variational
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_flag
@@ -33,11 +33,11 @@ from vbsvm.missing.settings import GaussianImputation
 from vbsvm.model.priors import Prior
 from vbsvm.model.spec import State
 from vbsvm.results import fit_predictions, imputation, prediction, tables
-from vbsvm.results.effect_rows import GivenRows
-from vbsvm.results.effects import AverageEffects, Subject, subject_of
+from vbsvm.results.comparison.leave_one_out import leave_one_out
+from vbsvm.results.comparison.left_out import LeftOutPredictions
+from vbsvm.results.effects.marginal import AverageEffects, Subject, subject_of
+from vbsvm.results.effects.rows import GivenRows, TableColumns, TableRows
 from vbsvm.results.fit import Fit
-from vbsvm.results.leave_one_out import leave_one_out
-from vbsvm.results.left_out_predictions import LeftOutPredictions
 from vbsvm.sources.cluster import require_in_memory
 from vbsvm.sources.files import Files
 from vbsvm.storage.atomic import require_path
@@ -172,7 +172,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
         weights : str, default None
             A column of weights: a weight of k counts as k identical rows, and one of 0 leaves the row out.
         """
-        from vbsvm.api.file_partitions import FilePartitions, TableColumns
+        from vbsvm.api.data.file_partitions import FilePartitions, TableColumns
 
         if self.categories is not None:
             raise ValueError("fit_files does not support categories: Model(formula, files) takes them.")

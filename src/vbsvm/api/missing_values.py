@@ -15,7 +15,7 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.formula.expansion import ColumnSampler, SampledColumns
 from vbsvm.design.scaling import ColumnSummary, Recipe
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.input_chains import drawn_values
+from vbsvm.inference.inputs import drawn_values
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.missing.categories import CategorySums, FixedLevels, LevelCounts, LevelModel, LevelSums
 from vbsvm.missing.imputation import MissingPatterns, Population, all_moments

@@ -12,6 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from vbsvm.api import likelihood_power as powers
 from vbsvm.api import sensitivity, validation
+from vbsvm.api.data.formula_reader import FormulaReader
+from vbsvm.api.data.partitions import MemoryPartitions, Partitions
+from vbsvm.api.data.problem import build_problem
 from vbsvm.api.fit_warnings import (
     OneClassWarning,
     describe_unassigned,
@@ -19,10 +22,7 @@ from vbsvm.api.fit_warnings import (
     warn_of_random_effects,
     warnings_of,
 )
-from vbsvm.api.formula_reader import FormulaReader
-from vbsvm.api.partitions import MemoryPartitions, Partitions
 from vbsvm.api.priors import keys
-from vbsvm.api.problem import build_problem
 from vbsvm.api.task import read_imputation, read_inference, read_likelihood, require_variational
 from vbsvm.base.printing import ReliabilityWarning, visible, warn_user
 from vbsvm.base.row_sums import single_threaded_blas
@@ -247,12 +247,12 @@ def _partitions(data: Any) -> Partitions:
     """The rows of data in files, which may be names of them, in a cluster, or in memory."""
     listed = isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | os.PathLike) for one in data)
     if isinstance(data, str | os.PathLike | Files) or listed:
-        from vbsvm.api.file_partitions import FilePartitions
+        from vbsvm.api.data.file_partitions import FilePartitions
 
         files = Files.of(data)
         return FilePartitions(files, files.opened())
     if is_collection(data):
-        from vbsvm.api.dask_partitions import DaskPartitions
+        from vbsvm.api.data.dask_partitions import DaskPartitions
 
         return DaskPartitions.of_frame(data)
     return MemoryPartitions(data)

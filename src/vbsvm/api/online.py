@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 
-from vbsvm.api import inputs, label_checks, validation
-from vbsvm.api.partitions import EncodedData, Part
-from vbsvm.api.problem import Problem
-from vbsvm.api.table_reader import ReadTable, TableEncoder, TableReader
+from vbsvm.api import validation
+from vbsvm.api.data import inputs, label_checks
+from vbsvm.api.data.partitions import EncodedData, Part
+from vbsvm.api.data.problem import Problem
+from vbsvm.api.data.table_reader import ReadTable, TableEncoder, TableReader
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.scaling import ColumnSummary, Recipe

@@ -13,7 +13,7 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.inference.callbacks import CheckpointCallback, ProgressCallback
 from vbsvm.inference.gibbs import Gibbs, Sample
-from vbsvm.inference.learned_inputs import LearnedInputs
+from vbsvm.inference.inputs import LearnedInputs
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import Population

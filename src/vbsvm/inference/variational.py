@@ -15,7 +15,7 @@ from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, log, require_flag, require_positive, require_whole
 from vbsvm.inference import quadrature
 from vbsvm.inference.callbacks import NULL_CALLBACK, Callback
-from vbsvm.inference.learned_inputs import LearnedInputs, learn_inputs
+from vbsvm.inference.inputs import LearnedInputs, learn_inputs
 from vbsvm.inference.loop import OptimizeResult, Status, optimize
 from vbsvm.inference.monte_carlo import drawn_steps
 from vbsvm.inference.smooth import SmoothNewton, subsample_start

@@ -6,8 +6,8 @@ import numpy as np
 
 from vbsvm.base.printing import ReliabilityWarning, warn_user
 from vbsvm.plots import style
-from vbsvm.results.effect_rows import grid
-from vbsvm.results.effects import AverageEffects
+from vbsvm.results.effects.marginal import AverageEffects
+from vbsvm.results.effects.rows import grid
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,7 +15,7 @@ from vbsvm.design.values import listed
 from vbsvm.missing.imputation import CHANGED
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import any_fit, largest, number_shown, one_fit, require_names
-from vbsvm.results.comparison import Comparison, Pair
+from vbsvm.results.comparison.approximations import Comparison, Pair
 from vbsvm.results.fit import Fit
 from vbsvm.results.history import Trace
 from vbsvm.results.tables import missing_shares

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_count
 from vbsvm.design import frames
+from vbsvm.results.comparison.leave_one_out import LeftOutRows, left_out_rows
 from vbsvm.results.fit import Fit
-from vbsvm.results.leave_one_out import LeftOutRows, left_out_rows
 
 
 def one_fit(what: str, fit: Any, class_: Any = None) -> Fit:

@@ -12,10 +12,10 @@ from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.document import Check, Limitation, names, percent
 from vbsvm.report.evaluation import Evaluation
 from vbsvm.results import display
+from vbsvm.results.comparison.left_out import LeftOutPredictions, Measure
 from vbsvm.results.covariance import covariance, margin_warning
-from vbsvm.results.effect_check import misfit, parts_of
+from vbsvm.results.effects.check import misfit, parts_of
 from vbsvm.results.fit import Fit
-from vbsvm.results.left_out_predictions import LeftOutPredictions, Measure
 
 FEW_ROWS = 10
 FEW_GROUPS = 5

@@ -9,8 +9,8 @@ from vbsvm.base import printing
 from vbsvm.base.printing import ReliabilityWarning, muted
 from vbsvm.plots import averages
 from vbsvm.report.document import Cell, Check, Picture, Section, Table, Text, cells, number, picture
-from vbsvm.results.effect_rows import MOST_LEVELS, EffectRows
-from vbsvm.results.effects import AverageEffects, Subject
+from vbsvm.results.effects.marginal import AverageEffects, Subject
+from vbsvm.results.effects.rows import MOST_LEVELS, EffectRows
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,11 +18,11 @@ from vbsvm.base.cached import cached_property
 from vbsvm.plots.resolve_fit import Predicted
 from vbsvm.report.effects import Owner
 from vbsvm.results import prediction
-from vbsvm.results.effect_rows import MOST_LEVELS, EffectRows
+from vbsvm.results.comparison.leave_one_out import APPROXIMATE, ROWS_FOR_AN_INPUT, LeftOutRows, left_out_rows
+from vbsvm.results.comparison.left_out import LeftOutPredictions, Measure
+from vbsvm.results.effects.rows import MOST_LEVELS, EffectRows
 from vbsvm.results.fit import Fit
 from vbsvm.results.fit_predictions import odds_scores
-from vbsvm.results.leave_one_out import APPROXIMATE, ROWS_FOR_AN_INPUT, LeftOutRows, left_out_rows
-from vbsvm.results.left_out_predictions import LeftOutPredictions, Measure
 
 # Rows × inputs up to which single inputs are tried.
 MOST_NUMBERS = 10_000_000

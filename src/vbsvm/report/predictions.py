@@ -23,10 +23,10 @@ from vbsvm.report.document import (
     share,
 )
 from vbsvm.report.evaluation import Evaluation
-from vbsvm.results import leave_one_out
+from vbsvm.results.comparison import leave_one_out
+from vbsvm.results.comparison.leave_one_out import LeftOutRows
+from vbsvm.results.comparison.left_out import LeftOutPredictions
 from vbsvm.results.fit import Fit
-from vbsvm.results.leave_one_out import LeftOutRows
-from vbsvm.results.left_out_predictions import LeftOutPredictions
 
 APPROXIMATE = (
     "Each row is predicted as a fit to the other rows would predict it. This is an approximation by one step from the "

@@ -27,7 +27,7 @@ from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.spec import Spec, State
 from vbsvm.results.covariance import LearnedCovariances
 from vbsvm.results.data_summary import Facts
-from vbsvm.results.effect_rows import row_weights
+from vbsvm.results.effects.rows import row_weights
 from vbsvm.results.fit_predictions import known_outcome
 from vbsvm.results.prediction import prior_covariances
 from vbsvm.sources.row_builder import Grouping, RowBuilder

@@ -22,7 +22,7 @@ from vbsvm.design.formula.syntax import FormulaParts
 from vbsvm.design.formula.terms import names_in
 from vbsvm.design.levels import UNSEEN, group_labels
 from vbsvm.design.scaling import Recipe
-from vbsvm.inference.covariance import KINDS, WAYS
+from vbsvm.inference.covariance.kinds import KINDS, WAYS
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.missing.categories import LevelModel

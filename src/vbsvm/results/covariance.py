@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ReliabilityWarning, warn_user
-from vbsvm.inference.covariance import KINDS, CovarianceEstimate, Reliability
+from vbsvm.inference.covariance.kinds import KINDS, CovarianceEstimate, Reliability
 from vbsvm.model.interfaces import CoefficientDistribution
 from vbsvm.model.layouts.drawn import DrawnGaussian
 from vbsvm.results.notes import Notes, beside_posterior, of_kind

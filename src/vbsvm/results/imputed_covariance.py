@@ -12,9 +12,9 @@ import numpy as np
 from vbsvm.base.arrays import Array, Which
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.design.candidates import Candidates
-from vbsvm.inference.covariance import CovarianceEstimate, Covariances, curvature_stats
+from vbsvm.inference.covariance.kinds import CovarianceEstimate, Covariances, curvature_stats
+from vbsvm.inference.covariance.sandwich import Units
 from vbsvm.inference.loop import OptimizeResult
-from vbsvm.inference.sandwich import Units
 from vbsvm.missing.imputation import ProperDraw
 from vbsvm.missing.model import MissingModel, input_model
 from vbsvm.missing.rows import design_rows

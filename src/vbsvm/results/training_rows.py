@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import learned_property, new_lock
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.inference.covariance import CovarianceEstimate, Covariances, Reliability, reliability, robust_of_draws
+from vbsvm.inference.covariance.kinds import CovarianceEstimate, Covariances, Reliability, reliability, robust_of_draws
+from vbsvm.inference.covariance.sandwich import Units
 from vbsvm.inference.gibbs import Sample
-from vbsvm.inference.input_chains import proper_draws
+from vbsvm.inference.inputs import proper_draws
 from vbsvm.inference.leave_one_out import refit, row_influence, unseen_rows
 from vbsvm.inference.loop import OptimizeResult
-from vbsvm.inference.sandwich import Units
 from vbsvm.inference.variational import Variational
 from vbsvm.missing.imputation import Population, ProperDraw
 from vbsvm.missing.model import PAPER_PSI, MissingState, input_model

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from vbsvm.api import validation
+from vbsvm.api.data.partitions import Design, EncodedData, Partitions, Reader
 from vbsvm.api.missing_values import EncodedRows, MissingDataPlan, plan_missing_data
-from vbsvm.api.partitions import Design, EncodedData, Partitions, Reader
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.missing.settings import GaussianImputation

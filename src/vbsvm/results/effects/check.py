@@ -14,10 +14,10 @@ from scipy.stats import chi2
 
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
-from vbsvm.inference.covariance import ADVICE
-from vbsvm.results.effect_rows import EffectRows, GivenRows, groups_of, is_discrete
+from vbsvm.inference.covariance.kinds import ADVICE
+from vbsvm.results.comparison.leave_one_out import left_out_rows
+from vbsvm.results.effects.rows import EffectRows, GivenRows, groups_of, is_discrete
 from vbsvm.results.fit_predictions import known_outcome
-from vbsvm.results.leave_one_out import left_out_rows
 
 if TYPE_CHECKING:
     from vbsvm.results.fit import Fit

@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import issparse
 
-from vbsvm.api import inputs, label_checks, validation
+from vbsvm.api import validation
+from vbsvm.api.data import inputs, label_checks
+from vbsvm.api.data.partitions import Design, LabelledRows, Part, RowCounts
 from vbsvm.api.missing_values import InputTerms
-from vbsvm.api.partitions import Design, LabelledRows, Part, RowCounts
 from vbsvm.api.priors import INTERCEPT_PRIOR, intercepts_prior
 from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan

@@ -21,10 +21,10 @@ from vbsvm.base.settings import require_level
 from vbsvm.design.columns import Encoded
 from vbsvm.design.levels import UNSEEN
 from vbsvm.results import tables
-from vbsvm.results.averages import LOGITS, LOGS, PLAIN, Averaged, Models, Scale, shares
 from vbsvm.results.covariance import covariance as covariance_of
-from vbsvm.results.effect_check import CHECKED, NOT_CHECKED, KnownRows
-from vbsvm.results.effect_rows import EffectRows, GivenRows, grid, groups_of, known_numbers, names_of, require_input
+from vbsvm.results.effects.averages import LOGITS, LOGS, PLAIN, Averaged, Models, Scale, shares
+from vbsvm.results.effects.check import CHECKED, NOT_CHECKED, KnownRows
+from vbsvm.results.effects.rows import EffectRows, GivenRows, grid, groups_of, known_numbers, names_of, require_input
 from vbsvm.results.notes import noted
 
 if TYPE_CHECKING:

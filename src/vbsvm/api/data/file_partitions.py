@@ -6,8 +6,8 @@ from typing import Any, final
 
 import numpy as np
 
-from vbsvm.api.partitions import EncodedData, Encoder, LabelledRows, Part, Partitions, Reader
-from vbsvm.api.table_reader import RawTable
+from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Part, Partitions, Reader
+from vbsvm.api.data.table_reader import RawTable
 from vbsvm.base.progress import SharedLine
 from vbsvm.base.settings import log
 from vbsvm.design.values import listed, meant

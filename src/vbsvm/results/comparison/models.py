@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base import printing
-from vbsvm.results.leave_one_out import APPROXIMATE
-from vbsvm.results.left_out_predictions import CrossValidation, LeftOutPredictions, Measure
+from vbsvm.results.comparison.leave_one_out import APPROXIMATE
+from vbsvm.results.comparison.left_out import CrossValidation, LeftOutPredictions, Measure
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,9 +9,9 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from vbsvm.api.data.partitions import EncodedData, Encoder, LabelledRows, Part, Partitions, Reader
+from vbsvm.api.data.table_reader import RawTable
 from vbsvm.api.missing_values import EncodedRows
-from vbsvm.api.partitions import EncodedData, Encoder, LabelledRows, Part, Partitions, Reader
-from vbsvm.api.table_reader import RawTable
 from vbsvm.api.task import Task
 from vbsvm.base.arrays import Array
 from vbsvm.design.levels import UNSEEN

@@ -15,7 +15,7 @@ from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.results import prediction
 from vbsvm.results.calibration import LeftOutScores
-from vbsvm.results.left_out_predictions import LeftOutPredictions
+from vbsvm.results.comparison.left_out import LeftOutPredictions
 from vbsvm.results.prediction import Link, Scores
 from vbsvm.results.training_rows import TrainingRows, links, pass_order
 from vbsvm.sources.distributed import Distributed, reweighted

@@ -30,8 +30,8 @@ from vbsvm.model.spec import Block
 from vbsvm.sources.block_source import Pages
 
 if TYPE_CHECKING:
-    from vbsvm.api.formula_reader import FormulaEncoder, FormulaReader
-    from vbsvm.api.table_reader import TableEncoder, TableReader
+    from vbsvm.api.data.formula_reader import FormulaEncoder, FormulaReader
+    from vbsvm.api.data.table_reader import TableEncoder, TableReader
     from vbsvm.api.task import Task
     from vbsvm.design.formula.reader import Reader as FormulaDesign
 

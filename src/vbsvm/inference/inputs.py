@@ -1,8 +1,8 @@
-"""Samplers of the inputs' distribution alone: values given its parameters, and parameters given the values, in turn.
+"""The distribution of the inputs alone, before the coefficients: learned by EM, or sampled.
 
-Coefficients do not enter. What they give are proper draws: each kept round has parameters of its own. For columns that
-are drawn before the fit, the variables are jointly normal in each class, with a mean and a covariance of its own: what
-is known of the label of a row so includes effects that are no straight lines.
+Samplers draw values given the parameters, and parameters given the values, in turn: each kept round is a proper draw,
+with parameters of its own. For columns that are drawn before the fit, the variables are jointly normal in each class,
+with a mean and a covariance of its own, so that effects which are no straight lines count in what a label tells.
 """
 
 from dataclasses import dataclass, replace
@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseWishart, JointNormal
-from vbsvm.base.reading import Draw
+from vbsvm.base.reading import Draw, expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.design.formula.expansion import Draws, SampledColumns
-from vbsvm.missing.distributions import FixedInputs
+from vbsvm.inference.steps import FixedPoint, largest_change
+from vbsvm.missing.distributions import FixedInputs, InputDistribution, InputSums
 from vbsvm.missing.imputation import ProperDraw
-from vbsvm.missing.model import FIXED_SWEEPS, MissingModel, MissingState
+from vbsvm.missing.labelled_inputs import LabelledInputs
+from vbsvm.missing.model import FIXED_SWEEPS, InputModel, MissingModel, MissingState, input_model
 from vbsvm.model.row_pass import Source
 from vbsvm.model.spec import Spec
 from vbsvm.model.sweep import pass_rows
@@ -141,3 +143,57 @@ def _about_mean(moments: Array) -> tuple[float, Array, Array]:
     n, mean = float(moments[0, 0]), moments[0, 1:] / moments[0, 0]
     scatter = moments[1:, 1:] - n * np.outer(mean, mean)
     return n, mean, 0.5 * (scatter + scatter.T)
+
+
+# The distribution is at rest when no number of it, for standardised inputs, changes by more than this in a step.
+AT_REST = 1e-9
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class LearnedInputs:
+    """The distribution of the inputs, and whether it converged within the passes that were allowed."""
+
+    distribution: FixedInputs
+    converged: bool
+
+
+def learn_inputs(spec: Spec, source: Source, max_passes: int) -> LearnedInputs:
+    """Learn the distribution of the inputs, which is the same whatever the coefficients are."""
+    model = input_model(spec.missing)
+    assert model is not None
+    found = _at_rest(model, spec, source, model.start(), max_passes)
+    labelled = found.distribution.inputs
+    if not isinstance(labelled, LabelledInputs):
+        return found
+    held = model.with_label_prior(labelled, source.input_sums(labelled.without_labels))
+    return _at_rest(model, spec, source, held, max_passes)
+
+
+def _at_rest(
+    model: InputModel, spec: Spec, source: Source, distribution: InputDistribution, max_passes: int
+) -> LearnedInputs:
+    """Go on from a distribution until it no longer changes."""
+    fixed_point = FixedPoint[InputDistribution]()
+    for _ in range(max_passes):
+        image = model.update(distribution, _sums(spec, source, distribution), expect)
+        before, after = np.array(distribution.pack()), np.array(image.pack())
+        if len(before) != len(after):  # the start has no spread
+            distribution = image
+        elif largest_change(before, after) < AT_REST:
+            return LearnedInputs(FixedInputs(image), True)
+        else:
+            distribution = fixed_point.advance(image, before, after)
+    return LearnedInputs(FixedInputs(distribution if fixed_point.fallback is None else fixed_point.fallback), False)
+
+
+def _sums(spec: Spec, source: Source, distribution: InputDistribution) -> InputSums:
+    """Sums of the inputs with missing values as this distribution expects them.
+
+    At coefficients of 0 a pass finds them as well, where being missing depends on the value.
+    """
+    if distribution.probit is None:
+        return source.input_sums(distribution)
+    assert isinstance(spec.missing, MissingModel)
+    state = replace(spec.start(), missing=replace(spec.missing.start(), inputs=distribution))
+    return pass_rows(spec, state, source, expect).missing.inputs

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.inference.linear_response import InferredScales, NoMaximumError, Response, inverse_of_system
+from vbsvm.inference.covariance.linear_response import InferredScales, NoMaximumError, Response, inverse_of_system
 from vbsvm.model.layouts.dual import DualGaussian, DualRows
 from vbsvm.model.layouts.dual_parts import FREE, DualParts
 from vbsvm.model.row_pass import Part, Source

@@ -20,7 +20,7 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma
 from vbsvm.base.reading import Reading, expect
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.inference.linear_response import InferredScales, NoMaximumError, Response
+from vbsvm.inference.covariance.linear_response import InferredScales, NoMaximumError, Response
 from vbsvm.inference.steps import Iterate, newton_step
 from vbsvm.model.priors import Prior
 from vbsvm.model.priors.base import Moments

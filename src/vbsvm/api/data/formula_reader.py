@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self, final
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from vbsvm.api import label_checks
+from vbsvm.api.data import label_checks
+from vbsvm.api.data.partitions import Design, LabelledRows, Part, RowCounts
 from vbsvm.api.missing_values import InputTerms, column_sampler
-from vbsvm.api.partitions import Design, LabelledRows, Part, RowCounts
 from vbsvm.api.priors import blocks_of
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property

@@ -20,11 +20,11 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma, Point
 from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.inference.dual_response import dual_response
-from vbsvm.inference.linear_response import NoMaximumError, Response, dense_response
+from vbsvm.inference.covariance.dual_response import dual_response
+from vbsvm.inference.covariance.linear_response import NoMaximumError, Response, dense_response
+from vbsvm.inference.covariance.map_response import effective_mean, response_of_map
+from vbsvm.inference.covariance.sandwich import Units, sandwich_of_groups, sandwich_of_rows
 from vbsvm.inference.loop import Status
-from vbsvm.inference.sandwich import Units, sandwich_of_groups, sandwich_of_rows
-from vbsvm.inference.tilted_map import effective_mean, response_of_map
 from vbsvm.inference.variational import Variational
 from vbsvm.model.interfaces import GaussianDistribution
 from vbsvm.model.layouts.arrow import ArrowGaussian

@@ -1,0 +1,3 @@
+"""Comparing models: predictions of observations that were left out, models side by side, and variational Bayes beside
+Gibbs, and fits to imputed tables pooled. It may import what results may.
+"""
