@@ -259,7 +259,7 @@ def text_of(fitted: Any, target: str | None = None) -> set[str]:
         is_text = isinstance(fitted.classes[-1], str) and fitted.reader.kinds.get(outcome) == "O"
         return text_columns(fitted.reader) | ({outcome} if is_text else set())  # the first may be called "not 2"
     is_text = target is not None and all(isinstance(label, str) for label in fitted.classes_)
-    return fitted.text_columns | ({target} if is_text else set())
+    return fitted._text_columns | ({target} if is_text else set())
 
 
 def described(fitted: Any, covariance: str | None = None) -> str:
