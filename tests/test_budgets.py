@@ -19,33 +19,33 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "vbsvm"
 
-LINES, FILES = 40_850, 233
+LINES, FILES = 39_550, 192
 # McCabe's number of any function, parsers included; pyproject.toml has that of all others.
 MOST_COMPLEX = 20
 # Files at the top of each package.
 TOPS = {
-    "api": 34,
+    "api": 18,
     "base": 12,
     "cli": 5,
     "datasets": 1,
     "design": 9,
-    "inference": 30,
+    "inference": 16,
     "missing": 11,
     "model": 8,
     "plots": 7,
     "report": 8,
-    "results": 42,
+    "results": 20,
     "sources": 12,
     "storage": 6,
 }
 # Functions and modules of the package that a call crosses: 200 rows of 10 columns, and toenail under the hinge loss.
 WAYS = {
-    "VBSVC.fit": (402, 62),
-    "Model": (299, 38),
-    "Model.fit": (357, 52),
-    "Fit.summary": (281, 39),
-    "Fit.predict_proba": (250, 34),
-    "sweep": (66, 16),
+    "VBSVC.fit": (419, 61),
+    "Model": (319, 39),
+    "Model.fit": (348, 48),
+    "Fit.summary": (289, 39),
+    "Fit.predict_proba": (250, 35),
+    "sweep": (64, 17),
 }
 
 
