@@ -31,7 +31,7 @@ PLACES = {
     "api": (
         12.0,
         92.0,
-        "VBSVC · Model · load: validate what is given, assemble the problem, hand back the fit",
+        "VBSVC · Model · load: check what is given, build the problem, return the fit",
         "#2b6cb0",
     ),
     "report": (25.0, 45.0, "a page of HTML", "#8e5ea2"),
@@ -39,11 +39,11 @@ PLACES = {
     "results": (49.0, 92.0, "Fit: coefficients, predictions, tables, intervals", "#2f855a"),
     "sources": (29.0, 52.0, "rows in numbered blocks", "#a0761a"),
     "inference": (68.0, 92.0, "variational Bayes · Gibbs", "#2c7a7b"),
-    "missing": (50.0, 70.0, "inputs and categories", "#6b7a2f"),
+    "missing": (50.0, 70.0, "predictors and categories", "#6b7a2f"),
     "design": (12.0, 28.0, "formula to columns", "#7b5e3b"),
     "model": (33.0, 92.0, "likelihoods · priors · layouts · bound", "#1f2d3d"),
     "storage": (62.0, 92.0, "files: codec, archive, names", "#5a6b7d"),
-    "base": (28.0, 76.0, "arrays · distributions · readings · sums in threads", "#5a6b7d"),
+    "base": (28.0, 76.0, "arrays · distributions · update modes · sums in threads", "#5a6b7d"),
     "datasets": (79.0, 92.0, "data sets", "#5a6b7d"),
     "version": (12.0, 25.0, "its number", "#5a6b7d"),
 }
@@ -110,7 +110,7 @@ def draw() -> plt.Figure:
     for room in PLACES:
         _draw_room(axes, room, level[room])
     below = [pair for pair in found if pair[1] == "base"]
-    told = f"imported {sum(found[pair] for pair in below)} times, by {len(below)} rooms"
+    told = f"imported {sum(found[pair] for pair in below)} times, by {len(below)} packages"
     _text(axes, _centre("base"), level["base"] - 2.3, told, 7.5, style="italic")
     _draw_row(axes, level)
     _draw_legend(axes)
@@ -227,11 +227,11 @@ def _draw_step(axes: plt.Axes, begin: tuple[float, float], end: tuple[float, flo
 def _draw_legend(axes: plt.Axes) -> None:
     _draw_step(axes, (7, -3), (13, -3), lw=3)
     look = {"fontsize": 9, "va": "center", "color": INK}
-    axes.text(14, -3, "the way of one row", **look)
+    axes.text(14, -3, "the path of one row", **look)
     for k, n in enumerate((1, 20)):
         axes.plot((34 + 9 * k, 39 + 9 * k), (-3, -3), color=PLACES["api"][3], alpha=0.5, lw=_width(n))
         axes.text(39.8 + 9 * k, -3, str(n), **look)
-    axes.text(52, -3, "imports, coloured by the importing room; dashed: Fit.report", **look)
+    axes.text(52, -3, "imports, coloured by the importing package; dashed: Fit.report", **look)
 
 
 def main() -> None:
