@@ -14,7 +14,7 @@ from scipy import special, stats
 from incomplete_models import PAPER
 from vbsvm import LaplaceZero, Normal, NotAtRandom, Ridge
 from vbsvm.base.polya_gamma import PolyaGamma
-from vbsvm.base.reading import Draw, OverRelaxed
+from vbsvm.base.update_mode import Draw, OverRelaxed
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
 from vbsvm.inference.gibbs import stretch
@@ -179,11 +179,11 @@ def rank(model, seed, replicate, tilted=True, plant=None, likelihood=HINGE, thin
     state, drawn = spec.start(), []
     with np.errstate(all="ignore"):
         for k in range(TUNE + DRAWS * thin):
-            resolve = OverRelaxed(Draw(seed, replicate, k), state.coefficients.mean)
+            mode = OverRelaxed(Draw(seed, replicate, k), state.coefficients.mean)
             if plant is not None:
-                resolve = plant(resolve)
-            state, _ = sweep(spec, state, source, resolve)
-            state, _ = stretch(spec, state, source, 0.5, resolve)
+                mode = plant(mode)
+            state, _ = sweep(spec, state, source, mode)
+            state, _ = stretch(spec, state, source, 0.5, mode)
             if k >= TUNE and (k - TUNE) % thin == thin - 1:
                 drawn.append(numbers(model, state))
     below, equal = (np.array(drawn) < truth.ranked).sum(axis=0), (np.array(drawn) == truth.ranked).sum(axis=0)
@@ -206,12 +206,12 @@ def p_values(model, replicates, seed=0, tilted=True, plant=None, n_jobs=1, likel
 class Narrow:
     """A reading whose coefficients are drawn with a spread that is wrong by a factor."""
 
-    resolve: Draw
+    mode: Draw
     factor: float
     site: str = "coefficients"
 
     def __call__(self, distribution, *site):
-        point = self.resolve(distribution, *site)
+        point = self.mode(distribution, *site)
         if site[0] != self.site:
             return point
         return replace(point, mean=distribution.mean + self.factor * (point.mean - distribution.mean))
@@ -221,11 +221,11 @@ class Narrow:
 class Bent:
     """A reading that changes a distribution before it is drawn from."""
 
-    resolve: Draw
+    mode: Draw
     name: str
 
     def __call__(self, distribution, *site):
-        return self.resolve(MISTAKES[self.name](distribution, site), *site)
+        return self.mode(MISTAKES[self.name](distribution, site), *site)
 
 
 def _shape(distribution, site):
@@ -311,5 +311,5 @@ class Plant:
 
     name: str
 
-    def __call__(self, resolve):
-        return Narrow(resolve, SPREADS[self.name]) if self.name in SPREADS else Bent(resolve, self.name)
+    def __call__(self, mode):
+        return Narrow(mode, SPREADS[self.name]) if self.name in SPREADS else Bent(mode, self.name)

@@ -55,9 +55,9 @@ class Parts(BlockSource):
         return reduce(added, (part.level_counts for part in self.parts))
 
     @property
-    def looks_are_cheap(self) -> bool:
+    def rows_resident(self) -> bool:
         """Whether all parts say so."""
-        return all(part.looks_are_cheap for part in self.parts)
+        return all(part.rows_resident for part in self.parts)
 
     @property
     def n_core(self) -> int:

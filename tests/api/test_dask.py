@@ -179,8 +179,8 @@ def test_the_number_of_workers_and_a_killed_one_do_not_change_a_bit(client, alon
     X, y = data(n=400)
     rows = in_chunks(X, (100,) * 4), in_chunks(y, (100,) * 4)
     one = DaskVBSVC(client=alone).fit(*rows)
-    passes, fold = [], Distributed.fold
-    monkeypatch.setattr(Distributed, "fold", lambda self, row_pass: (passes.append(1), fold(self, row_pass))[1])
+    passes, fold = [], Distributed.sum_stats
+    monkeypatch.setattr(Distributed, "sum_stats", lambda self, row_pass: (passes.append(1), fold(self, row_pass))[1])
     two = DaskVBSVC(client=client).fit(*rows)
     passes.clear()
     killing = kill_during(client, passes, after=3)
@@ -250,7 +250,7 @@ def test_two_fits_at_once(client):
 
 def test_ctrl_c_ends_a_fit_and_leaves_nothing_behind(client, monkeypatch):
     X, y = data()
-    passes, fold = [], Distributed.fold
+    passes, fold = [], Distributed.sum_stats
 
     def interrupted(self, row_pass):
         passes.append(1)
@@ -258,7 +258,7 @@ def test_ctrl_c_ends_a_fit_and_leaves_nothing_behind(client, monkeypatch):
             signal.raise_signal(signal.SIGINT)
         return fold(self, row_pass)
 
-    monkeypatch.setattr(Distributed, "fold", interrupted)
+    monkeypatch.setattr(Distributed, "sum_stats", interrupted)
     far = DaskVBSVC()
     with pytest.raises(KeyboardInterrupt):
         far.fit(in_chunks(X, (100, 100)), in_chunks(y, (100, 100)))
@@ -504,7 +504,7 @@ def test_a_fit_goes_on_when_workers_come(monkeypatch):
 
 def test_workers_that_vanish_end_a_fit(monkeypatch):
     monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
-    passes, fold = [], Distributed.fold
+    passes, fold = [], Distributed.sum_stats
 
     def gone(source, row_pass):
         passes.append(1)
@@ -513,7 +513,7 @@ def test_workers_that_vanish_end_a_fit(monkeypatch):
             wait_until(lambda: not client.scheduler_info()["workers"])
         return fold(source, row_pass)
 
-    monkeypatch.setattr(Distributed, "fold", gone)
+    monkeypatch.setattr(Distributed, "sum_stats", gone)
     with empty_cluster(3) as client:
         client.cluster.scale(1)
         client.wait_for_workers(1, timeout=60)

@@ -503,7 +503,7 @@ def test_a_fit_out_of_passes_warns_and_gives_what_it_has(mixed):
 
 def test_an_interrupted_fit_warns_and_gives_what_it_has(mixed, monkeypatch):
     model, calls = Model("y ~ x + (1 | g)", mixed, likelihood="hinge"), []
-    right = Memory.fold
+    right = Memory.sum_stats
 
     def interrupted(*args, **kwargs):
         calls.append(1)
@@ -511,7 +511,7 @@ def test_an_interrupted_fit_warns_and_gives_what_it_has(mixed, monkeypatch):
             raise KeyboardInterrupt
         return right(*args, **kwargs)
 
-    monkeypatch.setattr(Memory, "fold", interrupted)
+    monkeypatch.setattr(Memory, "sum_stats", interrupted)
     with pytest.warns(ConvergenceWarning, match="was interrupted"):
         fit = model.fit()
     assert np.isfinite(fit.decision_function(mixed)).all()

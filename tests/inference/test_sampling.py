@@ -33,7 +33,7 @@ from vbsvm import (
 from vbsvm.api.fit_warnings import warnings_of
 from vbsvm.base import diagnostics
 from vbsvm.base.distributions import LatentPoint, MatrixPoint, Point
-from vbsvm.base.reading import Draw, OverRelaxed, expect
+from vbsvm.base.update_mode import Draw, OverRelaxed, mean_field
 from vbsvm.inference import chains, gibbs
 from vbsvm.inference.chains import CheckpointError
 from vbsvm.inference.gibbs import _change, stretch
@@ -224,7 +224,7 @@ class TestStretch:
         values = rng.normal(size=len(truth.y))
         rows = source.candidates.row
         of_rows = {}
-        source.total(lambda part: of_rows.update({type(part.rows): part}) or 0.0)
+        source.sum_parts(lambda part: of_rows.update({type(part.rows): part}) or 0.0)
         if incomplete:
             part = of_rows[IncompleteRows]
             drawn = {0: values[part.candidates.row][:, None] * part.rows.missing}
@@ -244,7 +244,7 @@ class TestStretch:
                 yield losses(scale, levels).sum(), state.missing.levels.logs[0][list(chosen)].sum()
 
         g = 1.3
-        change = source.total(lambda part: _change(HINGE, part, state, state.coefficients.mean, g, expect))
+        change = source.sum_parts(lambda part: _change(HINGE, part, state, state.coefficients.mean, g, mean_field))
         after, before = (special.logsumexp([log - 2 * loss for loss, log in every_way(scale)]) for scale in (g, 1.0))
         assert change == pytest.approx(after - before)
 

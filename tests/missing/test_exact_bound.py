@@ -8,7 +8,7 @@ import pytest
 
 from incomplete_models import PAPER, correlated, incomplete_model
 from vbsvm import VBSVC, GaussianImputation, Model, NotAtRandom, Shift, Variational, VBLogistic, load
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.missing import updates
 from vbsvm.missing.distributions import KnownInputs
 from vbsvm.missing.updates import fixed_stats
@@ -38,13 +38,13 @@ def at(state, mean, covariance):
 
 def incomplete_parts(source):
     parts = []
-    source.total(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part.rows) or 0)
+    source.sum_parts(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part.rows) or 0)
     return parts
 
 
 def with_inputs(spec, source, state):
     """Row term and that of the inputs together: the expected log likelihoods, and what the coefficients don't move."""
-    stats = pass_rows(spec, state, source, expect)
+    stats = pass_rows(spec, state, source, mean_field)
     return stats.row_bound + sum(spec.missing.bound(state.missing, stats.missing).values())
 
 
@@ -57,7 +57,7 @@ class TestRowTerm:
     def errors(spec, source, state):
         """Largest difference to central differences, with coefficients in units of their standard deviations."""
         mean, covariance = state.coefficients.mean, state.coefficients.covariance
-        stats, root = pass_rows(spec, state, source, expect), np.linalg.cholesky(covariance)
+        stats, root = pass_rows(spec, state, source, mean_field), np.linalg.cholesky(covariance)
         assert held_row_term(state, stats) == pytest.approx(stats.row_bound, rel=1e-10)
 
         def change(direction, spread):
@@ -84,7 +84,7 @@ class TestRowTerm:
         state = replace(
             state, missing=replace(state.missing, inputs=KnownInputs(inputs.coefficients, 1e14 * np.eye(n_variables)))
         )
-        row_pass = RowPass(EXACT_HINGE, state.coefficients, expect, True, state.missing)
+        row_pass = RowPass(EXACT_HINGE, state.coefficients, mean_field, True, state.missing)
         (rows,) = incomplete_parts(source)
         found = fixed_stats(rows, state.coefficients, EXACT_HINGE, state.missing.inputs)
         filled = rows.filled(np.where(rows.missing, rows.regressors @ inputs.coefficients, 0.0))

@@ -26,7 +26,7 @@ from vbsvm import (
     Variational,
     plots,
 )
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.datasets import load_acath
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing import updates
@@ -154,9 +154,9 @@ def problems(draw):
 def rises_of_single_updates(spec, source, n_sweeps=4):
     """Rise of the bound by each update of some sweeps, the others held; that of the rows included."""
     state, rises = spec.start(), []
-    state, _ = sweep.sweep(spec, state, source, expect)
+    state, _ = sweep.sweep(spec, state, source, mean_field)
     for _ in range(n_sweeps):
-        stats = sweep.pass_rows(spec, state, source, expect)
+        stats = sweep.pass_rows(spec, state, source, mean_field)
 
         def total(state, stats=stats):
             return elbo(spec, state, held_row_term(state, stats), stats.missing)
@@ -164,14 +164,14 @@ def rises_of_single_updates(spec, source, n_sweeps=4):
         before = total(state)
         assert elbo(spec, state, stats.row_bound, stats.missing) == pytest.approx(before, rel=1e-9, abs=1e-9)
         for update in (
-            lambda state, stats: sweep.update_coefficients(spec, state, stats, expect),
-            lambda state, stats: sweep.update_priors(spec, state, expect),
-            lambda state, stats: sweep.update_missing(spec, state, stats, expect),
+            lambda state, stats: sweep.update_coefficients(spec, state, stats, mean_field),
+            lambda state, stats: sweep.update_priors(spec, state, mean_field),
+            lambda state, stats: sweep.update_missing(spec, state, stats, mean_field),
         ):
             state = update(state, stats)
             rises.append((total(state) - before) / (1 + abs(before)))
             before = total(state)
-        fresh = sweep.pass_rows(spec, state, source, expect)
+        fresh = sweep.pass_rows(spec, state, source, mean_field)
         rises.append((elbo(spec, state, fresh.row_bound, fresh.missing) - before) / (1 + abs(before)))
     return np.array(rises)
 
@@ -195,9 +195,9 @@ def test_a_planted_mistake_is_seen_by_that_test(mistake, monkeypatch):
         right_update = InputModel._update_regression
         wrong = {"linear": 0.9} if mistake == "regression" else {"squares": 0.9}
 
-        def update(self, sums, resolve):
+        def update(self, sums, mode):
             changed = {name: factor * getattr(sums, name) for name, factor in wrong.items()}
-            return right_update(self, replace(sums, **changed), resolve)
+            return right_update(self, replace(sums, **changed), mode)
 
         monkeypatch.setattr(InputModel, "_update_regression", update)
     assert rises_of_single_updates(*problem, n_sweeps=30).min() < -1e-9
@@ -310,14 +310,14 @@ class TestStructure:
         twin = Spec((*fixed, own, slopes), MissingModel(InputModel(PAPER, opened, 3)))
         one_state, other_state = spec.start(), twin.start()
         for _ in range(6):
-            one_state, one_stats = sweep.sweep(spec, one_state, arrow, expect)
-            other_state, other_stats = sweep.sweep(twin, other_state, dense, expect)
+            one_state, one_stats = sweep.sweep(spec, one_state, arrow, mean_field)
+            other_state, other_stats = sweep.sweep(twin, other_state, dense, mean_field)
             assert one_stats.row_bound == pytest.approx(other_stats.row_bound, rel=1e-10)
             np.testing.assert_allclose(one_state.coefficients.mean, other_state.coefficients.mean, rtol=1e-8, atol=1e-9)
             ours, theirs = one_state.missing.inputs.coefficients, other_state.missing.inputs.coefficients
             np.testing.assert_allclose(ours, theirs, atol=1e-9)
-        one_curved = sweep.pass_rows(spec, one_state, arrow, expect, with_curvature=True).curvature
-        other_curved = sweep.pass_rows(twin, other_state, dense, expect, with_curvature=True).curvature
+        one_curved = sweep.pass_rows(spec, one_state, arrow, mean_field, with_curvature=True).curvature
+        other_curved = sweep.pass_rows(twin, other_state, dense, mean_field, with_curvature=True).curvature
         v = np.random.default_rng(0).normal(size=17)
         np.testing.assert_allclose(one_curved.times(v), other_curved.times(v), rtol=1e-8)
         if not gated:
@@ -326,7 +326,7 @@ class TestStructure:
                     replace(model, likelihood=EXACT_HINGE),
                     state,
                     replace(source, missing_inputs=replace(source.missing_inputs, adapt=False)),
-                    expect,
+                    mean_field,
                 )
                 for model, state, source in ((spec, one_state, arrow), (twin, other_state, dense))
             )
@@ -339,7 +339,7 @@ class TestStructure:
         X, y = correlated(40, 2, seed=1)
         spec, source = incomplete_model(X, y)
         state, parts = Variational(tol=1e-3).run(spec, source).state, []
-        source.total(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part.rows) or 0)
+        source.sum_parts(lambda part: 0 if isinstance(part, CompleteRows) else parts.append(part.rows) or 0)
         (rows,) = parts
         at_random = KnownInputs(state.missing.inputs.coefficients, state.missing.inputs.precision)
         probit = ProbitDistribution.start(np.arange(2), rows.inputs.variables)
@@ -361,12 +361,12 @@ class TestStructure:
         X, y = correlated(30, 2, seed=2)
         spec, source = incomplete_model(X, y)
         state = Variational(tol=1e-3).run(spec, source).state
-        stats = sweep.pass_rows(spec, state, source, expect, with_curvature=True)
+        stats = sweep.pass_rows(spec, state, source, mean_field, with_curvature=True)
         v = np.array([0.3, -0.5, 0.8])
 
         def gradient(step):
             moved = replace(state, coefficients=state.coefficients.at(state.coefficients.mean + step * v))
-            found = sweep.pass_rows(spec, moved, source, expect)
+            found = sweep.pass_rows(spec, moved, source, mean_field)
             return found.cross - found.gram.matrix @ moved.coefficients.mean
 
         change = -(gradient(1e-5) - gradient(-1e-5)) / 2e-5
@@ -908,7 +908,7 @@ class TestCategories:
         model = Model("y ~ arm + sex", arms.assign(x=0.0), {"fixed": Ridge()}, imputation=PAPER, likelihood="hinge")
         fit = model.fit()
         state, spec = fit.outcome.state, model.spec
-        stats = sweep.pass_rows(spec, state, model._task.source, expect)
+        stats = sweep.pass_rows(spec, state, model._task.source, mean_field)
         distribution, levels, categories = state.coefficients, state.missing.levels, model._task.reader.categories
         total, counts = 0.0, np.zeros(3)
         recipe = fit.plan.recipe

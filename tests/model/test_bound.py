@@ -13,7 +13,7 @@ from models import random_state, rises_of_single_updates, source_of, spec_of, vi
 from reference import Quadrature, algorithm_2, log_evidence_1d, paper_bound_2, simulate
 from vbsvm import HalfT, Normal, Ridge, Variational
 from vbsvm.base.distributions import InverseGamma, Latent
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.model import sweep
 from vbsvm.model.layouts.dense import DenseGaussian, DenseGram
 from vbsvm.model.likelihoods.hinge import HINGE
@@ -78,7 +78,7 @@ def test_the_bound_is_the_papers_formula_along_the_papers_sweeps():
 def test_the_papers_formula_also_holds_off_its_path_when_the_penalty_is_fresh():
     X, y = simulate(50, 3, seed=4)
     spec, source = spec_of(3), source_of(X, y)
-    state = sweep.update_priors(spec, random_state(spec, np.random.default_rng(5)), expect)
+    state = sweep.update_priors(spec, random_state(spec, np.random.default_rng(5)), mean_field)
     distribution, C = state.coefficients, np.column_stack([np.ones(50), X])
     chi = (1 - y * (C @ distribution.mean)) ** 2 + np.einsum("ij,jk,ik->i", C, distribution.covariance, C)
     expected = paper_bound_2(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models import spec_of
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import Recipe
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts import dual_parts
@@ -65,7 +65,7 @@ def test_products_of_rows_are_formed_once_and_go_with_the_rows():
     spec, before = spec_of(D), len(dual_parts._products)
     state = spec.start()
     for _ in range(4):
-        state = sweep(spec, state, source, expect)[0]
+        state = sweep(spec, state, source, mean_field)[0]
         assert state.coefficients.parts.common is not None
     assert len(dual_parts._products) == before + 1
     del source, state

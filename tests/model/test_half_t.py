@@ -11,7 +11,7 @@ from models import source_of, spec_of
 from reference import log_evidence_1d
 from vbsvm import HalfT, Variational
 from vbsvm.base.distributions import InverseGamma, Point
-from vbsvm.base.reading import Draw, expect
+from vbsvm.base.update_mode import Draw, mean_field
 from vbsvm.inference.linear_response import dense_response
 from vbsvm.inference.tilted_map import response_of_map
 from vbsvm.model.coefficients import PointDistribution
@@ -40,7 +40,7 @@ def test_the_density_of_log_sd_and_its_derivatives():
 
 
 def test_an_update_leaves_both_distributions_at_rest():
-    found = PRIOR.update(Point(1.0), SIX, expect)
+    found = PRIOR.update(Point(1.0), SIX, mean_field)
     assert isinstance(found, InverseGamma)
     rate = PRIOR.degrees * PRIOR._auxiliary(found).inverse_mean + 0.5 * SIX.total
     assert found.rate == pytest.approx(rate, rel=1e-10)
@@ -53,7 +53,7 @@ def test_the_bound_of_a_block_is_below_its_log_evidence_and_near_it():
         return 2 * np.exp(log_prior(sd)) / PRIOR.scale * np.exp(stats.norm.logpdf(THETA, scale=sd).sum())
 
     evidence = math.log(integrate.quad(density, 0.0, np.inf)[0])
-    gap = evidence - PRIOR.bound(PRIOR.update(Point(1.0), SIX, expect), SIX)
+    gap = evidence - PRIOR.bound(PRIOR.update(Point(1.0), SIX, mean_field), SIX)
     assert 0 < gap < 0.2
 
 

@@ -12,7 +12,7 @@ from vbsvm.api.task import Task
 from vbsvm.base import diagnostics
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ReliabilityWarning, warn_user
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.design.candidates import Candidates
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.loop import OptimizeResult, Status
@@ -265,7 +265,7 @@ def _exchangeable(task: Task, state: State, selected: NDArray[np.bool_]) -> list
     """
     gates = task.spec.gate_map
     assert gates is not None
-    stats = pass_rows(task.spec, state, task.source, expect)
+    stats = pass_rows(task.spec, state, task.source, mean_field)
     if not isinstance(stats.gram, DenseGram):
         return []
     own = np.zeros(len(gates.gate_of), dtype=bool)

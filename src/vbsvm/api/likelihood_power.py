@@ -114,7 +114,7 @@ def _too_few(task: Task) -> str | None:
     assert gates is not None
     rows = task._unweighted()
     n_predictors = int(np.count_nonzero(gates.gate_of >= 0))
-    n = (task.source if rows is None else rows.counted).total(_total_weight, light=True)
+    n = (task.source if rows is None else rows.counted).sum_parts(_total_weight, memory_bound=True)
     return None if n_predictors <= n else f"With more predictors ({n_predictors}) than observations ({n:g})"
 
 

@@ -129,7 +129,7 @@ def _dense(source: Any) -> Memory:
 def _left_out(task: Task, before: State) -> LeftOutScores:
     """Scores of the new rows as the past had them."""
     source, theta = task.rows, before.coefficients.mean
-    scores = np.concatenate(source.total(lambda part: [part.scores(theta, None)]))
+    scores = np.concatenate(source.sum_parts(lambda part: [part.scores(theta, None)]))
     counted = source.weights > 0
     return LeftOutScores(source.signs[counted], source.weights[counted], scores, np.zeros(len(scores)))
 

@@ -41,7 +41,7 @@ def block_rows(n_columns: int) -> int:
     return max(BLOCK_CELLS // max(n_columns, 1), n_columns)
 
 
-def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice], T]]) -> T:
+def sum_over_rows(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice], T]]) -> T:
     """Sum ``kernel()(index, rows)`` over all blocks of ``block_rows`` rows."""
     size = block_rows(n_columns)
 
@@ -49,10 +49,12 @@ def fold(n_rows: int, n_columns: int, kernel: Callable[[], Callable[[int, slice]
         of_block = kernel()
         return lambda index: of_block(index, slice(index * size, min((index + 1) * size, n_rows)))
 
-    return fold_blocks(-(-n_rows // size), n_columns, of_thread)
+    return sum_over_blocks(-(-n_rows // size), n_columns, of_thread)
 
 
-def fold_blocks(n_blocks: int, n_columns: int, kernel: Callable[[], Callable[[int], T]], *, light: bool = False) -> T:
+def sum_over_blocks(
+    n_blocks: int, n_columns: int, kernel: Callable[[], Callable[[int], T]], *, memory_bound: bool = False
+) -> T:
     """Sum ``kernel()(index)`` over all blocks, in threads where blocks are wide enough.
 
     ``kernel`` is called once in each thread and may allocate the work space that its blocks share. A ``light`` one,
@@ -68,11 +70,11 @@ def fold_blocks(n_blocks: int, n_columns: int, kernel: Callable[[], Callable[[in
         def sum_chunk(chunk: range) -> T:
             if not hasattr(of_thread, "kernel"):
                 of_thread.kernel = kernel()
-            return sum_of(map(of_thread.kernel, chunk))
+            return sum_terms(map(of_thread.kernel, chunk))
 
-        if threads == 1 or light or n_columns < THREADED_COLUMNS:
-            return sum_of(map(sum_chunk, chunks))
-        return sum_of(_in_order(_pool(os.getpid(), threads), sum_chunk, chunks, 2 * threads))
+        if threads == 1 or memory_bound or n_columns < THREADED_COLUMNS:
+            return sum_terms(map(sum_chunk, chunks))
+        return sum_terms(_in_order(_pool(os.getpid(), threads), sum_chunk, chunks, 2 * threads))
 
 
 @cache
@@ -81,7 +83,7 @@ def _pool(process: int, threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads)
 
 
-def sum_of(terms: Iterator[T]) -> T:
+def sum_terms(terms: Iterator[T]) -> T:
     """Sum of terms, in their order; there is at least one."""
     total = next(terms)
     for term in terms:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.row_sums import fold
+from vbsvm.base.row_sums import sum_over_rows
 
 # Columns further from zero than this, in units of their scale, are standardised before they are multiplied: products of
 # raw columns lose about the square of it in relative precision.
@@ -151,7 +151,7 @@ def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
             high[incomplete] = np.fmax.reduce(block[:, incomplete], axis=0, initial=-np.inf)
         return Range(low.astype(np.float64), high.astype(np.float64), incomplete)
 
-    return fold(X.shape[0], X.shape[1], lambda: kernel)
+    return sum_over_rows(X.shape[0], X.shape[1], lambda: kernel)
 
 
 def _long_lines(block: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
@@ -217,7 +217,7 @@ def _moments(X: NDArray[np.floating], weights: Array, unit: Array, incomplete: N
         block[:, incomplete] *= known
         return Moments(weight, mean, s @ np.square(block, out=block))
 
-    return fold(X.shape[0], X.shape[1], lambda: kernel)
+    return sum_over_rows(X.shape[0], X.shape[1], lambda: kernel)
 
 
 @final

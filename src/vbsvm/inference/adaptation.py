@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array, cholesky
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.model.gates import Gates
 from vbsvm.model.layouts.arrow import ArrowGaussian
 from vbsvm.model.layouts.arrow_rows import ArrowRows
@@ -54,7 +54,7 @@ class NaturalEffects:
 
     def plus(self, rows: ArrowRows, gates: Gates | None, u: Array, w: Array) -> "NaturalEffects":
         """With what rows add by their right sides u and weights w; only the core has gates."""
-        gram, right = rows.gram(w), rows.cross(u).tail.total()
+        gram, right = rows.gram(w), rows.cross(u).tail.to_array()
         border = gram.border if gates is None else gram.border * gates.open[: gram.border.shape[2]]
         return NaturalEffects(self.precision + gram.corner, self.border + border, self.right + right)
 
@@ -119,7 +119,7 @@ def adapt(
     def reached(effects: NaturalEffects) -> tuple[ArrowGaussian, RowTerms, Array]:
         found = effects.beside(core, shapes)
         f, v = found.message(gates).row_moments(rows)
-        terms = likelihood.terms(f, v, y, s, expect)
+        terms = likelihood.terms(f, v, y, s, mean_field)
         return found, terms, np.bincount(levels, s * terms.value, minlength=n_groups) + prior.expected(found)
 
     effects, share = prior, np.ones(n_groups)

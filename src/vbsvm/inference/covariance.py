@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma, Point
-from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.dual_response import dual_response
 from vbsvm.inference.linear_response import NoMaximumError, Response, dense_response
 from vbsvm.inference.loop import Status
@@ -267,7 +267,7 @@ class Covariances:
 
 def curvature_stats(spec: Spec, state: State, source: Source) -> Stats:
     """Sums of one pass from this state, with the curvature."""
-    return pass_rows(spec, state, source, expect, with_curvature=True)
+    return pass_rows(spec, state, source, mean_field, with_curvature=True)
 
 
 def curvature_distribution(spec: Spec, state: State, stats: Stats) -> GaussianDistribution:
@@ -355,7 +355,7 @@ def reliability(state: State, source: Source, likelihood: Likelihood) -> Reliabi
         s, near = part.rows.weights, np.abs(h) < NEAR_KINK
         return np.array([len(h), (h > 1.0).sum(), (h > NEAR_KINK).sum(), s[near].sum(), s.sum()])
 
-    n, wrong, losing, piled, weight = source.total(of_part, light=True)
+    n, wrong, losing, piled, weight = source.sum_parts(of_part, memory_bound=True)
     if n == 0:
         return Reliability(math.nan, math.nan)
     said, n_coefficients = Reliability(losing / n, piled / weight), source.n_core

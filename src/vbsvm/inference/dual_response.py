@@ -67,7 +67,7 @@ def _gather(spec: Spec, state: State, source: Source) -> _Rows:
         found = spec.likelihood.derivatives(f, np.asarray(v), rows.signs, rows.weights)
         return (_Rows(rows.columns(every), found.ff, found.fv, found.vv),)
 
-    (found,) = source.total(of_part)
+    (found,) = source.sum_parts(of_part)
     return found
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import MIDDLES, ScaleDraws
-from vbsvm.base.reading import Draw, OverRelaxed, Reading
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, require_flag, require_whole
+from vbsvm.base.update_mode import Draw, OverRelaxed, UpdateMode
 from vbsvm.inference.chains import Run, read_checkpoint, run_rounds
 from vbsvm.missing.categories import LevelCounts, LevelDistributions
 from vbsvm.missing.distributions import InputSums
@@ -273,7 +273,7 @@ def _start(settings: Gibbs, spec: Spec, source: Source, seed: int, around: State
     chains = [_Chain.start(spec, seed, k, around) for k in range(settings.chains)]
     if settings.checkpoint is not None and (found := read_checkpoint(settings.checkpoint, about)) is not None:
         chains = [_Chain(*one) for one in found]
-    elsewhere = None if source.looks_are_cheap else False  # rows that are a long way off are not sent to processes
+    elsewhere = None if source.rows_resident else False  # rows that are a long way off are not sent to processes
     advance = partial(_advance, spec, source, settings)
     return Run(advance, chains, settings.sweeps, settings.checkpoint, about, elsewhere)
 
@@ -285,7 +285,7 @@ def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, 
     if not Path(settings.checkpoint).absolute().parent.is_dir():
         raise FileNotFoundError(f"Gibbs: there is no directory for the checkpoint {os.fspath(settings.checkpoint)}.")
     theta = np.sin(1.0 + np.arange(spec.n_columns))
-    sums = [float(f"{one:.9e}") for one in source.total(lambda part: _fingerprint(part, theta))]
+    sums = [float(f"{one:.9e}") for one in source.sum_parts(lambda part: _fingerprint(part, theta))]
     blocks = [f"{block.name}: {block.prior!r}, {block.size}" for block in spec.blocks]
     if (inputs := input_model(spec.missing)) is not None:
         blocks.append(repr(inputs.settings))
@@ -312,11 +312,11 @@ def _advance(spec: Spec, source: Source, settings: Gibbs, until: tuple[_Chain, i
     with single_threaded_blas(), np.errstate(all="ignore"):
         for k in range(chain.done, end):
             draw = Draw(chain.seed, chain.number, k)
-            resolve = OverRelaxed(draw, state.coefficients.mean) if moves else draw
-            state, stats = sweep(spec, state, source, resolve)
+            mode = OverRelaxed(draw, state.coefficients.mean) if moves else draw
+            state, stats = sweep(spec, state, source, mode)
             accepted = False
             if moves:
-                state, accepted = stretch(spec, state, source, step, resolve)
+                state, accepted = stretch(spec, state, source, step, mode)
             if k < tune:
                 step = min(max(step * math.exp((float(accepted) - ACCEPTANCE) / math.sqrt(k + 1.0)), 1e-3), 2.0)
             elif (k - tune) % settings.thin == 0:
@@ -380,12 +380,12 @@ class Proposal:
         return Proposal(self.step, math.exp(self.step * rng.standard_normal()), math.log(rng.random()))
 
 
-def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Reading) -> tuple[State, bool]:
+def stretch(spec: Spec, state: State, source: Source, step: float, mode: UpdateMode) -> tuple[State, bool]:
     """Propose θ → gθ with every σ² → g²σ², and take it by the Metropolis rule; give the state and whether it moved."""
-    proposal: Proposal = resolve(Proposal(step), "stretch")
+    proposal: Proposal = mode(Proposal(step), "stretch")
     g, theta = proposal.g, state.coefficients.mean
     effective = theta if state.gates is None else state.gates.open * theta
-    ratio, scales = source.total(lambda part: _change(spec.likelihood, part, state, effective, g, resolve)), []
+    ratio, scales = source.sum_parts(lambda part: _change(spec.likelihood, part, state, effective, g, mode)), []
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
         moved, part = block.prior.stretch(scale, moments, g)
         scales.append(moved)
@@ -395,8 +395,8 @@ def stretch(spec: Spec, state: State, source: Source, step: float, resolve: Read
     return State(PointDistribution(g * theta), tuple(scales), state.gates, state.missing), True
 
 
-def _change(likelihood: Likelihood, part: Part, state: State, theta: Array, g: float, resolve: Reading) -> float:
+def _change(likelihood: Likelihood, part: Part, state: State, theta: Array, g: float, mode: UpdateMode) -> float:
     """Change of the log likelihood, with what is latent integrated out."""
     margin = part.rows.signs * part.scores(theta, state.missing)
     before, after = likelihood.at_point(margin), likelihood.at_point(g * margin)
-    return part.likelihood_change(before, after, state.missing, resolve)
+    return part.likelihood_change(before, after, state.missing, mode)

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseWishart, JointNormal
-from vbsvm.base.reading import Draw
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.update_mode import Draw
 from vbsvm.design.formula.expansion import Draws, SampledColumns
 from vbsvm.missing.distributions import FixedInputs
 from vbsvm.missing.imputation import ProperDraw

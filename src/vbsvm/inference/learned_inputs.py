@@ -10,7 +10,7 @@ from typing import final
 
 import numpy as np
 
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.steps import FixedPoint, largest_change
 from vbsvm.missing.distributions import FixedInputs, InputDistribution, InputSums
 from vbsvm.missing.labelled_inputs import LabelledInputs
@@ -50,7 +50,7 @@ def _at_rest(
     """Go on from a distribution until it no longer changes."""
     fixed_point = FixedPoint[InputDistribution]()
     for _ in range(max_passes):
-        image = model.update(distribution, _sums(spec, source, distribution), expect)
+        image = model.update(distribution, _sums(spec, source, distribution), mean_field)
         before, after = np.array(distribution.pack()), np.array(image.pack())
         if len(before) != len(after):  # the start has no spread
             distribution = image
@@ -70,4 +70,4 @@ def _sums(spec: Spec, source: Source, distribution: InputDistribution) -> InputS
         return source.input_sums(distribution)
     assert isinstance(spec.missing, MissingModel)
     state = replace(spec.start(), missing=replace(spec.missing.start(), inputs=distribution))
-    return pass_rows(spec, state, source, expect).missing.inputs
+    return pass_rows(spec, state, source, mean_field).missing.inputs

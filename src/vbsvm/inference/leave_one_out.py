@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.gibbs import Sample
 from vbsvm.inference.loop import OptimizeResult
 from vbsvm.inference.variational import Variational
@@ -25,13 +25,13 @@ def row_influence(spec: Spec, outcome: OptimizeResult | Sample, source: Source, 
     """
     state = outcome.state
     if isinstance(outcome, Sample):
-        row_pass = RowPass(spec.likelihood.exact, state.coefficients.message(None), expect, missing=state.missing)
+        row_pass = RowPass(spec.likelihood.exact, state.coefficients.message(None), mean_field, missing=state.missing)
         response = row_pass.message
     else:
-        row_pass = RowPass(outcome.likelihood, state.coefficients.message(state.gates), expect, True, state.missing)
+        row_pass = RowPass(outcome.likelihood, state.coefficients.message(state.gates), mean_field, True, state.missing)
         response = row_pass.message if outcome.integrated else _response(spec, state, source, row_pass)
     row_pass = _as_predicted(row_pass, spec, outcome)
-    return source.total(
+    return source.sum_parts(
         lambda part: RowInfluence.none() if part.rows.index % every else part.influence(row_pass, response)
     )
 
@@ -50,9 +50,9 @@ def refit(spec: Spec, outcome: OptimizeResult, source: Source, inference: Variat
 def unseen_rows(spec: Spec, outcome: OptimizeResult, source: Source) -> RowInfluence:
     """Scores of rows that a fit has not seen, and as ``response`` the variance that its coefficients give them."""
     state = outcome.state
-    row_pass = RowPass(outcome.likelihood, state.coefficients.message(state.gates), expect, True, state.missing)
+    row_pass = RowPass(outcome.likelihood, state.coefficients.message(state.gates), mean_field, True, state.missing)
     row_pass = _as_predicted(row_pass, spec, outcome)
-    return source.total(lambda part: part.influence(row_pass, row_pass.message))
+    return source.sum_parts(lambda part: part.influence(row_pass, row_pass.message))
 
 
 def _as_predicted(row_pass: RowPass, spec: Spec, outcome: OptimizeResult | Sample) -> RowPass:
@@ -65,9 +65,9 @@ def _as_predicted(row_pass: RowPass, spec: Spec, outcome: OptimizeResult | Sampl
 
 def _response(spec: Spec, state: State, source: Source, row_pass: RowPass) -> Message:
     """The distribution with the precision H + Λ, gates applied; with G in place of H where that is not positive."""
-    curvature: Gram = source.total(lambda part: part.curvature(row_pass))
+    curvature: Gram = source.sum_parts(lambda part: part.curvature(row_pass))
     if state.gates is not None:
-        curvature = curvature.gated(state.gates, pass_rows(spec, state, source, expect).gram)
+        curvature = curvature.gated(state.gates, pass_rows(spec, state, source, mean_field).gram)
     precision, nothing = spec.precision(state), np.zeros(len(state.coefficients.mean))
     try:
         return curvature.conditional(nothing, precision).message(state.gates)

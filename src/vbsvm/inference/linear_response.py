@@ -159,7 +159,7 @@ def rows_near_the_kink(spec: Spec, state: State, source: Source, negligible: flo
         block = rows.columns(every)[near], found.fv[near], found.vv[near]
         return NearRows((block,), rows.gram(-found.ff))
 
-    return source.total(of_part)
+    return source.sum_parts(of_part)
 
 
 @final

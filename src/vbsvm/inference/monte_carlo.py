@@ -14,7 +14,7 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import Point
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.profiled import FixedVarianceRows, ProfiledNewton
 from vbsvm.inference.steps import Anderson, fixed_point_step
 from vbsvm.model.layouts.drawn import DRAWS, DrawnGaussian, DrawnGram
@@ -65,7 +65,7 @@ def _first(spec: Spec, source: Source) -> State:
     near 0 the iteration may end there.
     """
     start = spec.start()
-    stats = pass_rows(spec, start, source, expect)
+    stats = pass_rows(spec, start, source, mean_field)
     assert isinstance(stats.gram, DrawnGram)
     squares = stats.gram.diagonal / sum(float(w.sum()) for _, w in stats.gram.parts)
     pairs = zip(spec.blocks, start.scales, strict=True)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.steps import (
     Anderson,
     AndersonNewton,
@@ -166,7 +166,7 @@ class ProfiledNewton:
         return None
 
     def _with_scales(self, spec: Spec, state: State) -> State:
-        return state if self._fixed_scales else update_priors(spec, state, expect)
+        return state if self._fixed_scales else update_priors(spec, state, mean_field)
 
 
 def covariance_update(spec: Spec, iterate: Iterate, scales: State) -> State:
@@ -240,7 +240,7 @@ class FixedVarianceRows:
     def __init__(self, likelihood: Likelihood, source: Source, message: Message) -> None:
         self._likelihood, self._source, self._message = likelihood, source, message
         self._blocks: dict[int, _Block] = {}
-        self._here: Evaluation = source.total(self._take)
+        self._here: Evaluation = source.sum_parts(self._take)
         self._blocks = dict(sorted(self._blocks.items()))  # threads finish in any order, and sums follow this one
 
     def _take(self, part: Part) -> Evaluation:
@@ -270,8 +270,8 @@ class FixedVarianceRows:
     def gradient(self) -> Array:
         """Gradient of the row term in the mean."""
         if self._here.cross is None:
-            cross = self._source.total(
-                lambda part: cast(Rows, part.rows).cross(self._blocks[part.rows.index].slope), light=True
+            cross = self._source.sum_parts(
+                lambda part: cast(Rows, part.rows).cross(self._blocks[part.rows.index].slope), memory_bound=True
             )
             self._here = Evaluation(self._here.row_term, self._here.slope, cross)
         return _array(self._here.cross)
@@ -287,7 +287,7 @@ class FixedVarianceRows:
                 evaluation = self._at(block, 1.0)
                 return Evaluation(evaluation.row_term, evaluation.slope, rows.cross(block.slope))
 
-        return self._source.total(of_part, light=True)
+        return self._source.sum_parts(of_part, memory_bound=True)
 
     def along(self, t: float) -> Evaluation:
         """Evaluation at the mean that is t steps ahead."""
@@ -307,7 +307,7 @@ class FixedVarianceRows:
 
     def _weights(self, block: _Block, damping: float) -> Array:
         """Curvature of each row, or a share of the way from there to w, which is not smaller."""
-        terms = self._likelihood.terms(block.f, block.v, block.y, block.s, expect)
+        terms = self._likelihood.terms(block.f, block.v, block.y, block.s, mean_field)
         assert terms.curvature is not None
         return terms.curvature + damping * (terms.w - terms.curvature) if damping else terms.curvature
 
@@ -326,7 +326,7 @@ class FixedVarianceRows:
                     weights = np.where(bends, weights, 0.0)
                 return cast(Rows, part.rows).gram(weights)
 
-        return self._source.total(of_part)
+        return self._source.sum_parts(of_part)
 
     def products(self, damping: float) -> Callable[[Array], Array]:
         """Products of the curvature with vectors."""
@@ -337,13 +337,13 @@ class FixedVarianceRows:
                 rows = cast(Rows, part.rows)
                 return rows.cross(weights[rows.index] * rows.scores(vector))
 
-            return _array(self._source.total(of_part, light=True))
+            return _array(self._source.sum_parts(of_part, memory_bound=True))
 
         return product
 
     def stats(self) -> Stats:
         """What a full pass would have summed here."""
-        return self._source.fold(RowPass(self._likelihood, self, expect))
+        return self._source.sum_stats(RowPass(self._likelihood, self, mean_field))
 
     def row_moments(self, rows: Rows) -> tuple[Array, Array]:
         """Mean and variance of each row's score."""
@@ -357,4 +357,4 @@ class FixedVarianceRows:
 
 def _array(sums: Any) -> Array:
     """Sums of a layout as an array."""
-    return sums if isinstance(sums, np.ndarray) else sums.total()
+    return sums if isinstance(sums, np.ndarray) else sums.to_array()

@@ -106,7 +106,7 @@ def meat_of_rows(spec: Spec, state: State, source: Source) -> Gram:
         slope = spec.likelihood.slopes(f, np.asarray(v), rows.signs, rows.weights)[1]
         return rows.gram(np.square(slope) / rows.weights)
 
-    return source.total(of_part)
+    return source.sum_parts(of_part)
 
 
 def group_scores(spec: Spec, state: State, source: Source) -> Array:
@@ -118,4 +118,4 @@ def group_scores(spec: Spec, state: State, source: Source) -> Array:
         f, v = message.row_moments(rows)
         return rows.sums_by_group(spec.likelihood.slopes(f, np.asarray(v), rows.signs, rows.weights)[1])
 
-    return source.total(of_part).total()
+    return source.sum_parts(of_part).to_array()

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import expect
 from vbsvm.base.settings import log
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference.loop import optimize
 from vbsvm.inference.profiled import Evaluation, FixedVarianceRows, ProfiledNewton, covariance_update
 from vbsvm.inference.steps import AndersonNewton, Iterate, evaluate_state
@@ -220,7 +220,7 @@ class SmoothRows(FixedVarianceRows):
     def _of_block(self, index: int) -> tuple[Array, float]:
         block = self._blocks[index]
         with np.errstate(all="ignore"):
-            terms = self._likelihood.terms(block.f, block.v, block.y, block.s, expect)
+            terms = self._likelihood.terms(block.f, block.v, block.y, block.s, mean_field)
             return terms.w, float(block.s @ terms.value)
 
     def curvature(self, damping: float) -> Gram:
@@ -233,7 +233,7 @@ class SmoothRows(FixedVarianceRows):
                 weights, _ = found[index] = self._of_block(index) if known is None else known[index]
                 return cast(Rows, part.rows).gram(weights)
 
-            self._gram = cast(Gram, self._source.total(of_part))
+            self._gram = cast(Gram, self._source.sum_parts(of_part))
             self._terms = cast(dict[int, tuple[Array, float]], found)
         return self._gram
 

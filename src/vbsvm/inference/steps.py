@@ -13,7 +13,7 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.base.reading import expect
+from vbsvm.base.update_mode import mean_field
 from vbsvm.model.row_pass import Source, Stats
 from vbsvm.model.spec import Spec, State
 from vbsvm.model.sweep import elbo, pass_rows, update, update_gates, update_missing, update_priors
@@ -184,13 +184,13 @@ class StepRule(Protocol):
 
 def evaluate_state(spec: Spec, source: Source, state: State, *, with_curvature: bool = False) -> Iterate:
     """Pass over the rows from this state: that gives its exact bound, and what the next step needs."""
-    stats = pass_rows(spec, state, source, expect, with_curvature=with_curvature)
+    stats = pass_rows(spec, state, source, mean_field, with_curvature=with_curvature)
     return Iterate(state, elbo(spec, state, stats.row_bound, stats.missing), lambda: stats)
 
 
 def cavi_step(spec: Spec, iterate: Iterate) -> State:
     """The paper's updates, to the letter."""
-    return update(spec, iterate.state, iterate.stats, expect)
+    return update(spec, iterate.state, iterate.stats, mean_field)
 
 
 def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
@@ -219,15 +219,15 @@ def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
                 return None
             proposed = proposed.at(distribution.mean + step)
         state = state.moved(proposed)
-        moved = update_gates(spec, state, stats, expect)
+        moved = update_gates(spec, state, stats, mean_field)
         if ahead is None and _gates_rest(iterate.state, moved):
             ahead = fixed_point_step(spec, state)
             if ahead is not None:
                 state = ahead
                 continue
-        state = update_priors(spec, moved, expect)
+        state = update_priors(spec, moved, mean_field)
         rounds -= 1
-    return update_missing(spec, state, stats, expect)
+    return update_missing(spec, state, stats, mean_field)
 
 
 def _gates_rest(before: State, after: State) -> bool:
@@ -378,7 +378,7 @@ class NaturalGradient:
             shorter = self._fraction(spec, iterate, fraction)
             if shorter is not None:
                 yield shorter
-        yield update_missing(spec, iterate.state, iterate.stats, expect)
+        yield update_missing(spec, iterate.state, iterate.stats, mean_field)
 
     def _fraction(self, spec: Spec, iterate: Iterate, fraction: float) -> State | None:
         """A fraction of the step of the coefficients, or None where its precision is not positive."""
@@ -387,4 +387,4 @@ class NaturalGradient:
         except (FloatingPointError, np.linalg.LinAlgError):
             return None
         finite = np.isfinite(state.coefficients.mean).all()
-        return update_missing(spec, state, iterate.stats, expect) if finite else None
+        return update_missing(spec, state, iterate.stats, mean_field) if finite else None

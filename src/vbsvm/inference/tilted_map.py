@@ -18,8 +18,8 @@ from scipy.special import polygamma
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseGamma
-from vbsvm.base.reading import Reading, expect
 from vbsvm.base.row_sums import single_threaded_blas
+from vbsvm.base.update_mode import UpdateMode, mean_field
 from vbsvm.inference.linear_response import InferredScales, NoMaximumError, Response
 from vbsvm.inference.steps import Iterate, newton_step
 from vbsvm.model.priors import Prior
@@ -71,7 +71,7 @@ class TiltedMap:
         spec, state = self.spec, self.state.unpack(z)
         if tilt is not None and tilt.block is not None:
             spec, state = _with_shape(spec, state, tilt.block, tilt.of_block)
-        stats = pass_rows(spec, state, self.source, expect, with_curvature=True)
+        stats = pass_rows(spec, state, self.source, mean_field, with_curvature=True)
         if tilt is not None:
             stats = replace(stats, cross_sums=stats.cross + tilt.coefficients)
         after = newton_step(spec, Iterate(state, 0.0, lambda: stats), 0.0)
@@ -168,9 +168,9 @@ class _TiltedScale(Prior[Any]):
     prior: Prior[Any] | None = None
     tilt: float = 0.0
 
-    def update(self, scale: Any, moments: Moments, resolve: Reading) -> Any:
+    def update(self, scale: Any, moments: Moments, mode: UpdateMode) -> Any:
         """The scale as for fewer coefficients."""
-        return scale if self.prior is None else self.prior.update(scale, self._fewer(moments), resolve)
+        return scale if self.prior is None else self.prior.update(scale, self._fewer(moments), mode)
 
     def fixed_point_step(self, scale: Any, moments: Moments) -> Any:
         """The guess as for fewer coefficients."""

@@ -10,9 +10,9 @@ import numpy as np
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, TabulatedVariance
-from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.base.settings import Parameters, log, require_flag, require_positive, require_whole
+from vbsvm.base.update_mode import mean_field
 from vbsvm.inference import quadrature
 from vbsvm.inference.callbacks import NULL_CALLBACK, Callback
 from vbsvm.inference.learned_inputs import LearnedInputs, learn_inputs
@@ -252,7 +252,7 @@ def _starts(spec: Spec, start: State | None, learned: LearnedInputs | None) -> l
     """
     if start is not None:
         integrated = any(isinstance(scale, TabulatedVariance) for scale in start.scales)
-        return [update_priors(spec, start, expect) if integrated else start]
+        return [update_priors(spec, start, mean_field) if integrated else start]
     if learned is None:
         return spec.starts()
     return [
@@ -298,7 +298,7 @@ def _gives_way(source: Source, result: OptimizeResult, sequence: tuple[Stage, ..
 
 def _separates(source: Source, state: State) -> bool:
     """Whether the mean scores put every row on its side: then no loss grows with the coefficients."""
-    return not source.total(lambda part: part.n_misclassified(state.coefficients.mean, state.missing))
+    return not source.sum_parts(lambda part: part.n_misclassified(state.coefficients.mean, state.missing))
 
 
 def _widened(spec: Spec, source: Source, state: State) -> State:

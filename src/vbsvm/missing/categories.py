@@ -17,7 +17,7 @@ from scipy.special import digamma, expit, gammaln, log_expit, log_softmax
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseWishart
-from vbsvm.base.reading import Reading
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing.rows import design_rows
@@ -274,9 +274,9 @@ class LevelModel:
         """Equal probabilities."""
         return LevelDistributions.of(tuple(np.ones(size) for size in self.sizes))
 
-    def update(self, counts: "LevelCounts", resolve: Reading) -> LevelDistributions:
+    def update(self, counts: "LevelCounts", mode: UpdateMode) -> LevelDistributions:
         """Dirichlet(1 + counts), or a draw from it."""
-        return resolve(LevelDistributions.of(tuple(1.0 + one for one in counts.counts)), "levels")
+        return mode(LevelDistributions.of(tuple(1.0 + one for one in counts.counts)), "levels")
 
     def bound(self, distribution: LevelDistributions, counts: "LevelCounts") -> float:
         """E log p(levels, π) − E log q(π)."""

@@ -15,7 +15,7 @@ from scipy.special import digamma, gammaln
 
 from vbsvm.base.arrays import Array, inverse
 from vbsvm.base.distributions import InverseWishart
-from vbsvm.base.reading import Reading, expect, renews
+from vbsvm.base.update_mode import UpdateMode, mean_field, starts_new_draws
 from vbsvm.missing.categories import LevelCounts, LevelDistributions, LevelModel
 from vbsvm.missing.distributions import (
     FixedInputs,
@@ -85,42 +85,42 @@ class InputModel:
             return start
         return Selective(start, ProbitDistribution.start(self.probit_of, self.inputs.variables[self.probit_of]))
 
-    def update(self, distribution: InputDistribution, sums: InputSums, resolve: Reading) -> InputDistribution:
+    def update(self, distribution: InputDistribution, sums: InputSums, mode: UpdateMode) -> InputDistribution:
         """q(μ), q(Σ) or their regression form, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
-        if isinstance(distribution, FixedInputs) or (self.settings.fixed and not renews(resolve, FIXED_SWEEPS)):
+        if isinstance(distribution, FixedInputs) or (self.settings.fixed and not starts_new_draws(mode, FIXED_SWEEPS)):
             return distribution
         if self.n_beside:
-            inputs = resolve(self.labelled(sums, distribution), "inputs")
+            inputs = mode(self.labelled(sums, distribution), "inputs")
         elif self.settings.joint:
-            inputs = self._update_joint(distribution, sums, resolve)
+            inputs = self._update_joint(distribution, sums, mode)
         else:
-            inputs = self._update_regression(sums, resolve)
+            inputs = self._update_regression(sums, mode)
         if distribution.probit is None:
             return inputs
         assert sums.probit is not None
         probit = distribution.probit.updated(sums.probit, self._probit_variance)
-        return Selective(inputs, resolve(probit, "inputs", "observed"))
+        return Selective(inputs, mode(probit, "inputs", "observed"))
 
     @property
     def _probit_variance(self) -> float:
         assert isinstance(self.settings.mechanism, NotAtRandom)
         return self.settings.mechanism.variance
 
-    def _update_regression(self, sums: InputSums, resolve: Reading) -> InputDistribution:
+    def _update_regression(self, sums: InputSums, mode: UpdateMode) -> InputDistribution:
         assert sums.regressors is not None
         psi, n_variables = self.psi, len(self.inputs.variables)
         root = sums.regressors.root(psi)
         A = np.asarray(cho_solve((root, True), sums.linear))
         scale = psi * np.eye(n_variables) + sums.squares - sums.linear.T @ A
         scale = 0.5 * (scale + scale.T)
-        return resolve(Regression(A, InverseWishart(scale, self.nu + sums.total - 1), root), "inputs")
+        return mode(Regression(A, InverseWishart(scale, self.nu + sums.total - 1), root), "inputs")
 
-    def _update_joint(self, distribution: InputDistribution, sums: InputSums, resolve: Reading) -> InputDistribution:
+    def _update_joint(self, distribution: InputDistribution, sums: InputSums, mode: UpdateMode) -> InputDistribution:
         psi, d, T, n = self.psi, len(self.inputs.variables), distribution.precision, sums.total
         spread = inverse(np.eye(d) / self.settings.variance + n * T)
-        mean = resolve(MeanDistribution(spread @ (T @ sums.linear[0]), spread), "inputs", "mean")
+        mean = mode(MeanDistribution(spread @ (T @ sums.linear[0]), spread), "inputs", "mean")
         scale = psi * np.eye(d) + _about(mean, sums)
-        covariance = resolve(InverseWishart(scale, self.nu + n), "inputs", "covariance")
+        covariance = mode(InverseWishart(scale, self.nu + n), "inputs", "covariance")
         return cast(InputDistribution, JointInputs(mean.mean, mean.spread, covariance))
 
     def labelled(self, sums: InputSums, before: InputDistribution | None = None) -> LabelledInputs:
@@ -141,7 +141,7 @@ class InputModel:
         """The distribution given the other inputs alone, as predictions have it: labels are integrated out."""
         assert sums.regressors is not None
         known = replace(sums, linear=sums.linear[: self._n_known], regressors=sums.regressors.leading(self._n_known))
-        regression = self._update_regression(known, expect)
+        regression = self._update_regression(known, mean_field)
         of_labels = np.zeros((self.n_beside, len(self.inputs.variables)))
         return KnownInputs(np.vstack([regression.coefficients, of_labels]), regression.precision)
 
@@ -256,14 +256,14 @@ class MissingState:
         """The same without a sampler's draws."""
         return replace(self, values=None)
 
-    def with_complete_rows(self, sums: MissingSums | None, rows: Rows, resolve: Reading) -> MissingSums | None:
+    def with_complete_rows(self, sums: MissingSums | None, rows: Rows, mode: UpdateMode) -> MissingSums | None:
         """Add what complete rows say about being observed, where values are missing not at random."""
         if self.inputs is None or self.inputs.probit is None:
             return sums
         probit = self.inputs.probit
         values = rows.columns(probit.columns)
         observed = np.ones(values.shape, dtype=bool)
-        latent = resolve(probit.latents(values, observed), "observed rows", rows.index).value
+        latent = mode(probit.latents(values, observed), "observed rows", rows.index).value
         of_probit = probit.sums(values, np.zeros_like(values), observed, rows.weights, latent)
         shape = self.inputs.coefficients.shape
         inputs = InputSums(np.zeros(shape), np.zeros((shape[1], shape[1])), probit=of_probit)
@@ -294,12 +294,12 @@ class MissingModel:
         inputs = None if self.inputs is None else self.inputs.start()
         return MissingState(inputs, None if self.levels is None else self.levels.start())
 
-    def update(self, state: MissingState, sums: MissingSums, resolve: Reading) -> MissingState:
+    def update(self, state: MissingState, sums: MissingSums, mode: UpdateMode) -> MissingState:
         """Both distributions given the sums of a pass, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
-        levels = None if self.levels is None else self.levels.update(_present(sums.levels), resolve)
+        levels = None if self.levels is None else self.levels.update(_present(sums.levels), mode)
         inputs = state.inputs
         if self.inputs is not None:
-            inputs = self.inputs.update(_present(inputs), _present(sums.inputs), resolve)
+            inputs = self.inputs.update(_present(inputs), _present(sums.inputs), mode)
         return replace(state, inputs=inputs, levels=levels, values=sums.values or state.values)
 
     def as_predicted(self, state: MissingState, sums: InputSums | None) -> MissingState:

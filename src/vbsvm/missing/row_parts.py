@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import Reading, renews
+from vbsvm.base.update_mode import UpdateMode, starts_new_draws
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.categories import LevelDistributions
 from vbsvm.missing.distributions import InputDistribution
@@ -52,9 +52,9 @@ class IncompletePart:
         rows, message, state, inputs = self.rows, row_pass.message, row_pass.missing, _inputs(row_pass.missing)
         assert isinstance(state, MissingState)
         before = None if state.values is None else state.values.get(rows.index)
-        renew = renews(row_pass.resolve, FIXED_SWEEPS)
+        renew = starts_new_draws(row_pass.mode, FIXED_SWEEPS)
         distributions = RowDistributions(rows, message, likelihood, inputs, candidates, before, renew)
-        resolved = row_pass.resolve(distributions, "incomplete rows", rows.index)
+        resolved = row_pass.mode(distributions, "incomplete rows", rows.index)
         resolved = resolved if isinstance(resolved, Resolved) else distributions.result
         y, s, w = rows.signs, resolved.shares * rows.weights, resolved.w
         entropy, levels = resolved.entropy, None
@@ -108,7 +108,7 @@ class IncompletePart:
             return RowInfluence.of(row_pass.likelihood, rows, f, v, np.asarray(V), unknown)
 
     def likelihood_change(
-        self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading
+        self, before: Array, after: Array, missing: MissingDistributions | None, mode: UpdateMode
     ) -> float:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))
@@ -141,7 +141,7 @@ class CandidatePart:
 
     def stats(self, row_pass: RowPass) -> Stats:
         """Sums in which each candidate counts by its responsibility."""
-        weighed = WeighedCandidates(self.candidates, _levels(row_pass.missing), row_pass.resolve)
+        weighed = WeighedCandidates(self.candidates, _levels(row_pass.missing), row_pass.mode)
         return self.part.stats(row_pass, weighed)
 
     def curvature(self, row_pass: RowPass) -> Gram:
@@ -163,12 +163,12 @@ class CandidatePart:
         return self.part.scores(theta, missing)
 
     def likelihood_change(
-        self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading
+        self, before: Array, after: Array, missing: MissingDistributions | None, mode: UpdateMode
     ) -> float:
         """Change of log Σ π e^ℓ, each over the candidates of a row; of fixed ones the plain change."""
         candidates, levels = self.candidates, _levels(missing)
         if candidates.log_fixed is not None:
-            shares = WeighedCandidates(candidates, levels, resolve).shares(after)
+            shares = WeighedCandidates(candidates, levels, mode).shares(after)
             return float((shares * self.rows.weights) @ (after - before))
         chances = candidates.log_chances(levels.logs)
         ratios = candidates.log_sums(chances + after) - candidates.log_sums(chances + before)

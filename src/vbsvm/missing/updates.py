@@ -17,7 +17,7 @@ from scipy.special import xlogy
 
 from vbsvm.base.arrays import Array, Which, cholesky, inverse
 from vbsvm.base.cached import cached_property
-from vbsvm.base.reading import Reading, expect, held
+from vbsvm.base.update_mode import UpdateMode, mean_field, repeat_draws
 from vbsvm.design.candidates import Candidates
 from vbsvm.missing.categories import LevelCounts, LevelDistributions
 from vbsvm.missing.distributions import InputDistribution, InputSums
@@ -67,16 +67,16 @@ class WeighedCandidates:
 
     candidates: Candidates
     distributions: LevelDistributions
-    resolve: Reading
+    mode: UpdateMode
 
     def shares(self, objective: Array, which: Which = slice(None)) -> Array:
         """Responsibilities of these candidates, from what each adds to the bound; or those that are fixed."""
-        candidates, resolve = self.candidates.take(which), self.resolve
+        candidates, mode = self.candidates.take(which), self.mode
         if candidates.log_fixed is None:
             logits = objective + candidates.log_chances(self.distributions.logs)
         else:
-            logits, resolve = candidates.log_fixed, held(resolve, FIXED_SWEEPS)
-        return resolve(Responsibilities(candidates, logits), "levels of rows", int(candidates.row[0])).result
+            logits, mode = candidates.log_fixed, repeat_draws(mode, FIXED_SWEEPS)
+        return mode(Responsibilities(candidates, logits), "levels of rows", int(candidates.row[0])).result
 
     def entropy(self, shares: Array, s: Array) -> float:
         """Σ s × the entropy of the responsibilities."""
@@ -411,7 +411,7 @@ def fixed_stats(
         entropies = 0.5 * (cells.axes.shape[1] * (1 + LOG_2PI) - cells.log_det)
         entropy += float(s[group.rows] @ entropies[cells.of_row])
         parts.append((group, cells))
-    terms = likelihood.terms(f, V, rows.signs, s, expect, "rows", rows.index)
+    terms = likelihood.terms(f, V, rows.signs, s, mean_field, "rows", rows.index)
     spreads = (
         Spread.of(cells, np.ones(group.cells[1].shape), terms.w[group.rows], s[group.rows], len(rows.inputs.variables))
         for group, cells in parts

@@ -46,7 +46,7 @@ class Rows(LabelledRows, Protocol):
         ...
 
     def cross(self, u: Array) -> Any:
-        """Cᵀu, as an array, or as sums that add and have it as their ``total()``."""
+        """Cᵀu, as an array, or as sums that add and have it as their ``to_array()``."""
         ...
 
     def columns(self, which: NDArray[np.intp]) -> Array:

@@ -16,8 +16,8 @@ from scipy.special import ndtr
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.base.reading import Reading, expect
 from vbsvm.base.row_sums import Addable
+from vbsvm.base.update_mode import UpdateMode, mean_field
 from vbsvm.model.gates import Gates
 from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions, Rows
 from vbsvm.model.likelihoods.base import Likelihood
@@ -49,7 +49,7 @@ class Stats:
     @cached_property
     def cross(self) -> Array:
         """r = Σ y (s + w) c."""
-        return self.cross_sums if isinstance(self.cross_sums, np.ndarray) else self.cross_sums.total()
+        return self.cross_sums if isinstance(self.cross_sums, np.ndarray) else self.cross_sums.to_array()
 
     def gated(self, gates: Gates | None) -> tuple[Gram, Array]:
         """G ∘ E[γ̃γ̃ᵀ] and γ̃ ∘ r: the sums as the coefficients behind the gates see them."""
@@ -101,7 +101,7 @@ class RowInfluence:
     ) -> "RowInfluence":
         """Rows with these moments of their scores."""
         y, s = rows.signs, rows.weights
-        terms = likelihood.terms(f, v + unknown, y, s, expect)
+        terms = likelihood.terms(f, v + unknown, y, s, mean_field)
         assert terms.curvature is not None  # a fit ends with a spread
         return RowInfluence(y, s, f, terms.u - terms.w * f, terms.curvature, response, unknown)
 
@@ -168,7 +168,7 @@ class RowPass:
 
     likelihood: Likelihood
     message: Message
-    resolve: Reading
+    mode: UpdateMode
     with_curvature: bool = False
     missing: MissingDistributions | None = None
 
@@ -195,7 +195,7 @@ class Part(Protocol):
         ...
 
     def likelihood_change(
-        self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading
+        self, before: Array, after: Array, missing: MissingDistributions | None, mode: UpdateMode
     ) -> float:
         """Change of the log likelihood where each row's own goes from ``before`` to ``after``."""
         ...
@@ -230,7 +230,7 @@ class Source(Protocol):
         ...
 
     @property
-    def looks_are_cheap(self) -> bool:
+    def rows_resident(self) -> bool:
         """Whether rows may be looked at often, and a few numbers of each be kept: then fewer passes are needed."""
         ...
 
@@ -243,12 +243,12 @@ class Source(Protocol):
         """So many of the rows, which weigh as much as all; None where they are not at hand."""
         ...
 
-    def fold(self, row_pass: RowPass) -> Stats:
+    def sum_stats(self, row_pass: RowPass) -> Stats:
         """Sum ``part.stats(row_pass)`` over the parts of all row blocks: the only pass over the data in a sweep."""
         ...
 
-    def total(self, kernel: Callable[[Part], T], *, light: bool = False) -> T:
-        """Sum anything that adds over the parts of all row blocks; a light kernel reads every number once or so."""
+    def sum_parts(self, kernel: Callable[[Part], T], *, memory_bound: bool = False) -> T:
+        """Sum ``kernel(part)`` over the parts of all row blocks; a ``memory_bound`` one runs without threads."""
         ...
 
     def input_sums(self, distribution: Any) -> Any:
@@ -272,14 +272,14 @@ class CompleteRows:
         rows, y, s = self.rows, self.rows.signs, self.rows.weights
         with np.errstate(all="ignore"):  # for the climb's bold candidates; a thread does not inherit the climb's own
             f, v = row_pass.message.row_moments(rows)
-            terms = row_pass.likelihood.terms(f, v, y, s, row_pass.resolve, "rows", rows.index)
+            terms = row_pass.likelihood.terms(f, v, y, s, row_pass.mode, "rows", rows.index)
             entropy, missing = 0.0, None
             if alternatives is not None:
                 shares = alternatives.shares(terms.value)
                 entropy, missing = alternatives.entropy(shares, s), alternatives.sums(shares * s)
                 s, terms = shares * s, terms.shared(shares)
             if row_pass.missing is not None:
-                missing = row_pass.missing.with_complete_rows(missing, rows, row_pass.resolve)
+                missing = row_pass.missing.with_complete_rows(missing, rows, row_pass.mode)
             row_bound = float(s @ terms.value) + entropy
             gram, curvature, constant = rows.gram(terms.w), None, math.nan
             if terms.curvature is not None:
@@ -293,7 +293,7 @@ class CompleteRows:
         rows, s = self.rows, self.rows.weights
         with np.errstate(all="ignore"):
             f, v = row_pass.message.row_moments(rows)
-            terms = row_pass.likelihood.terms(f, v, rows.signs, s, row_pass.resolve)
+            terms = row_pass.likelihood.terms(f, v, rows.signs, s, row_pass.mode)
             assert terms.curvature is not None
             return rows.gram(terms.curvature)
 
@@ -309,7 +309,7 @@ class CompleteRows:
         return self.rows.scores(theta)
 
     def likelihood_change(
-        self, before: Array, after: Array, missing: MissingDistributions | None, resolve: Reading
+        self, before: Array, after: Array, missing: MissingDistributions | None, mode: UpdateMode
     ) -> float:
         """Σ s (after − before)."""
         return float(self.rows.weights @ (after - before))

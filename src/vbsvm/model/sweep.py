@@ -1,39 +1,39 @@
 """One sweep: all of the paper's algorithms and samplers are cases of it.
 
 A pass over the rows turns the distribution of the coefficients (the message down) into sums (the message up); then each
-full conditional is updated from the moments of the others. ``resolve`` decides the reading: keep each conditional as a
+full conditional is updated from the moments of the others. ``mode`` decides the reading: keep each conditional as a
 distribution (variational Bayes), or replace it by a draw (Gibbs).
 """
 
 from functools import partial
 from typing import Any
 
-from vbsvm.base.reading import Reading
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.layouts.dense import DenseGram
 from vbsvm.model.layouts.spike_slab import update_jointly
 from vbsvm.model.row_pass import RowPass, Source, Stats
 from vbsvm.model.spec import Spec, State
 
 
-def sweep(spec: Spec, state: State, source: Source, resolve: Reading) -> tuple[State, Stats]:
+def sweep(spec: Spec, state: State, source: Source, mode: UpdateMode) -> tuple[State, Stats]:
     """Pass over the rows once and update everything else; the stats belong to the state that went in."""
-    stats = pass_rows(spec, state, source, resolve)
-    return update(spec, state, stats, resolve), stats
+    stats = pass_rows(spec, state, source, mode)
+    return update(spec, state, stats, mode), stats
 
 
-def pass_rows(spec: Spec, state: State, source: Source, resolve: Reading, *, with_curvature: bool = False) -> Stats:
+def pass_rows(spec: Spec, state: State, source: Source, mode: UpdateMode, *, with_curvature: bool = False) -> Stats:
     """Refresh the rows' latent scales and sum what the coefficients need of them."""
     message = state.coefficients.message(state.gates)
-    return source.fold(RowPass(spec.likelihood, message, resolve, with_curvature, state.missing))
+    return source.sum_stats(RowPass(spec.likelihood, message, mode, with_curvature, state.missing))
 
 
-def update(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
+def update(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
     """Everything but the rows, in the paper's order (Algorithm 2, lines 2 to 4; 3, 2 to 8 and 11; 5, 13 and 14)."""
     if spec.joint_gates:
         state = update_coefficients_and_gates(spec, state, stats)
     else:
-        state = update_gates(spec, update_coefficients(spec, state, stats, resolve), stats, resolve)
-    return update_missing(spec, update_priors(spec, state, resolve), stats, resolve)
+        state = update_gates(spec, update_coefficients(spec, state, stats, mode), stats, mode)
+    return update_missing(spec, update_priors(spec, state, mode), stats, mode)
 
 
 def update_coefficients_and_gates(spec: Spec, state: State, stats: Stats) -> State:
@@ -46,41 +46,41 @@ def update_coefficients_and_gates(spec: Spec, state: State, stats: Stats) -> Sta
     return State(distribution, state.scales, gates, state.missing)
 
 
-def update_coefficients(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
+def update_coefficients(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
     """q(β, v), or a draw from it (Algorithms 1 and 2, lines 2 and 3; Algorithm 3, lines 2 and 3; Appendices A, B)."""
     gram, cross = stats.gated(state.gates)
     distribution = gram.conditional(cross, spec.precision(state))
-    return state.moved(resolve(distribution, "coefficients"))
+    return state.moved(mode(distribution, "coefficients"))
 
 
-def update_gates(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
+def update_gates(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
     """q(γ_k) one after another, or draws (Algorithm 3, lines 6 and 7; Appendix B)."""
     if state.gates is None:
         return state
     scan = stats.gram.scan(stats.cross, state.coefficients, state.gates, spec.prior_log_odds(state))
-    return State(state.coefficients, state.scales, resolve(scan, "gates").result, state.missing)
+    return State(state.coefficients, state.scales, mode(scan, "gates").result, state.missing)
 
 
-def update_priors(spec: Spec, state: State, resolve: Reading) -> State:
+def update_priors(spec: Spec, state: State, mode: UpdateMode) -> State:
     """q(σ²) of each block, or a draw from it (Algorithm 2, line 4; Algorithm 3, lines 5 and 11; Appendices A, B)."""
     blocks = zip(spec.blocks, state.scales, spec.moments(state), strict=True)
     scales = [
-        block.prior.update(scale, moments, partial(_at_site, resolve, i))
+        block.prior.update(scale, moments, partial(_at_site, mode, i))
         for i, (block, scale, moments) in enumerate(blocks)
     ]
     return state.scaled(tuple(scales))
 
 
-def update_missing(spec: Spec, state: State, stats: Stats, resolve: Reading) -> State:
+def update_missing(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
     """The distributions of what may be missing, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
     if spec.missing is None:
         return state
-    missing = spec.missing.update(state.missing, stats.missing, resolve)
+    missing = spec.missing.update(state.missing, stats.missing, mode)
     return State(state.coefficients, state.scales, state.gates, missing)
 
 
-def _at_site(resolve: Reading, block: int, distribution: Any, *site: str | int) -> Any:
-    return resolve(distribution, "scale", block, *site)
+def _at_site(mode: UpdateMode, block: int, distribution: Any, *site: str | int) -> Any:
+    return mode(distribution, "scale", block, *site)
 
 
 def elbo_terms(spec: Spec, state: State, row_term: float, missing: Any = None) -> dict[str, float]:

@@ -127,7 +127,7 @@ def pointwise_log_likelihood(rows: TrainingRows | None, sample: Sample) -> Array
             f"up to {MOST_NUMBERS} are made. Ask for fewer draws."
         )
     draws = sample.coefficients.reshape(-1, n)
-    parts = source.total(lambda part: [np.stack([part.scores(theta, None) for theta in draws])])
+    parts = source.sum_parts(lambda part: [np.stack([part.scores(theta, None) for theta in draws])])
     seen, (_, sorting) = observed_rows(rows), _in_order(rows)
     assert seen is not None
     margins = np.concatenate(parts, axis=1)[:, sorting] * np.where(seen.labels > 0, 1.0, -1.0)

@@ -120,7 +120,9 @@ class TrainingRows:
         """What class weights add to the log odds."""
         if self._unweighted is None:
             return 0.0
-        loss, counted = (one.total(_by_class, light=True) for one in (self._unchanged, self._unweighted.counted))
+        loss, counted = (
+            one.sum_parts(_by_class, memory_bound=True) for one in (self._unchanged, self._unweighted.counted)
+        )
         negative, positive = np.log(loss) - np.log(counted)
         return float(negative - positive)
 
@@ -137,7 +139,7 @@ class TrainingRows:
         rows = row_influence(self.spec, self.outcome, self._unchanged, self.every)
         if self._unweighted is None:
             return rows, None
-        return rows, np.concatenate(self._unweighted.counted.total(partial(_weights, self.every)))
+        return rows, np.concatenate(self._unweighted.counted.sum_parts(partial(_weights, self.every)))
 
     @property
     def can_refit(self) -> bool:
@@ -305,7 +307,7 @@ class TrainingRows:
 def pass_order(source: InMemory) -> NDArray[np.intp]:
     """Where in the source each row of a pass stands; the first of its candidates where there are some."""
     numbered = np.where(source.weights > 0, np.arange(1.0, len(source.weights) + 1), 0.0)
-    found = np.concatenate(replace(source, weights=numbered).total(partial(_weights, 1))).astype(np.intp) - 1
+    found = np.concatenate(replace(source, weights=numbered).sum_parts(partial(_weights, 1))).astype(np.intp) - 1
     if source.candidates is None:
         return found
     rows = source.candidates.row[found]
@@ -338,7 +340,7 @@ def _fingerprint(source: InMemory, spec: Spec) -> Array:
         return np.array([s.sum(), s @ y, s @ scores, (s * y) @ scores, s @ np.square(scores)])
 
     with np.errstate(all="ignore"):
-        return source.total(of_part, light=True)
+        return source.sum_parts(of_part, memory_bound=True)
 
 
 @final

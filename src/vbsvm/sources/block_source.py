@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.progress import SharedLine
-from vbsvm.base.row_sums import fold_blocks, single_threaded_blas
+from vbsvm.base.row_sums import single_threaded_blas, sum_over_blocks
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.missing.model import MissingSums
@@ -159,7 +159,7 @@ class BlockSource(ABC):
         return self.n_columns
 
     @property
-    def looks_are_cheap(self) -> bool:
+    def rows_resident(self) -> bool:
         """Whether rows may be looked at often, and a few numbers of each be kept."""
         return True
 
@@ -181,9 +181,9 @@ class BlockSource(ABC):
     def level_counts(self) -> LevelCounts | None:
         """How often each level of a category that may be missing is known; None where none may be."""
 
-    def fold(self, row_pass: RowPass) -> Stats:
+    def sum_stats(self, row_pass: RowPass) -> Stats:
         """The only pass over the data in a sweep; what no pass changes is added."""
-        stats = self._fold(lambda block: block.sum(lambda part: part.stats(row_pass)))
+        stats = self._sum_blocks(lambda block: block.sum(lambda part: part.stats(row_pass)))
         if self._known is None and self.level_counts is None:
             return stats
         return replace(stats, missing=added(MissingSums(self._known, self.level_counts), stats.missing))
@@ -191,27 +191,27 @@ class BlockSource(ABC):
     def input_sums(self, distribution: InputDistribution) -> InputSums:
         """Sums of the inputs with the missing ones as this distribution expects them; labels have no say."""
         assert self._known is not None
-        return self._known + self._fold(lambda block: block.input_sums(distribution))
+        return self._known + self._sum_blocks(lambda block: block.input_sums(distribution))
 
-    def total(self, kernel: Callable[[Any], Any], *, light: bool = False) -> Any:
-        """Sum anything that adds over the parts of all blocks; a light kernel reads every number once or so."""
-        return self._fold(lambda block: block.sum(kernel), light=light)
+    def sum_parts(self, kernel: Callable[[Any], Any], *, memory_bound: bool = False) -> Any:
+        """Sum ``kernel(part)`` over the parts of all blocks; a ``memory_bound`` one runs without threads."""
+        return self._sum_blocks(lambda block: block.sum(kernel), memory_bound=memory_bound)
 
     def second_moments(self) -> Array:
         """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
-        return self._fold(lambda block: block.second_moments())
+        return self._sum_blocks(lambda block: block.second_moments())
 
     @cached_property
     def _known(self) -> InputSums | None:
         """Sums of the inputs that no pass changes: Σ s x̃x̃ᵀ over all rows, the others over complete rows."""
-        return self._fold(lambda block: block.known_sums()) if self.may_miss_inputs else None
+        return self._sum_blocks(lambda block: block.known_sums()) if self.may_miss_inputs else None
 
     @cached_property
     def _only(self) -> Block:
         """The only block."""
         return self.encoder()(0)
 
-    def _fold(self, kernel: Callable[[Block], Any], *, light: bool = False) -> Any:
+    def _sum_blocks(self, kernel: Callable[[Block], Any], *, memory_bound: bool = False) -> Any:
         if self.n_blocks == 1:  # small fits are made of such calls: the shortest way
             with single_threaded_blas():
                 return kernel(self._only)
@@ -220,4 +220,4 @@ class BlockSource(ABC):
             block_of = self.encoder()
             return lambda index: kernel(block_of(index))
 
-        return fold_blocks(self.n_blocks, self.n_columns, of_thread, light=light)
+        return sum_over_blocks(self.n_blocks, self.n_columns, of_thread, memory_bound=memory_bound)

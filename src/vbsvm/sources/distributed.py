@@ -89,7 +89,7 @@ class Distributed:
         return Distributed(cluster, tuple(parts), like, sum(n_rows for n_rows, _ in sizes))
 
     @property
-    def looks_are_cheap(self) -> bool:
+    def rows_resident(self) -> bool:
         """Whether rows may be asked often: each answer is a round trip."""
         return False
 
@@ -131,13 +131,13 @@ class Distributed:
         memories = self.cluster.each(_repeated, self.parts)
         return Distributed.of(self.cluster, memories, self.like)
 
-    def fold(self, row_pass: RowPass) -> Stats:
+    def sum_stats(self, row_pass: RowPass) -> Stats:
         """The only pass over the data in a sweep."""
         return self.of_memories(partial(_fold, row_pass))
 
-    def total(self, kernel: Callable[[Part], T], *, light: bool = False) -> T:
+    def sum_parts(self, kernel: Callable[[Part], T], *, memory_bound: bool = False) -> T:
         """Sum anything that adds over the parts of all blocks."""
-        return self.of_memories(partial(_total, kernel, light))
+        return self.of_memories(partial(_total, kernel, memory_bound))
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
         """Sums of the inputs with the missing ones as this distribution expects them."""
@@ -173,15 +173,15 @@ def _answer(function: Callable[[Memory], T], part: HeldPart) -> T:
 
 
 def _fold(row_pass: RowPass, memory: Memory) -> Stats:
-    return memory.fold(row_pass)
+    return memory.sum_stats(row_pass)
 
 
 def _input_sums(distribution: InputDistribution, memory: Memory) -> InputSums:
     return memory.input_sums(distribution)
 
 
-def _total(kernel: Callable[[Part], T], light: bool, memory: Memory) -> T:
-    return memory.total(kernel, light=light)
+def _total(kernel: Callable[[Part], T], memory_bound: bool, memory: Memory) -> T:
+    return memory.sum_parts(kernel, memory_bound=memory_bound)
 
 
 InMemory = Memory | Sparse

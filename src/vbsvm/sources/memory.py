@@ -80,7 +80,7 @@ class Memory(BlockSource):
             yield where if self.candidates is None else self.candidates.firsts_in(where)
 
     @property
-    def looks_are_cheap(self) -> bool:
+    def rows_resident(self) -> bool:
         """Whether rows may be looked at often, and a few numbers of each be kept."""
         return self.pages is None or self.pages.may_keep(len(self.X))
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import expect
 from vbsvm.base.row_sums import Addable
+from vbsvm.base.update_mode import mean_field
 from vbsvm.design.scaling import Recipe
 from vbsvm.model.interfaces import Effects
 from vbsvm.model.layouts.dense import DenseGaussian, DenseGram
@@ -44,9 +44,9 @@ class PastRows:
         """Rows as this state sees them."""
         distribution = state.coefficients
         assert isinstance(distribution, DenseGaussian)
-        stats = source.fold(RowPass(spec.likelihood, distribution, expect))
-        smoothed = RowPass(spec.likelihood, _Smoothed(distribution), expect, True)
-        curvature, gram = source.total(lambda part: part.curvature(smoothed)), stats.gram
+        stats = source.sum_stats(RowPass(spec.likelihood, distribution, mean_field))
+        smoothed = RowPass(spec.likelihood, _Smoothed(distribution), mean_field, True)
+        curvature, gram = source.sum_parts(lambda part: part.curvature(smoothed)), stats.gram
         assert isinstance(gram, DenseGram)
         assert isinstance(curvature, DenseGram)
         m, H, G = distribution.mean, curvature.matrix, gram.matrix
@@ -119,7 +119,7 @@ class Remembered:
         return self.rows.n_core
 
     @property
-    def looks_are_cheap(self) -> bool:
+    def rows_resident(self) -> bool:
         """Past rows can't be looked at."""
         return False
 
@@ -131,18 +131,18 @@ class Remembered:
     def sample(self, n_rows: int) -> None:
         """Past rows can't be looked at."""
 
-    def fold(self, row_pass: RowPass) -> Stats:
+    def sum_stats(self, row_pass: RowPass) -> Stats:
         """Sums over the new rows, and those of the past."""
         assert isinstance(row_pass.message, DenseGaussian)
-        return self.rows.fold(row_pass) + self.past.stats(row_pass.message)
+        return self.rows.sum_stats(row_pass) + self.past.stats(row_pass.message)
 
     def input_sums(self, distribution: Any) -> Any:
         """Asked only where inputs may be missing."""
         raise NotImplementedError
 
-    def total(self, kernel: Callable[[Part], T], *, light: bool = False) -> T:
+    def sum_parts(self, kernel: Callable[[Part], T], *, memory_bound: bool = False) -> T:
         """Sum over the new rows alone."""
-        return self.rows.total(kernel, light=light)
+        return self.rows.sum_parts(kernel, memory_bound=memory_bound)
 
     def start(self, spec: Spec, before: State) -> State:
         """Where the past rows alone would be, with the scales of a state before: a mean in the new units."""

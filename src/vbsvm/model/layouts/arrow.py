@@ -39,12 +39,12 @@ class ArrowGram:
     @cached_property
     def border(self) -> Array:
         """B_g, m × q × p."""
-        return self.border_sums.total()
+        return self.border_sums.to_array()
 
     @cached_property
     def corner(self) -> Array:
         """Z_gᵀW_gZ_g, m × q × q."""
-        return self.corner_sums.total()
+        return self.corner_sums.to_array()
 
     def __add__(self, other: Self) -> "ArrowGram":
         """Add the sums of two sets of rows."""

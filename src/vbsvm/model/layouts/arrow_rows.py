@@ -165,6 +165,6 @@ class ArrowCross:
         """Add the sums of two sets of rows."""
         return ArrowCross(self.core + other.core, self.tail + other.tail)
 
-    def total(self) -> Array:
+    def to_array(self) -> Array:
         """One array: the core, then the groups."""
-        return np.concatenate([self.core, self.tail.total().ravel()])
+        return np.concatenate([self.core, self.tail.to_array().ravel()])

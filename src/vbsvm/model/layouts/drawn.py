@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.base.row_sums import sum_of
+from vbsvm.base.row_sums import sum_terms
 from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import Gates, GateScan
 from vbsvm.model.interfaces import Effects, Precision, Rows
@@ -76,8 +76,8 @@ class DrawnGram:
     def times(self, theta: Array) -> Array:
         """CᵀWCθ, for a vector or the columns of a matrix."""
         if theta.ndim == 1:
-            return sum_of(rows.matrix.rmatvec(w * rows.matrix.matvec(theta)) for rows, w in self.parts)
-        return sum_of(rows.matrix.rmatvec(w[:, None] * rows.matrix.matvec(theta)) for rows, w in self.parts)
+            return sum_terms(rows.matrix.rmatvec(w * rows.matrix.matvec(theta)) for rows, w in self.parts)
+        return sum_terms(rows.matrix.rmatvec(w[:, None] * rows.matrix.matvec(theta)) for rows, w in self.parts)
 
     def gated(self, gates: Gates | None, own: Self) -> "DrawnGram":
         """Itself: this layout has no gates."""
@@ -91,7 +91,7 @@ class DrawnGram:
     @cached_property
     def diagonal(self) -> Array:
         """Σ w c²."""
-        return sum_of(rows.matrix.column_squares(w) for rows, w in self.parts)
+        return sum_terms(rows.matrix.column_squares(w) for rows, w in self.parts)
 
     def conditional(self, cross: Array, precision: Precision) -> "DrawnGaussian":
         """Draws from N(μ, Σ) with Σ = (G + Λ)⁻¹ and μ = Σ r."""

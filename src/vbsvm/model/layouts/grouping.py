@@ -120,7 +120,7 @@ class ByGroup:
         """Collect the pieces of the other with the opposite sign."""
         return ByGroup(self.pieces + tuple((first, -piece) for first, piece in other.pieces), self.n_groups)
 
-    def total(self) -> Array:
+    def to_array(self) -> Array:
         """Sums of all groups, the pieces added in their order."""
         if len(self.pieces) == 1 and len(self.pieces[0][1]) == self.n_groups:
             return self.pieces[0][1]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, final
 import numpy as np
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.reading import Reading
+from vbsvm.base.update_mode import UpdateMode
 
 
 @final
@@ -56,7 +56,7 @@ class Likelihood(Protocol):
         """The same likelihood without a bound: its exact expectation under a normal score."""
         ...
 
-    def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
+    def terms(self, f: Array, v: Array | float, y: Array, s: Array, mode: UpdateMode, *site: str | int) -> RowTerms:
         """Terms of rows with labels y = ±1 and weights s > 0, from the mean and variance of their scores.
 
         What is latent in a row is resolved at the site: kept as a distribution, or drawn.
@@ -141,13 +141,13 @@ class ScaleMixture(ABC):
         h = self.kink - margin
         return self.value(h, np.abs(h))
 
-    def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
+    def terms(self, f: Array, v: Array | float, y: Array, s: Array, mode: UpdateMode, *site: str | int) -> RowTerms:
         """ℓ, w, u, and the curvature w(1 + εh²/χ)."""
         h = self.kink - y * f
         slack = h * h + v
         spread = isinstance(v, np.ndarray)  # the scores of a point have no variance
         root = np.sqrt(slack) if spread else np.abs(h)
-        w = resolve(self.latent(s, root), *site).weight
+        w = mode(self.latent(s, root), *site).weight
         curvature = self.curvature(w, h, v, slack) if spread else None
         return RowTerms(self.value(h, root), self.pull(y, s, w), w, curvature)
 

@@ -13,7 +13,7 @@ from scipy.special import expit, log_expit, log_ndtr, logsumexp, ndtr
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import Latent
-from vbsvm.base.reading import Reading
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms, ScaleMixture
 
 # Beyond it a score says nothing; and a distribution without a mean has an infinite one.
@@ -51,7 +51,7 @@ class ExactHinge:
         """−2η(1 − margin)₊."""
         return -2.0 * self.power * np.maximum(1.0 - margin, 0.0)
 
-    def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
+    def terms(self, f: Array, v: Array | float, y: Array, s: Array, mode: UpdateMode, *site: str | int) -> RowTerms:
         """w = 2ηsφ(z)/σ and u = w f + 2ηsyΦ(z); the curvature is w."""
         value, below, density, sd = self._expected(f, v, y)
         s = 2.0 * self.power * s

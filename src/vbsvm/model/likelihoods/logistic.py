@@ -20,7 +20,7 @@ from scipy.special import log_expit, ndtr
 
 from vbsvm.base.arrays import Array, work_space
 from vbsvm.base.polya_gamma import PolyaGamma, mean_weight
-from vbsvm.base.reading import Reading
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms, ScaleMixture
 
 # Probabilities of the components, and their standard deviations one over r (Monahan & Stefanski 1992).
@@ -73,7 +73,7 @@ class ExactLogistic:
         """Itself."""
         return self
 
-    def terms(self, f: Array, v: Array | float, y: Array, s: Array, resolve: Reading, *site: str | int) -> RowTerms:
+    def terms(self, f: Array, v: Array | float, y: Array, s: Array, mode: UpdateMode, *site: str | int) -> RowTerms:
         """w = −∂²ℓ/∂f² and u = ∂ℓ/∂f + w f; the curvature is w."""
         value, slope, second = _expected(y * f, v, 0, 3)
         w = -s * second

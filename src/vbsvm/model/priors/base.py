@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import ScaleDistribution
-from vbsvm.base.reading import Reading
 from vbsvm.base.settings import Parameters
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.interfaces import CoefficientDistribution
 
 S = TypeVar("S", bound=ScaleDistribution)
@@ -100,7 +100,7 @@ class Prior(Parameters, ABC, Generic[S]):
         """Distribution of the scale before the first sweep, for ``size`` coefficients in groups of ``width``."""
 
     @abstractmethod
-    def update(self, scale: S, moments: Moments, resolve: Reading) -> S:
+    def update(self, scale: S, moments: Moments, mode: UpdateMode) -> S:
         """Resolve the full conditional of the scale, given the second moments of the block's coefficients."""
 
     @abstractmethod

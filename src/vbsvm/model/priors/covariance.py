@@ -9,8 +9,8 @@ import numpy as np
 from vbsvm.base import distributions
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, MatrixPoint, Point
-from vbsvm.base.reading import Reading
 from vbsvm.base.settings import require_positive
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.priors.base import Moments, Prior
 
 # Effects and their covariance hold each other back.
@@ -58,10 +58,10 @@ class InverseWishart(Prior[CovarianceScale]):
         self._degrees(width)
         return MatrixPoint(np.eye(width))
 
-    def update(self, scale: CovarianceScale, moments: Moments, resolve: Reading) -> CovarianceScale:
+    def update(self, scale: CovarianceScale, moments: Moments, mode: UpdateMode) -> CovarianceScale:
         """IW(Ψ + Σ_g E[u_g u_gᵀ], ν + m), or a draw from it."""
         q, outer = len(moments.columns), moments.outer
-        return resolve(distributions.InverseWishart(self.psi * np.eye(q) + outer, self._degrees(q) + moments.n_groups))
+        return mode(distributions.InverseWishart(self.psi * np.eye(q) + outer, self._degrees(q) + moments.n_groups))
 
     def stretch(self, scale: CovarianceScale, moments: Moments, g: float) -> tuple[MatrixPoint, float]:
         """Σ → g²Σ."""
@@ -138,15 +138,14 @@ class Covariance(Prior[HuangWandDistribution]):
         """E[Σ⁻¹] = I and E[1/a] = 1."""
         return HuangWandDistribution(MatrixPoint(np.eye(width)), (Point(1.0),) * width)
 
-    def update(self, scale: HuangWandDistribution, moments: Moments, resolve: Reading) -> HuangWandDistribution:
+    def update(self, scale: HuangWandDistribution, moments: Moments, mode: UpdateMode) -> HuangWandDistribution:
         """q(Σ) given the auxiliary scales, then these given Σ; or draws from them."""
         q = len(scale.auxiliary)
         degrees = self.degrees + q - 1 + moments.n_groups
-        covariance = resolve(distributions.InverseWishart(self._psi(scale) + moments.outer, degrees), "covariance")
+        covariance = mode(distributions.InverseWishart(self._psi(scale) + moments.outer, degrees), "covariance")
         shape, inverse = 0.5 * (self.degrees + q), covariance.inverse_mean
         auxiliary = (
-            resolve(InverseGamma(shape, self.degrees * inverse[j, j] + self.scale**-2), "auxiliary", j)
-            for j in range(q)
+            mode(InverseGamma(shape, self.degrees * inverse[j, j] + self.scale**-2), "auxiliary", j) for j in range(q)
         )
         return HuangWandDistribution(covariance, tuple(auxiliary))
 

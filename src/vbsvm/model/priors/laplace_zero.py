@@ -12,8 +12,8 @@ from scipy.special import betaln, digamma, logit
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, Latent, LatentPoint, Point
-from vbsvm.base.reading import Reading
 from vbsvm.base.settings import Parameters, is_number, require_positive, require_whole
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.priors.base import Moments, Prior
 from vbsvm.model.priors.normal import fixed_point, stretched
 
@@ -236,18 +236,18 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         """E[σ⁻²] E b of each coefficient."""
         return scale.inverse_mean * scale.slab.weight
 
-    def update(self, scale: LaplaceZeroDistribution, moments: Moments, resolve: Reading) -> LaplaceZeroDistribution:
+    def update(self, scale: LaplaceZeroDistribution, moments: Moments, mode: UpdateMode) -> LaplaceZeroDistribution:
         """q(b_k), then q(σ²), then q(ρ); or draws (Algorithm 3, lines 5 and 11; Appendix B)."""
         squares = moments.squares
-        slab = resolve(Latent(np.ones(len(squares)), np.sqrt(scale.inverse_mean * squares)), "slab")
+        slab = mode(Latent(np.ones(len(squares)), np.sqrt(scale.inverse_mean * squares)), "slab")
         rate = self.rate + 0.5 * float(slab.weight @ squares)
-        variance = resolve(InverseGamma(self.shape + 0.5 * len(squares), rate), "variance")
+        variance = mode(InverseGamma(self.shape + 0.5 * len(squares), rate), "variance")
         share = scale.share
         if share is not None:
             assert isinstance(self.rho, Beta)
             assert moments.inclusion is not None
             inside = float(moments.inclusion.sum())
-            share = resolve(Share(self.rho.a + inside, self.rho.b + len(moments.inclusion) - inside), "share")
+            share = mode(Share(self.rho.a + inside, self.rho.b + len(moments.inclusion) - inside), "share")
         return LaplaceZeroDistribution(variance, slab, share)
 
     def fixed_point_step(self, scale: LaplaceZeroDistribution, moments: Moments) -> LaplaceZeroDistribution | None:

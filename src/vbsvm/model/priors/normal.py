@@ -7,8 +7,8 @@ from typing import Any, ClassVar, final
 from scipy.special import gammainc, stdtr
 
 from vbsvm.base.distributions import InverseGamma, Point
-from vbsvm.base.reading import Reading
 from vbsvm.base.settings import require_positive
+from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.priors.base import Moments, Prior
 
 # Share of coefficients that the data determine, below which the scale's own update creeps.
@@ -38,7 +38,7 @@ class Normal(Prior[Point]):
         """Give the known variance."""
         return Point(self.variance)
 
-    def update(self, scale: Point, moments: Moments, resolve: Reading) -> Point:
+    def update(self, scale: Point, moments: Moments, mode: UpdateMode) -> Point:
         """Give the known variance, whatever the coefficients are."""
         return scale
 
@@ -79,9 +79,9 @@ class Ridge(Prior[InverseGamma | Point]):
         """IG(A + m/2, B + ½E‖u‖²) (Algorithm 2, line 4)."""
         return InverseGamma(self.shape + 0.5 * moments.size, self.rate + 0.5 * moments.total)
 
-    def update(self, scale: InverseGamma | Point, moments: Moments, resolve: Reading) -> InverseGamma | Point:
+    def update(self, scale: InverseGamma | Point, moments: Moments, mode: UpdateMode) -> InverseGamma | Point:
         """q(σ²), or a draw from it."""
-        return resolve(self.conditional(moments))
+        return mode(self.conditional(moments))
 
     def fixed_point_step(self, scale: InverseGamma | Point, moments: Moments) -> InverseGamma | None:
         """E[σ⁻²] = (A + ½ well-determined coefficients)/(B + ½‖μ‖²), after MacKay (1992): the same fixed point."""
@@ -166,13 +166,13 @@ class HalfT(Prior[InverseGamma | Point]):
         """The distribution of a given that of σ²: IG((ν + 1)/2, ν E[σ⁻²] + 1/scale²)."""
         return InverseGamma(0.5 * (self.degrees + 1.0), self.degrees * scale.inverse_mean + self.scale**-2)
 
-    def update(self, scale: InverseGamma | Point, moments: Moments, resolve: Reading) -> InverseGamma | Point:
+    def update(self, scale: InverseGamma | Point, moments: Moments, mode: UpdateMode) -> InverseGamma | Point:
         """q(σ²) = IG((ν + m)/2, ν E[1/a] + ½E‖u‖²) and q(a), each given the other; or draws of a and then of σ²."""
-        shape, auxiliary = 0.5 * (self.degrees + moments.size), resolve(self._auxiliary(scale), "auxiliary")
+        shape, auxiliary = 0.5 * (self.degrees + moments.size), mode(self._auxiliary(scale), "auxiliary")
         if isinstance(auxiliary, InverseGamma):
             expected = self._inverse_mean(shape, 0.5 * moments.total)
             return InverseGamma(shape, shape / expected if expected > 0 else math.inf)
-        return resolve(InverseGamma(shape, self.degrees * auxiliary.inverse_mean + 0.5 * moments.total))
+        return mode(InverseGamma(shape, self.degrees * auxiliary.inverse_mean + 0.5 * moments.total))
 
     def _inverse_mean(self, shape: float, half: float) -> float:
         """E[σ⁻²] where both distributions are at rest: x{ν(ν + 1)/2/(νx + 1/scale²) + ½E‖u‖²} = shape."""

@@ -1,6 +1,6 @@
 """The two readings of a sweep: what is done with each full conditional.
 
-``expect`` keeps the distribution (variational Bayes); ``Draw`` replaces it by a point drawn from it (Gibbs).
+``mean_field`` keeps the distribution (variational Bayes); ``Draw`` replaces it by a point drawn from it (Gibbs).
 """
 
 import math
@@ -17,7 +17,7 @@ from vbsvm.base.arrays import Array
 MASK = 2**64 - 1
 
 
-class Reading(Protocol):
+class UpdateMode(Protocol):
     """Resolve a full conditional; ``site`` names it within the sweep."""
 
     def __call__(self, distribution: Any, *site: str | int) -> Any:
@@ -25,7 +25,7 @@ class Reading(Protocol):
         ...
 
 
-def expect(distribution: Any, *site: str | int) -> Any:
+def mean_field(distribution: Any, *site: str | int) -> Any:
     """Keep the distribution: variational Bayes."""
     return distribution
 
@@ -80,14 +80,14 @@ class OverRelaxed:
         return point.at(distribution.mean - self.rho * back + math.sqrt(1 - self.rho**2) * ahead)
 
 
-def held(reading: Reading, sweeps: int) -> Reading:
+def repeat_draws(reading: UpdateMode, sweeps: int) -> UpdateMode:
     """The same reading, which draws the same in all of so many sweeps that follow each other."""
     if isinstance(reading, OverRelaxed):
-        return held(reading.draw, sweeps)
+        return repeat_draws(reading.draw, sweeps)
     return replace(reading, sweep=reading.sweep - reading.sweep % sweeps) if isinstance(reading, Draw) else reading
 
 
-def renews(reading: Reading, sweeps: int) -> bool:
+def starts_new_draws(reading: UpdateMode, sweeps: int) -> bool:
     """Whether a sweep is the first of so many that follow each other; without draws each is."""
     draw = reading.draw if isinstance(reading, OverRelaxed) else reading
     return not isinstance(draw, Draw) or draw.sweep % sweeps == 0
