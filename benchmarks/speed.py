@@ -79,7 +79,7 @@ def row_pass(rounds: int, n: int = 100_000, d: int = 100) -> None:
 def _pass_ready(X: np.ndarray, y: np.ndarray) -> tuple[Spec, Memory, State]:
     """A model without an intercept, rows as a fit holds them, and the state that follows the first sweep."""
     weights = np.broadcast_to(1.0, len(X))
-    recipe = ColumnSummary.of(X, weights).recipe(intercept=False, standardize=True)
+    recipe = ColumnSummary.from_rows(X, weights).recipe(intercept=False, standardize=True)
     source = Memory(X, y.astype(np.float64), weights, recipe)
     spec = Spec((Block("inputs", (slice(0, X.shape[1]),), Ridge()),))
     stats = pass_rows(spec, State(PointDistribution(np.zeros(X.shape[1])), ()), source, mean_field)

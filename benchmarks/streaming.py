@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks streaming", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="the smaller tables only")
     cases = CASES[3:] if parser.parse_args(arguments).quick else CASES
-    made, lines = PastRows.of, []
+    made, lines = PastRows.from_state, []
     for n, d, size in cases:
         X, y = simulated(n, d)
         full, clf = VBSVC().fit(X, y), in_batches(X, y, size)

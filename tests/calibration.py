@@ -48,7 +48,7 @@ class Truth:
     levels: np.ndarray
 
 
-def log_sums(f):
+def logsumexp_by_row(f):
     """Logarithm of each row's normalising sum over both labels, less its largest value."""
     both = np.logaddexp(-2 * np.maximum(1 - f, 0), -2 * np.maximum(1 + f, 0))
     return both - np.log1p(np.exp(-4.0))
@@ -89,7 +89,7 @@ def simulate(model, rng, tilted, likelihood=HINGE):
             ranked = [beta, *theta, scale, chances[0], *((mean,) if model == "both" else ())]
         else:
             f = beta + X @ theta
-        if not tilted or likelihood.normalised or np.log(rng.random()) < log_sums(f).sum():
+        if not tilted or likelihood.normalised or np.log(rng.random()) < logsumexp_by_row(f).sum():
             break
     odds = likelihood.at_point(f) - likelihood.at_point(-f)
     y = np.where(rng.random(N_ROWS) < 1 / (1 + np.exp(-odds)), 1.0, -1.0)
@@ -117,7 +117,7 @@ def build(model, truth):
     prior = LaplaceZero(rho=RHO, shape=SHAPE, rate=RATE) if model == "gates" else Ridge(SHAPE, RATE)
     spec = Spec((intercept, Block("inputs", (slice(1, 3),), prior, prior.gate_of(["a", "b"]))))
     if model in ("missing", "selective"):
-        inputs, mechanism = Inputs.of([1, 2], []), NotAtRandom(variance=1.0) if model == "selective" else None
+        inputs, mechanism = Inputs.from_lists([1, 2], []), NotAtRandom(variance=1.0) if model == "selective" else None
         settings = replace(PAPER, psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True, mechanism=mechanism)
         probit_of = np.array([0]) if model == "selective" else None
         spec = replace(spec, missing=MissingModel(InputModel(settings, inputs, 2, probit_of)))
@@ -140,7 +140,7 @@ def build_categorical(truth, incomplete):
     intercept = Block("intercept", (slice(0, 1),), Normal(VARIANCE))
     missing = MissingModel(levels=LevelModel((2,)))
     if incomplete:
-        inputs = Inputs.of([1], [])
+        inputs = Inputs.from_lists([1], [])
         settings = replace(PAPER, psi=PSI, nu=NU, variance=MEAN_VARIANCE, joint=True)
         missing = replace(missing, inputs=InputModel(settings, inputs, 1))
         source = replace(

@@ -441,14 +441,14 @@ def empty_cluster(limit):
 
 
 def test_a_cluster_without_workers_is_told_and_not_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
+    monkeypatch.setattr(cluster, "POLL_SECONDS", 1.0)
     with empty_cluster("3 s") as client, pytest.raises(TimeoutError, match=r"no workers for 3 seconds.*Start some"):
         DaskVBSVC(client=client).fit(*bad())
 
 
 def test_the_limit_is_kept_and_nothing_is_left_to_complain(monkeypatch, caplog):
     """A limit that is no multiple of the time between looks; what was gathered ends with its futures."""
-    monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
+    monkeypatch.setattr(cluster, "POLL_SECONDS", 1.0)
     with empty_cluster(1.4) as client:
         with pytest.raises(TimeoutError, match=r"no workers for 1\.4 seconds"):
             DaskVBSVC(client=client).fit(*bad())
@@ -494,7 +494,7 @@ def test_a_truncated_file_is_told_with_its_partition(client, tmp_path):
 
 
 def test_a_fit_goes_on_when_workers_come(monkeypatch):
-    monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
+    monkeypatch.setattr(cluster, "POLL_SECONDS", 1.0)
     X, y = data()
     with empty_cluster(None) as client:
         threading.Timer(1.5, lambda: client.cluster.scale(1)).start()
@@ -503,7 +503,7 @@ def test_a_fit_goes_on_when_workers_come(monkeypatch):
 
 
 def test_workers_that_vanish_end_a_fit(monkeypatch):
-    monkeypatch.setattr(cluster, "SECONDS_BETWEEN_LOOKS", 1.0)
+    monkeypatch.setattr(cluster, "POLL_SECONDS", 1.0)
     passes, fold = [], Distributed.sum_stats
 
     def gone(source, row_pass):

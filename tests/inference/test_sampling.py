@@ -219,7 +219,7 @@ class TestStretch:
         truth = simulate_truth(model, rng, tilted=True)
         spec, source = build(model, truth)
         state = replace(spec.start(), coefficients=PointDistribution(np.array([0.3, -1.4, 0.8])))
-        levels = LevelDistributions.of((np.array([3.0, 1.0]),)).draw(rng)
+        levels = LevelDistributions.from_concentrations((np.array([3.0, 1.0]),)).draw(rng)
         state = replace(state, missing=replace(state.missing, levels=levels))
         values = rng.normal(size=len(truth.y))
         rows = source.candidates.row

@@ -219,10 +219,10 @@ class TestParts:
         )
         rng, counts = np.random.default_rng(0), np.zeros(5)
         for turn in range(4000):
-            chosen = candidates.of_draw(turn % 4, rng)
+            chosen = candidates.in_completed_table(turn % 4, rng)
             assert chosen[0]
             assert chosen[1:].sum() == 1
             counts += chosen
         np.testing.assert_allclose(counts[1:] / 4000, shares, atol=0.03)
-        often = sum(candidates.of_draw(0, rng)[1] for _ in range(400))
+        often = sum(candidates.in_completed_table(0, rng)[1] for _ in range(400))
         assert often == 400  # a share of more than a quarter keeps its own table

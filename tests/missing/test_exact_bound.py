@@ -103,12 +103,12 @@ class TestFixedRows:
         assert self.off_brute_force(likelihood) < 0.15
 
     def test_a_variance_that_leaves_the_spread_of_coefficients_out_is_seen(self, monkeypatch):
-        right = updates.Cells.of
+        right = updates.Cells.from_group
 
         def wrong(group, effects, precision):
             return right(group, replace(effects, covariance=0 * effects.covariance), precision)
 
-        monkeypatch.setattr(updates.Cells, "of", wrong)
+        monkeypatch.setattr(updates.Cells, "from_group", wrong)
         assert self.off_brute_force(EXACT_HINGE) > 0.25
 
     @staticmethod

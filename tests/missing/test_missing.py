@@ -254,7 +254,7 @@ class TestRows:
         spec, source = incomplete_model(X, y, joint=False)
         clf = VBSVC(inference=TIGHT).fit(X, y)
         assert clf.fit_[0].spec.missing is None
-        may_be_missing = Inputs.of([3], [1, 2])  # a column that might have had some
+        may_be_missing = Inputs.from_lists([3], [1, 2])  # a column that might have had some
         spec = replace(spec, missing=MissingModel(InputModel(PAPER, may_be_missing, 3)))
         nothing = np.empty((50, 0))
         source = replace(source, missing_inputs=MissingInputs(may_be_missing, nothing, np.zeros(1), nothing))
@@ -289,7 +289,7 @@ class TestStructure:
         # Effects: two: intercepts (3 levels); one: intercept and slope of the last column (5 levels).
         own = Block("two", (slice(4, 7),), Ridge())
         slopes = Block("one", (slice(7, 17),), Ridge())
-        inputs = Inputs.of([2, 3], [1])
+        inputs = Inputs.from_lists([2, 3], [1])
         distribution = InputModel(PAPER, inputs, 3)
         arrow = Memory(
             X, y, np.ones(n), Recipe(np.zeros(3), np.ones(3), True),
@@ -304,7 +304,7 @@ class TestStructure:
         written[:, 1::2] = np.where((level == 0), 0.0, written[:, 1::2])
         dense_X = np.column_stack([X, np.eye(3)[two], written])
         links = [6 + 2 * g + 1 for g in range(5)]
-        opened = Inputs.of([2, 3], [1], [1 + column for column in links], [1] * 5)
+        opened = Inputs.from_lists([2, 3], [1], [1 + column for column in links], [1] * 5)
         incomplete = MissingInputs(opened, level.copy(), np.zeros(2), np.empty((n, 0)))
         dense = Memory(dense_X, y, np.ones(n), Recipe(np.zeros(16), np.ones(16), True), missing_inputs=incomplete)
         twin = Spec((*fixed, own, slopes), MissingModel(InputModel(PAPER, opened, 3)))
@@ -988,7 +988,7 @@ class TestCategories:
         assert fit.converged
         candidates = model._task.source.candidates
         assert 200 < (candidates.row == 3).sum() <= 256
-        chances = candidates.softmax(candidates.log_chances(fit.outcome.state.missing.levels.logs))[candidates.row == 3]
+        chances = candidates.softmax(candidates.log_prob(fit.outcome.state.missing.levels.logs))[candidates.row == 3]
         shares = np.bincount(candidates.levels[candidates.row == 3, 0], chances, minlength=4)
         np.testing.assert_allclose(shares, [0.4, 0.3, 0.2, 0.1], atol=0.12)
         every = hidden.drop(columns="y").tail(1).assign(**dict.fromkeys(lost))

@@ -13,7 +13,7 @@ from parts import Parts
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Model, Variational
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.sources.cluster import FAN_IN, Cluster
-from vbsvm.sources.distributed import Distributed, HeldPart
+from vbsvm.sources.distributed import Distributed, WorkerPart
 
 pytest.importorskip("distributed")
 
@@ -83,8 +83,8 @@ def itself(thing):
 
 def spread_out(client, source):
     """The same rows in workers; each part is a task, so that it can be made again."""
-    cluster, parts = Cluster.of(client), cut(source)
-    return Distributed.of(cluster, [client.submit(itself, part, pure=False) for part in parts], parts[1])
+    cluster, parts = Cluster.from_client(client), cut(source)
+    return Distributed.from_memories(cluster, [client.submit(itself, part, pure=False) for part in parts], parts[1])
 
 
 def same_as_parts(client, source):
@@ -144,7 +144,7 @@ def test_terms_are_added_in_a_tree_of_fixed_shape(client, n):
     expected = list(terms)
     while len(expected) > 1:
         expected = [sum(expected[k + 1 : k + FAN_IN], expected[k]) for k in range(0, len(expected), FAN_IN)]
-    assert Cluster.of(client).sum(number, client.map(itself, range(n), pure=False)) == expected[0]
+    assert Cluster.from_client(client).sum(number, client.map(itself, range(n), pure=False)) == expected[0]
 
 
 def failing(thing):
@@ -153,7 +153,7 @@ def failing(thing):
 
 def test_an_error_in_a_worker_arrives_as_it_is(client):
     with pytest.raises(FloatingPointError, match="not positive"):
-        Cluster.of(client).sum(failing, [client.submit(itself, 1)])
+        Cluster.from_client(client).sum(failing, [client.submit(itself, 1)])
 
 
 def test_what_a_clusters_own_failures_mean_is_said(client):
@@ -163,7 +163,7 @@ def test_what_a_clusters_own_failures_mean_is_said(client):
         (KilledWorker("part", None, 3), "Several workers died over the same part"),
         (CancelledError("part"), "The cluster has lost the data"),
     ):
-        with pytest.raises(RuntimeError, match=message), Cluster.of(client)._in_words([]):
+        with pytest.raises(RuntimeError, match=message), Cluster.from_client(client)._in_words([]):
             raise error
 
 
@@ -182,4 +182,4 @@ def test_nothing_is_left_in_the_cluster(client):
 
 def test_a_part_says_how_many_bytes_it_has():
     memory = columns_of(table()).source
-    assert HeldPart(memory).__sizeof__() == 90 * (2 + 1) * 8 + memory.weights.nbytes
+    assert WorkerPart(memory).__sizeof__() == 90 * (2 + 1) * 8 + memory.weights.nbytes

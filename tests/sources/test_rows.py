@@ -27,7 +27,7 @@ def data():
 
 
 def stats_of(X, y, s):
-    recipe = ColumnSummary.of(X, s).recipe(intercept=True, standardize=True)
+    recipe = ColumnSummary.from_rows(X, s).recipe(intercept=True, standardize=True)
     spec = spec_of(D)
     state = random_state(spec, np.random.default_rng(1))
     return pass_rows(spec, state, Memory(X, y, s, recipe), mean_field, with_curvature=True)
@@ -151,7 +151,7 @@ def test_scales_are_exact_for_columns_of_any_size(power):
     x = np.random.default_rng(0).normal(size=(3000, 1)) + 5
     s = np.ones(3000)
     X = x * 10.0**power
-    recipe = ColumnSummary.of(X, s).recipe(intercept=True, standardize=True)
+    recipe = ColumnSummary.from_rows(X, s).recipe(intercept=True, standardize=True)
     np.testing.assert_allclose(recipe.scale / 10.0**power, x.std(axis=0), rtol=1e-12)
     np.testing.assert_allclose(recipe.centre / 10.0**power, x.mean(axis=0), rtol=1e-12)
 
@@ -159,7 +159,7 @@ def test_scales_are_exact_for_columns_of_any_size(power):
 def test_scales_do_not_cancel_far_from_zero():
     X = 1e9 + np.random.default_rng(0).normal(size=(5000, 1))
     s = np.ones(5000)
-    recipe = ColumnSummary.of(X, s).recipe(intercept=True, standardize=True)
+    recipe = ColumnSummary.from_rows(X, s).recipe(intercept=True, standardize=True)
     np.testing.assert_allclose(recipe.scale, X.std(axis=0), rtol=1e-9)
 
 

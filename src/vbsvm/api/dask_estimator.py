@@ -74,7 +74,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
     def _tasks(self, X: Any, y: Any, sample_weight: Any) -> list[Task]:
         """Check everything, and give the models of rows that lie in the cluster."""
         prior, _, imputation = self.require_settings()
-        cluster = Cluster.of(self.client)
+        cluster = Cluster.from_client(self.client)
         if self.group is not None:
             inputs.require_group(self.group)
             if not self.fit_intercept:
@@ -127,7 +127,7 @@ class DaskClassifier(ClassifierMixin, Estimator):
         rows = partitions(*_given(X, y, sample_weight, target))
         right = delayed(_right)
         model = delayed(_itself)(self.to_local())
-        cluster = Cluster.of(self.client)
+        cluster = Cluster.from_client(self.client)
         found = cluster.sum(np.asarray, cluster.held([right(model, row) for row in rows]))
         return float(found[0] / found[1])
 

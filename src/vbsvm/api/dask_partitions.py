@@ -46,7 +46,7 @@ class DaskPartitions(Partitions):
         if is_array(data):
             raise TypeError("data must be a data frame with named columns; got a dask array: use DaskVBSVC.")
         names = [str(name) for name in data.columns]
-        return DaskPartitions(Cluster.of(), delayed_parts(data), columns_of_part, names)
+        return DaskPartitions(Cluster.from_client(), delayed_parts(data), columns_of_part, names)
 
     @staticmethod
     def of_table(cluster: Cluster, X: Any, y: Any, sample_weight: Any) -> "DaskPartitions":
@@ -161,7 +161,7 @@ class WorkerRows:
 
         def source(weights: Callable[[LabelledRows], Any]) -> Distributed:
             memories = self.cluster.each(partial(_memory, like, links, number, weights), self.parts)
-            return Distributed.of(self.cluster, memories, like)
+            return Distributed.from_memories(self.cluster, memories, like)
 
         unweighted = None
         if task.sample_weights is not None:
@@ -234,8 +234,8 @@ def _memory(
         multipliers = np.empty((len(rows.weights), 0))
         if encoded.multipliers is not None:
             multipliers = encoded.multipliers[:, links]
-        beside = np.column_stack(rows.signs)[:, : incomplete.beside.shape[1]]
-        incomplete = replace(incomplete, multipliers=multipliers, beside=beside)
+        auxiliary = np.column_stack(rows.signs)[:, : incomplete.auxiliary.shape[1]]
+        incomplete = replace(incomplete, multipliers=multipliers, auxiliary=auxiliary)
     groupings = tuple(
         replace(grouping, index=index, has_unseen=bool((index == UNSEEN).any()))
         for grouping, index in zip(like.groupings, encoded.levels, strict=True)

@@ -12,7 +12,7 @@ from vbsvm.base.progress import SharedLine
 from vbsvm.base.settings import log
 from vbsvm.design.values import listed, meant
 from vbsvm.sources.files import Files, FileTable
-from vbsvm.sources.files_cache import Cache, CachedRows, SortedPlaces, Writer
+from vbsvm.sources.files_cache import Cache, CachedRows, RowPositions, Writer
 from vbsvm.sources.files_parquet import FLOAT32
 
 # Share of the limit of memory that whole columns may take, of which splines and some transforms are learned.
@@ -112,7 +112,7 @@ class FilePartitions(Partitions):
         """The encoded rows: found in the cache, or learned and written now."""
         files, opened = self.files, self.opened
         about = {"files": opened.stamps, "types": opened.types, "signs": (files.sep, files.decimal), **reader.about}
-        cache = Cache.of(files.cache, about, files.limit)
+        cache = Cache.locate(files.cache, about, files.limit)
         rows = cache.found()
         log.info("encoded rows %s", f"are written to {cache.root}" if rows is None else f"were found in {cache.root}")
         if rows is None:
@@ -129,7 +129,7 @@ class FilePartitions(Partitions):
         """Encode the rows that count, piece by piece; they are sorted by the levels of the last factor."""
         names = encoder.reader.columns
         counts = encoder.counts or self.sum(encoder.count, names)
-        places, arrays, summary, n_before = SortedPlaces(counts.by_level), {}, None, 0
+        places, arrays, summary, n_before = RowPositions(counts.by_level), {}, None, 0
         for part in self.parts(names, "Encoding"):
             with part.named():
                 rows = encoder(part)

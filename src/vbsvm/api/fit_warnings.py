@@ -188,7 +188,7 @@ def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> N
     if not isinstance(source, Distributed):
         return np.flatnonzero(~_assigned_classes(tasks[0], fits, n_classes, source))
     alone = replace(tasks[0], source=source.like, sample_weights=None)
-    return np.flatnonzero(~source.of_memories(partial(_assigned_classes, alone, fits, n_classes)))
+    return np.flatnonzero(~source.sum_over_memories(partial(_assigned_classes, alone, fits, n_classes)))
 
 
 def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: InMemory) -> NDArray[np.bool_]:

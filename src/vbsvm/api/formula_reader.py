@@ -151,7 +151,7 @@ class FormulaReader:
 
     @cached_property
     def _needs(self) -> Needs:
-        return Needs.of(self.parts)
+        return Needs.from_formula(self.parts)
 
     def _weights(self, data: Any, n_rows: int) -> tuple[Array, int]:
         """Weights of the rows."""
@@ -257,7 +257,7 @@ class FormulaEncoder:
 
     def columns(self, rows: LabelledRows) -> ColumnSummary:
         """Summary of the columns, in which encoding has refused infinity."""
-        return ColumnSummary.of(rows.encoded.table, rows.column_weights)
+        return ColumnSummary.from_rows(rows.encoded.table, rows.column_weights)
 
     def design(self, columns: ColumnSummary, rows: LabelledRows) -> Design:
         """The terms with their columns scaled."""
@@ -281,7 +281,7 @@ class FormulaEncoder:
         encoded, candidates = rows.encoded, rows.encoded.candidates
         if candidates is None or candidates.draws is None:
             return rows
-        weights = -np.log(candidates.runs.sizes)
+        weights = -np.log(candidates.draw_runs.sizes)
         if self.reader.imputation.labels == REGRESSOR:
             plan = self._scaled(self.columns(rows)).plan
             design = design_rows(plan.recipe, encoded.table)[:, : plan.n_fixed]

@@ -18,8 +18,8 @@ from sklearn.utils.validation import column_or_1d, validate_data
 from vbsvm.design import one_hot, values
 from vbsvm.design.frames import require_collected, require_unique
 from vbsvm.design.levels import group_labels
-from vbsvm.design.scaling import canonical
-from vbsvm.design.values import listed, meant, other_form
+from vbsvm.design.scaling import canonical_csr
+from vbsvm.design.values import listed, meant, unicode_variant
 from vbsvm.sources.cluster import require_in_memory
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _validated(estimator: BaseEstimator, X: Any, *labels: Any, **options: Any) -
     except ValueError as error:
         known = [str(name) for name in getattr(estimator, "feature_names_in_", ())]
         given = [str(name) for name in getattr(X, "columns", ())]
-        hints = [other_form(name, given) for name in known if name not in given]
+        hints = [unicode_variant(name, given) for name in known if name not in given]
         if "feature names" not in str(error) or not any(hints):
             raise
         raise ValueError(f"{str(error).rstrip()}\n{next(filter(None, hints))}") from error
@@ -195,7 +195,7 @@ def _canonical(table: Any) -> Any:
     """A sparse table as a CSR array that names each cell once; one that is nearly full takes less room as an array."""
     if not issparse(table):
         return table
-    found = canonical(table)
+    found = canonical_csr(table)
     full = found.nnz > FULL * found.shape[0] * found.shape[1] and np.isfinite(found.data).all()
     return found.toarray() if full else found
 
@@ -292,7 +292,7 @@ def _is_plain(dtype: Any) -> bool:
 
 def _cells(column: Any) -> NDArray[Any]:
     """Values of a column of a pandas or polars frame."""
-    return np.asarray(column) if hasattr(column, "iloc") else values.of_polars(column)
+    return np.asarray(column) if hasattr(column, "iloc") else values.from_polars(column)
 
 
 def _take_out(X: Any, group: str | int) -> tuple[Any, NDArray[Any]]:

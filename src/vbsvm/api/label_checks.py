@@ -21,7 +21,7 @@ WHOLE = "biuSU"
 
 def plain_labels(y: Any) -> Any:
     """Labels of one kind as an array; refuse missing and infinite ones, and what is no label, naming the row."""
-    labels = values.array_of(y)
+    labels = values.as_array(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = y = column_or_1d(labels, warn=True)
     if y is None or labels.ndim > 1:
@@ -116,7 +116,7 @@ def read_weights(
 
 def _weights(given: Any, name: str) -> Array:
     """Weights as floats, or one number for all; NaN where they are masked or missing."""
-    weights = values.array_of(given)
+    weights = values.as_array(given)
     if weights.ndim == 0 and weights.dtype.kind not in "biuf":
         raise TypeError(f"{name} must hold one number for each row; got {values.named(type(given))}.")
     return weights.astype(np.float64) if weights.ndim != 1 else values.as_floats(weights, name)

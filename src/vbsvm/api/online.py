@@ -36,7 +36,7 @@ from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 from vbsvm.sources.cluster import require_in_memory
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.remembered import PastRows, Remembered
+from vbsvm.sources.remembered import NewAndPastRows, PastRows
 
 if TYPE_CHECKING:
     from vbsvm.api.estimator import Classifier
@@ -110,12 +110,12 @@ class Learner:
             recent = fit._rows.left_out_scores()
         else:
             before = past.rows.in_units_of(stream.recipe, task.plan.recipe)
-            source = Remembered(rows, before)
+            source = NewAndPastRows(rows, before)
             start = source.start(task.spec, past.state)
             outcome = self.inference.run(task.spec, source, start).finished()
             fit = task.result(outcome)
             recent, facts = _joined(past.recent, _left_out(task, start)), past.facts + facts
-        own = PastRows.of(task.spec, outcome.state, rows)
+        own = PastRows.from_state(task.spec, outcome.state, rows)
         # From the last batch alone nothing may be learned later as if it were all rows.
         kept = _Remembered(own if before is None else before + own, outcome.state, recent, facts)
         return kept, replace(fit, facts=facts, _rows=None)

@@ -216,7 +216,7 @@ class Partitions(ABC):
         """Refuse a summary of a formula whose whole columns take too much memory."""
         summary = getattr(total, "formula", None)
         if summary is not None and summary.n_held > self.most_whole:
-            summary.refuse_whole(self.room_advice(summary.n_held))
+            summary.check_size(self.room_advice(summary.n_held))
 
     @property
     def most_whole(self) -> float:

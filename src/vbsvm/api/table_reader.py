@@ -114,14 +114,16 @@ class TableReader:
         """Labels and groups of a partition."""
         raw = part.raw
         if isinstance(raw, ReadTable):
-            labels, members = LabelSummary.of(raw.y, raw.weights), raw.members
+            labels, members = LabelSummary.from_rows(raw.y, raw.weights), raw.members
             label_checks.require_labels(raw.y, labels.labels)
-            return TableSummary(labels, None if members is None else LabelSummary.of(members, raw.weights), self.target)
+            return TableSummary(
+                labels, None if members is None else LabelSummary.from_rows(members, raw.weights), self.target
+            )
         y, weights = self._labels(raw)
         groups = None
         if self.group is not None:
-            groups = LabelSummary.of(inputs.members_of(raw.X, self.group), weights)
-        labels = LabelSummary.of(y, weights)
+            groups = LabelSummary.from_rows(inputs.members_of(raw.X, self.group), weights)
+        labels = LabelSummary.from_rows(y, weights)
         labels.require_few(self.target)
         return TableSummary(labels, groups, self.target)
 
@@ -134,7 +136,7 @@ class TableReader:
         factors = None
         if self.class_weight is not None:
             factors = label_checks.class_factors(self.class_weight, labels.labels, labels.totals)
-        levels = None if groups is None else Levels.of_labels(groups.labels)
+        levels = None if groups is None else Levels.from_labels(groups.labels)
         counts = RowCounts(labels.n_rows, None if groups is None else groups.counts)
         return TableEncoder(self, labels.labels, levels, factors, counts)
 
@@ -202,7 +204,7 @@ class TableEncoder:
     def columns(self, rows: LabelledRows) -> ColumnSummary:
         """Summary of the columns; infinity is refused by row and column."""
         X = rows.encoded.table
-        columns = (sparse_summary if issparse(X) else ColumnSummary.of)(X, rows.column_weights)
+        columns = (sparse_summary if issparse(X) else ColumnSummary.from_rows)(X, rows.column_weights)
         validation.require_usable(X, rows.weights, columns.ranges, self.reader.names, rows.given)
         return columns
 

@@ -28,7 +28,7 @@ from vbsvm.results.fit import Fit
 from vbsvm.results.training_rows import TrainingRows, Unweighted, links
 from vbsvm.sources.block_source import Pages
 from vbsvm.sources.distributed import AnyRows, Distributed, InMemory
-from vbsvm.sources.files_cache import CLIMB
+from vbsvm.sources.files_cache import CHECKPOINT
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.sparse import Sparse
 
@@ -243,7 +243,7 @@ def _checkpoint(pages: Pages, *run: Any) -> CheckpointCallback:
     """Callback that keeps the progress over rows of a cache; ``run`` is all that it depends on besides them."""
     assert pages.folder is not None
     about = CheckpointCallback.digest(*run)
-    path = pages.folder.with_name(f"{pages.folder.name}.{about}{CLIMB}")
+    path = pages.folder.with_name(f"{pages.folder.name}.{about}{CHECKPOINT}")
     return CheckpointCallback(path, about, pages.line)
 
 

@@ -46,27 +46,27 @@ class Candidates:
         return missing if self.draws is None else np.column_stack([missing, self.draws >= 0])
 
     @cached_property
-    def turn(self) -> NDArray[np.intp]:
+    def draw_number(self) -> NDArray[np.intp]:
         """The number of the draw that each candidate is of, −1 where nothing was drawn."""
         assert self.draws is not None
         return self.draws.max(axis=1)
 
     @cached_property
-    def runs(self) -> "Candidates":
+    def draw_runs(self) -> "Candidates":
         """Candidates of a row that differ by drawn values only, as if they were those of a row of their own."""
-        return Candidates(np.cumsum(self.turn <= 0) - 1, np.empty((len(self.row), 0), dtype=np.intp))
+        return Candidates(np.cumsum(self.draw_number <= 0) - 1, np.empty((len(self.row), 0), dtype=np.intp))
 
     @property
     def sizes(self) -> NDArray[np.intp]:
         """The number of candidates of its row, for each of them."""
-        return np.diff(np.r_[self.firsts, len(self.row)])[self._place]
+        return np.diff(np.r_[self.firsts, len(self.row)])[self._row_position]
 
     @property
-    def expected_shares(self) -> Array:
+    def prior_probabilities(self) -> Array:
         """Probabilities before the coefficients: fixed ones, or equal ones."""
         return self.softmax(np.zeros(len(self.row)) if self.log_fixed is None else self.log_fixed)
 
-    def of_draw(self, number: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+    def in_completed_table(self, number: int, rng: np.random.Generator) -> NDArray[np.bool_]:
         """Candidates that belong to a completed table: one of those that differ by drawn values only.
 
         It is that of the draw with this number, as far as its weight allows; else another, by what weights exceed
@@ -74,16 +74,16 @@ class Candidates:
         """
         if self.draws is None:
             return np.ones(len(self.row), dtype=bool)
-        runs = self.runs
+        runs = self.draw_runs
         weights = np.full(len(self.row), 1.0) / runs.sizes if self.log_weights is None else np.exp(self.log_weights)
-        same = self.turn == number % runs.sizes
-        kept = runs.largest(np.where(same | (self.turn < 0), weights * runs.sizes, 0.0))
+        of_number = self.draw_number == number % runs.sizes
+        keep_probability = runs.max_by_row(np.where(of_number | (self.draw_number < 0), weights * runs.sizes, 0.0))
         with np.errstate(divide="ignore"):
             excess = np.log(np.maximum(weights - 1.0 / runs.sizes, 0.0))
-        stays = rng.random(len(runs.firsts))[runs._place] < kept
-        other = np.zeros(len(self.row), dtype=bool)
-        other[runs.one_each(np.where(np.isfinite(excess), excess, -1e300), rng)] = True
-        return (self.turn < 0) | np.where(stays, same, other)
+        stays = rng.random(len(runs.firsts))[runs._row_position] < keep_probability
+        alternative = np.zeros(len(self.row), dtype=bool)
+        alternative[runs.sample_one(np.where(np.isfinite(excess), excess, -1e300), rng)] = True
+        return (self.draw_number < 0) | np.where(stays, of_number, alternative)
 
     @cached_property
     def firsts(self) -> NDArray[np.intp]:
@@ -94,46 +94,46 @@ class Candidates:
         """The weight of each candidate, of which a row's have the same, from those of the rows."""
         return (weights / np.bincount(self.row))[self.row]
 
-    def firsts_in(self, where: slice) -> NDArray[np.intp]:
+    def first_candidates_in(self, block: slice) -> NDArray[np.intp]:
         """The first candidate of each row that begins in a run of candidates."""
-        begin, rows = where.start, self.row[where]
-        before = self.row[begin - 1] if begin else rows[0] - 1
-        return begin + np.flatnonzero(np.r_[before, rows[:-1]] != rows)
+        begin, rows = block.start, self.row[block]
+        previous_row = self.row[begin - 1] if begin else rows[0] - 1
+        return begin + np.flatnonzero(np.r_[previous_row, rows[:-1]] != rows)
 
     @cached_property
-    def _place(self) -> NDArray[np.intp]:
+    def _row_position(self) -> NDArray[np.intp]:
         """The row of each candidate, counted from 0 in their order."""
         return np.repeat(np.arange(len(self.firsts)), np.diff(np.r_[self.firsts, len(self.row)]))
 
-    def log_chances(self, logs: tuple[Array, ...]) -> Array:
+    def log_prob(self, log_prob_of_levels: tuple[Array, ...]) -> Array:
         """Log probability of the levels that were filled in, from that of each level of each categorical input."""
         total = np.zeros(len(self.row)) if self.log_importance is None else self.log_importance.copy()
-        for of_levels, levels in zip(logs, self.levels.T, strict=True):
-            total += np.where(levels < 0, 0.0, of_levels[levels])
+        for log_prob, levels in zip(log_prob_of_levels, self.levels.T, strict=True):
+            total += np.where(levels < 0, 0.0, log_prob[levels])
         return total
 
-    def largest(self, values: Array) -> Array:
+    def max_by_row(self, values: Array) -> Array:
         """The largest value among the candidates of a row, for each of them."""
-        return np.maximum.reduceat(values, self.firsts)[self._place]
+        return np.maximum.reduceat(values, self.firsts)[self._row_position]
 
     def softmax(self, values: Array) -> Array:
         """Probabilities, which add to 1 over the candidates of a row."""
-        weights = np.exp(values - self.largest(values))
-        return weights / np.add.reduceat(weights, self.firsts)[self._place]
+        weights = np.exp(values - self.max_by_row(values))
+        return weights / np.add.reduceat(weights, self.firsts)[self._row_position]
 
-    def log_sums(self, values: Array) -> Array:
+    def logsumexp_by_row(self, values: Array) -> Array:
         """Logarithm of the summed exponentials over the candidates of each row."""
-        top = np.maximum.reduceat(values, self.firsts)
-        return top + np.log(np.add.reduceat(np.exp(values - top[self._place]), self.firsts))
+        maxima = np.maximum.reduceat(values, self.firsts)
+        return maxima + np.log(np.add.reduceat(np.exp(values - maxima[self._row_position]), self.firsts))
 
-    def one_each(self, logs: Array, rng: np.random.Generator) -> NDArray[np.intp]:
+    def sample_one(self, logs: Array, rng: np.random.Generator) -> NDArray[np.intp]:
         """One candidate of each row, drawn by its log probability (the Gumbel-max trick)."""
         noisy = logs + rng.gumbel(size=len(logs))
-        return np.flatnonzero(noisy == self.largest(noisy))
+        return np.flatnonzero(noisy == self.max_by_row(noisy))
 
-    def chosen(self, values: Array, shares: Array) -> Array:
+    def of_selected(self, values: Array, responsibilities: Array) -> Array:
         """Values of the candidate with the responsibility 1, for all candidates of its row."""
-        return values[np.flatnonzero(shares)][self._place]
+        return values[np.flatnonzero(responsibilities)][self._row_position]
 
     def counts(self, weights: Array, sizes: tuple[int, ...]) -> tuple[Array, ...]:
         """Sums of weights by the level that was filled in, for each categorical input."""

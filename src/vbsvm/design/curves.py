@@ -16,7 +16,7 @@ from scipy.stats import yeojohnson, yeojohnson_normmax
 from vbsvm.base.arrays import Array
 
 DEGREE = 3
-FEWEST = 4
+MIN_DISTINCT = 4
 
 
 @final
@@ -33,8 +33,8 @@ class Spline:
     def learn(x: Array, k: int) -> "Spline":
         """Put knots at quantiles of the distinct values: k − 4 inside, fewer where there are few distinct values."""
         distinct = np.unique(x)
-        if len(distinct) < FEWEST:
-            raise ValueError(f"a spline needs at least {FEWEST} distinct values; there are {len(distinct)}.")
+        if len(distinct) < MIN_DISTINCT:
+            raise ValueError(f"a spline needs at least {MIN_DISTINCT} distinct values; there are {len(distinct)}.")
         low, width = float(distinct[0]), float(distinct[-1] - distinct[0])
         n_inside = max(0, min(k, len(distinct)) - DEGREE - 1)
         inside = np.quantile((distinct - low) / width, np.linspace(0, 1, n_inside + 2)[1:-1])
@@ -88,9 +88,9 @@ def _bending_root(knots: Array) -> Array:
 
 NONE, POWER, RANK = TRANSFORMS = "none", "power", "rank"
 # Ranks are kept at so many quantiles.
-MOST_QUANTILES = 500
+MAX_QUANTILES = 500
 # Powers beyond these come from a few extreme values.
-LEAST_POWER, LARGEST_POWER = -3.0, 5.0
+MIN_POWER, MAX_POWER = -3.0, 5.0
 
 
 @final
@@ -114,7 +114,7 @@ class NormalScale:
         if transform == POWER and len(distinct) > 2:
             grid = distinct[_spread_out(len(distinct))]
             centre, spread = values.mean(), values.std()
-            power = float(np.clip(yeojohnson_normmax((values - centre) / spread), LEAST_POWER, LARGEST_POWER))
+            power = float(np.clip(yeojohnson_normmax((values - centre) / spread), MIN_POWER, MAX_POWER))
             return NormalScale(np.stack([grid, np.asarray(yeojohnson((grid - centre) / spread, power))]))
         ends = distinct[[0, -1]]
         return NormalScale(np.stack([ends, ends]))
@@ -135,4 +135,4 @@ class NormalScale:
 
 def _spread_out(n: int) -> "np.ndarray[tuple[int], np.dtype[np.intp]]":
     """Numbers from 0 to n − 1, at most so many as there are quantiles, the ends among them."""
-    return np.unique(np.linspace(0, n - 1, min(n, MOST_QUANTILES)).round().astype(np.intp))
+    return np.unique(np.linspace(0, n - 1, min(n, MAX_QUANTILES)).round().astype(np.intp))

@@ -216,9 +216,9 @@ def column(data: Any, name: str) -> "pd.Series":
     if hasattr(found, "to_pylist"):  # of arrow
         found = _of_arrow(found, name)
     elif hasattr(getattr(found, "dtype", None), "is_numeric"):  # of polars
-        found = values.of_polars(found)
+        found = values.from_polars(found)
     if isinstance(found, list | tuple | range):
-        found = values.array_of(found) if values.array_of(found).ndim == 1 else values.objects(found)
+        found = values.as_array(found) if values.as_array(found).ndim == 1 else values.objects(found)
     elif str(getattr(found, "dtype", "")) == "object" and found.ndim == 1:
         found = values.objects(found.tolist())
     found = values.unmasked(found)

@@ -67,7 +67,7 @@ class Levels:
         return Levels(parts, seen), found
 
     @staticmethod
-    def of_labels(labels: NDArray[Any]) -> "Levels":
+    def from_labels(labels: NDArray[Any]) -> "Levels":
         """The levels of a factor of one column, from its sorted labels."""
         return Levels((labels,), np.arange(len(labels)))
 
@@ -126,7 +126,7 @@ def _places(values: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
 
 
 # An outcome of more different values is a measurement or an identifier; all of them would be held in memory.
-MOST_CLASSES = 10_000
+MAX_CLASSES = 10_000
 
 
 @final
@@ -139,7 +139,7 @@ class LabelSummary:
     counts: NDArray[np.intp]
 
     @staticmethod
-    def of(labels: NDArray[Any], weights: Array) -> "LabelSummary":
+    def from_rows(labels: NDArray[Any], weights: Array) -> "LabelSummary":
         """Summarise some rows; those of weight 0 do not bring a label with them."""
         counted = slice(None) if weights.all() else weights > 0
         found, codes = np.unique(labels[counted], return_inverse=True)
@@ -166,9 +166,9 @@ class LabelSummary:
 
     def require_few(self, what: str) -> None:
         """Refuse what is no class; ``what`` is the column."""
-        if len(self.labels) > MOST_CLASSES:
+        if len(self.labels) > MAX_CLASSES:
             raise ValueError(
-                f"{what} holds more than {MOST_CLASSES} different values, such as {self.labels[0]!r} and "
+                f"{what} holds more than {MAX_CLASSES} different values, such as {self.labels[0]!r} and "
                 f"{self.labels[-1]!r}: classes are needed."
             )
 
@@ -182,7 +182,7 @@ class LevelSummary:
     counts: NDArray[np.intp]
 
     @staticmethod
-    def of(columns: Sequence[NDArray[Any]]) -> "LevelSummary":
+    def from_rows(columns: Sequence[NDArray[Any]]) -> "LevelSummary":
         """Summarise some rows."""
         return _counted(columns, np.ones(len(columns[0]), dtype=np.intp))
 

@@ -11,7 +11,7 @@ from vbsvm.design import values
 from vbsvm.design.levels import UNSEEN, Levels, group_labels
 
 # More would be a table of hundreds of columns for one: a grouping rather than an input.
-MOST_LEVELS = 1000
+MAX_LEVELS = 1000
 
 
 def is_category(dtype: Any, cells: NDArray[Any]) -> bool:
@@ -26,9 +26,9 @@ def learn(column: Any, cells: NDArray[Any], counted: NDArray[np.bool_]) -> NDArr
     labels = np.unique(group_labels(cells[known], column, known.tolist()))
     if len(labels) == 0:
         raise ValueError(f"Column {column!r} has no value in any row of positive weight. Drop it.")
-    if len(labels) > MOST_LEVELS:
+    if len(labels) > MAX_LEVELS:
         raise ValueError(
-            f"Column {column!r} has {len(labels)} levels; up to {MOST_LEVELS} are supported. Merge rare ones, drop it, "
+            f"Column {column!r} has {len(labels)} levels; up to {MAX_LEVELS} are supported. Merge rare ones, drop it, "
             f"or make it the group of random intercepts: group={column!r}."
         )
     return labels
@@ -60,7 +60,7 @@ def owners(columns: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> NDArra
 def codes(column: Any, cells: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArray[np.intp], int | None]:
     """The number of each row's level, ``UNSEEN`` where it is missing or new; and the first row of a new one."""
     known = np.flatnonzero(~values.missing(cells))
-    given, of = group_labels(cells[known], column, known.tolist()), Levels.of_labels(labels)
+    given, of = group_labels(cells[known], column, known.tolist()), Levels.from_labels(labels)
     of.require_kinds([given], [column])
     found = np.full(len(cells), UNSEEN)
     found[known] = of.encode([given])

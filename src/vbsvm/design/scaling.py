@@ -235,7 +235,7 @@ class ColumnSummary:
     eps: float
 
     @staticmethod
-    def of(X: NDArray[np.floating], weights: Array) -> "ColumnSummary":
+    def from_rows(X: NDArray[np.floating], weights: Array) -> "ColumnSummary":
         """Summarise the rows of positive weight, of which there must be one."""
         ranges = column_ranges(X, weights)
         unit = column_units(ranges)
@@ -273,7 +273,7 @@ class ColumnSummary:
         return np.sqrt(self.moments.squares / self.moments.weight) * self.unit
 
 
-def canonical(X: Any) -> Any:
+def canonical_csr(X: Any) -> Any:
     """The same as a CSR array with sorted rows that name each column once; what needs no change is not copied."""
     found = csr_array((X.data, X.indices, X.indptr), shape=X.shape)
     if not found.has_canonical_format:
@@ -282,14 +282,14 @@ def canonical(X: Any) -> Any:
     return found
 
 
-def counted_rows(X: Any, weights: Array) -> Any:
+def positive_weight_rows(X: Any, weights: Array) -> Any:
     """The rows of positive weight; all of them are not copied."""
     return X if weights.all() else X[np.flatnonzero(weights > 0)]
 
 
 def sparse_ranges(X: Any, weights: Array) -> Range:
     """Range of every column over the rows of positive weight; a column that holds NaN counts as incomplete."""
-    rows = counted_rows(X, weights)
+    rows = positive_weight_rows(X, weights)
     n_rows, n_columns = rows.shape
     full = np.bincount(rows.indices, minlength=n_columns) == n_rows
     low, high = np.where(full, np.inf, 0.0), np.where(full, -np.inf, 0.0)
@@ -317,7 +317,7 @@ def with_common_scale(recipe: Recipe) -> Recipe:
 
 def _sparse_moments(X: Any, weights: Array, unit: Array) -> Moments:
     """Weighted moments in units of the columns; Σ s (x − m)² over stored entries, and s m² for each of the others."""
-    rows, s = counted_rows(X, weights), weights[weights > 0]
+    rows, s = positive_weight_rows(X, weights), weights[weights > 0]
     n_columns, total = rows.shape[1], float(s.sum())
     of_entry = np.repeat(s, np.diff(rows.indptr))
     values = rows.data / unit[rows.indices]

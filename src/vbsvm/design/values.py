@@ -31,13 +31,13 @@ def renumbered(message: str, number: Callable[[int], int]) -> str:
 def meant(name: str, known: Iterable[object]) -> str:
     """A question after the known names that are spelled nearly as this one, with a blank before it; or nothing."""
     names = [str(one) for one in known]
-    if same := other_form(name, names):
+    if same := unicode_variant(name, names):
         return f" {same}"
     near = [one for one in names if one.lower() == name.lower()] or get_close_matches(name, names)
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
-def other_form(name: str, names: Iterable[str]) -> str:
+def unicode_variant(name: str, names: Iterable[str]) -> str:
     """A hint at a name that differs from this one in its Unicode form only; or nothing."""
     for one in names:
         if one != name and normalize("NFC", one) == normalize("NFC", name):
@@ -113,7 +113,7 @@ def objects(values: Sequence[Any]) -> NDArray[Any]:
     return found
 
 
-def array_of(given: Any) -> NDArray[Any]:
+def as_array(given: Any) -> NDArray[Any]:
     """What was given as an array, masked values missing; lists of anything but numbers as objects.
 
     The array has no dimension where a single value was given, a set or a generator.
@@ -129,7 +129,7 @@ def array_of(given: Any) -> NDArray[Any]:
     return objects(given) if mixed else found
 
 
-def of_polars(column: Any) -> NDArray[Any]:
+def from_polars(column: Any) -> NDArray[Any]:
     """Values of a polars column: numbers and dates in NumPy's types, and everything else one by one."""
     in_numpy = is_polars_number(column.dtype) or column.dtype.is_temporal()
     return column.to_numpy() if in_numpy else objects(column.to_list())

@@ -85,7 +85,11 @@ class Sample:
         """Posterior means, and the draws as a distribution of the coefficients: what predictions ask."""
         sizes = (math.isqrt(values.shape[2]) for values in self.scales)
         scales = [ScaleDraws(values.reshape(-1, q, q)) for values, q in zip(self.scales, sizes, strict=True)]
-        levels = None if self.levels is None else LevelDistributions.of(tuple(1.0 + one for one in self.levels.counts))
+        levels = (
+            None
+            if self.levels is None
+            else LevelDistributions.from_concentrations(tuple(1.0 + one for one in self.levels.counts))
+        )
         missing = self.last.missing
         if isinstance(missing, MissingState):
             missing = replace(missing, levels=levels, values=None)
@@ -207,8 +211,8 @@ class Gibbs(Parameters):
         size = chains * self.kept * a_draw + missing
         if size <= MOST_NUMBERS:
             return
-        most_kept = (MOST_NUMBERS - missing) // (chains * a_draw)
-        advice = f"thin={-(-int(self.draws) // most_kept)}" if most_kept > 0 else "fewer chains"
+        max_cached = (MOST_NUMBERS - missing) // (chains * a_draw)
+        advice = f"thin={-(-int(self.draws) // max_cached)}" if max_cached > 0 else "fewer chains"
         raise ValueError(
             f"Gibbs: {chains} chains of {self.kept} draws of {a_draw} numbers"
             f"{', with the missing values of each chain,' if missing else ''} would take {size * 8 / 2**30:.3g} "

@@ -39,7 +39,7 @@ def proper_draws(spec: Spec, missing: MissingState, source: Source, n: int, seed
             draw = Draw(seed, 0, FIXED_SWEEPS * k)
             sums = pass_rows(spec, replace(spec.start(), missing=at), source, draw).missing
             if k >= FIRST - 1 and (k - FIRST + 1) % BETWEEN == 0:
-                found.append(ProperDraw.of(model.inputs, sums.inputs, rng))
+                found.append(ProperDraw.from_sums(model.inputs, sums.inputs, rng))
             at = model.update(at, sums, draw)
     return found
 

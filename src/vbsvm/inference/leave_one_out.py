@@ -60,7 +60,7 @@ def _as_predicted(row_pass: RowPass, spec: Spec, outcome: OptimizeResult | Sampl
     missing = outcome.state.missing
     if not isinstance(spec.missing, MissingModel) or not isinstance(missing, MissingState):
         return row_pass
-    return replace(row_pass, missing=spec.missing.as_predicted(missing, outcome.inputs))
+    return replace(row_pass, missing=spec.missing.marginal_over_labels(missing, outcome.inputs))
 
 
 def _response(spec: Spec, state: State, source: Source, row_pass: RowPass) -> Message:

@@ -26,7 +26,7 @@ from vbsvm.missing.rows import design_rows
 COLUMN_PRECISION, WIGGLY_PRECISION = 0.01, 0.25
 MAX_STEPS, TOLERANCE = 50, 1e-4
 # Levels whose inputs do not differ more than by chance have effects of this variance, in units of the covariance.
-SMALLEST_VARIANCE = 1e-12
+MIN_VARIANCE = 1e-12
 # Keeps effects of levels and means of labels apart, of which a constant could be either.
 RIDGE = 1e-9
 
@@ -43,16 +43,16 @@ class ConditionalLevels:
     effects: Array
     covariance: Array
 
-    def log_chances(self, x: Array, labels: NDArray[np.intp]) -> Array:
+    def log_prob(self, x: Array, labels: NDArray[np.intp]) -> Array:
         """Log probability of each level in each row (rows × levels); inputs that are NaN are ignored."""
         missing, logits = np.isnan(x), np.empty((len(x), self.log_proportions.shape[1]))
         patterns, pattern_of = np.unique(missing, axis=0, return_inverse=True) if missing.any() else (missing[:1], 0)
         for k, pattern in enumerate(patterns):
-            rows, known = np.flatnonzero(np.broadcast_to(pattern_of == k, len(x))), ~pattern
-            effects = self.effects[:, known]
-            slopes = np.linalg.solve(self.covariance[np.ix_(known, known)], effects.T)
-            about = x[np.ix_(rows, known)] - self.means[labels[rows]][:, known]
-            logits[rows] = self.log_proportions[labels[rows]] + about @ slopes
+            rows, observed = np.flatnonzero(np.broadcast_to(pattern_of == k, len(x))), ~pattern
+            effects = self.effects[:, observed]
+            slopes = np.linalg.solve(self.covariance[np.ix_(observed, observed)], effects.T)
+            centred = x[np.ix_(rows, observed)] - self.means[labels[rows]][:, observed]
+            logits[rows] = self.log_proportions[labels[rows]] + centred @ slopes
             logits[rows] -= 0.5 * np.einsum("lp,pl->l", effects, slopes)
         return np.asarray(log_softmax(logits, axis=1))
 
@@ -70,7 +70,7 @@ class LevelSums:
     scatter: Array
 
     @staticmethod
-    def of(
+    def from_rows(
         x: Array, labels: NDArray[np.intp], levels: NDArray[np.intp], weights: Array, shape: tuple[int, int]
     ) -> "LevelSums":
         """The moments of some rows; ``shape`` are the numbers of labels and levels."""
@@ -79,15 +79,15 @@ class LevelSums:
         means = np.zeros((len(counts), x.shape[1]))
         np.add.at(means, cell, weights[:, None] * x)
         means /= np.where(counts > 0, counts, 1.0)[:, None]
-        about = x - means[cell]
-        return LevelSums(counts.reshape(shape), means.reshape(*shape, -1), about.T @ (weights[:, None] * about))
+        centred = x - means[cell]
+        return LevelSums(counts.reshape(shape), means.reshape(*shape, -1), centred.T @ (weights[:, None] * centred))
 
     def __add__(self, other: Self) -> "LevelSums":
         """Join two sets of rows."""
-        counts, apart = self.counts + other.counts, other.means - self.means
-        share = other.counts / np.where(counts > 0, counts, 1.0)
-        between = np.einsum("yl,ylp,ylq->pq", self.counts * share, apart, apart)
-        return LevelSums(counts, self.means + share[:, :, None] * apart, self.scatter + other.scatter + between)
+        counts, difference = self.counts + other.counts, other.means - self.means
+        fraction = other.counts / np.where(counts > 0, counts, 1.0)
+        between = np.einsum("yl,ylp,ylq->pq", self.counts * fraction, difference, difference)
+        return LevelSums(counts, self.means + fraction[:, :, None] * difference, self.scatter + other.scatter + between)
 
     def without_labels(self) -> "LevelSums":
         """The same for rows whatever their label."""
@@ -105,7 +105,7 @@ class LevelSums:
         total = max(float(self.counts.sum()), 1.0)
         centre = np.einsum("yl,ylp->p", self.counts, self.means) / total
         cells = np.where(self.counts[:, :, None] > 0, self.means - centre, 0.0)
-        between, within = self._scatter(cells, 1.0 / SMALLEST_VARIANCE), self._scatter(cells, 0.0)
+        between, within = self._scatter(cells, 1.0 / MIN_VARIANCE), self._scatter(cells, 0.0)
         diagonal = within.diagonal() / total
         scale = within + n_inputs * np.diag(np.where(diagonal > 0, diagonal, 1.0))
         covariance = scale / (total + n_inputs)
@@ -113,7 +113,7 @@ class LevelSums:
         solution = self._solve(precision, cells)
         log_proportions = np.log(concentrations / concentrations.sum(axis=1)[:, None])
         if rng is not None:
-            log_proportions = np.log([rng.dirichlet(one) for one in concentrations])
+            log_proportions = np.log([rng.dirichlet(row) for row in concentrations])
             covariance = InverseWishart(scale, total + n_inputs).draw(rng).value
             noise = rng.standard_normal(solution.shape)
             solution = solution + cholesky(inverse(precision)) @ noise @ cholesky(covariance).T
@@ -135,8 +135,8 @@ class LevelSums:
     def _scatter(self, cells: Array, shrinkage: float) -> Array:
         """Squares and products about the sums of means of labels and shrunk effects of levels."""
         solution, n_labels = self._solve(self._precision(shrinkage), cells), len(self.counts)
-        left = cells - solution[:n_labels, None] - solution[None, n_labels:]
-        return self.scatter + np.einsum("yl,ylp,ylq->pq", self.counts, left, left)
+        residuals = cells - solution[:n_labels, None] - solution[None, n_labels:]
+        return self.scatter + np.einsum("yl,ylp,ylq->pq", self.counts, residuals, residuals)
 
     def _variance(self, between: Array, covariance: Array) -> float:
         """Variance of the effects, in units of the covariance, by the method of moments."""
@@ -144,10 +144,10 @@ class LevelSums:
         total, n_inputs = by_level.sum(), len(covariance)
         degrees = n_inputs * (np.count_nonzero(by_level) - 1)
         if degrees <= 0:
-            return SMALLEST_VARIANCE
+            return MIN_VARIANCE
         explained = float(np.trace(np.linalg.solve(covariance, between)))
-        spread = total - float(by_level @ by_level) / total
-        return max((explained - degrees) / (n_inputs * spread), SMALLEST_VARIANCE)
+        unbalance = total - float(by_level @ by_level) / total
+        return max((explained - degrees) / (n_inputs * unbalance), MIN_VARIANCE)
 
 
 @final
@@ -190,15 +190,15 @@ class FixedLevels:
         sums = [category if labelled else category.without_labels() for category in self.sums.categories]
         return tuple(category.conditional(rng) for category in sums)
 
-    def attached(self, candidates: Candidates, design: Array, signs: Array) -> Candidates:
+    def with_log_prob(self, candidates: Candidates, design: Array, signs: Array) -> Candidates:
         """Candidates of the fit with their log probabilities, in rows of the design that have these labels."""
-        predicted = self.log_chances(self.without_labels, candidates, design)
-        fixed = self.log_chances(self.conditionals, candidates, design, signs) if self.labelled else predicted
+        predicted = self.log_prob(self.without_labels, candidates, design)
+        fixed = self.log_prob(self.conditionals, candidates, design, signs) if self.labelled else predicted
         if candidates.log_weights is not None and candidates.log_ratio is not None:
             fixed, predicted = fixed + candidates.log_weights, predicted + candidates.log_ratio
         return replace(candidates, log_fixed=fixed, log_predictive=predicted)
 
-    def log_chances(
+    def log_prob(
         self, levels: tuple[ConditionalLevels, ...], candidates: Candidates, design: Array, signs: Array | None = None
     ) -> Array:
         """Log probability of each candidate under these distributions of levels."""
@@ -209,11 +209,11 @@ class FixedLevels:
         for conditional, columns, codes in zip(levels, self.columns, candidates.levels.T, strict=True):
             rows = np.flatnonzero(codes >= 0)
             if len(rows):
-                chances = conditional.log_chances(design[np.ix_(rows, columns)], labels[rows])
-                total[rows] += chances[np.arange(len(rows)), codes[rows]]
+                log_prob = conditional.log_prob(design[np.ix_(rows, columns)], labels[rows])
+                total[rows] += log_prob[np.arange(len(rows)), codes[rows]]
         return total
 
-    def of_table(
+    def log_prob_of_table(
         self,
         levels: tuple[ConditionalLevels, ...],
         candidates: Candidates,
@@ -222,9 +222,9 @@ class FixedLevels:
         signs: Array | None = None,
     ) -> Array:
         """The same of candidates in a raw table."""
-        total, lost = np.zeros(len(table)), np.flatnonzero((candidates.levels >= 0).any(axis=1))
-        design, labels = design_rows(recipe, table[lost]), None if signs is None else signs[lost]
-        total[lost] = self.log_chances(levels, candidates.take(lost), design, labels)
+        total, incomplete = np.zeros(len(table)), np.flatnonzero((candidates.levels >= 0).any(axis=1))
+        design, labels = design_rows(recipe, table[incomplete]), None if signs is None else signs[incomplete]
+        total[incomplete] = self.log_prob(levels, candidates.take(incomplete), design, labels)
         return total
 
 
@@ -237,24 +237,26 @@ class LevelDistributions:
     logs: tuple[Array, ...]
 
     @staticmethod
-    def of(concentrations: tuple[Array, ...]) -> "LevelDistributions":
+    def from_concentrations(concentrations: tuple[Array, ...]) -> "LevelDistributions":
         """Dirichlet distributions, with E log π."""
-        return LevelDistributions(concentrations, tuple(digamma(one) - digamma(one.sum()) for one in concentrations))
+        return LevelDistributions(concentrations, tuple(digamma(a) - digamma(a.sum()) for a in concentrations))
 
     def pack(self) -> list[float]:
         """Give the logs of the concentrations."""
-        return [x for one in self.concentrations for x in np.log(one)]
+        return [x for a in self.concentrations for x in np.log(a)]
 
     def unpack(self, numbers: Array) -> "LevelDistributions":
         """Make the distributions that have these numbers."""
         if not self.concentrations:  # values of columns are drawn, and no category may be missing
             return self
-        ends = np.cumsum([len(one) for one in self.concentrations])[:-1]
-        return LevelDistributions.of(tuple(np.exp(np.clip(part, -300.0, 300.0)) for part in np.split(numbers, ends)))
+        ends = np.cumsum([len(a) for a in self.concentrations])[:-1]
+        return LevelDistributions.from_concentrations(
+            tuple(np.exp(np.clip(part, -300.0, 300.0)) for part in np.split(numbers, ends))
+        )
 
     def draw(self, rng: np.random.Generator) -> "LevelDistributions":
         """Draw the probabilities."""
-        return LevelDistributions(self.concentrations, tuple(np.log(rng.dirichlet(one)) for one in self.concentrations))
+        return LevelDistributions(self.concentrations, tuple(np.log(rng.dirichlet(a)) for a in self.concentrations))
 
 
 @final
@@ -272,11 +274,11 @@ class LevelModel:
 
     def start(self) -> LevelDistributions:
         """Equal probabilities."""
-        return LevelDistributions.of(tuple(np.ones(size) for size in self.sizes))
+        return LevelDistributions.from_concentrations(tuple(np.ones(size) for size in self.sizes))
 
     def update(self, counts: "LevelCounts", mode: UpdateMode) -> LevelDistributions:
         """Dirichlet(1 + counts), or a draw from it."""
-        return mode(LevelDistributions.of(tuple(1.0 + one for one in counts.counts)), "levels")
+        return mode(LevelDistributions.from_concentrations(tuple(1.0 + counted for counted in counts.counts)), "levels")
 
     def bound(self, distribution: LevelDistributions, counts: "LevelCounts") -> float:
         """E log p(levels, π) − E log q(π)."""
@@ -300,7 +302,7 @@ class LevelCounts:
 
     def divided(self, n: float) -> "LevelCounts":
         """Means of counts of n sweeps, which were added."""
-        return LevelCounts(tuple(one / n for one in self.counts))
+        return LevelCounts(tuple(counted / n for counted in self.counts))
 
 
 def log_weights(design: Array, signs: Array, weights: Array, candidates: Candidates, wiggly: slice) -> Array:
@@ -312,7 +314,7 @@ def log_weights(design: Array, signs: Array, weights: Array, candidates: Candida
     basis columns of curves.
     """
     assert candidates.log_ratio is not None
-    runs = candidates.runs
+    runs = candidates.draw_runs
     x = np.where(np.isnan(design), 0.0, design)
     penalty = np.full(x.shape[1], COLUMN_PRECISION)
     penalty[wiggly] = WIGGLY_PRECISION

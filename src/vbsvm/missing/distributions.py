@@ -134,8 +134,8 @@ class Selective(_Wrapper):
 
     def unpack(self, numbers: Array) -> "Selective":
         """Make the distribution that has these numbers."""
-        at = len(numbers) - len(self.probit.pack())
-        return Selective(self.inputs.unpack(numbers[:at]), self.probit.unpack(numbers[at:]))
+        n_inputs = len(numbers) - len(self.probit.pack())
+        return Selective(self.inputs.unpack(numbers[:n_inputs]), self.probit.unpack(numbers[n_inputs:]))
 
 
 class AtRandom:

@@ -34,7 +34,7 @@ class Population:
     covariance: Array
 
     @staticmethod
-    def of(moments: Array, inputs: Inputs, model: InputModel) -> "Population":
+    def from_moments(moments: Array, inputs: Inputs, model: InputModel) -> "Population":
         """From Σ s [1; d][1; d]ᵀ: the posterior mean under a flat prior of μ, and the inverse of E Σ⁻¹."""
         n = moments[0, 0]
         mean = moments[0, 1:] / n
@@ -50,10 +50,10 @@ class Population:
 def all_moments(sums: InputSums, inputs: Inputs, order: NDArray[np.intp]) -> Array:
     """Σ s E[1; d][1; d]ᵀ of the inputs in this order of their columns, from the sums of a fit with missing values."""
     n_regressors = len(sums.linear)
-    place = {int(column): 1 + k for k, column in enumerate(inputs.given)}
-    place |= {int(column): n_regressors + k for k, column in enumerate(inputs.variables)}
-    chosen = [0, *(place[int(column)] for column in order)]
-    return sums.joint[np.ix_(chosen, chosen)]
+    position = {int(column): 1 + k for k, column in enumerate(inputs.given)}
+    position |= {int(column): n_regressors + k for k, column in enumerate(inputs.variables)}
+    positions = [0, *(position[int(column)] for column in order)]
+    return sums.joint[np.ix_(positions, positions)]
 
 
 @final
@@ -70,27 +70,29 @@ class ProperDraw:
     covariance: Array
 
     @staticmethod
-    def of(model: InputModel, sums: InputSums, rng: np.random.Generator) -> "ProperDraw":
+    def from_sums(model: InputModel, sums: InputSums, rng: np.random.Generator) -> "ProperDraw":
         """Draw both from their posterior given the sums of a completed table."""
         assert sums.regressors is not None
         columns = np.concatenate([model.inputs.given, model.inputs.variables])
         if not model.n_beside:
-            return ProperDraw.of_moments(sums.joint, columns, model.psi, rng)
+            return ProperDraw.from_moments(sums.joint, columns, model.psi, rng)
         n_known, parameters = 1 + len(model.inputs.given), model.labelled(sums).draw_parameters(rng)
         mean, covariance = _moments(sums.regressors.leading(n_known).matrix, model.psi, rng)
         # Labels, known inputs and variables are made of three things that are independent: x, r, and what is left of e.
         n_labels, k, n = len(parameters.S), n_known - 1, n_known - 1 + len(parameters.Sigma)
-        made = np.zeros((n_labels + n, n + n_labels))
-        made[:n_labels] = np.hstack([parameters.Gamma[1:].T, parameters.B.T, np.eye(n_labels)])
-        made[n_labels:, :n] = np.eye(n)
-        made[n_labels + k :, :k] = parameters.A[1:].T
-        centre = np.concatenate([parameters.Gamma[0], np.zeros(k), parameters.A[0]]) + made[:, :k] @ mean
-        joint = made @ np.asarray(block_diag(covariance, parameters.Sigma, parameters.S), dtype=np.float64) @ made.T
+        loadings = np.zeros((n_labels + n, n + n_labels))
+        loadings[:n_labels] = np.hstack([parameters.Gamma[1:].T, parameters.B.T, np.eye(n_labels)])
+        loadings[n_labels:, :n] = np.eye(n)
+        loadings[n_labels + k :, :k] = parameters.A[1:].T
+        centre = np.concatenate([parameters.Gamma[0], np.zeros(k), parameters.A[0]]) + loadings[:, :k] @ mean
+        joint = (
+            loadings @ np.asarray(block_diag(covariance, parameters.Sigma, parameters.S), dtype=np.float64) @ loadings.T
+        )
         joint[np.diag_indices(len(joint))] *= 1.0 + ROUNDING  # a prior may leave the variables next to no variance
         return ProperDraw(n_labels, columns, centre, joint)
 
     @staticmethod
-    def of_moments(moments: Array, columns: NDArray[np.intp], psi: float, rng: np.random.Generator) -> "ProperDraw":
+    def from_moments(moments: Array, columns: NDArray[np.intp], psi: float, rng: np.random.Generator) -> "ProperDraw":
         """The same without labels, given Σ s [1; x][1; x]ᵀ of these columns."""
         return ProperDraw(0, columns, *_moments(moments, psi, rng))
 
@@ -99,15 +101,15 @@ class ProperDraw:
 
         ``labels`` are columns that tell classes; without them, labels have no say.
         """
-        known = design[:, self.columns]
+        values = design[:, self.columns]
         begin = self.n_labels if labels is None else 0
         if labels is not None:
-            known = np.column_stack([labels, known])
-        missing = np.isnan(known)
-        known, groups = np.where(missing, 0.0, known), pattern_groups(missing)
+            values = np.column_stack([labels, values])
+        missing = np.isnan(values)
+        values, groups = np.where(missing, 0.0, values), pattern_groups(missing)
         precision = inverse(self.covariance[begin:, begin:])
-        means = means_given_known(known, self.mean[begin:], precision, groups)
-        filled = known + with_noise(means, precision, groups, rng)
+        means = means_given_known(values, self.mean[begin:], precision, groups)
+        filled = values + with_noise(means, precision, groups, rng)
         return filled[:, self.n_labels - begin :]
 
 
@@ -129,7 +131,7 @@ class MissingPatterns:
     counts: NDArray[np.intp]
 
     @staticmethod
-    def of(
+    def from_mask(
         missing: NDArray[np.bool_], names: tuple[str, ...], counts: NDArray[np.intp] | None = None
     ) -> "MissingPatterns":
         """Count the patterns of some columns, in rows that count once or this often."""
@@ -144,14 +146,14 @@ class MissingPatterns:
     def __add__(self, other: Self) -> "MissingPatterns":
         """Count the patterns of both sets of rows, in the same columns."""
         patterns, counts = np.concatenate([self.patterns, other.patterns]), np.r_[self.counts, other.counts]
-        return MissingPatterns.of(patterns, self.names, counts)
+        return MissingPatterns.from_mask(patterns, self.names, counts)
 
-    def of_missing(self, n_first: int) -> "MissingPatterns":
+    def without_complete_columns(self, n_first: int) -> "MissingPatterns":
         """The same without those columns after the first ones that are never missing."""
-        kept = np.asarray(self.patterns.any(axis=0))
-        kept[:n_first] = True
-        names = tuple(name for name, keep in zip(self.names, kept, strict=True) if keep)
-        return MissingPatterns(names, self.patterns[:, kept], self.counts)
+        shown = np.asarray(self.patterns.any(axis=0))
+        shown[:n_first] = True
+        names = tuple(name for name, keep in zip(self.names, shown, strict=True) if keep)
+        return MissingPatterns(names, self.patterns[:, shown], self.counts)
 
     @property
     def total(self) -> int:
@@ -192,13 +194,13 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
     missing, varies = np.isnan(values), np.isfinite(scale)
     with np.errstate(invalid="ignore"):
         known = np.where(missing | ~varies, 0.0, (values - centre) / scale)
-    groups, precision, spread = pattern_groups(missing), population.distribution.precision, np.zeros_like(known)
+    groups, precision, deviations = pattern_groups(missing), population.distribution.precision, np.zeros_like(known)
     means = means_given_known(known, population.mean, precision, groups)
     for group in groups:
-        spread[group.cells] = np.sqrt(np.einsum("pkk->pk", group.covariances(precision)))[group.pattern_of]
+        deviations[group.cells] = np.sqrt(np.einsum("pkk->pk", group.covariances(precision)))[group.pattern_of]
     unit, names = np.where(varies, scale, 0.0), pd.Index([plan.names[k] for k in columns])
     values = np.where(missing, centre + unit * means, values)
-    return pd.DataFrame(values, columns=names), pd.DataFrame(unit * spread, columns=names)
+    return pd.DataFrame(values, columns=names), pd.DataFrame(unit * deviations, columns=names)
 
 
 def with_index(table: "pd.DataFrame", data: object) -> "pd.DataFrame":

@@ -27,7 +27,7 @@ EXPLAINED = np.geomspace(0.02, 50.0, 18)
 # What is known of labels beforehand counts like so many rows, evenly of all classes.
 LABEL_ROWS = 1.0
 # Conditional means do not depend on the size of a precision: with a very large one they have no spread.
-WITHOUT_SPREAD = 1e12
+LARGE_PRECISION = 1e12
 
 
 @final
@@ -67,15 +67,15 @@ class LabelledInputs(AtRandom):
     total: float
 
     @staticmethod
-    def of(sums: InputSums, n_known: int, psi: float, nu: float, K: Array | None = None) -> "LabelledInputs":
+    def from_sums(sums: InputSums, n_known: int, psi: float, nu: float, K: Array | None = None) -> "LabelledInputs":
         """From the sums of a pass; the first ``n_known`` regressors are x̃, the others z."""
         assert sums.regressors is not None
         x, z, root = slice(n_known), slice(n_known, None), sums.regressors.leading(n_known).root(psi)
         matrix, m = sums.regressors.matrix, sums.linear.shape[1]
-        met = np.hstack([sums.linear[x], matrix[x, z]])
+        cross = np.hstack([sums.linear[x], matrix[x, z]])
         squares = np.block([[sums.squares, sums.linear[z].T], [sums.linear[z], matrix[z, z]]])
-        coefficients = np.asarray(cho_solve((root, True), met))
-        scatter = squares - met.T @ coefficients
+        coefficients = np.asarray(cho_solve((root, True), cross))
+        scatter = squares - cross.T @ coefficients
         scatter[:m, :m] += psi * np.eye(m)
         scatter[m:, m:] += _even_classes(len(squares) - m)
         residuals = InverseWishart(0.5 * (scatter + scatter.T), nu + sums.total - 1)
@@ -86,7 +86,7 @@ class LabelledInputs(AtRandom):
     def without_labels(self) -> KnownInputs:
         """The variables given x̃ alone, all but known: for their means given the known inputs of rows."""
         m, n_labels = self.A.shape[1], self.Gamma.shape[1]
-        precision = WITHOUT_SPREAD * inverse(self.residuals.scale[:m, :m] / self.residuals.degrees)
+        precision = LARGE_PRECISION * inverse(self.residuals.scale[:m, :m] / self.residuals.degrees)
         return KnownInputs(np.vstack([self.A, np.zeros((n_labels, m))]), precision)
 
     def with_prior(self, scatter: Array, psi: float) -> "LabelledInputs":
@@ -98,39 +98,39 @@ class LabelledInputs(AtRandom):
         m, scatter = self.A.shape[1], scatter.copy()
         units = np.sqrt(self.residuals.scale.diagonal()[:m])
         scatter[:m, :m] -= psi * np.eye(m)
-        regression = _Labels.of(scatter, units, self.total)
+        regression = _LabelRegression.fit(scatter, units, self.total)
         axes = units[:, None] * regression.directions
         K = axes @ np.diag(1.0 / regression.averaged - regression.values) @ axes.T
         return replace(self, K=0.5 * (K + K.T))
 
     @cached_property
-    def _expected(self) -> KnownInputs:
+    def _posterior_mean(self) -> KnownInputs:
         m, scatter = self.A.shape[1], self.residuals.scale
         B = inverse(scatter[:m, :m] + self.K) @ scatter[:m, m:]
-        left = scatter[m:, m:] - scatter[m:, :m] @ B
-        S = 0.5 * (left + left.T) / (self.total + len(left))
+        residuals = scatter[m:, m:] - scatter[m:, :m] @ B
+        S = 0.5 * (residuals + residuals.T) / (self.total + len(residuals))
         return LabelledParameters(self.A, scatter[:m, :m] / self.residuals.degrees, self.Gamma, B, S).given_labels
 
     @property
     def coefficients(self) -> Array:
         """What x̃ and z say of the variables, regressors × variables."""
-        return self._expected.coefficients
+        return self._posterior_mean.coefficients
 
     @property
     def precision(self) -> Array:
         """The precision of the variables given both."""
-        return self._expected.precision
+        return self._posterior_mean.precision
 
     def draw_parameters(self, rng: np.random.Generator) -> LabelledParameters:
         """Draw all parameters, where this is about a completed table; the strength of the prior is one of them."""
         m, scatter = self.A.shape[1], self.residuals.scale
         Sigma = InverseWishart(scatter[:m, :m], self.residuals.degrees).draw(rng).value
-        labels = _Labels.of(scatter, np.sqrt(scatter.diagonal()[:m]), self.total)
+        labels = _LabelRegression.fit(scatter, np.sqrt(scatter.diagonal()[:m]), self.total)
         k = rng.choice(len(labels.probabilities), p=labels.probabilities)
-        S = InverseWishart(labels.left[k], labels.degrees).draw(rng).value
+        S = InverseWishart(labels.residual_scatter[k], labels.degrees).draw(rng).value
         weights = labels.weights[k]
-        noise = rng.standard_normal(labels.met.shape) @ cholesky(S).T
-        B = weights[:, None] * labels.met + np.sqrt(weights)[:, None] * noise
+        noise = rng.standard_normal(labels.cross.shape) @ cholesky(S).T
+        B = weights[:, None] * labels.cross + np.sqrt(weights)[:, None] * noise
         B = (labels.directions @ B) / labels.units[:, None]
         A, Gamma = matrix_normal(self.A, self.root, Sigma, rng), matrix_normal(self.Gamma, self.root, S, rng)
         return LabelledParameters(A, Sigma, Gamma + (A - self.A) @ B, B, S)
@@ -156,10 +156,10 @@ def _even_classes(n: int) -> Array:
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Labels:
+class _LabelRegression:
     """The regression of e on r, by the strength of its prior, in the directions in which r is uncorrelated.
 
-    ``weights`` are 1/(λ + κ) by strength and direction, ``left`` is the scatter of e that each strength leaves, and
+    ``weights`` are 1/(λ + κ) by strength and direction, ``residual_scatter`` is the scatter of e by strength, and
     ``probabilities`` are those of the strengths.
     """
 
@@ -167,23 +167,25 @@ class _Labels:
     directions: Array
     values: Array
     weights: Array
-    met: Array
-    left: Array
+    cross: Array
+    residual_scatter: Array
     probabilities: Array
     degrees: float
 
     @staticmethod
-    def of(scatter: Array, units: Array, total: float) -> "_Labels":
+    def fit(scatter: Array, units: Array, total: float) -> "_LabelRegression":
         """From the scatter of (r, e) over rows of this total weight; ``units`` are those of r."""
         m, strengths = len(units), len(units) / (total * EXPLAINED)
         values, directions = np.linalg.eigh(scatter[:m, :m] / np.outer(units, units))
         values = np.maximum(values, 0.0)
-        met = directions.T @ (scatter[:m, m:] / units[:, None])
+        cross = directions.T @ (scatter[:m, m:] / units[:, None])
         weights = 1.0 / (values + strengths[:, None])
-        left = scatter[m:, m:] - np.einsum("ik,gi,il->gkl", met, weights, met)
-        freedom, degrees = np.log(strengths[:, None] * weights).sum(axis=1), total + met.shape[1]
-        evidence = 0.5 * met.shape[1] * freedom - 0.5 * degrees * np.linalg.slogdet(left)[1] + np.log(EXPLAINED)
-        return _Labels(units, directions, values, weights, met, left, softmax(evidence), degrees)
+        residual_scatter = scatter[m:, m:] - np.einsum("ik,gi,il->gkl", cross, weights, cross)
+        freedom, degrees = np.log(strengths[:, None] * weights).sum(axis=1), total + cross.shape[1]
+        evidence = (
+            0.5 * cross.shape[1] * freedom - 0.5 * degrees * np.linalg.slogdet(residual_scatter)[1] + np.log(EXPLAINED)
+        )
+        return _LabelRegression(units, directions, values, weights, cross, residual_scatter, softmax(evidence), degrees)
 
     @property
     def averaged(self) -> Array:

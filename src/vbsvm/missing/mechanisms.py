@@ -41,20 +41,20 @@ class Latents:
     sign: Array
 
     @property
-    def log_chance(self) -> Array:
+    def log_prob(self) -> Array:
         """log Φ(±η)."""
         return log_ndtr(self.sign * self.eta)
 
     @property
     def value(self) -> Array:
         """E a* = η ± φ(η)/Φ(±η), by logarithms, as both vanish far out."""
-        ratio = np.exp(-0.5 * np.square(self.eta) - 0.5 * LOG_2PI - self.log_chance)
+        ratio = np.exp(-0.5 * np.square(self.eta) - 0.5 * LOG_2PI - self.log_prob)
         return self.eta + self.sign * ratio
 
     def draw(self, rng: np.random.Generator) -> "DrawnLatents":
         """By the inverse of the distribution function, in logarithms."""
         log_uniform = np.log1p(-rng.random(self.eta.shape))
-        return DrawnLatents(self.eta - self.sign * ndtri_exp(log_uniform + self.log_chance))
+        return DrawnLatents(self.eta - self.sign * ndtri_exp(log_uniform + self.log_prob))
 
 
 @final
@@ -93,21 +93,21 @@ class ProbitDistribution:
         return Latents(self.mean[:, 0] + values * self.mean[:, 1], np.where(observed, 1.0, -1.0))
 
     def sums(
-        self, values: Array, spread: Array, observed: NDArray[np.bool_], s: Array, latent: Array | None = None
+        self, values: Array, variances: Array, observed: NDArray[np.bool_], s: Array, latent: Array | None = None
     ) -> ProbitSums:
         """Sums over rows: expected values and variances of the columns (rows × columns), and what was observed.
 
         ``latent`` are draws of a*; variational Bayes has their expectations.
         """
         distribution = self.latents(values, observed)
-        eta, log_chance = distribution.eta, distribution.log_chance
+        eta, log_prob = distribution.eta, distribution.log_prob
         latent = distribution.value if latent is None else latent
         gram = np.empty((len(self.variables), 2, 2))
         gram[:, 0, 0] = s.sum()
         gram[:, 0, 1] = gram[:, 1, 0] = s @ values
-        gram[:, 1, 1] = s @ (np.square(values) + spread)
+        gram[:, 1, 1] = s @ (np.square(values) + variances)
         linear = np.stack([s @ latent, s @ (latent * values)], axis=1)
-        return ProbitSums(gram, linear, float((s @ (latent * eta - 0.5 * np.square(eta) - log_chance)).sum()))
+        return ProbitSums(gram, linear, float((s @ (latent * eta - 0.5 * np.square(eta) - log_prob)).sum()))
 
     def updated(self, sums: ProbitSums, variance: float) -> "ProbitDistribution":
         """q(φ): precision Σ E[(1, d)(1, d)ᵀ] + I/σ², and its mean."""
@@ -159,13 +159,13 @@ class ProbitPull:
     product: Array
 
     @staticmethod
-    def of(distribution: ProbitDistribution, group: PatternGroup, values: Array) -> "ProbitPull":
+    def around(distribution: ProbitDistribution, group: PatternGroup, values: Array) -> "ProbitPull":
         """Pulls around the values that are expected without them."""
         by_variable = np.zeros((4, values.shape[1]))
         by_variable[:, distribution.variables] = [*distribution.mean.T, *distribution.outer[:, [1, 0], 1].T]
-        offset, slope, square, product = (one[group.cells[1]] for one in by_variable)
-        at = values[group.cells]
-        return ProbitPull(offset + slope * at, slope, square, product + square * at)
+        offset, slope, square, product = (moment[group.cells[1]] for moment in by_variable)
+        expected = values[group.cells]
+        return ProbitPull(offset + slope * expected, slope, square, product + square * expected)
 
     def linear(self, change: Array) -> Array:
         """Linear term E φ₁ E a* − E[φ₀φ₁] − E φ₁² d at values changed by this much, the last part at no change."""

@@ -119,14 +119,14 @@ class InputModel:
         psi, d, T, n = self.psi, len(self.inputs.variables), distribution.precision, sums.total
         spread = inverse(np.eye(d) / self.settings.variance + n * T)
         mean = mode(MeanDistribution(spread @ (T @ sums.linear[0]), spread), "inputs", "mean")
-        scale = psi * np.eye(d) + _about(mean, sums)
+        scale = psi * np.eye(d) + _scatter_about_mean(mean, sums)
         covariance = mode(InverseWishart(scale, self.nu + n), "inputs", "covariance")
         return cast(InputDistribution, JointInputs(mean.mean, mean.spread, covariance))
 
     def labelled(self, sums: InputSums, before: InputDistribution | None = None) -> LabelledInputs:
         """The distribution where labels are regressors, with the prior of the one ``before``."""
         K = before.K if isinstance(before, LabelledInputs) else None
-        return LabelledInputs.of(sums, self._n_known, self.psi, self.nu, K)
+        return LabelledInputs.from_sums(sums, self._n_known, self.psi, self.nu, K)
 
     def with_label_prior(self, distribution: LabelledInputs, known: InputSums) -> LabelledInputs:
         """The same with the prior that the evidence asks for; ``known`` are sums at the means without labels."""
@@ -169,30 +169,30 @@ class InputModel:
         assert sums.regressors is not None
         psi, e, A = self.psi, len(self.inputs.variables), distribution.coefficients
         K = sums.regressors.precision(psi)
-        met = A.T @ sums.linear
-        about = sums.squares - met - met.T + A.T @ K @ A
+        cross = A.T @ sums.linear
+        scatter = sums.squares - cross - cross.T + A.T @ K @ A
         log_K = 2 * float(np.log(sums.regressors.root(psi).diagonal()).sum())
         constant = 0.5 * e * ((self.n_regressors - 1) * math.log(psi) - log_K)
-        return constant + self._wishart_terms(distribution.covariance, about, sums.total - 1)
+        return constant + self._wishart_terms(distribution.covariance, scatter, sums.total - 1)
 
     def _bound_joint(self, distribution: JointInputs, covariance: InverseWishart, sums: InputSums) -> float:
         d, variance = len(distribution.mean), self.settings.variance
         of_mean = 0.5 * d + 0.5 * float(np.linalg.slogdet(distribution.spread)[1]) - 0.5 * d * math.log(variance)
         of_mean -= (float(distribution.mean @ distribution.mean) + float(distribution.spread.trace())) / (2 * variance)
-        return of_mean + self._wishart_terms(covariance, _about(distribution, sums), sums.total)
+        return of_mean + self._wishart_terms(covariance, _scatter_about_mean(distribution, sums), sums.total)
 
-    def _wishart_terms(self, q: InverseWishart, about: Array, n: float) -> float:
-        """E log p of n vectors with second moment ``about`` and of their covariance, less E log q of the latter."""
+    def _wishart_terms(self, q: InverseWishart, scatter: Array, n: float) -> float:
+        """E log p of n vectors with second moment ``scatter`` and of their covariance, less E log q of the latter."""
         psi, e = self.psi, len(q.scale)
-        fresh, N = self.nu + n, q.degrees
+        degrees, N = self.nu + n, q.degrees
         log_scale = float(np.linalg.slogdet(q.scale)[1])
         value = 0.5 * self.nu * e * math.log(psi) - 0.5 * n * e * math.log(math.pi)
         value += _log_gamma(0.5 * N, e) - (_log_gamma(0.5 * self.nu, e) if self.proper else 0.0)
         value += 0.5 * N * e - 0.5 * N * log_scale
-        value -= 0.5 * (psi * float(np.trace(q.inverse_mean)) + float(np.vdot(q.inverse_mean, about)))
-        if fresh != N:  # a distribution that comes from other rows
+        value -= 0.5 * (psi * float(np.trace(q.inverse_mean)) + float(np.vdot(q.inverse_mean, scatter)))
+        if degrees != N:  # a distribution that comes from other rows
             log_det = log_scale - e * math.log(2) - float(digamma(0.5 * (N - np.arange(e))).sum())
-            value -= 0.5 * (fresh - N) * (log_det + e * math.log(2))
+            value -= 0.5 * (degrees - N) * (log_det + e * math.log(2))
         return float(value)
 
 
@@ -200,10 +200,10 @@ def _bound_at_parameters(distribution: LabelledInputs, sums: InputSums) -> float
     """E log p(inputs) at known parameters, which have no terms of their own."""
     assert sums.regressors is not None
     A, P = distribution.coefficients, distribution.precision
-    met = A.T @ sums.linear
-    about = sums.squares - met - met.T + A.T @ sums.regressors.matrix @ A
+    cross = A.T @ sums.linear
+    scatter = sums.squares - cross - cross.T + A.T @ sums.regressors.matrix @ A
     log_det = float(np.linalg.slogdet(P)[1]) - len(P) * math.log(2 * math.pi)
-    return 0.5 * (sums.total * log_det - float(np.vdot(P, about)))
+    return 0.5 * (sums.total * log_det - float(np.vdot(P, scatter)))
 
 
 def _log_gamma(a: float, d: int) -> float:
@@ -211,11 +211,11 @@ def _log_gamma(a: float, d: int) -> float:
     return 0.25 * d * (d - 1) * math.log(math.pi) + float(gammaln(a - 0.5 * np.arange(d)).sum())
 
 
-def _about(mean: MeanDistribution | JointInputs, sums: InputSums) -> Array:
+def _scatter_about_mean(mean: MeanDistribution | JointInputs, sums: InputSums) -> Array:
     """Σ s E(d − μ)(d − μ)ᵀ."""
-    met = np.outer(mean.mean, sums.linear[0])
-    about = sums.squares - met - met.T + sums.total * (np.outer(mean.mean, mean.mean) + mean.spread)
-    return np.asarray(0.5 * (about + about.T), dtype=np.float64)
+    cross = np.outer(mean.mean, sums.linear[0])
+    scatter = sums.squares - cross - cross.T + sums.total * (np.outer(mean.mean, mean.mean) + mean.spread)
+    return np.asarray(0.5 * (scatter + scatter.T), dtype=np.float64)
 
 
 @final
@@ -279,7 +279,7 @@ class MissingModel:
     levels: LevelModel | None = None
 
     @staticmethod
-    def of(inputs: InputModel | None, levels: LevelModel | None = None) -> "MissingModel | None":
+    def from_parts(inputs: InputModel | None, levels: LevelModel | None = None) -> "MissingModel | None":
         """A model of these; None where nothing is missing."""
         return None if inputs is None and levels is None else MissingModel(inputs, levels)
 
@@ -296,25 +296,25 @@ class MissingModel:
 
     def update(self, state: MissingState, sums: MissingSums, mode: UpdateMode) -> MissingState:
         """Both distributions given the sums of a pass, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
-        levels = None if self.levels is None else self.levels.update(_present(sums.levels), mode)
+        levels = None if self.levels is None else self.levels.update(_required(sums.levels), mode)
         inputs = state.inputs
         if self.inputs is not None:
-            inputs = self.inputs.update(_present(inputs), _present(sums.inputs), mode)
+            inputs = self.inputs.update(_required(inputs), _required(sums.inputs), mode)
         return replace(state, inputs=inputs, levels=levels, values=sums.values or state.values)
 
-    def as_predicted(self, state: MissingState, sums: InputSums | None) -> MissingState:
+    def marginal_over_labels(self, state: MissingState, sums: InputSums | None) -> MissingState:
         """The same distributions where labels are not known, as those of new rows."""
         if self.inputs is None or not self.inputs.n_beside:
             return state
-        return replace(state, inputs=self.inputs.without_labels(_present(sums)))
+        return replace(state, inputs=self.inputs.without_labels(_required(sums)))
 
     def bound(self, state: MissingState, sums: MissingSums) -> dict[str, float]:
         """Terms of both distributions."""
         terms = {}
         if self.inputs is not None:
-            terms[INPUTS] = self.inputs.bound(_present(state.inputs), _present(sums.inputs))
+            terms[INPUTS] = self.inputs.bound(_required(state.inputs), _required(sums.inputs))
         if self.levels is not None:
-            terms[LEVELS] = self.levels.bound(_present(state.levels), _present(sums.levels))
+            terms[LEVELS] = self.levels.bound(_required(state.levels), _required(sums.levels))
         return terms
 
 
@@ -323,7 +323,7 @@ def input_model(missing: object) -> InputModel | None:
     return missing.inputs if isinstance(missing, MissingModel) else None
 
 
-def _present(part: T | None) -> T:
+def _required(part: T | None) -> T:
     """The part, which every state or pass has where something is missing."""
     assert part is not None
     return part

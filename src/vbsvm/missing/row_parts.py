@@ -14,12 +14,12 @@ from vbsvm.missing.distributions import InputDistribution
 from vbsvm.missing.model import FIXED_SWEEPS, MissingState, MissingSums
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.updates import (
-    Resolved,
     RowDistributions,
-    WeighedCandidates,
+    RowPosterior,
+    WeightedCandidates,
     conditional_means,
     fixed_stats,
-    left_over,
+    imputation_variance,
     moment_sums,
 )
 from vbsvm.model.coefficients import PointDistribution
@@ -39,7 +39,7 @@ class IncompletePart:
     rows: IncompleteRows
     places: NDArray[np.intp] | None = None
 
-    def stats(self, row_pass: RowPass, candidates: WeighedCandidates | None = None) -> Stats:
+    def stats(self, row_pass: RowPass, candidates: WeightedCandidates | None = None) -> Stats:
         """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs; under an exact bound, without latent scales."""
         with np.errstate(all="ignore"):
             if isinstance(row_pass.likelihood, ScaleMixture):
@@ -48,41 +48,46 @@ class IncompletePart:
                 raise ValueError("Missing values that adapt to the labels are not supported with an exact bound.")
             return fixed_stats(self.rows, row_pass.message, row_pass.likelihood, _inputs(row_pass.missing), candidates)
 
-    def _augmented(self, row_pass: RowPass, likelihood: ScaleMixture, candidates: WeighedCandidates | None) -> Stats:
+    def _augmented(self, row_pass: RowPass, likelihood: ScaleMixture, candidates: WeightedCandidates | None) -> Stats:
         rows, message, state, inputs = self.rows, row_pass.message, row_pass.missing, _inputs(row_pass.missing)
         assert isinstance(state, MissingState)
-        before = None if state.values is None else state.values.get(rows.index)
+        last_values = None if state.values is None else state.values.get(rows.index)
         renew = starts_new_draws(row_pass.mode, FIXED_SWEEPS)
-        distributions = RowDistributions(rows, message, likelihood, inputs, candidates, before, renew)
-        resolved = row_pass.mode(distributions, "incomplete rows", rows.index)
-        resolved = resolved if isinstance(resolved, Resolved) else distributions.result
-        y, s, w = rows.signs, resolved.shares * rows.weights, resolved.w
-        entropy, levels = resolved.entropy, None
+        distributions = RowDistributions(rows, message, likelihood, inputs, candidates, last_values, renew)
+        posterior = row_pass.mode(distributions, "incomplete rows", rows.index)
+        posterior = posterior if isinstance(posterior, RowPosterior) else distributions.result
+        y, s, w = rows.signs, posterior.responsibilities * rows.weights, posterior.w
+        entropy, levels = posterior.entropy, None
         if candidates is not None:
-            entropy, levels = entropy + candidates.entropy(resolved.shares, rows.weights), candidates.sums(s).levels
-        filled = rows.filled(resolved.values)
-        gram, sums = moment_sums(rows, filled, resolved.values, w, s, resolved.spread)
+            entropy, levels = (
+                entropy + candidates.entropy(posterior.responsibilities, rows.weights),
+                candidates.sums(s).levels,
+            )
+        filled = rows.filled(posterior.values)
+        gram, sums = moment_sums(rows, filled, posterior.values, w, s, posterior.covariances)
         curvature = None
         if row_pass.with_curvature and not isinstance(message, PointDistribution):
             # With d's distribution fixed, √χ is a norm of (h, Cov(d)^½b, …); this is φ's second derivative in E[b].
-            leaning = rows.leaning(resolved.values, -y * resolved.h, resolved.lean)
-            curvature = gram - leaning.gram(-likelihood.elasticity(resolved.root) * w / np.square(resolved.root))
+            derivative_rows = rows.scaled_and_shifted(posterior.values, -y * posterior.h, posterior.cov_effects)
+            curvature = gram - derivative_rows.gram(
+                -likelihood.elasticity(posterior.root) * w / np.square(posterior.root)
+            )
         if inputs.probit is not None:
             j = inputs.probit.variables
-            values, variances = (rows.known + resolved.values)[:, j], resolved.variances[:, j]
-            sums = replace(sums, probit=inputs.probit.sums(values, variances, ~rows.missing[:, j], s, resolved.latent))
-        row_bound = float(s @ likelihood.value(resolved.h, resolved.root)) + entropy
+            values, variances = (rows.known + posterior.values)[:, j], posterior.variances[:, j]
+            sums = replace(sums, probit=inputs.probit.sums(values, variances, ~rows.missing[:, j], s, posterior.latent))
+        row_bound = float(s @ likelihood.value(posterior.h, posterior.root)) + entropy
         u, kink = likelihood.pull(y, s, w), likelihood.kink
         # f² + E v = kink² − 2 kink h + χ, as y f = kink − h.
-        squares_of_f = kink * (kink - 2.0 * resolved.h) + np.square(resolved.root)
-        constant = float(u @ (y * (kink - resolved.h))) - 0.5 * float(w @ squares_of_f)
+        squares_of_f = kink * (kink - 2.0 * posterior.h) + np.square(posterior.root)
+        constant = float(u @ (y * (kink - posterior.h))) - 0.5 * float(w @ squares_of_f)
         return Stats(
             gram=gram,
             cross_sums=filled.cross(u),
             row_bound=row_bound,
             constant=constant - row_bound,
             curvature=curvature,
-            missing=MissingSums(sums, levels, {} if resolved.spread else {rows.index: resolved.values}),
+            missing=MissingSums(sums, levels, {} if posterior.covariances else {rows.index: posterior.values}),
         )
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
@@ -102,10 +107,10 @@ class IncompletePart:
         rows, message, inputs = self.rows, row_pass.message, _inputs(row_pass.missing)
         with np.errstate(all="ignore"):
             filled = rows.filled(conditional_means(rows, inputs))
-            unknown = left_over(rows, filled, message, inputs)
+            added = imputation_variance(rows, filled, message, inputs)
             f, v = message.row_moments(filled)
             V = v if response is message else response.row_moments(filled)[1]
-            return RowInfluence.of(row_pass.likelihood, rows, f, v, np.asarray(V), unknown)
+            return RowInfluence.of(row_pass.likelihood, rows, f, v, np.asarray(V), added)
 
     def likelihood_change(
         self, before: Array, after: Array, missing: MissingDistributions | None, mode: UpdateMode
@@ -141,8 +146,8 @@ class CandidatePart:
 
     def stats(self, row_pass: RowPass) -> Stats:
         """Sums in which each candidate counts by its responsibility."""
-        weighed = WeighedCandidates(self.candidates, _levels(row_pass.missing), row_pass.mode)
-        return self.part.stats(row_pass, weighed)
+        weighted = WeightedCandidates(self.candidates, _levels(row_pass.missing), row_pass.mode)
+        return self.part.stats(row_pass, weighted)
 
     def curvature(self, row_pass: RowPass) -> Gram:
         """Minus the second derivative of the row term in the mean; each candidate counts by its responsibility."""
@@ -152,11 +157,11 @@ class CandidatePart:
 
     def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
         """What each row does to the fit, averaged over its candidates by the chances of their levels."""
-        chances = self.candidates.log_predictive
-        if chances is None:
-            chances = self.candidates.log_chances(_levels(row_pass.missing).logs)
+        log_prob = self.candidates.log_predictive
+        if log_prob is None:
+            log_prob = self.candidates.log_prob(_levels(row_pass.missing).logs)
         influence = self.part.influence(row_pass, response)
-        return influence.averaged(self.candidates.firsts, self.candidates.softmax(chances))
+        return influence.averaged(self.candidates.firsts, self.candidates.softmax(log_prob))
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
         """Scores at a point."""
@@ -168,10 +173,10 @@ class CandidatePart:
         """Change of log Σ π e^ℓ, each over the candidates of a row; of fixed ones the plain change."""
         candidates, levels = self.candidates, _levels(missing)
         if candidates.log_fixed is not None:
-            shares = WeighedCandidates(candidates, levels, mode).shares(after)
-            return float((shares * self.rows.weights) @ (after - before))
-        chances = candidates.log_chances(levels.logs)
-        ratios = candidates.log_sums(chances + after) - candidates.log_sums(chances + before)
+            responsibilities = WeightedCandidates(candidates, levels, mode).responsibilities(after)
+            return float((responsibilities * self.rows.weights) @ (after - before))
+        log_prob = candidates.log_prob(levels.logs)
+        ratios = candidates.logsumexp_by_row(log_prob + after) - candidates.logsumexp_by_row(log_prob + before)
         return float(self.rows.weights[candidates.firsts] @ ratios)
 
     def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:

@@ -32,7 +32,7 @@ class Inputs:
     feeds: NDArray[np.intp]
 
     @staticmethod
-    def of(variables: ArrayLike, given: ArrayLike, derived: ArrayLike = (), feeds: ArrayLike = ()) -> "Inputs":
+    def from_lists(variables: ArrayLike, given: ArrayLike, derived: ArrayLike = (), feeds: ArrayLike = ()) -> "Inputs":
         """Make it from lists of numbers."""
         return Inputs(*(np.asarray(columns, dtype=np.intp) for columns in (variables, given, derived, feeds)))
 
@@ -177,7 +177,7 @@ class IncompleteRows:
         """Rows with these missing values (rows × variables, zero where there is none), shifted."""
         return self.make(self._filled(values), slice(None))
 
-    def leaning(self, values: Array, factors: Array, change: Array) -> Rows:
+    def scaled_and_shifted(self, values: Array, factors: Array, change: Array) -> Rows:
         """The filled rows times a factor each, and L times a change of the variables added."""
         design = self._filled(values)
         design *= factors[:, None]

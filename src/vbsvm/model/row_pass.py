@@ -275,7 +275,7 @@ class CompleteRows:
             terms = row_pass.likelihood.terms(f, v, y, s, row_pass.mode, "rows", rows.index)
             entropy, missing = 0.0, None
             if alternatives is not None:
-                shares = alternatives.shares(terms.value)
+                shares = alternatives.responsibilities(terms.value)
                 entropy, missing = alternatives.entropy(shares, s), alternatives.sums(shares * s)
                 s, terms = shares * s, terms.shared(shares)
             if row_pass.missing is not None:

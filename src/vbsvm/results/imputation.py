@@ -13,7 +13,7 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.missing.imputation import Population, ProperDraw, impute, with_index
 from vbsvm.missing.model import input_model
 from vbsvm.missing.rows import design_rows
-from vbsvm.results.fit_predictions import OF_ESTIMATOR, held_levels, log_chances, log_label_chances, read
+from vbsvm.results.fit_predictions import OF_ESTIMATOR, fixed_levels, log_chances, log_label_chances, read
 from vbsvm.results.tables import like
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
             chances = log_chances(fit, candidates, table, signs, rng)
             if proposed is not None and signs is not None:
                 chances = chances + log_label_chances(fit, encoded, signs)
-            which = candidates.one_each(chances, rng)
+            which = candidates.sample_one(chances, rng)
             completed = _with_levels(frame, reader.categories, candidates.levels[which])
             if proposed is not None and reader.drawn is not None:
                 completed = _with_drawn(completed, reader.drawn.names, candidates.take(which), proposed)
@@ -89,7 +89,7 @@ def _proper_draws(
             "impute: draws are learned from the training data, which this fit no longer holds. Fit again, or ask "
             "for them before the model is saved."
         )
-    model, levels = input_model(fit.spec.missing), held_levels(fit)
+    model, levels = input_model(fit.spec.missing), fixed_levels(fit)
     known = labels is not None and model is not None and model.n_beside == labels.shape[1]
     if labels is not None and not known and (levels is None or not levels.labelled):
         raise ValueError(

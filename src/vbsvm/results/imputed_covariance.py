@@ -98,11 +98,11 @@ def chosen_rows(source: Memory, number: int, rng: np.random.Generator) -> Which:
     candidates = source.candidates
     if candidates is None:
         return slice(None)
-    held = source.held_levels
+    held = source.fixed_levels
     assert held is not None
     levels = held.draw(rng, labelled=True)
-    chances = held.of_table(levels, candidates, source.recipe, source.X, source.signs)
-    return candidates.one_each(np.where(candidates.of_draw(number, rng), chances, -np.inf), rng)
+    chances = held.log_prob_of_table(levels, candidates, source.recipe, source.X, source.signs)
+    return candidates.sample_one(np.where(candidates.in_completed_table(number, rng), chances, -np.inf), rng)
 
 
 def _taken(source: Memory, which: Which) -> Memory:
@@ -126,7 +126,7 @@ def _with_inputs(source: Memory, draw: ProperDraw, rng: np.random.Generator) -> 
     rows = np.flatnonzero(np.isnan(source.X[:, variables]).any(axis=1) & (source.weights > 0))
     design = design_rows(recipe, source.X[rows])
     missing = np.isnan(source.X[np.ix_(rows, variables)])
-    values = draw.fill(design, known.beside[rows], rng)[:, len(inputs.given) :] + missing * known.shift
+    values = draw.fill(design, known.auxiliary[rows], rng)[:, len(inputs.given) :] + missing * known.shift
     raw = recipe.centre[variables] + recipe.spread[variables] * values
     X = source.X.astype(np.float64)
     X[np.ix_(rows, variables)] = np.where(missing, raw, X[np.ix_(rows, variables)])

@@ -21,7 +21,7 @@ from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.levels import UNSEEN
 from vbsvm.missing.imputation import Population
 from vbsvm.missing.rows import IncompleteRows
-from vbsvm.missing.updates import conditional_means, left_over
+from vbsvm.missing.updates import conditional_means, imputation_variance
 from vbsvm.model.coefficients import PointDistribution
 from vbsvm.model.interfaces import Message
 from vbsvm.model.layouts.dense import DenseRows
@@ -78,7 +78,7 @@ def _scores(fit: "Fit", message: Message, state: State, encoded: Encoded) -> Sco
         at, design = block.where, block.design
         rows, incomplete = _completed(fit, block)
         if incomplete is not None:
-            found.from_unknown[at] = left_over(incomplete, rows, message, _population(fit).distribution)
+            found.from_unknown[at] = imputation_variance(incomplete, rows, message, _population(fit).distribution)
             design = incomplete.design
         found.mean[at], variance = message.row_moments(rows)
         found.variance[at] = _overflown(variance)
@@ -290,7 +290,9 @@ def _blocks(fit: "Fit", encoded: Encoded) -> Iterator[_Block]:
     plan = fit.plan
     n_rows, size = len(encoded.table), block_rows(plan.recipe.n_columns)
     work_space = plan.recipe.work_space(min(size, n_rows))
-    groupings = [Grouping.of(factor, levels) for factor, levels in zip(plan.factors, encoded.levels, strict=True)]
+    groupings = [
+        Grouping.from_levels(factor, levels) for factor, levels in zip(plan.factors, encoded.levels, strict=True)
+    ]
     missing_inputs = None
     with np.errstate(over="ignore", invalid="ignore"), single_threaded_blas():  # the caller looks at the scores
         for index, begin in enumerate(range(0, n_rows, size)):
@@ -313,7 +315,7 @@ def _blocks(fit: "Fit", encoded: Encoded) -> Iterator[_Block]:
             ):
                 missing_inputs = _missing_inputs(encoded, population)
             if missing_inputs is None or not np.isnan(builder.design.sum()):
-                yield _Block(where, builder.whole(), builder.design, builder.groupings)
+                yield _Block(where, builder.all_rows(), builder.design, builder.groupings)
                 continue
             builder = replace(builder, missing_inputs=missing_inputs.take(here))
             for which, rows in builder.parts(builder.patterns()):

@@ -188,7 +188,7 @@ class TrainingRows:
         if isinstance(self.source, Distributed):
             most = MOST_LEFT_OUT
         elif self.source.pages is not None:
-            most = min(MOST_LEFT_OUT, self.source.pages.most_kept // 8)
+            most = min(MOST_LEFT_OUT, self.source.pages.max_cached // 8)
         return max(1, math.ceil(self.source.n_rows / most))
 
     @learned_property
@@ -207,7 +207,7 @@ class TrainingRows:
             return proper_draws(self.spec, missing, source, n, seed)
         moments, rng = source.second_moments(), np.random.default_rng(seed)
         columns = source.recipe.first + np.arange(len(moments) - 1)
-        return [ProperDraw.of_moments(moments, columns, PAPER_PSI, rng) for _ in range(n)]
+        return [ProperDraw.from_moments(moments, columns, PAPER_PSI, rng) for _ in range(n)]
 
     def covariance(self, kind: str) -> CovarianceEstimate:
         """The robust estimate, or the posterior's by linear response; cached by kind."""
@@ -272,7 +272,7 @@ class TrainingRows:
         sizes = Facts.of(self.source).group_sizes
         if not others:
             return Units(np.arange(tail.n_groups), np.zeros(self.n, dtype=bool), 0, False, sizes[0])
-        shared = self.source.of_memories(SharedRows.of)
+        shared = self.source.sum_over_memories(SharedRows.of)
         outer = [k for k in range(len(others)) if shared.lies_in(len(others), k)]
         chosen = min(outer, key=lambda k: others[k].n_groups, default=len(others))
         inside = [shared.lies_in(k, chosen) for k in range(len(others))]

@@ -23,10 +23,10 @@ from vbsvm.model.row_pass import RowPass, Stats, added
 
 B = TypeVar("B")
 # Numbers of a row that a climb keeps where looks at the rows are cheap.
-KEPT_OF_ROW = 12
+CACHED_PER_ROW = 12
 # Rows that are counted at a time; and about how many bytes of a row stand beside its inputs: label, weight, groups.
 RUN = 2**17
-BESIDE = 64
+EXTRA_ROW_BYTES = 64
 
 
 @final
@@ -50,12 +50,12 @@ class Pages:
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
             self._kept = True
 
-    def may_keep(self, n_rows: int) -> bool:
+    def can_cache(self, n_rows: int) -> bool:
         """Whether a climb may keep some numbers of each row."""
-        return n_rows * KEPT_OF_ROW <= self.most_kept
+        return n_rows * CACHED_PER_ROW <= self.max_cached
 
     @property
-    def most_kept(self) -> int:
+    def max_cached(self) -> int:
         """How many numbers climbs may keep."""
         return self.limit // 16
 
@@ -89,7 +89,7 @@ class Pages:
         return Pages, ([], self.limit)
 
 
-def runs(n_rows: int, pages: Pages | None, row_bytes: int = BESIDE) -> Iterator[slice]:
+def runs(n_rows: int, pages: Pages | None, row_bytes: int = EXTRA_ROW_BYTES) -> Iterator[slice]:
     """Runs of rows, one after another, for what is counted row by row; their pages are let go."""
     for begin in range(0, n_rows, RUN):
         if pages is not None:
@@ -113,7 +113,7 @@ class Block(Protocol):
         """Sum the kernel over the parts of the block: complete rows, and rows with missing values."""
         ...
 
-    def known_sums(self) -> InputSums:
+    def constant_sums(self) -> InputSums:
         """Sums of the inputs that no pass changes, where some may be missing."""
         ...
 
@@ -204,7 +204,7 @@ class BlockSource(ABC):
     @cached_property
     def _known(self) -> InputSums | None:
         """Sums of the inputs that no pass changes: Σ s x̃x̃ᵀ over all rows, the others over complete rows."""
-        return self._sum_blocks(lambda block: block.known_sums()) if self.may_miss_inputs else None
+        return self._sum_blocks(lambda block: block.constant_sums()) if self.may_miss_inputs else None
 
     @cached_property
     def _only(self) -> Block:

@@ -32,12 +32,12 @@ RETRIES = 2
 # Terms that are added at a time.
 FAN_IN = 8
 # Bytes that copies of a message may take in all, if every task is to have its own.
-MOST_COPIED = 2**20
+MAX_COPIED = 2**20
 # Messages of a pass hold matrices of columns × columns, which a graph may hold; Dask would warn of such graphs.
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
 # A setting of Dask: how long a fit waits for workers where a cluster has none; None is for ever.
 WORKER_TIMEOUT = "vbsvm.worker-timeout"
-SECONDS_BETWEEN_LOOKS = 5.0
+POLL_SECONDS = 5.0
 
 INSTALL = "Dask is not installed: pip install 'vbsvm[dask]'."
 KILLED = (
@@ -69,7 +69,7 @@ class Cluster:
         self._partitions: list[ref[Any]] = []
 
     @staticmethod
-    def of(client: Any = None) -> "Cluster":
+    def from_client(client: Any = None) -> "Cluster":
         """The cluster of a client, or of the one that was made last."""
         try:
             from distributed import Client, default_client
@@ -113,7 +113,7 @@ class Cluster:
         coroutine = self._client.gather(list(futures), asynchronous=True)
         answer = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
         while True:  # where it ends early, the gathering ends with its futures, which the caller cancels
-            step = min(SECONDS_BETWEEN_LOOKS, limit - empty)
+            step = min(POLL_SECONDS, limit - empty)
             try:
                 return answer.result(step)
             except TimeoutError:
@@ -144,7 +144,7 @@ class Cluster:
         from dask import config
 
         message = cloudpickle.dumps(function)
-        if len(message) * len(things) <= MOST_COPIED:
+        if len(message) * len(things) <= MAX_COPIED:
             terms = self._each("sum", partial(_answered, message), things)
         else:
             with config.set({LARGE_GRAPH: "1TB"}):

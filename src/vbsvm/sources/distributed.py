@@ -28,14 +28,14 @@ ALIGNMENT = 16
 
 
 @final
-class HeldPart:
+class WorkerPart:
     """A part of the rows in the worker that holds it."""
 
     def __init__(self, memory: Memory) -> None:
         incomplete = memory.missing_inputs
         if incomplete is not None:
-            beside = settled(incomplete.beside)
-            incomplete = replace(incomplete, multipliers=settled(incomplete.multipliers), beside=beside)
+            auxiliary = settled(incomplete.auxiliary)
+            incomplete = replace(incomplete, multipliers=settled(incomplete.multipliers), auxiliary=auxiliary)
         self.memory = replace(
             memory,
             X=settled(memory.X),
@@ -55,7 +55,7 @@ class HeldPart:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Move without what was made of the rows."""
-        return HeldPart, (replace(self.memory),)
+        return WorkerPart, (replace(self.memory),)
 
 
 def settled(array: NDArray[Any]) -> NDArray[Any]:
@@ -80,7 +80,7 @@ class Distributed:
     n_rows: int
 
     @staticmethod
-    def of(cluster: Cluster, memories: Sequence[Any], like: Memory) -> "Distributed":
+    def from_memories(cluster: Cluster, memories: Sequence[Any], like: Memory) -> "Distributed":
         """Number the blocks of ``memories``, which are futures, through all of them; leave out those without rows."""
         sizes = cluster.collected(cluster.each(_size, memories))
         kept = [k for k, (n_rows, _) in enumerate(sizes) if n_rows]
@@ -129,30 +129,30 @@ class Distributed:
     def repeated(self) -> "Distributed":
         """Every row as often as its weight says."""
         memories = self.cluster.each(_repeated, self.parts)
-        return Distributed.of(self.cluster, memories, self.like)
+        return Distributed.from_memories(self.cluster, memories, self.like)
 
     def sum_stats(self, row_pass: RowPass) -> Stats:
         """The only pass over the data in a sweep."""
-        return self.of_memories(partial(_fold, row_pass))
+        return self.sum_over_memories(partial(_stats, row_pass))
 
     def sum_parts(self, kernel: Callable[[Part], T], *, memory_bound: bool = False) -> T:
         """Sum anything that adds over the parts of all blocks."""
-        return self.of_memories(partial(_total, kernel, memory_bound))
+        return self.sum_over_memories(partial(_sum_parts, kernel, memory_bound))
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
         """Sums of the inputs with the missing ones as this distribution expects them."""
-        return self.of_memories(partial(_input_sums, distribution))
+        return self.sum_over_memories(partial(_input_sums, distribution))
 
     def second_moments(self) -> Array:
         """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
-        return self.of_memories(Memory.second_moments)
+        return self.sum_over_memories(Memory.second_moments)
 
-    def of_memories(self, function: Callable[[Memory], T]) -> T:
+    def sum_over_memories(self, function: Callable[[Memory], T]) -> T:
         """Sum a function over the parts, each where it lies."""
         return self.cluster.sum(partial(_answer, function), self.parts)
 
 
-def _repeated(part: HeldPart) -> Memory:
+def _repeated(part: WorkerPart) -> Memory:
     return part.memory.repeated()
 
 
@@ -160,19 +160,19 @@ def _size(memory: Memory) -> tuple[int, int]:
     return memory.n_rows, memory.n_blocks
 
 
-def _held(memory: Memory, first_block: int) -> HeldPart:
+def _held(memory: Memory, first_block: int) -> WorkerPart:
     """A part with its place among all; what is known of the levels of all rows counts in the first."""
     known = memory.known_levels
     if known is not None and first_block:
         known = LevelCounts(tuple(np.zeros_like(one) for one in known.counts))
-    return HeldPart(replace(memory, first_block=first_block, in_parts=True, known_levels=known))
+    return WorkerPart(replace(memory, first_block=first_block, in_parts=True, known_levels=known))
 
 
-def _answer(function: Callable[[Memory], T], part: HeldPart) -> T:
+def _answer(function: Callable[[Memory], T], part: WorkerPart) -> T:
     return part.answer(function)
 
 
-def _fold(row_pass: RowPass, memory: Memory) -> Stats:
+def _stats(row_pass: RowPass, memory: Memory) -> Stats:
     return memory.sum_stats(row_pass)
 
 
@@ -180,7 +180,7 @@ def _input_sums(distribution: InputDistribution, memory: Memory) -> InputSums:
     return memory.input_sums(distribution)
 
 
-def _total(kernel: Callable[[Part], T], memory_bound: bool, memory: Memory) -> T:
+def _sum_parts(kernel: Callable[[Part], T], memory_bound: bool, memory: Memory) -> T:
     return memory.sum_parts(kernel, memory_bound=memory_bound)
 
 
@@ -193,4 +193,4 @@ def reweighted(source: InMemory, kept: Array) -> InMemory:
     weights = source.weights * kept
     if isinstance(source, Memory):
         return replace(source, weights=weights)
-    return replace(source, weights=weights, table=SparseTable.of(source.X, weights, source.recipe))
+    return replace(source, weights=weights, table=SparseTable.from_rows(source.X, weights, source.recipe))

@@ -23,10 +23,10 @@ PARQUET, TEXT = (".parquet", ".pq"), {".csv": ",", ".tsv": "\t", ".txt": "\t"}
 PACKED = (".gz", ".bz2", ".xz", ".zip")
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 NUMERIC = frozenset((WHOLE_NUMBERS, NUMBERS, FLOAT32))
-SMALLEST_LIMIT = 10**8
+MIN_LIMIT = 10**8
 # Share of the limit that the rows of one piece may take while they are read and encoded, several copies of them.
 PIECE = 1 / 16
-FEWEST_ROWS = 1000
+MIN_ROWS = 1000
 OneFile = Parquet | Text
 # Bytes of a number, of text, and of a row beside its cells.
 NUMBER_BYTES, TEXT_BYTES, ROW_BYTES = 8, 64, 64
@@ -69,7 +69,7 @@ class Files(Parameters):
             raise TypeError(f"Files: cache must be the name of a folder, or None; got {self.cache!r}.")
         if self.cache is not None and "\0" in str(self.cache):
             raise ValueError(f"Files: no folder is named {str(self.cache)!r}: it holds a null character.")
-        if self.limit < SMALLEST_LIMIT:
+        if self.limit < MIN_LIMIT:
             raise ValueError(f"Files: memory_limit must be at least 100MB; got {self.memory_limit!r}.")
 
     @staticmethod
@@ -109,9 +109,9 @@ class Files(Parameters):
             name = name.removesuffix(packing)
         ending = Path(name).suffix
         if ending in PARQUET and not path.name.lower().endswith(PACKED):
-            return Parquet.of(path)
+            return Parquet.open(path)
         if ending in TEXT:
-            return Text.of(path, TEXT[ending], self.sep, self.decimal, text)
+            return Text.scan(path, TEXT[ending], self.sep, self.decimal, text)
         raise ValueError(f"{path}: files end in .parquet, .csv, .tsv or .txt; text may be compressed, as .csv.gz.")
 
 
@@ -157,7 +157,7 @@ class FileTable:
     def pieces(self, columns: Sequence[str], doing: str = "Reading") -> Iterator[Piece]:
         """These columns of all files, some rows at a time; files that have changed in between are refused."""
         cells = sum(TEXT_BYTES if self.types[name] == HOLDS_TEXT else NUMBER_BYTES for name in columns)
-        n_rows = max(FEWEST_ROWS, int(self.limit * PIECE) // (cells + ROW_BYTES))
+        n_rows = max(MIN_ROWS, int(self.limit * PIECE) // (cells + ROW_BYTES))
         done = 0
         with bar(doing, sum(file.n_rows for file in self.files), shown=self.progress) as tell:
             for file, stamp in zip(self.files, self.stamps, strict=True):

@@ -28,13 +28,13 @@ from vbsvm.version import __version__
 
 FORMAT, SCHEMA = "vbsvm rows", 4
 LEARNED = "learned.vbsvm"
-CLIMB = ".climb"
+CHECKPOINT = ".climb"
 # Bytes that are read at a time for a checksum.
 CHUNK = 1 << 20
 REGISTRY = Registry(ROWS)
 # Folders that a killed process has left behind, and rows of a fit that nobody has gone on with, are removed after days.
 DAY = 86_400.0
-LEFT_BEHIND, FORGOTTEN = 2 * DAY, 30 * DAY
+PARTIAL_AGE, UNUSED_AGE = 2 * DAY, 30 * DAY
 
 
 @final
@@ -58,7 +58,7 @@ class Cache:
     limit: int
 
     @staticmethod
-    def of(root: Any, about: Mapping[str, Any], limit: int) -> "Cache":
+    def locate(root: Any, about: Mapping[str, Any], limit: int) -> "Cache":
         """The cache in a folder, or in the user's own; ``about`` is all that encoded rows depend on."""
         text = json.dumps({**about, "vbsvm": __version__, "schema": SCHEMA}, sort_keys=True, default=repr)
         key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
@@ -152,7 +152,7 @@ class Writer:
 
 
 @final
-class SortedPlaces:
+class RowPositions:
     """Where rows go that come piece by piece: one after another, or sorted by group, in the order of their coming.
 
     ``counts`` are the numbers of rows of each group; None where there are no groups.
@@ -239,7 +239,7 @@ def _sweep(root: Path, *, forgotten: bool) -> None:
         with suppress(OSError):
             age = now - one.stat().st_mtime
             part = one.name.startswith(".") and one.name.endswith(".part")
-            if one.is_dir() and age > (LEFT_BEHIND if part else FORGOTTEN) and (part or forgotten):
+            if one.is_dir() and age > (PARTIAL_AGE if part else UNUSED_AGE) and (part or forgotten):
                 shutil.rmtree(one, ignore_errors=True)
-            elif one.suffix == CLIMB and age > FORGOTTEN:
+            elif one.suffix == CHECKPOINT and age > UNUSED_AGE:
                 one.unlink()

@@ -22,7 +22,7 @@ class Parquet:
     n_rows: int
 
     @staticmethod
-    def of(path: Path) -> "Parquet":
+    def open(path: Path) -> "Parquet":
         """Look at the file's own description."""
         with _explained(path), _parquet().ParquetFile(path) as file:
             schema, n_rows = file.schema_arrow, file.metadata.num_rows

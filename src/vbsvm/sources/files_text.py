@@ -37,7 +37,7 @@ MISSING = (
 LOOK, LOOK_BYTES = 50_000, 2**23
 FIRST_LOOK = 1000
 # Bytes of a line: more than a million columns take.
-LONGEST_LINE = 2**25
+MAX_LINE = 2**25
 # Text is words, or numbers with commas in them.
 WORDS, COMMAS = "words", "numbers with commas"
 NOTHING, WHOLE_NUMBERS, NUMBERS, TRUTH, TEXT = "nothing", "whole numbers", "numbers", "true or false", "text"
@@ -222,8 +222,8 @@ class _CheckedBytes(io.RawIOBase):
         self._n_lines += block.count(b"\n")
         end = max(block.rfind(b"\n"), block.rfind(b"\r"))
         self._line_bytes = self._line_bytes + n_bytes if end < 0 else n_bytes - end - 1
-        if self._line_bytes > LONGEST_LINE:
-            raise ValueError(f"{self._name} can't be read as text: it has a line of more than {LONGEST_LINE >> 20} MB.")
+        if self._line_bytes > MAX_LINE:
+            raise ValueError(f"{self._name} can't be read as text: it has a line of more than {MAX_LINE >> 20} MB.")
         return n_bytes
 
     def _require_text(self, head: bytes) -> None:
@@ -284,7 +284,7 @@ class ColumnContents:
     commas: frozenset[bool]
 
     @staticmethod
-    def of(column: Any) -> "ColumnContents":
+    def from_values(column: Any) -> "ColumnContents":
         """Look at some rows."""
         known = column.dropna()
         missing, fractions, commas = len(known) < len(column), False, frozenset[bool]()
@@ -330,7 +330,7 @@ def contents(frames: "Iterable[pd.DataFrame]") -> dict[str, ColumnContents]:
     columns: dict[str, ColumnContents] = {}
     for frame in frames:
         for name in map(str, frame.columns):
-            here = ColumnContents.of(frame.loc[:, name])
+            here = ColumnContents.from_values(frame.loc[:, name])
             columns[name] = columns[name] + here if name in columns else here
     return columns
 
@@ -358,7 +358,7 @@ class Text:
     decimal: str
 
     @staticmethod
-    def of(path: Path, usual: str, sep: str | None, decimal: str | None, text: Collection[str] = ()) -> "Text":
+    def scan(path: Path, usual: str, sep: str | None, decimal: str | None, text: Collection[str] = ()) -> "Text":
         """Read the file once to see what its columns hold; those in ``text`` are text in any case."""
         reader = _reader(path)
         sep, names = reader.header(usual, sep)

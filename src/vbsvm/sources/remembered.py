@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Addable)
 
 # The curvature of past rows has to serve for coefficients that go on to move. At the present ones few rows of a batch
 # lie near the kink, or all of them do where none is assigned to a class; so that it is that of scores of this variance.
-SMOOTHED = 0.25
+VARIANCE_FLOOR = 0.25
 
 
 @final
@@ -40,7 +40,7 @@ class PastRows:
     n_rows: int
 
     @staticmethod
-    def of(spec: Spec, state: State, source: Memory) -> "PastRows":
+    def from_state(spec: Spec, state: State, source: Memory) -> "PastRows":
         """Rows as this state sees them."""
         distribution = state.coefficients
         assert isinstance(distribution, DenseGaussian)
@@ -93,7 +93,7 @@ class _Smoothed:
     def row_moments(self, rows: Any) -> tuple[Array, Array]:
         """Mean of each row's score, and a variance that is not small."""
         f, v = self.distribution.row_moments(rows)
-        return f, np.maximum(v, SMOOTHED)
+        return f, np.maximum(v, VARIANCE_FLOOR)
 
     def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
         """Asked only by rows with missing values."""
@@ -102,7 +102,7 @@ class _Smoothed:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Remembered:
+class NewAndPastRows:
     """New rows, and what stands for those before them. Without groups, gates and missing values."""
 
     rows: Memory

@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, hstack
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import block_rows
-from vbsvm.design.scaling import FAR, Recipe, counted_rows
+from vbsvm.design.scaling import FAR, Recipe, positive_weight_rows
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.model.layouts.dense import DenseRows
@@ -25,7 +25,7 @@ from vbsvm.sources.block_source import BlockSource, runs
 T = TypeVar("T")
 
 # Pairs of entries that are kept from pass to pass: 200 MB. More are formed anew, block by block.
-MOST_KEPT = 2**24
+MAX_CACHED = 2**24
 # Pairs of a block for each cell of its gram.
 PAIRS_OF_A_CELL = 4
 
@@ -43,9 +43,9 @@ class SparseTable:
     recipe: Recipe
 
     @staticmethod
-    def of(X: Any, weights: Array, recipe: Recipe) -> "SparseTable":
+    def from_rows(X: Any, weights: Array, recipe: Recipe) -> "SparseTable":
         """The rows of positive weight."""
-        X = counted_rows(X, weights)
+        X = positive_weight_rows(X, weights)
         X = csr_array((X.data.astype(np.float64, copy=False), X.indices, X.indptr), shape=X.shape)
         far = np.abs(recipe.centre) > FAR * recipe.scale
         if not far.any():
@@ -76,7 +76,7 @@ class SparseTable:
 
     def matrix(self, index: int) -> SparseMatrix:
         """The rows of a block."""
-        return self._kept[index] if self.n_pairs <= MOST_KEPT else self._matrix(index)
+        return self._kept[index] if self.n_pairs <= MAX_CACHED else self._matrix(index)
 
     @cached_property
     def _kept(self) -> tuple[SparseMatrix, ...]:
@@ -127,20 +127,20 @@ class Sparse(BlockSource):
     pages: ClassVar[None] = None
 
     @staticmethod
-    def of(X: Any, signs: Array, weights: Array, recipe: Recipe) -> "Sparse":
+    def from_csr(X: Any, signs: Array, weights: Array, recipe: Recipe) -> "Sparse":
         """The source of an array in CSR, sorted and without duplicates."""
-        return Sparse(X, signs, weights, recipe, SparseTable.of(X, weights, recipe))
+        return Sparse(X, signs, weights, recipe, SparseTable.from_rows(X, weights, recipe))
 
     @property
     def n_rows(self) -> int:
         """Number of rows that count."""
         return self.table.X.shape[0]
 
-    def row_runs(self) -> Iterator[slice]:
+    def observation_runs(self) -> Iterator[slice]:
         """Runs of rows, for what is counted row by row."""
         return runs(self.X.shape[0], None)
 
-    def of_memories(self, function: "Callable[[Sparse], T]") -> T:
+    def sum_over_memories(self, function: "Callable[[Sparse], T]") -> T:
         """Sum a function over the tables that rows lie in: this one."""
         return function(self)
 
@@ -200,7 +200,7 @@ class SparseBlock:
         """The kernel of its rows."""
         return kernel(CompleteRows(self.rows))
 
-    def known_sums(self) -> InputSums:
+    def constant_sums(self) -> InputSums:
         """There is nothing that may be missing."""
         raise NotImplementedError
 

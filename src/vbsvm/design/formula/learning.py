@@ -12,7 +12,6 @@ from vbsvm.base.arrays import Array
 from vbsvm.design.columns import INTERCEPT, Encoded, FactorPlan, Plan
 from vbsvm.design.curves import NONE, Spline
 from vbsvm.design.formula.expansion import Categories, ColumnSampler, DrawnColumns
-from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.matrix import Matrix
 from vbsvm.design.formula.missing_inputs import (
     Linear,
@@ -35,6 +34,7 @@ from vbsvm.design.formula.reader import (
     lines,
     require_finite,
 )
+from vbsvm.design.formula.sandbox import FormulaError
 from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
 from vbsvm.design.levels import Levels
 from vbsvm.design.scaling import Recipe
@@ -61,7 +61,7 @@ NOTHING = Known()
 
 
 # Columns that are drawn depend on at most so many others; with more, on the label alone.
-MOST_GIVEN = 300
+MAX_CONDITIONED_ON = 300
 
 
 def learn(
@@ -97,7 +97,7 @@ def _to_draw(
     Text, and columns that are categories somewhere, are none of them.
     """
     linear, columns = reader.linear, list(frame.columns)
-    chosen = {*linear.reasons, *linear.both_missing(masks)}
+    chosen = {*linear.reasons, *linear.both_factors_missing(masks)}
     if how.transform != NONE:
         chosen |= {name for variable in linear.variables for name in variable.columns}
     matrices = (reader.fixed, *(of_term.matrix for of_term in reader.effects))
@@ -128,7 +128,7 @@ def _with_draws(
         and k not in reader.uncertain
         and (k in places or not incomplete[k])
     ]
-    if len(given) > MOST_GIVEN:
+    if len(given) > MAX_CONDITIONED_ON:
         given = []
     drawn, draws = DrawnColumns.learn(names, frame, table, np.array(given, dtype=np.intp), how)
     reader = replace(reader, drawn=drawn)
@@ -177,7 +177,7 @@ def _learn(
         effects=tuple(groups.effects),
         carried=tuple(carried.values()),
         hidden=tuple(matrix for matrix, _ in hidden),
-        linear=linear.referring(frame, [table[:, variable.place] for variable in linear.variables]),
+        linear=linear.with_references(frame, [table[:, variable.place] for variable in linear.variables]),
         categories=categories,
         mains=tuple(mains),
         uncertain=uncertain,

@@ -18,21 +18,21 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.printing import ignored
 from vbsvm.design.columns import INTERCEPT
-from vbsvm.design.formula.guard import LARGEST_DEGREE, LARGEST_SETTING, FormulaError, clipped, width_of
 from vbsvm.design.formula.missing_inputs import columns_in
+from vbsvm.design.formula.sandbox import MAX_DEGREE, MAX_SETTING, FormulaError, clipped, width_of
 from vbsvm.design.formula.terms import parsed
 from vbsvm.design.values import shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Beside formulaic's own; the names that a formula may call are listed in ``formula.guard``.
+# Beside formulaic's own; the names that a formula may call are listed in ``formula.sandbox``.
 _CONTEXT = {"sqrt": np.sqrt, "log1p": np.log1p, "expm1": np.expm1, "abs": np.abs, "sin": np.sin, "cos": np.cos}
 _CONTEXT |= {"tanh": np.tanh, "exp10": lambda x: np.power(10.0, x)}  # formulaic's exp10 is the tenth power
 # What formulaic, NumPy and pandas raise where a formula does not fit the data.
 _FAILURES = (FormulaicError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
 # The model holds matrices of columns × columns.
-MOST_COLUMNS = 10_000
+MAX_COLUMNS = 10_000
 
 
 @final
@@ -50,7 +50,7 @@ class Matrix:
         """Learn contrasts, and the state of transforms but those whose state is given by expression."""
         _require_moderate(formula, frame, {})
         for one in _evaluated(formula):
-            if one not in (transforms or {}) and width_of(one) > len(frame) + 2 * LARGEST_DEGREE:
+            if one not in (transforms or {}) and width_of(one) > len(frame) + 2 * MAX_DEGREE:
                 raise FormulaError(
                     f"{one} has more columns than the data have rows ({len(frame)}): take a smaller df, or a smooth "
                     "term such as s(x), whose flexibility is inferred."
@@ -75,7 +75,7 @@ class Matrix:
         return {"transforms": deepcopy(self.spec.transform_state), "categories": categories}
 
     @staticmethod
-    def of_learned(formula: str, learned: Mapping[str, Any], row: "pd.DataFrame") -> "Matrix":
+    def from_learned(formula: str, learned: Mapping[str, Any], row: "pd.DataFrame") -> "Matrix":
         """The same from the formula and what was learned; a row of the data's kinds shows which columns it gives.
 
         The formula must have gone through the guard.
@@ -181,9 +181,9 @@ def _require_moderate(formula: str, frame: "pd.DataFrame", categories: Mapping[s
                 widths[expression] = _width(expression, frame, categories)
             columns *= widths[expression]
         total += columns
-        if total > MOST_COLUMNS:
+        if total > MAX_COLUMNS:
             raise FormulaError(
-                f"{clipped(formula)} has more than {MOST_COLUMNS} columns: {term} alone has {columns}. Merge levels, "
+                f"{clipped(formula)} has more than {MAX_COLUMNS} columns: {term} alone has {columns}. Merge levels, "
                 "or take a random effect such as (1 | a:b), whose levels may be many."
             )
 
@@ -199,8 +199,8 @@ def _width(expression: str, frame: "pd.DataFrame", categories: Mapping[str, Size
         size = len(frame[columns_in(expression, list(frame.columns))[0]].unique())
     else:
         return width_of(expression)
-    if size > LARGEST_SETTING and "contr." in expression and "contr.treatment" not in expression:
-        raise FormulaError(f"{expression} has {size} levels; contrasts but contr.treatment take {LARGEST_SETTING}.")
+    if size > MAX_SETTING and "contr." in expression and "contr.treatment" not in expression:
+        raise FormulaError(f"{expression} has {size} levels; contrasts but contr.treatment take {MAX_SETTING}.")
     return size
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.design.formula.guard import columns_of
+from vbsvm.design.formula.sandbox import columns_of
 from vbsvm.design.formula.syntax import FormulaParts
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Linear:
         """Column of the table and number of the variable, for every product that a variable is a factor of."""
         return [(column, k) for k, variable in enumerate(self.variables) for column in variable.links]
 
-    def referring(self, frame: "pd.DataFrame", values: Sequence[Array]) -> "Linear":
+    def with_references(self, frame: "pd.DataFrame", values: Sequence[Array]) -> "Linear":
         """The same with references at which no variable is 0, for products are divided by it; ``values`` are theirs.
 
         They are taken from the row in which the variable is furthest from 0.
@@ -92,7 +92,7 @@ class Linear:
             of_all |= {} if missing is None else dict.fromkeys(variable.columns, missing)
         return fill(frame, of_all, self.reference)
 
-    def both_missing(self, masks: dict[str, NDArray[np.bool_]]) -> set[str]:
+    def both_factors_missing(self, masks: dict[str, NDArray[np.bool_]]) -> set[str]:
         """Columns of factors of a product that a row misses both of: it is not linear in what is missing."""
         names = set[str]()
         pairs = combinations(zip(self.variables, self._missing(masks), strict=True), 2)

@@ -248,18 +248,18 @@ def _restored(saved: Mapping[str, Any]) -> Reader:
     curves = []
     for term, spline, with_line, learned in saved["curves"]:
         require_types(Curve, {"term": term, "spline": spline, "with_line": with_line})
-        curves.append(Curve(term, Matrix.of_learned(f"0 + {term.expression}", learned, nothing), spline, with_line))
+        curves.append(Curve(term, Matrix.from_learned(f"0 + {term.expression}", learned, nothing), spline, with_line))
     effects = []
     for term, factor, places, learned in saved["effects"]:
         require_types(Effects, {"term": term, "factor": factor, "places": places})
-        effects.append(Effects(term, Matrix.of_learned(term.effects, learned, nothing), factor, places))
+        effects.append(Effects(term, Matrix.from_learned(term.effects, learned, nothing), factor, places))
     if tuple(one.term for one in curves) != parts.splines or {one.term for one in effects} != set(parts.groups):
         raise ValueError("splines or groups are not those of the formula")
     hidden = []
     for text, learned in saved["hidden"]:
         syntax.require_safe_text(text, columns)
-        hidden.append(Matrix.of_learned(text, learned, nothing))
-    fixed = Matrix.of_learned(parts.fixed, saved["fixed"], nothing)
+        hidden.append(Matrix.from_learned(text, learned, nothing))
+    fixed = Matrix.from_learned(parts.fixed, saved["fixed"], nothing)
     return Reader(fixed=fixed, curves=tuple(curves), effects=tuple(effects), hidden=tuple(hidden), **plain)
 
 

@@ -16,14 +16,14 @@ from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.curves import Spline
 from vbsvm.design.formula import learning
-from vbsvm.design.formula.guard import FormulaError
 from vbsvm.design.formula.learning import Known
-from vbsvm.design.formula.matrix import MOST_COLUMNS, Matrix
+from vbsvm.design.formula.matrix import MAX_COLUMNS, Matrix
 from vbsvm.design.formula.missing_inputs import columns_in
 from vbsvm.design.formula.reader import Reader
+from vbsvm.design.formula.sandbox import FormulaError
 from vbsvm.design.formula.syntax import FormulaParts
 from vbsvm.design.formula.terms import parsed
-from vbsvm.design.levels import MOST_CLASSES, LabelSummary, LevelSummary, group_labels
+from vbsvm.design.levels import MAX_CLASSES, LabelSummary, LevelSummary, group_labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ class Needs:
     factors: tuple[tuple[str, ...], ...]
 
     @staticmethod
-    def of(parts: FormulaParts) -> "Needs":
+    def from_formula(parts: FormulaParts) -> "Needs":
         """Look at all factors of the formula."""
         names = list(parts.columns)
         texts = [parts.fixed, *(term.effects for term in parts.groups)]
@@ -84,8 +84,11 @@ class Needs:
             self,
             raw.set_axis(frame.index[telling] + first),
             {name: (frame[name].to_numpy(),) for name in self.held},
-            {name: LabelSummary.of(np.asarray(frame[name])[known[name]], weights[known[name]]) for name in labelled},
-            tuple(LevelSummary.of([_labels(frame, name) for name in columns]) for columns in self.factors),
+            {
+                name: LabelSummary.from_rows(np.asarray(frame[name])[known[name]], weights[known[name]])
+                for name in labelled
+            },
+            tuple(LevelSummary.from_rows([_labels(frame, name) for name in columns]) for columns in self.factors),
             len(frame),
         )
 
@@ -126,7 +129,7 @@ class FormulaSummary:
         """Bytes of the whole columns."""
         return sum(part.nbytes for parts in self.held.values() for part in parts)
 
-    def refuse_whole(self, advice: str) -> NoReturn:
+    def check_size(self, advice: str) -> NoReturn:
         """Refuse whole columns that are too large."""
         raise ValueError(
             "Splines and transforms such as scale() and poly() are learned from all values of their columns "
@@ -169,9 +172,9 @@ def _require_few(labels: LabelSummary, name: str, outcome: str) -> None:
     """Refuse an outcome that is measured, and a category of too many levels, before they fill the memory."""
     if name == outcome:
         labels.require_few(f"The outcome {name!r}")
-    elif len(labels.labels) > MOST_COLUMNS:
+    elif len(labels.labels) > MAX_COLUMNS:
         raise FormulaError(
-            f"Column {name!r} has more than {MOST_COLUMNS} different values as a category: merge levels, or take a "
+            f"Column {name!r} has more than {MAX_COLUMNS} different values as a category: merge levels, or take a "
             f"random effect such as (1 | {name}), whose levels may be many."
         )
 
@@ -185,7 +188,7 @@ def _telling(frame: "pd.DataFrame", labelled: list[str]) -> NDArray[np.intp]:
         known = np.flatnonzero(~missing)
         chosen += [np.flatnonzero(missing)[:1], known[:1]]
         if name in labelled:
-            chosen.append(np.flatnonzero(~column.duplicated().to_numpy() & ~missing)[: MOST_COLUMNS + MOST_CLASSES])
+            chosen.append(np.flatnonzero(~column.duplicated().to_numpy() & ~missing)[: MAX_COLUMNS + MAX_CLASSES])
         elif column.dtype.kind in "biuf" and len(known):
             values = column.to_numpy()[known]
             chosen.append(known[[values.argmin(), values.argmax()]])

@@ -1,7 +1,7 @@
 """Read a formula: split it into its parts, and refuse what may not stand in it before anything is evaluated.
 
 ``outcome ~ fixed + s(x) + (effects | group)``. The fixed part and the effects are left to formulaic, which evaluates
-Python; so every factor in them first goes through ``formula.guard``. A formula can't run code.
+Python; so every factor in them first goes through ``formula.sandbox``. A formula can't run code.
 """
 
 import re
@@ -11,13 +11,13 @@ from typing import final
 
 from formulaic.parser.types import Factor
 
-from vbsvm.design.formula.guard import LARGEST_SETTING, RESERVED, FormulaError, clipped, column_of, columns_of
-from vbsvm.design.formula.habits import expanded, in_backticks, require_name, rewritten
-from vbsvm.design.formula.terms import LARGEST_POWER, names_in, parsed
+from vbsvm.design.formula.compat import expanded, in_backticks, require_name, rewritten
+from vbsvm.design.formula.sandbox import MAX_SETTING, RESERVED, FormulaError, clipped, column_of, columns_of
+from vbsvm.design.formula.terms import MAX_POWER, names_in, parsed
 
-LONGEST = 20_000
-DEEPEST = 50
-QUOTED = 10**6
+MAX_LENGTH = 20_000
+MAX_DEPTH = 50
+QUOTED_DEPTH = 10**6
 SPLINE_SIZE = 20
 
 _OPENING, _CLOSING = "([{", ")]}"
@@ -84,8 +84,8 @@ def read(formula: str, data_columns: list[str], weights: str | None = None) -> F
 
 def _read(formula: str, data_columns: list[str], weights: str | None) -> FormulaParts:
     """The same, where brackets may turn out to be nested too deeply."""
-    if len(formula) > LONGEST:
-        raise FormulaError(f"The formula has {len(formula)} characters; up to {LONGEST} are read.")
+    if len(formula) > MAX_LENGTH:
+        raise FormulaError(f"The formula has {len(formula)} characters; up to {MAX_LENGTH} are read.")
     _require_moderate(formula)
     left, right = _sides(formula)
     outcome = _outcome(left, data_columns)
@@ -201,7 +201,7 @@ def normal_form(term: str) -> str:
 
 
 def _without_blanks(text: str) -> str:
-    return "".join(char for _, char, depth in _walk(text) if depth >= QUOTED or not char.isspace())
+    return "".join(char for _, char, depth in _walk(text) if depth >= QUOTED_DEPTH or not char.isspace())
 
 
 def _require_moderate(formula: str) -> None:
@@ -213,9 +213,9 @@ def _require_moderate(formula: str) -> None:
         if char in "\"'`":
             quote = "" if char == quote else quote or char
     for power in re.findall(r"(?:\*\*|\^)\s*(\d+)", formula):
-        if len(power) > 3 or int(power) > LARGEST_POWER:
+        if len(power) > 3 or int(power) > MAX_POWER:
             raise FormulaError(
-                f"Powers go up to {LARGEST_POWER} in a formula; got {clipped(power)}. Add a column for more."
+                f"Powers go up to {MAX_POWER} in a formula; got {clipped(power)}. Add a column for more."
             )
 
 
@@ -224,20 +224,20 @@ def _walk(text: str) -> Iterator[tuple[int, str, int]]:
     depth, quote = 0, ""
     for i, char in enumerate(text):
         if quote:
-            yield i, char, QUOTED
+            yield i, char, QUOTED_DEPTH
             quote = "" if char == quote else quote
             continue
         if char in "\"'`":
             quote = char
-            yield i, char, QUOTED
+            yield i, char, QUOTED_DEPTH
             continue
         depth -= char in _CLOSING
         if depth < 0:
             raise FormulaError(f"A bracket is closed that was never opened, in {clipped(text)}.")
         yield i, char, depth
         depth += char in _OPENING
-        if depth > DEEPEST:
-            raise FormulaError(f"The formula is nested too deeply: more than {DEEPEST} brackets are open at once.")
+        if depth > MAX_DEPTH:
+            raise FormulaError(f"The formula is nested too deeply: more than {MAX_DEPTH} brackets are open at once.")
     if depth or quote:
         raise FormulaError(f"A {'quote' if quote else 'bracket'} is not closed in {clipped(text)}.")
 
@@ -265,7 +265,7 @@ def _closes_at_end(term: str) -> bool:
 
 def _is_bar(term: str) -> bool:
     """Whether a term is (effects | group); a bar anywhere else is refused."""
-    bars = [depth for _, char, depth in _walk(term) if char == "|" and depth < QUOTED]
+    bars = [depth for _, char, depth in _walk(term) if char == "|" and depth < QUOTED_DEPTH]
     if not bars:
         return False
     if term.startswith("(") and _closes_at_end(term) and set(bars) == {1}:
@@ -321,10 +321,8 @@ def _read_spline(term: str) -> SplineTerm:
     size = SPLINE_SIZE
     for setting in inner[1:]:
         found = re.fullmatch(r"k\s*=\s*(\d+)", setting)
-        if not found or len(found[1]) > 6 or not 4 <= int(found[1]) <= LARGEST_SETTING:
-            raise FormulaError(
-                f"{clipped(term)}: s(x) takes one setting, k from 4 to {LARGEST_SETTING}, as in s(x, k=20)."
-            )
+        if not found or len(found[1]) > 6 or not 4 <= int(found[1]) <= MAX_SETTING:
+            raise FormulaError(f"{clipped(term)}: s(x) takes one setting, k from 4 to {MAX_SETTING}, as in s(x, k=20).")
         size = int(found[1])
     if not inner[0]:
         raise FormulaError(f"{clipped(term)} needs a column, as in s(age).")

@@ -11,19 +11,19 @@ from formulaic.errors import FormulaicError
 from formulaic.parser import DefaultFormulaParser
 from formulaic.parser.types import ASTNode, Term, Token
 
-from vbsvm.design.formula.guard import FormulaError, clipped
+from vbsvm.design.formula.sandbox import FormulaError, clipped
 
 # Products of twelve columns, and all pairs of ninety-nine.
-MOST_TERMS = 5000
+MAX_TERMS = 5000
 # What is multiplied out before equal terms are joined: triples of thirty columns.
-MOST_PRODUCTS = 30_000
-LARGEST_POWER = 5
+MAX_PRODUCTS = 30_000
+MAX_POWER = 5
 DECOMPOSED = (
     " Its letters are decomposed (Unicode form NFD), which needs backticks: write it in composed letters (NFC) if the "
     "columns are named so."
 )
 # A plain sum may have a term for each column of a wide table.
-LONGEST_SUM = 20_000
+MAX_SUM_LENGTH = 20_000
 
 Found = TypeVar("Found")
 
@@ -34,7 +34,7 @@ _SAID = {
     "Term already seen": "a number but 0 and 1 is no term; write I(3 * x) for arithmetic",
     "String literals": "text is no term; put backticks around names of columns",
     "insuffient arguments": "a term is missing beside a sign, or a bracket is empty",
-    "The right-hand argument": f"a power is a whole number from 1 to {LARGEST_POWER}",
+    "The right-hand argument": f"a power is a whole number from 1 to {MAX_POWER}",
     "Unknown operator": "a sign in it has no meaning between terms; put arithmetic in I(…), and backticks around names "
     "with such signs",
     "Operator `~`": "there is a second ~ in it",
@@ -107,9 +107,9 @@ def _require_moderate(nodes: Sequence[ASTNode[Any]], text: str) -> None:
         else:
             count, work = _multiplied(symbol, *counts, power=_power(list(node.args)[1]) if symbol in ("**", "^") else 1)
         count = min(count, 2.0 ** len(leaves)) if work else count
-        if work > MOST_PRODUCTS or (work and count > MOST_TERMS) or count > LONGEST_SUM:
+        if work > MAX_PRODUCTS or (work and count > MAX_TERMS) or count > MAX_SUM_LENGTH:
             raise FormulaError(
-                f"{clipped(text)} makes too many terms: up to {MOST_TERMS} interactions are formed. Write those that "
+                f"{clipped(text)} makes too many terms: up to {MAX_TERMS} interactions are formed. Write those that "
                 "you need as a:b, or take fewer columns or a lower power."
             )
         sizes[id(node)] = count, leaves
@@ -123,8 +123,8 @@ def _of_token(token: Token) -> tuple[float, frozenset[str]]:
 def _power(arg: object) -> int:
     """The power, or 1 where it is none: formulaic refuses that later."""
     digits = arg.token if isinstance(arg, Token) else ""
-    if digits.isdecimal() and (len(digits) > 3 or not 1 <= int(digits) <= LARGEST_POWER):
-        raise FormulaError(f"Powers go up to {LARGEST_POWER} in a formula, from 1; got {clipped(digits)}.")
+    if digits.isdecimal() and (len(digits) > 3 or not 1 <= int(digits) <= MAX_POWER):
+        raise FormulaError(f"Powers go up to {MAX_POWER} in a formula, from 1; got {clipped(digits)}.")
     return int(digits) if digits.isdecimal() else 1
 
 
@@ -132,7 +132,7 @@ def _multiplied(symbol: str, left: float, right: float, *, power: int) -> tuple[
     """How many terms a product or power has at most, and how many products are formed for it."""
     match symbol:
         case "**" | "^":
-            different = sum(comb(int(left), k) for k in range(1, power + 1)) if left < MOST_PRODUCTS else inf
+            different = sum(comb(int(left), k) for k in range(1, power + 1)) if left < MAX_PRODUCTS else inf
             return different, left**power
         case ":":
             return left * right, left * right

@@ -39,10 +39,10 @@ _OUTERMOST = frozenset(("C", *_BASES))
 FUNCTIONS = frozenset(_SETTINGS)
 CONTRASTS = frozenset(("treatment", "sum", "helmert", "diff", "poly", "sas"))
 # A basis of a billion columns is a typing error, or worse.
-LARGEST_SETTING = 1000
-LARGEST_DEGREE = 9
+MAX_SETTING = 1000
+MAX_DEGREE = 9
 # Whole numbers beyond this one are not exact in floating point.
-LARGEST_NUMBER = 2**53
+MAX_NUMBER = 2**53
 RESERVED = ("Intercept", "(intercept)")
 
 _ARITHMETIC = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow, ast.Mod, ast.FloorDiv, ast.BitAnd, ast.BitOr)
@@ -107,7 +107,7 @@ def width_of(expression: str) -> int:
     given = dict(zip(_BASES[node.func.id], node.args[1:], strict=False))
     given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
     sizes = [one.value if isinstance(one, ast.Constant) else len(getattr(one, "elts", ())) for one in given.values()]
-    return sum(size for size in sizes if type(size) is int) + LARGEST_DEGREE
+    return sum(size for size in sizes if type(size) is int) + MAX_DEGREE
 
 
 class _Check:
@@ -128,7 +128,7 @@ class _Check:
         """Columns of an expression that gives one number for each row."""
         match node:
             case ast.Constant(value=bool() | int() | float() as value):
-                if not (math.isfinite(value) if isinstance(value, float) else abs(value) <= LARGEST_NUMBER):
+                if not (math.isfinite(value) if isinstance(value, float) else abs(value) <= MAX_NUMBER):
                     raise FormulaError(
                         f"A number in {self.whole} is too large: write it as 1e20, or rescale the column."
                     )
@@ -203,7 +203,7 @@ def _require_size(function: str, given: dict[str | None, ast.expr], whole: str) 
     """Refuse bases without a size, or of one that they can't have."""
     sizes = {name: one.value for name, one in given.items() if isinstance(one, ast.Constant) and type(one.value) is int}
     if function == "poly" and sizes.get("degree", 1) < 1:
-        raise FormulaError(f"poly(…) in {whole} needs a degree from 1 to {LARGEST_DEGREE}.")
+        raise FormulaError(f"poly(…) in {whole} needs a degree from 1 to {MAX_DEGREE}.")
     if function not in ("bs", "cc", "cr", "cs") or ("knots" in given and "df" not in given):
         return
     least = sizes.get("degree", 3) + _is_true(given.get("include_intercept")) if function == "bs" else 1
@@ -286,13 +286,13 @@ def _is_contrasts(node: ast.AST) -> bool:
     match node:
         case ast.Attribute(value=ast.Name(id="contr"), attr=contrasts):
             return contrasts in CONTRASTS
-    return _is_list(_is_list(_is_number, 0, LARGEST_SETTING), 1, LARGEST_DEGREE**2)(node)
+    return _is_list(_is_list(_is_number, 0, MAX_SETTING), 1, MAX_DEGREE**2)(node)
 
 
 # What each setting may be: a literal of a moderate size, a list of these, or contrasts; and how errors say so.
 _RULES: dict[str, tuple[Callable[[ast.AST], bool], str]] = {
-    "df": (_is_whole(LARGEST_SETTING), f"a setting is a number (up to {LARGEST_SETTING}); a whole one"),
-    "degree": (_is_whole(LARGEST_DEGREE), f"a setting is a number (up to {LARGEST_DEGREE}); a whole one"),
+    "df": (_is_whole(MAX_SETTING), f"a setting is a number (up to {MAX_SETTING}); a whole one"),
+    "degree": (_is_whole(MAX_DEGREE), f"a setting is a number (up to {MAX_DEGREE}); a whole one"),
     "ddof": (_is_one_of(0, 1), "0 or 1"),
     **dict.fromkeys(_BOUNDS, (_is_number, "a number")),
     "extrapolation": (
@@ -300,8 +300,8 @@ _RULES: dict[str, tuple[Callable[[ast.AST], bool], str]] = {
         "'raise', 'clip', 'na', 'zero' or 'extend'",
     ),
     "constraints": (_is_one_of("center"), "'center'"),
-    "knots": (_is_list(_is_number, 1, LARGEST_SETTING), f"a list of up to {LARGEST_SETTING} numbers"),
-    "levels": (_is_list(_is_label, 1, LARGEST_SETTING), f"a list of up to {LARGEST_SETTING} levels"),
+    "knots": (_is_list(_is_number, 1, MAX_SETTING), f"a list of up to {MAX_SETTING} numbers"),
+    "levels": (_is_list(_is_label, 1, MAX_SETTING), f"a list of up to {MAX_SETTING} levels"),
     "contrasts": (
         _is_contrasts,
         "contr.treatment, contr.treatment('b'), contr.sum, contr.helmert, contr.diff, contr.poly or contr.sas",

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Container, Iterator, Sequence
 
-from vbsvm.design.formula.guard import NUMBERS, FormulaError, clipped, not_text
+from vbsvm.design.formula.sandbox import NUMBERS, FormulaError, clipped, not_text
 
 _WORD = re.compile(r"[^\W\d]\w*(?:\.\w+)*")
 _QUOTED = r"`[^`]*`|'[^']*'|\"[^\"]*\""
