@@ -180,7 +180,7 @@ class Memory(BlockSource):
             )
             candidates = None if self.candidates is None else self.candidates.take(where).take(kept)
             if candidates is not None and self.held_levels is not None:
-                candidates = self.held_levels.attached(candidates, encoded, rows.signs)
+                candidates = self.held_levels.attached(candidates, encoded, rows.y)
             return _Block(self, rows, candidates)
 
         return block_of
@@ -203,7 +203,7 @@ class Memory(BlockSource):
     def _drawn_block(self) -> "_PlainBlock":
         """All rows, standardised by algebra."""
         dense = self._plain_block(0, slice(0, len(self.X))).rows
-        return _PlainBlock(DrawnRows(dense.index, dense.matrix, dense.signs, dense.weights))
+        return _PlainBlock(DrawnRows(dense.index, dense.matrix, dense.y, dense.weights))
 
     @cached_property
     def patterns(self) -> dict[int, Patterns]:
