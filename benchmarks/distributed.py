@@ -84,7 +84,7 @@ def seconds_of(call: Callable[[], Any], rounds: int) -> float:
 def pass_of(task: Task) -> RowPass:
     """A pass from the state after a step, as climbs make them: with the curvature."""
     state = Variational(max_iter=2).run(task.spec, task.source).state
-    return RowPass(task.spec.likelihood, state.coefficients.message(None), mean_field, with_curvature=True)
+    return RowPass(task.spec.likelihood, state.coefficients.effective(None), mean_field, with_curvature=True)
 
 
 def rounds(client: Client) -> None:

@@ -91,7 +91,7 @@ def simulate(model, rng, tilted, likelihood=HINGE):
             f = beta + X @ theta
         if not tilted or likelihood.normalised or np.log(rng.random()) < logsumexp_by_row(f).sum():
             break
-    odds = likelihood.at_point(f) - likelihood.at_point(-f)
+    odds = likelihood.log_likelihood(f) - likelihood.log_likelihood(-f)
     y = np.where(rng.random(N_ROWS) < 1 / (1 + np.exp(-odds)), 1.0, -1.0)
     if model == "missing":
         X = np.where(rng.random(X.shape) < SHARE, np.nan, X)

@@ -72,9 +72,9 @@ def test_a_pass_over_the_rows_may_be_sent_to_another_process():
     for formula in ("y ~ x0 + x2 + (x0 | g)", "y ~ x1 * x0 + k"):
         task = Model(formula, data, likelihood="hinge")._task
         state = Variational(tol=1e-3).run(task.spec, task.source).state
-        message = state.coefficients.message(state.gates)
+        coefficients = state.coefficients.effective(state.gates)
         for mode in (mean_field, Draw(1, 0, 5)):
-            row_pass = RowPass(task.spec.likelihood, message, mode, mode is mean_field, state.missing)
+            row_pass = RowPass(task.spec.likelihood, coefficients, mode, mode is mean_field, state.missing)
             work.append((task.source, row_pass))
     away = Parallel(n_jobs=2, backend="loky")(delayed(source.sum_stats)(row_pass) for source, row_pass in work)
     for (source, row_pass), sent in zip(work, away, strict=True):

@@ -63,7 +63,7 @@ def test_a_power_is_a_weight_of_all_rows(likelihood):
     one, two = at_power.derivatives(f, v, y, s), weighted.derivatives(f, v, y, 0.3 * s)
     for name in ("f", "ff", "fv", "vv"):
         np.testing.assert_allclose(getattr(one, name), getattr(two, name), rtol=1e-12)
-    np.testing.assert_allclose(at_power.at_point(f), 0.3 * weighted.at_point(f), rtol=1e-12)
+    np.testing.assert_allclose(at_power.log_likelihood(f), 0.3 * weighted.log_likelihood(f), rtol=1e-12)
     assert at_power.exact == ExactHinge(0.3)
 
 

@@ -135,7 +135,7 @@ class TestFixedRows:
                     known[rows.inputs.variables[variables]] = 0.0
                     b = theta[:, rows.inputs.variables[variables]]
                     scores = theta @ known + np.einsum("nk,nk->n", b, values)
-                    total += likelihood.at_point(rows.signs[row] * scores).mean()
+                    total += likelihood.log_likelihood(rows.y[row] * scores).mean()
             brute.append(total)
         return np.abs(np.diff(found) / np.diff(brute) - 1.0).max()
 

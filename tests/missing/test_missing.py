@@ -346,7 +346,7 @@ class TestStructure:
         ours, theirs = (
             np.mean(
                 [
-                    updates.RowDistributions(rows, state.coefficients.message(None), HINGE, distribution)
+                    updates.RowDistributions(rows, state.coefficients.effective(None), HINGE, distribution)
                     .draw(np.random.default_rng(k))
                     .values
                     for k in range(2000)

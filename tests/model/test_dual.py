@@ -39,7 +39,7 @@ def test_moments_of_rows_and_sums_of_squares_are_those_of_the_dense_layout(sprea
     assert (found.parts.common is None) == bool(spread)
     size = np.sqrt(expected.variances)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-7 * size.max())
-    (f, v), (g, c) = found.message(None).row_moments(wide), expected.row_moments(dense)
+    (f, v), (g, c) = found.effective(None).row_moments(wide), expected.row_moments(dense)
     np.testing.assert_allclose(f, g, atol=1e-7 * np.sqrt(c).max())
     np.testing.assert_allclose(v, c, rtol=1e-6)
     for columns in (slice(0, 1), slice(1, D + 1), slice(0, D + 1), slice(3, 9)):
@@ -54,7 +54,7 @@ def test_other_rows_than_its_own_are_scored_from_written_parts():
     expected = dense.gram(np.ones(N)).conditional(dense.cross(np.ones(N)), precision)
     new = np.column_stack([np.ones(7), np.random.default_rng(5).normal(size=(7, D))])
     blank = DenseRows(0, DenseMatrix(new), np.ones(7), np.ones(7))
-    for one, other in zip(found.message(None).row_moments(blank), expected.row_moments(blank), strict=True):
+    for one, other in zip(found.effective(None).row_moments(blank), expected.row_moments(blank), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-8)
 
 

@@ -39,7 +39,7 @@ def test_the_augmented_bound_lies_below_and_touches_where_scores_are_known(f, v)
     assert terms(LOGISTIC, f, v).value[0] < terms(EXACT_LOGISTIC, f, v).value[0] + 2e-8
     at = LOGISTIC.terms(np.array([f]), 0.0, np.ones(1), np.ones(1), mean_field)
     assert at.value[0] == pytest.approx(log_expit(f), rel=1e-12)
-    assert LOGISTIC.at_point(np.array([f]))[0] == pytest.approx(log_expit(f), rel=1e-12)
+    assert LOGISTIC.log_likelihood(np.array([f]))[0] == pytest.approx(log_expit(f), rel=1e-12)
 
 
 def test_both_ways_to_the_expectation_join():

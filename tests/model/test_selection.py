@@ -194,7 +194,7 @@ def test_row_variances_and_sums_are_those_of_all_states_of_the_gates():
         moments += chance * np.stack([f, f**2 + v])
     (part,) = source._only._parts
     rows = part.rows
-    f, v = distribution.message(state.gates).row_moments(rows)
+    f, v = distribution.effective(state.gates).row_moments(rows)
     np.testing.assert_allclose(f, moments[0])
     np.testing.assert_allclose(v, moments[1] - moments[0] ** 2)
     G = rng.normal(size=(5, 5))

@@ -114,11 +114,11 @@ def adapt(
     prior: NaturalEffects,
 ) -> Adapted:
     """Climb over the rows from what was known of their groups; the rows' tail counts these groups."""
-    levels, n_groups, y, s = rows.tail.levels, rows.tail.n_levels, rows.signs, rows.weights
+    levels, n_groups, y, s = rows.tail.levels, rows.tail.n_levels, rows.y, rows.weights
 
     def reached(effects: NaturalEffects) -> tuple[ArrowGaussian, RowTerms, Array]:
         found = effects.beside(core, shapes)
-        f, v = found.message(gates).row_moments(rows)
+        f, v = found.effective(gates).row_moments(rows)
         terms = likelihood.terms(f, v, y, s, mean_field)
         return found, terms, np.bincount(levels, s * terms.value, minlength=n_groups) + prior.expected(found)
 

@@ -351,7 +351,7 @@ def reliability(state: State, source: Source, likelihood: Likelihood) -> Reliabi
     def of_part(part: Part) -> Array:
         if not isinstance(part, CompleteRows):
             return np.zeros(5)
-        h = 1.0 - part.rows.signs * part.scores(theta, state.missing)
+        h = 1.0 - part.rows.y * part.scores(theta, state.missing)
         s, near = part.rows.weights, np.abs(h) < NEAR_KINK
         return np.array([len(h), (h > 1.0).sum(), (h > NEAR_KINK).sum(), s[near].sum(), s.sum()])
 

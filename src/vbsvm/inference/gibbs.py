@@ -300,7 +300,7 @@ def _about(settings: Gibbs, spec: Spec, source: Source, seed: int) -> dict[str, 
 
 def _fingerprint(part: Part, theta: Array) -> Array:
     """Sums over rows, and sums in which each row counts by its place, so that they change with the order."""
-    scores, signs, s = part.scores(theta, None), part.rows.signs, part.rows.weights
+    scores, signs, s = part.scores(theta, None), part.rows.y, part.rows.weights
     places = np.arange(len(s)) if part.places is None else part.places
     by_place = s * np.cos(1.0 + part.rows.index * PLACES + places)
     plain = [s.sum(), s @ signs, s @ scores, s @ np.square(scores), (s * signs) @ scores]
@@ -401,6 +401,6 @@ def stretch(spec: Spec, state: State, source: Source, step: float, mode: UpdateM
 
 def _change(likelihood: Likelihood, part: Part, state: State, theta: Array, g: float, mode: UpdateMode) -> float:
     """Change of the log likelihood, with what is latent integrated out."""
-    margin = part.rows.signs * part.scores(theta, state.missing)
-    before, after = likelihood.at_point(margin), likelihood.at_point(g * margin)
+    margin = part.rows.y * part.scores(theta, state.missing)
+    before, after = likelihood.log_likelihood(margin), likelihood.log_likelihood(g * margin)
     return part.likelihood_change(before, after, state.missing, mode)

@@ -48,7 +48,7 @@ def drawn_steps(spec: Spec, source: Source) -> Iterator[tuple[State, bool]]:
     state = _first(spec, source)
     before: Array | None = None
     while True:
-        rows = FixedVarianceRows(spec.likelihood, source, state.coefficients.message(None))
+        rows = FixedVarianceRows(spec.likelihood, source, state.coefficients.effective(None))
         reached = newton.optimize_mean(spec, state, rows)
         gram = rows.stats().gram
         assert isinstance(gram, DrawnGram)

@@ -26,7 +26,7 @@ from vbsvm.inference.steps import (
     shorter_steps,
 )
 from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import Effects, Gram, Message, Precision, Rows
+from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Gram, Precision, Rows
 from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.row_pass import Part, RowPass, Source, Stats
@@ -81,7 +81,7 @@ class ProfiledNewton:
         """Find the best mean and scales for the state's covariance."""
         if isinstance(state.coefficients, PointDistribution):
             return evaluate_state(spec, source, state)
-        rows = FixedVarianceRows(spec.likelihood, source, state.coefficients.message(None))
+        rows = FixedVarianceRows(spec.likelihood, source, state.coefficients.effective(None))
         state = self.optimize_mean(spec, state, rows)
         return Iterate(state, elbo(spec, state, rows.row_term), rows.stats)
 
@@ -237,8 +237,8 @@ class Evaluation:
 class FixedVarianceRows:
     """All rows with fixed variances of their scores, while the mean moves."""
 
-    def __init__(self, likelihood: Likelihood, source: Source, message: Message) -> None:
-        self._likelihood, self._source, self._message = likelihood, source, message
+    def __init__(self, likelihood: Likelihood, source: Source, coefficients: EffectiveCoefficients) -> None:
+        self._likelihood, self._source, self._coefficients = likelihood, source, coefficients
         self._blocks: dict[int, _Block] = {}
         self._here: Evaluation = source.sum_parts(self._take)
         self._blocks = dict(sorted(self._blocks.items()))  # threads finish in any order, and sums follow this one
@@ -246,9 +246,9 @@ class FixedVarianceRows:
     def _take(self, part: Part) -> Evaluation:
         rows = cast(Rows, part.rows)
         with np.errstate(all="ignore"):  # a thread does not inherit that of the loop
-            f, v = self._message.row_moments(rows)
-            row_term, slope = self._slopes(f, np.asarray(v), rows.signs, rows.weights)
-            self._blocks[rows.index] = _Block(rows.signs, rows.weights, f, np.asarray(v), f, slope)
+            f, v = self._coefficients.row_moments(rows)
+            row_term, slope = self._slopes(f, np.asarray(v), rows.y, rows.weights)
+            self._blocks[rows.index] = _Block(rows.y, rows.weights, f, np.asarray(v), f, slope)
             return Evaluation(row_term, 0.0, rows.cross(slope))
 
     def _slopes(self, f: Array, v: Array, y: Array, s: Array) -> tuple[float, Array]:

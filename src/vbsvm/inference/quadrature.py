@@ -382,7 +382,7 @@ class _Problem:
             DenseGaussian(mode.at[:n], _upper_root(S)), nothing, nothing[:, :, None], np.zeros((self.m, 1, n)), shapes
         )
         kernel = ThirdDerivatives(
-            groups.rows, groups.weights, spread.message(None), along.reshape(self.m * n, OPTIONS.n_nodes)
+            groups.rows, groups.weights, spread.effective(None), along.reshape(self.m * n, OPTIONS.n_nodes)
         )
         self.evaluations += 1
         sums = self.source.sum_parts(kernel)

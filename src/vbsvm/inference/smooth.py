@@ -86,7 +86,7 @@ class SmoothNewton:
         """Find the best mean and scales for the state's covariance."""
         if isinstance(state.coefficients, PointDistribution):
             return evaluate_state(spec, source, state)
-        rows = SmoothRows(spec.likelihood, source, state.coefficients.message(None))
+        rows = SmoothRows(spec.likelihood, source, state.coefficients.effective(None))
         reached = self._profiled.optimize_mean(spec, state, rows)
         self._last = reached, rows
         weights = self._proposed[1] if self._proposed is not None and self._proposed[0] is state else None
@@ -133,10 +133,10 @@ class SmoothNewton:
             ProfiledNewton(OPTIONS.mean_tol * self._tol * source.n_rows / spec.n_columns, loose=0.0),
         )
         loose.curvature = close.curvature = gram = few.curvature(0.0)
-        message = few.updated(spec, state).coefficients.message(None)
+        coefficients = few.updated(spec, state).coefficients.effective(None)
         if spec.n_columns >= OPTIONS.min_even:
-            message = EvenVariances(state.coefficients.mean, spec.n_columns / few.total_weight)
-        rows = SmoothRows(spec.likelihood, source, message)
+            coefficients = EvenVariances(state.coefficients.mean, spec.n_columns / few.total_weight)
+        rows = SmoothRows(spec.likelihood, source, coefficients)
         state = loose.optimize_mean(spec, state, rows)
         if loose.curvature is gram:
             state = close.optimize_mean(spec, state, rows)

@@ -23,7 +23,7 @@ from vbsvm.missing.updates import (
     moment_sums,
 )
 from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions
+from vbsvm.model.interfaces import EffectiveCoefficients, Gram, LabelledRows, MissingDistributions
 from vbsvm.model.likelihoods.base import ScaleMixture
 from vbsvm.model.row_pass import CompleteRows, RowInfluence, RowPass, Stats
 
@@ -46,17 +46,24 @@ class IncompletePart:
                 return self._augmented(row_pass, row_pass.likelihood, candidates)
             if self.rows.adapt:
                 raise ValueError("Missing values that adapt to the labels are not supported with an exact bound.")
-            return fixed_stats(self.rows, row_pass.message, row_pass.likelihood, _inputs(row_pass.missing), candidates)
+            return fixed_stats(
+                self.rows, row_pass.coefficients, row_pass.likelihood, _inputs(row_pass.missing), candidates
+            )
 
     def _augmented(self, row_pass: RowPass, likelihood: ScaleMixture, candidates: WeightedCandidates | None) -> Stats:
-        rows, message, state, inputs = self.rows, row_pass.message, row_pass.missing, _inputs(row_pass.missing)
+        rows, coefficients, state, inputs = (
+            self.rows,
+            row_pass.coefficients,
+            row_pass.missing,
+            _inputs(row_pass.missing),
+        )
         assert isinstance(state, MissingState)
         last_values = None if state.values is None else state.values.get(rows.index)
         renew = starts_new_draws(row_pass.mode, FIXED_SWEEPS)
-        distributions = RowDistributions(rows, message, likelihood, inputs, candidates, last_values, renew)
+        distributions = RowDistributions(rows, coefficients, likelihood, inputs, candidates, last_values, renew)
         posterior = row_pass.mode(distributions, "incomplete rows", rows.index)
         posterior = posterior if isinstance(posterior, RowPosterior) else distributions.result
-        y, s, w = rows.signs, posterior.responsibilities * rows.weights, posterior.w
+        y, s, w = rows.y, posterior.responsibilities * rows.weights, posterior.w
         entropy, levels = posterior.entropy, None
         if candidates is not None:
             entropy, levels = (
@@ -66,7 +73,7 @@ class IncompletePart:
         filled = rows.filled(posterior.values)
         gram, sums = moment_sums(rows, filled, posterior.values, w, s, posterior.covariances)
         curvature = None
-        if row_pass.with_curvature and not isinstance(message, PointDistribution):
+        if row_pass.with_curvature and not isinstance(coefficients, PointDistribution):
             # With d's distribution fixed, √χ is a norm of (h, Cov(d)^½b, …); this is φ's second derivative in E[b].
             derivative_rows = rows.scaled_and_shifted(posterior.values, -y * posterior.h, posterior.cov_effects)
             curvature = gram - derivative_rows.gram(
@@ -102,14 +109,14 @@ class IncompletePart:
         assert curvature is not None
         return curvature
 
-    def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
+    def influence(self, row_pass: RowPass, response: EffectiveCoefficients) -> RowInfluence:
         """What each row does to the fit, as if its missing inputs were as uncertain as they are in prediction."""
-        rows, message, inputs = self.rows, row_pass.message, _inputs(row_pass.missing)
+        rows, coefficients, inputs = self.rows, row_pass.coefficients, _inputs(row_pass.missing)
         with np.errstate(all="ignore"):
             filled = rows.filled(conditional_means(rows, inputs))
-            added = imputation_variance(rows, filled, message, inputs)
-            f, v = message.row_moments(filled)
-            V = v if response is message else response.row_moments(filled)[1]
+            added = imputation_variance(rows, filled, coefficients, inputs)
+            f, v = coefficients.row_moments(filled)
+            V = v if response is coefficients else response.row_moments(filled)[1]
             return RowInfluence.of(row_pass.likelihood, rows, f, v, np.asarray(V), added)
 
     def likelihood_change(
@@ -123,7 +130,7 @@ class IncompletePart:
         if self.rows.adapt:
             return 0
         scores = self.rows.filled(conditional_means(self.rows, _inputs(missing))).scores(theta)
-        return int(np.count_nonzero(self.rows.signs * scores <= 0.0))
+        return int(np.count_nonzero(self.rows.y * scores <= 0.0))
 
 
 @final
@@ -155,7 +162,7 @@ class CandidatePart:
         assert curvature is not None
         return curvature
 
-    def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
+    def influence(self, row_pass: RowPass, response: EffectiveCoefficients) -> RowInfluence:
         """What each row does to the fit, averaged over its candidates by the chances of their levels."""
         log_prob = self.candidates.log_predictive
         if log_prob is None:

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from vbsvm.base.arrays import Array, Which, cholesky, inverse
 from vbsvm.base.cached import cached_property
 from vbsvm.design.scaling import Recipe
-from vbsvm.model.interfaces import Effects, Message, Rows
+from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Rows
 
 
 @final
@@ -144,7 +144,7 @@ class IncompleteRows:
     """
 
     index: int
-    signs: Array
+    y: Array
     weights: Array
     make: Callable[[Array, Which], Rows]
     design: Array
@@ -203,9 +203,9 @@ class IncompleteRows:
         for j, (column, variable) in enumerate(zip(self.inputs.derived, self.inputs.feeds, strict=True)):
             design[:, column] += self.multipliers[which, j] * values[:, variable]
 
-    def effects(self, message: Message, filled: Rows) -> Effects:
+    def effects(self, coefficients: EffectiveCoefficients, filled: Rows) -> Effects:
         """Distribution of what multiplies the variables, by way of the columns that they feed."""
-        effects, n_variables = message.effects(filled, self.inputs.columns), len(self.inputs.variables)
+        effects, n_variables = coefficients.effects(filled, self.inputs.columns), len(self.inputs.variables)
         if not len(self.inputs.derived):
             return effects
         links = np.zeros((len(self.design), len(self.inputs.columns), n_variables))

@@ -24,7 +24,7 @@ from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.missing.mechanisms import ProbitPull, with_probit
 from vbsvm.missing.model import FIXED_SWEEPS, MissingSums
 from vbsvm.missing.rows import IncompleteRows, PatternGroup, means_given_known, with_noise
-from vbsvm.model.interfaces import Effects, Gram, Message, Rows
+from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Gram, Rows
 from vbsvm.model.layouts.dense import LOG_2PI
 from vbsvm.model.likelihoods.base import Likelihood, ScaleMixture
 from vbsvm.model.row_pass import Stats
@@ -177,10 +177,10 @@ class RowPosterior:
 @final
 @dataclass(frozen=True, eq=False)
 class RowDistributions:
-    """Distributions of latent scales and missing inputs of a block of rows, given the message and the inputs' own."""
+    """Distributions of latent scales and missing inputs of a block of rows, given coefficients and the inputs' own."""
 
     rows: IncompleteRows
-    message: Message
+    coefficients: EffectiveCoefficients
     likelihood: ScaleMixture
     distribution: InputDistribution
     candidates: WeightedCandidates | None = None
@@ -198,7 +198,7 @@ class RowDistributions:
             values = conditional_means(rows, self.distribution) if values is None else values
         elif self.renew or values is None:
             values, latent = self._draw_given_known(rng)
-        h = likelihood.kink - rows.signs * self.message.row_moments(rows.filled(values))[0]
+        h = likelihood.kink - rows.y * self.coefficients.row_moments(rows.filled(values))[0]
         root, responsibilities = np.abs(h), np.ones(len(h))
         if self.candidates is not None:
             responsibilities = self.candidates.responsibilities(likelihood.value(h, root))
@@ -226,12 +226,12 @@ class RowDistributions:
 
     def _draw_given_scales(self, before: Array, w: Array, rng: np.random.Generator) -> tuple[Array, Array | None]:
         """Values given the labels and these latent weights, and the latent a*."""
-        rows, y, slope = self.rows, self.rows.signs, self.likelihood.slope
+        rows, y, slope = self.rows, self.rows.y, self.likelihood.slope
         expected = conditional_means(rows, self.distribution)
         T, latent, pull = self._probit_pull(expected, before, rng)
         at_means = rows.filled(expected)
-        h = self.likelihood.kink - y * self.message.row_moments(at_means)[0]
-        effects = rows.effects(self.message, at_means)
+        h = self.likelihood.kink - y * self.coefficients.row_moments(at_means)[0]
+        effects = rows.effects(self.coefficients, at_means)
         values = expected.copy()
         for group in rows.groups:
             which, cells = group.rows, Cells.from_group(group, effects, T)
@@ -256,11 +256,11 @@ class RowDistributions:
     @property
     def result(self) -> RowPosterior:
         """Both distributions at their common optimum."""
-        rows, y, s, likelihood = self.rows, self.rows.signs, self.rows.weights, self.likelihood
+        rows, y, s, likelihood = self.rows, self.rows.y, self.rows.weights, self.likelihood
         values = conditional_means(rows, self.distribution)
         at_means = rows.filled(values)
-        f, v = self.message.row_moments(at_means)
-        effects = rows.effects(self.message, at_means)
+        f, v = self.coefficients.row_moments(at_means)
+        effects = rows.effects(self.coefficients, at_means)
         h, v = likelihood.kink - y * f, np.broadcast_to(v, len(y)).copy()
         covariances, entropy, cov_effects = [], 0.0, np.zeros_like(values)
         probit = self.distribution.probit
@@ -285,16 +285,16 @@ class RowDistributions:
             variance += np.einsum("rk,rkj,rj->r", change, cells.covariance[cells.of_row], change)
             v[which] = np.maximum(variance, 0.0) + (curvature * shrinkage).sum(axis=1)
             log_det = np.log(shrinkage).sum(axis=1) - cells.log_det[cells.of_row]
-            half_entropy = 0.5 * (log_det + curvature.shape[1] * (1 + LOG_2PI))
+            row_entropy = 0.5 * (log_det + curvature.shape[1] * (1 + LOG_2PI))
             if self.candidates is not None:
                 residuals = rows.known[which] + values[which] - rows.regressors[which] @ self.distribution.coefficients
                 fit = np.einsum("re,ef,rf->r", residuals, self.distribution.precision, residuals) + shrinkage.sum(
                     axis=1
                 )
-                objective = half_entropy - 0.5 * fit + likelihood.value(h[which], np.sqrt(h[which] ** 2 + v[which]))
+                objective = row_entropy - 0.5 * fit + likelihood.value(h[which], np.sqrt(h[which] ** 2 + v[which]))
                 responsibilities[which] = self.candidates.responsibilities(objective, which)
             weight = s[which] * responsibilities[which]
-            entropy += float(weight @ half_entropy)
+            entropy += float(weight @ row_entropy)
             w = weight * likelihood.unit_weight(np.sqrt(h[which] ** 2 + v[which]))
             covariances.append(CovarianceFactors.from_cells(cells, shrinkage, w, weight, len(rows.inputs.variables)))
         root = np.sqrt(h * h + v)
@@ -341,9 +341,11 @@ def expected_sums(rows: IncompleteRows, weights: Array, distribution: InputDistr
     return InputSums(rows.regressors.T @ (weights[:, None] * inputs), squares)
 
 
-def imputation_variance(rows: IncompleteRows, filled: Rows, message: Message, distribution: InputDistribution) -> Array:
+def imputation_variance(
+    rows: IncompleteRows, filled: Rows, coefficients: EffectiveCoefficients, distribution: InputDistribution
+) -> Array:
     """Variance that missing inputs add to the score of each row beside its known inputs: tr(E[bbᵀ] Cov d)."""
-    effects, added = rows.effects(message, filled), np.empty(len(rows.design))
+    effects, added = rows.effects(coefficients, filled), np.empty(len(rows.design))
     for group in rows.groups:
         cells = Cells.from_group(group, effects, distribution.precision)
         added[group.rows] = cells.curvature.sum(axis=1)[cells.of_row]
@@ -387,7 +389,7 @@ def moment_sums(
 
 def fixed_stats(
     rows: IncompleteRows,
-    message: Message,
+    coefficients: EffectiveCoefficients,
     likelihood: Likelihood,
     distribution: InputDistribution,
     candidates: WeightedCandidates | None = None,
@@ -404,8 +406,8 @@ def fixed_stats(
         s, entropy = responsibilities * s, candidates.entropy(responsibilities, s)
         levels = candidates.sums(s).levels
     filled = rows.filled(means)
-    f, v = message.row_moments(filled)
-    effects = rows.effects(message, filled)
+    f, v = coefficients.row_moments(filled)
+    effects = rows.effects(coefficients, filled)
     V, parts = np.array(np.broadcast_to(v, f.shape)), []
     for group in rows.groups:
         cells = Cells.from_group(group, effects, distribution.precision)
@@ -413,7 +415,7 @@ def fixed_stats(
         entropies = 0.5 * (cells.axes.shape[1] * (1 + LOG_2PI) - cells.log_det)
         entropy += float(s[group.rows] @ entropies[cells.of_row])
         parts.append((group, cells))
-    terms = likelihood.terms(f, V, rows.signs, s, mean_field, "rows", rows.index)
+    terms = likelihood.terms(f, V, rows.y, s, mean_field, "rows", rows.index)
     covariances = (
         CovarianceFactors.from_cells(
             cells, np.ones(group.cells[1].shape), terms.w[group.rows], s[group.rows], len(rows.inputs.variables)

@@ -73,7 +73,7 @@ class PointDistribution:
         n_core = border.shape[1]
         return (self.mean[n_core:] @ border) * self.mean[:n_core]
 
-    def message(self, gates: Gates | None) -> "PointDistribution":
+    def effective(self, gates: Gates | None) -> "PointDistribution":
         """The effective coefficients."""
         return self if gates is None else PointDistribution(gates.open * self.mean)
 
@@ -84,7 +84,7 @@ class PointDistribution:
     def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
         """The coefficients of these columns, without spread."""
         mean = rows.multiplying(self.mean, columns)
-        return Effects(mean, np.zeros((len(rows.signs), len(columns))), np.zeros((len(mean), *[len(columns)] * 2)))
+        return Effects(mean, np.zeros((len(rows.y), len(columns))), np.zeros((len(mean), *[len(columns)] * 2)))
 
     def quadratic(self, gram: Gram) -> float:
         """θᵀ gram θ."""
@@ -138,7 +138,7 @@ class SampledCoefficients(SecondMoments):
         """E[θᵀ gram θ]."""
         return sum(float(theta @ gram.times(theta)) for theta in self.draws) / len(self.draws)
 
-    def message(self, gates: Gates | None) -> "SampledCoefficients":
+    def effective(self, gates: Gates | None) -> "SampledCoefficients":
         """Itself: the draws are those of the effective coefficients."""
         return self
 

@@ -24,7 +24,7 @@ class LabelledRows(Protocol):
         ...
 
     @property
-    def signs(self) -> Array:
+    def y(self) -> Array:
         """Labels ±1."""
         ...
 
@@ -151,7 +151,7 @@ class Effects:
         )
 
 
-class Message(Protocol):
+class EffectiveCoefficients(Protocol):
     """What rows ask of the distribution of the coefficients; the rows are those of its layout."""
 
     def row_moments(self, rows: Any) -> tuple[Array, Array | float]:
@@ -198,7 +198,7 @@ class CoefficientDistribution(Protocol):
         """E[θθᵀ] of the first n coefficients."""
         ...
 
-    def message(self, gates: Gates | None) -> "Message":
+    def effective(self, gates: Gates | None) -> "EffectiveCoefficients":
         """What a pass over the rows takes along, with the gates applied; made once for all row blocks."""
         ...
 

@@ -19,7 +19,7 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import Addable
 from vbsvm.base.update_mode import UpdateMode, mean_field
 from vbsvm.model.gates import Gates
-from vbsvm.model.interfaces import Gram, LabelledRows, Message, MissingDistributions, Rows
+from vbsvm.model.interfaces import EffectiveCoefficients, Gram, LabelledRows, MissingDistributions, Rows
 from vbsvm.model.likelihoods.base import Likelihood
 
 T = TypeVar("T", bound=Addable)
@@ -33,8 +33,8 @@ class Stats:
     """Sums over rows, additive over any split of the data.
 
     ``gram`` and ``cross`` are G and r of the coefficients' update. ``row_bound`` is the row term of the bound at the
-    state whose message went into the pass, with the latent scales refreshed. ``constant`` is κ: with the weights of
-    this pass held, the row term at any other distribution of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant.
+    state that the pass started from, with the latent scales refreshed. ``constant`` is κ: with the weights of this
+    pass fixed, the row term at any other distribution of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant.
     ``curvature`` is minus the second derivative of the collapsed row term in the mean, for Newton steps. A pass that
     starts from a point has neither. ``missing`` are the sums for the distributions of what may be missing.
     """
@@ -100,7 +100,7 @@ class RowInfluence:
         likelihood: Likelihood, rows: LabelledRows, f: Array, v: Array | float, response: Array, unknown: Array
     ) -> "RowInfluence":
         """Rows with these moments of their scores."""
-        y, s = rows.signs, rows.weights
+        y, s = rows.y, rows.weights
         terms = likelihood.terms(f, v + unknown, y, s, mean_field)
         assert terms.curvature is not None  # a fit ends with a spread
         return RowInfluence(y, s, f, terms.u - terms.w * f, terms.curvature, response, unknown)
@@ -167,7 +167,7 @@ class RowPass:
     """All that a block of rows needs to know of the model and its state; plain data, which may be sent anywhere."""
 
     likelihood: Likelihood
-    message: Message
+    coefficients: EffectiveCoefficients
     mode: UpdateMode
     with_curvature: bool = False
     missing: MissingDistributions | None = None
@@ -204,7 +204,7 @@ class Part(Protocol):
         """Minus the second derivative of the row term in the mean."""
         ...
 
-    def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
+    def influence(self, row_pass: RowPass, response: EffectiveCoefficients) -> RowInfluence:
         """What each row does to the fit, where ``response`` has the covariance by which the mean gives way.
 
         Missing values are those of prediction: labels have no say.
@@ -269,9 +269,9 @@ class CompleteRows:
 
         ``alternatives`` say of rows that stand for the same row of the data how likely each is the true one.
         """
-        rows, y, s = self.rows, self.rows.signs, self.rows.weights
+        rows, y, s = self.rows, self.rows.y, self.rows.weights
         with np.errstate(all="ignore"):  # for the climb's bold candidates; a thread does not inherit the climb's own
-            f, v = row_pass.message.row_moments(rows)
+            f, v = row_pass.coefficients.row_moments(rows)
             terms = row_pass.likelihood.terms(f, v, y, s, row_pass.mode, "rows", rows.index)
             entropy, missing = 0.0, None
             if alternatives is not None:
@@ -292,16 +292,16 @@ class CompleteRows:
         """Σ −∂²ℓ/∂f² c cᵀ, from the rows that have a curvature worth speaking of."""
         rows, s = self.rows, self.rows.weights
         with np.errstate(all="ignore"):
-            f, v = row_pass.message.row_moments(rows)
-            terms = row_pass.likelihood.terms(f, v, rows.signs, s, row_pass.mode)
+            f, v = row_pass.coefficients.row_moments(rows)
+            terms = row_pass.likelihood.terms(f, v, rows.y, s, row_pass.mode)
             assert terms.curvature is not None
             return rows.gram(terms.curvature)
 
-    def influence(self, row_pass: RowPass, response: Message) -> RowInfluence:
+    def influence(self, row_pass: RowPass, response: EffectiveCoefficients) -> RowInfluence:
         """What each row does to the fit."""
         with np.errstate(all="ignore"):
-            f, v = row_pass.message.row_moments(self.rows)
-            V = v if response is row_pass.message else response.row_moments(self.rows)[1]
+            f, v = row_pass.coefficients.row_moments(self.rows)
+            V = v if response is row_pass.coefficients else response.row_moments(self.rows)[1]
             return RowInfluence.of(row_pass.likelihood, self.rows, f, v, np.asarray(V), np.zeros(len(f)))
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
@@ -316,4 +316,4 @@ class CompleteRows:
 
     def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
         """Number of rows on the wrong side."""
-        return int(np.count_nonzero(self.rows.signs * self.rows.scores(theta) <= 0.0))
+        return int(np.count_nonzero(self.rows.y * self.rows.scores(theta) <= 0.0))

@@ -1,8 +1,8 @@
 """One sweep: all of the paper's algorithms and samplers are cases of it.
 
-A pass over the rows turns the distribution of the coefficients (the message down) into sums (the message up); then each
-full conditional is updated from the moments of the others. ``mode`` decides the reading: keep each conditional as a
-distribution (variational Bayes), or replace it by a draw (Gibbs).
+A pass over the rows turns the distribution of the coefficients into sums; then each full conditional is updated from
+the moments of the others. ``mode`` is the update mode: keep each conditional as a distribution (variational Bayes), or
+replace it by a draw (Gibbs).
 """
 
 from functools import partial
@@ -23,8 +23,8 @@ def sweep(spec: Spec, state: State, source: Source, mode: UpdateMode) -> tuple[S
 
 def pass_rows(spec: Spec, state: State, source: Source, mode: UpdateMode, *, with_curvature: bool = False) -> Stats:
     """Refresh the rows' latent scales and sum what the coefficients need of them."""
-    message = state.coefficients.message(state.gates)
-    return source.sum_stats(RowPass(spec.likelihood, message, mode, with_curvature, state.missing))
+    coefficients = state.coefficients.effective(state.gates)
+    return source.sum_stats(RowPass(spec.likelihood, coefficients, mode, with_curvature, state.missing))
 
 
 def update(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:

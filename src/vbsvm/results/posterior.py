@@ -126,7 +126,7 @@ class MeanField:
     def combination(self, t: Array, chances: list[float]) -> tuple[float, list[float], float]:
         """Normal, with the variance of the effective coefficients."""
         rows = DenseRows(0, DenseMatrix(t[None]), np.ones(1), np.ones(1))
-        _, variance = self.state.gaussian.fixed(self.plan.n_fixed).message(self.state.gates).row_moments(rows)
+        _, variance = self.state.gaussian.fixed(self.plan.n_fixed).effective(self.state.gates).row_moments(rows)
         mean, sd = float(t @ self.mean), float(np.sqrt(np.asarray(variance)[0]))
         return sd, [mean + float(ndtri(chance)) * sd for chance in chances], float(ndtr(mean / sd)) if sd > 0 else 0.5
 

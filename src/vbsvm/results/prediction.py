@@ -23,7 +23,7 @@ from vbsvm.missing.imputation import Population
 from vbsvm.missing.rows import IncompleteRows
 from vbsvm.missing.updates import conditional_means, imputation_variance
 from vbsvm.model.coefficients import PointDistribution
-from vbsvm.model.interfaces import Message
+from vbsvm.model.interfaces import EffectiveCoefficients
 from vbsvm.model.layouts.dense import DenseRows
 from vbsvm.model.likelihoods import hinge
 from vbsvm.model.matrices import SparseMatrix
@@ -61,15 +61,15 @@ class Scores:
 def mean_scores(fit: "Fit", encoded: Encoded) -> Scores:
     """Moments of each row's score with the coefficients at their means."""
     state = fit.posterior.state
-    return _scores(fit, PointDistribution(state.coefficients.mean).message(state.gates), state, encoded)
+    return _scores(fit, PointDistribution(state.coefficients.mean).effective(state.gates), state, encoded)
 
 
 def score_moments(fit: "Fit", encoded: Encoded, state: State) -> Scores:
     """Mean and variance of each row's score; a group that was not seen in fit adds the variance zᵀΣz of its effects."""
-    return _scores(fit, state.coefficients.message(state.gates), state, encoded)
+    return _scores(fit, state.coefficients.effective(state.gates), state, encoded)
 
 
-def _scores(fit: "Fit", message: Message, state: State, encoded: Encoded) -> Scores:
+def _scores(fit: "Fit", coefficients: EffectiveCoefficients, state: State, encoded: Encoded) -> Scores:
     of_new = [prior_covariances(fit.plan, fit.spec, state, k) for k in range(len(fit.plan.factors))]
     found = Scores(*(np.zeros(encoded.table.shape[0]) for _ in range(3)))
     if any((levels == UNSEEN).any() for levels in encoded.levels):
@@ -78,9 +78,9 @@ def _scores(fit: "Fit", message: Message, state: State, encoded: Encoded) -> Sco
         at, design = block.where, block.design
         rows, incomplete = _completed(fit, block)
         if incomplete is not None:
-            found.from_unknown[at] = imputation_variance(incomplete, rows, message, _population(fit).distribution)
+            found.from_unknown[at] = imputation_variance(incomplete, rows, coefficients, _population(fit).distribution)
             design = incomplete.design
-        found.mean[at], variance = message.row_moments(rows)
+        found.mean[at], variance = coefficients.row_moments(rows)
         found.variance[at] = _overflown(variance)
         for covariances, grouping in zip(of_new, block.groupings, strict=True):
             if grouping.has_unseen and found.departures is not None:

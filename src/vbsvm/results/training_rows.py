@@ -323,7 +323,7 @@ def links(rows: Sequence[TrainingRows]) -> list[Link]:
 
 def _by_class(part: Part) -> Array:
     """Total weight of the negative and of the positive rows."""
-    s, positive = part.rows.weights, part.rows.signs > 0
+    s, positive = part.rows.weights, part.rows.y > 0
     return np.array([s[~positive].sum(), s[positive].sum()])
 
 
@@ -336,7 +336,7 @@ def _fingerprint(source: InMemory, spec: Spec) -> Array:
     theta = np.sin(1.0 + np.arange(spec.n_columns))
 
     def of_part(part: Part) -> Array:
-        s, y, scores = part.rows.weights, part.rows.signs, part.scores(theta, None)
+        s, y, scores = part.rows.weights, part.rows.y, part.scores(theta, None)
         return np.array([s.sum(), s @ y, s @ scores, (s * y) @ scores, s @ np.square(scores)])
 
     with np.errstate(all="ignore"):

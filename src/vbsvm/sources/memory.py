@@ -179,7 +179,7 @@ class Memory(BlockSource):
             )
             candidates = None if self.candidates is None else self.candidates.take(where).take(kept)
             if candidates is not None and self.fixed_levels is not None:
-                candidates = self.fixed_levels.with_log_prob(candidates, encoded, rows.signs)
+                candidates = self.fixed_levels.with_log_prob(candidates, encoded, rows.y)
             return _Block(self, rows, candidates)
 
         return block_of
@@ -202,7 +202,7 @@ class Memory(BlockSource):
     def _drawn_block(self) -> "_PlainBlock":
         """All rows as one implicitly standardised block, for a covariance from random draws."""
         dense = self._plain_block(0, slice(0, len(self.X))).rows
-        return _PlainBlock(DrawnRows(dense.index, dense.matrix, dense.signs, dense.weights))
+        return _PlainBlock(DrawnRows(dense.index, dense.matrix, dense.y, dense.weights))
 
     @cached_property
     def patterns(self) -> dict[int, Patterns]:
@@ -235,10 +235,10 @@ class Memory(BlockSource):
 
     def repeated(self) -> "Memory":
         """Replicate each row by its weight, which must be a whole number."""
-        is_whole = self.weights == np.floor(self.weights)
-        if not is_whole.all():
+        integral = self.weights == np.floor(self.weights)
+        if not integral.all():
             raise ValueError(
-                f"Gibbs: a row has the weight {self.weights[np.argmin(is_whole)]:g}. Where values are missing, a sampler "
+                f"Gibbs: a row has the weight {self.weights[np.argmin(integral)]:g}. Where values are missing, a sampler "
                 "takes whole numbers as weights: leave class_weight and other weights out, or take Variational()."
             )
         total, max_rows = float(self.weights.sum()), MAX_REPLICATED // (4 + self.recipe.n_columns)

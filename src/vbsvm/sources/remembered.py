@@ -133,8 +133,8 @@ class NewAndPastRows:
 
     def sum_stats(self, row_pass: RowPass) -> Stats:
         """Sums over the new rows, and those of the past."""
-        assert isinstance(row_pass.message, DenseGaussian)
-        return self.rows.sum_stats(row_pass) + self.past.stats(row_pass.message)
+        assert isinstance(row_pass.coefficients, DenseGaussian)
+        return self.rows.sum_stats(row_pass) + self.past.stats(row_pass.coefficients)
 
     def input_sums(self, distribution: Any) -> Any:
         """Asked only where inputs may be missing."""

@@ -17,7 +17,7 @@ from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import DenseScan, Gates, GateScan
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.layouts.dense import LOG_2PI, DenseGaussian, DenseGram, packed_triangles, unpacked_triangles
-from vbsvm.model.layouts.grouping import ArrowMessage, ByGroup, FactorMessage, by_group
+from vbsvm.model.layouts.grouping import ArrowCoefficients, ByGroup, LevelMoments, by_group
 
 # What a distribution that has moved need not compute anew.
 SPREADS = ("effect_covariances", "variances")
@@ -195,7 +195,7 @@ class ArrowGaussian(SecondMoments):
         together = np.einsum("ik,ik->k", border, _flat(self.link) @ self.core.covariance)
         return (self.effects.ravel() @ border) * self.core.mean - together
 
-    def message(self, gates: Gates | None) -> "ArrowMessage":
+    def effective(self, gates: Gates | None) -> "ArrowCoefficients":
         """Means, variances and covariances, ready to be looked up by level."""
         n_dense = len(self.core.mean) - sum(m * q for m, q in self.shapes)
         dense, *places = places_in_core(n_dense, self.shapes)
@@ -205,20 +205,20 @@ class ArrowGaussian(SecondMoments):
         for k, (columns, (m, q)) in enumerate(zip(places, self.shapes, strict=True)):
             within = np.einsum("gqgr->gqr", Sigma[columns, columns].reshape(m, q, m, q))
             factors.append(
-                FactorMessage(
+                LevelMoments(
                     self.core.mean[columns].reshape(m, q), Sigma[columns, dense].reshape(m, q, n_dense), within
                 )
             )
             for j, (other, shape) in enumerate(zip(places[:k], self.shapes, strict=False)):
                 pairs[k, j] = Sigma[columns, other].reshape(m, q, *shape)
             pairs[len(places), k] = with_core[:, :, columns].reshape(*self.effects.shape, m, q)
-        factors.append(FactorMessage(self.effects, with_core[:, :, dense], self.effect_covariances))
+        factors.append(LevelMoments(self.effects, with_core[:, :, dense], self.effect_covariances))
         if gates is not None:
             factors = [
                 replace(distribution, with_dense=distribution.with_dense * gates.open[:n_dense])
                 for distribution in factors
             ]
-        return ArrowMessage(self.core.fixed(n_dense).message(gates), tuple(factors), pairs)
+        return ArrowCoefficients(self.core.fixed(n_dense).effective(gates), tuple(factors), pairs)
 
     def quadratic(self, gram: ArrowGram) -> float:
         """⟨gram, Ω⟩, from Cov(u_g, x) = −E_gΣ."""

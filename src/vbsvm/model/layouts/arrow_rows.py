@@ -32,9 +32,9 @@ class ArrowRows:
         return self.dense.index
 
     @property
-    def signs(self) -> Array:
+    def y(self) -> Array:
         """Labels ±1."""
-        return self.dense.signs
+        return self.dense.y
 
     @property
     def weights(self) -> Array:
@@ -78,7 +78,7 @@ class ArrowRows:
             values.append(factor.z)
             begin += factor.size
         at, entries = np.concatenate(places, axis=1), np.concatenate(values, axis=1)
-        at, entries = tail.levels[:, None] * begin + at, (s * self.signs)[:, None] * entries
+        at, entries = tail.levels[:, None] * begin + at, (s * self.y)[:, None] * entries
         ends = np.arange(n + 1)
         by_column = csc_array((entries.ravel(), at.ravel(), at.shape[1] * ends), shape=(tail.n_levels * begin, n))
         return csc_array((-s, tail.levels, ends), shape=(tail.n_levels, n)), by_column

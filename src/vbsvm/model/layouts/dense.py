@@ -36,7 +36,7 @@ class MatrixRows:
 
     index: int
     matrix: DesignMatrix
-    signs: Array
+    y: Array
     weights: Array
 
     def scores(self, theta: Array) -> Array:
@@ -178,7 +178,7 @@ class DenseGaussian(SecondMoments):
         """Ω of the first n coefficients."""
         return self.covariance[:n, :n] + np.outer(self.mean[:n], self.mean[:n])
 
-    def message(self, gates: Gates | None) -> "DenseGaussian | GatedMessage":
+    def effective(self, gates: Gates | None) -> "DenseGaussian | GatedCoefficients":
         """Itself, as rows need the mean and the root; or the distribution of the effective coefficients."""
         if gates is None:
             return self
@@ -187,7 +187,7 @@ class DenseGaussian(SecondMoments):
         shared = [(k, gates.spread[k[0]] * self._outer_of(k)) for k in gates.map.shared]
         for k, _ in shared:
             extra[k] = 0.0
-        return GatedMessage(DenseGaussian(inclusion * self.mean, inclusion[:, None] * self.root), extra, shared)
+        return GatedCoefficients(DenseGaussian(inclusion * self.mean, inclusion[:, None] * self.root), extra, shared)
 
     def _outer_of(self, columns: NDArray[np.intp]) -> Array:
         root, mean = self.root[columns], self.mean[columns]
@@ -243,7 +243,7 @@ class DenseGaussian(SecondMoments):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class GatedMessage:
+class GatedCoefficients:
     """Distribution of γ̃∘v with the gates at their means, and what the gates' own variance adds to a row's.
 
     ``extra`` is Var γ_k E v_k² of each coefficient with a gate of its own; ``shared`` has Var γ E[vvᵀ] of the

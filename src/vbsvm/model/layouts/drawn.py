@@ -50,7 +50,7 @@ class DrawnRows(MatrixRows):
 
     def noise(self, n_draws: int) -> Array:
         """z of these rows, rows × draws: the same in every step of a fit."""
-        return np.random.default_rng([SEED, 1 + self.index]).standard_normal((len(self.signs), n_draws))
+        return np.random.default_rng([SEED, 1 + self.index]).standard_normal((len(self.y), n_draws))
 
 
 @final
@@ -200,7 +200,7 @@ class DrawnGaussian(SecondMoments):
         spread = float(np.vdot(self.draws.T, gram.times(self.draws.T))) / len(self.draws)
         return float(self.mean @ gram.times(self.mean)) + spread
 
-    def message(self, gates: Gates | None) -> "DrawnGaussian":
+    def effective(self, gates: Gates | None) -> "DrawnGaussian":
         """Itself: this layout has no gates."""
         assert gates is None
         return self

@@ -34,7 +34,7 @@ class DualRows:
 
     index: int
     design: WideDesign
-    signs: Array
+    y: Array
     weights: Array
 
     @property
@@ -172,23 +172,23 @@ class DualGaussian(SecondMoments):
 
     def quadratic(self, gram: DualGram) -> float:
         """E[θᵀ gram θ]."""
-        of_rows = self.written_message(None).variances(written(gram.design) * gram.opened)
+        of_rows = self.materialised(None).variances(written(gram.design) * gram.opened)
         spread = float(gram.w @ of_rows) + float(gram.extra @ self.variances)
         return float(self.mean @ gram.times(self.mean)) + spread
 
-    def message(self, gates: Gates | None) -> "DualMessage | KernelMessage":
+    def effective(self, gates: Gates | None) -> "DualCoefficients | KernelCoefficients":
         """What rows need, with the gates applied."""
         if gates is None and self.parts.common is not None:
-            return KernelMessage(self)
-        return self.written_message(gates)
+            return KernelCoefficients(self)
+        return self.materialised(gates)
 
-    def written_message(self, gates: Gates | None) -> "DualMessage":
+    def materialised(self, gates: Gates | None) -> "DualCoefficients":
         """The same with the parts of the covariance written out, for any rows."""
         D, U, V = self.parts.diagonal, self.parts.left, self.parts.right
         if gates is None:
-            return DualMessage(self.mean, D, U, V)
+            return DualCoefficients(self.mean, D, U, V)
         opened, extra = gates.open, gates.spread * self.squares
-        return DualMessage(opened * self.mean, np.square(opened) * D + extra, opened * U, opened[:, None] * V)
+        return DualCoefficients(opened * self.mean, np.square(opened) * D + extra, opened * U, opened[:, None] * V)
 
     @property
     def precision(self) -> DualGram:
@@ -221,7 +221,7 @@ class DualGaussian(SecondMoments):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class KernelMessage:
+class KernelCoefficients:
     """A distribution whose own rows find their variances among products of rows."""
 
     distribution: DualGaussian
@@ -233,16 +233,16 @@ class KernelMessage:
             return rows.scores(mean), parts.row_variances()
         if isinstance(parts.design, SparseDesign):
             return rows.scores(mean), np.concatenate([parts.variances_of(part) for part in rows.written_parts()])
-        return self.distribution.written_message(None).row_moments(rows)
+        return self.distribution.materialised(None).row_moments(rows)
 
     def effects(self, rows: DualRows | DenseRows, columns: NDArray[np.intp]) -> Effects:
         """Distribution of the coefficients of these columns, the same in all rows."""
-        return self.distribution.written_message(None).effects(rows, columns)
+        return self.distribution.materialised(None).effects(rows, columns)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class DualMessage:
+class DualCoefficients:
     """Mean, and the parts of the covariance diag(D) − UᵀU + V Vᵀ of the effective coefficients.
 
     Predictions ask with dense rows.

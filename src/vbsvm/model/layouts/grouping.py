@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.model.interfaces import Effects
-from vbsvm.model.layouts.dense import DenseGaussian, GatedMessage
+from vbsvm.model.layouts.dense import DenseGaussian, GatedCoefficients
 
 
 @final
@@ -141,26 +141,26 @@ def by_group(sums: Array) -> ByGroup:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class FactorMessage:
+class LevelMoments:
     """Of each level of a factor: mean effects, covariances with the dense columns' coefficients, and variances."""
 
     effects: Array
     with_dense: Array
     variances: Array
 
-    def window(self, first: int, n_levels: int) -> "FactorMessage":
+    def window(self, first: int, n_levels: int) -> "LevelMoments":
         """The same of a run of levels."""
         run = slice(first, first + n_levels)
-        return FactorMessage(self.effects[run], self.with_dense[run], self.variances[run])
+        return LevelMoments(self.effects[run], self.with_dense[run], self.variances[run])
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class ArrowMessage:
+class ArrowCoefficients:
     """Distribution of the dense columns' coefficients and each factor's effects; covariances of pairs of factors."""
 
-    dense: DenseGaussian | GatedMessage
-    factors: tuple[FactorMessage, ...]
+    dense: DenseGaussian | GatedCoefficients
+    factors: tuple[LevelMoments, ...]
     pairs: dict[tuple[int, int], Array]
 
     def row_moments(self, rows: "ArrowRows") -> tuple[Array, Array]:

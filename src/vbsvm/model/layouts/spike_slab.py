@@ -82,13 +82,13 @@ class SpikeSlab(SecondMoments):
         """E[vᵀ gram v], gates open."""
         return float(np.vdot(gram.matrix, self.outer(len(self.mean))))
 
-    def message(self, gates: Gates | None) -> "SpikeMessage":
+    def effective(self, gates: Gates | None) -> "SpikeSlabCoefficients":
         """Means and variances of the effective coefficients."""
         effective, spread = self.mean.copy(), np.zeros(len(self.mean))
         effective[self.gated] *= self.inclusion
         of_gated = self.slab + (1 - self.inclusion) * np.square(self.mean[self.gated])
         spread[self.gated] = self.inclusion * of_gated
-        return SpikeMessage(effective, spread, self.free, self.root)
+        return SpikeSlabCoefficients(effective, spread, self.free, self.root)
 
     @property
     def precision(self) -> DenseGram:
@@ -114,7 +114,7 @@ class SpikeSlab(SecondMoments):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class SpikeMessage:
+class SpikeSlabCoefficients:
     """Means and variances of the effective coefficients; covariance only among those without gates."""
 
     mean: Array
@@ -133,7 +133,7 @@ class SpikeMessage:
         spread = np.diag(self.spread)
         spread[np.ix_(self.free, self.free)] += self.root @ self.root.T
         mean = rows.multiplying(self.mean, columns)
-        at_mean = Effects(mean, np.zeros((len(rows.signs), len(columns))), np.zeros((1, *[len(columns)] * 2)))
+        at_mean = Effects(mean, np.zeros((len(rows.y), len(columns))), np.zeros((1, *[len(columns)] * 2)))
         return with_spread(at_mean, spread, rows, columns)
 
 

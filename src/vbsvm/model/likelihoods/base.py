@@ -78,7 +78,7 @@ class Likelihood(Protocol):
         """
         ...
 
-    def at_point(self, margin: Array) -> Array:
+    def log_likelihood(self, margin: Array) -> Array:
         """Log likelihood of rows of weight 1 at known scores; ``margin`` is y times the score."""
         ...
 
@@ -136,7 +136,7 @@ class ScaleMixture(ABC):
         """u = y(slope·s + kink·w): what a row adds to the right side of the coefficients' update."""
         return y * (self.slope * s + self.kink * w)
 
-    def at_point(self, margin: Array) -> Array:
+    def log_likelihood(self, margin: Array) -> Array:
         """Log likelihood of rows of weight 1 at known scores."""
         h = self.kink - margin
         return self.value(h, np.abs(h))

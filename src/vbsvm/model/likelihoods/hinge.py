@@ -47,7 +47,7 @@ class ExactHinge:
         """√v/η: rows bend within a standard deviation of the kink."""
         return np.sqrt(v) / self.power
 
-    def at_point(self, margin: Array) -> Array:
+    def log_likelihood(self, margin: Array) -> Array:
         """−2η(1 − margin)₊."""
         return -2.0 * self.power * np.maximum(1.0 - margin, 0.0)
 

@@ -102,7 +102,7 @@ class ExactLogistic:
         """Infinite: every row has a curvature, and where all rows are far from the border it is all that there is."""
         return np.inf
 
-    def at_point(self, margin: Array) -> Array:
+    def log_likelihood(self, margin: Array) -> Array:
         """Log expit(margin)."""
         return curve(margin)[0]
 
