@@ -21,7 +21,7 @@ def dense_twin(memory):
         parts.append(Z.reshape(len(C), -1))
     full = np.column_stack(parts)
     recipe = Recipe(np.zeros(full.shape[1]), np.ones(full.shape[1]), intercept=False)
-    return Memory(full, memory.signs, memory.weights, recipe)
+    return Memory(full, memory.y, memory.weights, recipe)
 
 
 def effects_blocks(begin, grouping, prior):

@@ -66,7 +66,7 @@ def cut(source):
             replace(
                 source,
                 X=source.X[where],
-                signs=source.signs[where],
+                y=source.y[where],
                 weights=source.weights[where],
                 groupings=tuple(replace(one, index=one.index[where]) for one in source.groupings),
                 missing_inputs=None if incomplete is None else incomplete.take(where),
@@ -163,7 +163,7 @@ def test_what_a_clusters_own_failures_mean_is_said(client):
         (KilledWorker("part", None, 3), "Several workers died over the same part"),
         (CancelledError("part"), "The cluster has lost the data"),
     ):
-        with pytest.raises(RuntimeError, match=message), Cluster.from_client(client)._in_words([]):
+        with pytest.raises(RuntimeError, match=message), Cluster.from_client(client)._explained_errors([]):
             raise error
 
 

@@ -66,7 +66,7 @@ def small_pieces(monkeypatch, tmp_path):
     monkeypatch.setattr(file_sources, "PIECE", 0.0)
     monkeypatch.setattr(file_sources, "MIN_ROWS", 50)
     monkeypatch.setattr(block_source, "RUN", 64)
-    monkeypatch.setattr(files_text, "LOOK", 30)
+    monkeypatch.setattr(files_text, "SCAN_ROWS", 30)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "users"))
 
 
@@ -211,9 +211,9 @@ def test_float32_stays_float32(tmp_path):
 
 def test_looks_at_wide_text_hold_few_rows(tmp_path, monkeypatch):
     """What a column holds was once found from 50 000 rows together, which took 500 MB with 400 columns."""
-    monkeypatch.setattr(files_text, "LOOK", 50_000)
-    monkeypatch.setattr(files_text, "LOOK_BYTES", 40_000)
-    monkeypatch.setattr(files_text, "FIRST_LOOK", 10)
+    monkeypatch.setattr(files_text, "SCAN_ROWS", 50_000)
+    monkeypatch.setattr(files_text, "SCAN_BYTES", 40_000)
+    monkeypatch.setattr(files_text, "FIRST_SCAN", 10)
     sizes, look = [], files_text.ColumnContents.from_values
     monkeypatch.setattr(
         files_text.ColumnContents, "from_values", staticmethod(lambda column: sizes.append(len(column)) or look(column))
@@ -470,13 +470,13 @@ def test_what_killed_processes_left_is_removed(tmp_path):
 
 def test_files_that_change_while_they_are_read_are_refused(tmp_path, monkeypatch):
     folder = written(table(), tmp_path / "d")
-    learn = files_cache.Cache.building
+    learn = files_cache.Cache.create
 
     def change(self):
         written(table(seed=5), folder)
         return learn(self)
 
-    monkeypatch.setattr(files_cache.Cache, "building", change)
+    monkeypatch.setattr(files_cache.Cache, "create", change)
     with pytest.raises(ValueError, match=r"part0.parquet has changed while it was read"):
         VBSVC().fit_files(Files(folder, cache=tmp_path / "cache"), "y", features=INPUTS)
     assert cache_of(tmp_path) == []

@@ -38,7 +38,7 @@ from vbsvm.results.effects import AverageEffects, Subject, subject_of
 from vbsvm.results.fit import Fit
 from vbsvm.results.leave_one_out import leave_one_out
 from vbsvm.results.left_out_predictions import LeftOutPredictions
-from vbsvm.sources.cluster import require_in_memory
+from vbsvm.sources.cluster import check_in_memory
 from vbsvm.sources.files import Files
 from vbsvm.storage.atomic import require_path
 
@@ -194,7 +194,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
     def _tasks(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None) -> list[Task]:
         """Check everything, and give one model for two classes, else one for each class against the rest."""
         prior, inference, settings = self.require_settings()
-        require_in_memory(X=X, y=y, sample_weight=sample_weight)
+        check_in_memory(X=X, y=y, sample_weight=sample_weight)
         vars(self).pop("levels_", None)
         y = label_checks.plain_labels(y)
         if self.group is not None and not self.fit_intercept:

@@ -187,7 +187,7 @@ def _unassigned(tasks: Sequence[Task], fits: Sequence[Fit], n_classes: int) -> N
     source = tasks[0].source
     if not isinstance(source, Distributed):
         return np.flatnonzero(~_assigned_classes(tasks[0], fits, n_classes, source))
-    alone = replace(tasks[0], source=source.like, sample_weights=None)
+    alone = replace(tasks[0], source=source.template, sample_weights=None)
     return np.flatnonzero(~source.sum_over_memories(partial(_assigned_classes, alone, fits, n_classes)))
 
 
@@ -202,7 +202,7 @@ def _assigned_classes(task: Task, fits: Sequence[Fit], n_classes: int, source: I
         counted = _counted(source.weights[where], source.candidates)
         seen[_assigned(scores)[counted]] = True
         if source.pages is not None:
-            source.pages.seen(size * source.X.itemsize * source.X.shape[1])
+            source.pages.count_bytes(size * source.X.itemsize * source.X.shape[1])
         begin, size = begin + size, 2 * size if source.pages is None else min(2 * size, MOST_ROWS)
     return seen
 

@@ -231,7 +231,7 @@ class FormulaEncoder:
         if not len(counted.weights):
             return None
         name, design = self.reader.parts.outcome, self.formula
-        frame = design.taken(part.raw, counted.rows)
+        frame = design.select(part.raw, counted.rows)
         encoded = design.encode(frame)
         outcome = frames.take(part.raw, [name], counted.rows)[name]
         signs = np.where((outcome == self.classes[1]).to_numpy(dtype=bool), 1.0, -1.0)
@@ -247,7 +247,7 @@ class FormulaEncoder:
         counted, design = self.reader.counted(part.raw), self.formula
         if not len(counted.weights):
             return None
-        frame = design.taken(part.raw, counted.rows)
+        frame = design.select(part.raw, counted.rows)
         missing = np.stack([frame[name].isna().to_numpy() for name in design.categories.names], axis=1)
         n_candidates, by_level = design.categories.n_candidates(frame, missing), None
         if design.plan.factors:

@@ -141,7 +141,7 @@ class Model:
             )
         names, column = rows.names, weights if isinstance(weights, str) else None
         parts = syntax.read(formula, names, column)
-        frames.require_column(names, column)
+        frames.check_column(names, column)
         about = weights, missing, positive, priors, settings, standardize, rows.resident, rows.no_rows
         problem = build_problem(FormulaReader(parts, *about), rows, settings, read_likelihood(likelihood))
         (task,) = problem.tasks()

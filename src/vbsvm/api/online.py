@@ -34,7 +34,7 @@ from vbsvm.model.spec import State
 from vbsvm.results.calibration import LeftOutScores, PosteriorMean, calibrate
 from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
-from vbsvm.sources.cluster import require_in_memory
+from vbsvm.sources.cluster import check_in_memory
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.remembered import NewAndPastRows, PastRows
 
@@ -131,7 +131,7 @@ def _left_out(task: Task, before: State) -> LeftOutScores:
     source, theta = task.rows, before.coefficients.mean
     scores = np.concatenate(source.sum_parts(lambda part: [part.scores(theta, None)]))
     counted = source.weights > 0
-    return LeftOutScores(source.signs[counted], source.weights[counted], scores, np.zeros(len(scores)))
+    return LeftOutScores(source.y[counted], source.weights[counted], scores, np.zeros(len(scores)))
 
 
 def _joined(before: LeftOutScores, new: LeftOutScores) -> LeftOutScores:
@@ -149,7 +149,7 @@ def absorb(
     """Read a batch as ``fit`` would, and learn from it; without a stream, beginning with the rows of the last fit."""
     fits = getattr(estimator, "fit_", None)
     prior, inference, _ = estimator.require_settings()
-    require_in_memory(X=X, y=y, sample_weight=sample_weight)
+    check_in_memory(X=X, y=y, sample_weight=sample_weight)
     table, labels = _read(estimator, X, label_checks.plain_labels(y))
     names = validation.column_names(estimator)
     _require_complete(names, table)
@@ -172,7 +172,7 @@ def _rows_of(fits: Sequence[Fit], classes: NDArray[Any]) -> ReadTable:
             "partial_fit goes on from a fit only while its rows are at hand, which a model from a file or a fit to a "
             "sparse table does not have: begin with a new estimator."
         )
-    signs = np.stack([source.signs for source in sources], axis=1)
+    signs = np.stack([source.y for source in sources], axis=1)
     codes = (signs[:, 0] > 0).astype(np.intp) if len(sources) == 1 else signs.argmax(axis=1)
     return ReadTable(sources[0].X, classes[codes], sources[0].weights)
 

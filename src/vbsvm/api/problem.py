@@ -87,7 +87,7 @@ class Problem:
         validation.require_moderate_size(plan, spec, source)
         about = design.formula, data.encoder.n_dropped, rows.sample_weights, rows.given
         tasks = [
-            Task(spec, plan, missing_data, replace(source, signs=signs), labels, *about)
+            Task(spec, plan, missing_data, replace(source, y=signs), labels, *about)
             for signs, labels in zip(rows.signs, self._class_pairs, strict=True)
         ]
         remote = data.remote

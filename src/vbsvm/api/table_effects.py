@@ -12,9 +12,9 @@ from scipy.sparse import issparse
 from vbsvm.base.arrays import Array
 from vbsvm.design import one_hot
 from vbsvm.design.columns import Encoded, FactorPlan
-from vbsvm.design.frames import require_column
+from vbsvm.design.frames import check_column
 from vbsvm.design.levels import UNSEEN, group_labels
-from vbsvm.design.values import listed
+from vbsvm.design.values import join_names
 
 
 @final
@@ -85,7 +85,7 @@ class TableRows:
         """An input, or the group."""
         import pandas as pd
 
-        require_column(list(self.names), name)
+        check_column(list(self.names), name)
         if name not in self.columns.names:
             return pd.Series(self.members)
         own, labels = self.table[:, self.columns.places(name)], self.columns.labels(name)
@@ -117,7 +117,7 @@ class TableRows:
         labels = self.columns.labels(name)
         if labels is not None:
             if value not in labels.tolist():
-                raise ValueError(f"Input {name!r} has no level {value!r}; it has {listed(labels.tolist())}.")
+                raise ValueError(f"Input {name!r} has no level {value!r}; it has {join_names(labels.tolist())}.")
             return one_hot.columns_of(np.flatnonzero(labels == value), labels)
         if isinstance(value, str):
             raise ValueError(f"Input {name!r} is a number; got {value!r}.")

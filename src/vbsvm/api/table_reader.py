@@ -69,7 +69,7 @@ class TableSummary:
     def __add__(self, other: Self) -> "TableSummary":
         """Join two sets of rows."""
         total = TableSummary(self.labels + other.labels, added(self.groups, other.groups), self.target)
-        total.labels.require_few(self.target)
+        total.labels.check_few(self.target)
         return total
 
 
@@ -124,7 +124,7 @@ class TableReader:
         if self.group is not None:
             groups = LabelSummary.from_rows(inputs.members_of(raw.X, self.group), weights)
         labels = LabelSummary.from_rows(y, weights)
-        labels.require_few(self.target)
+        labels.check_few(self.target)
         return TableSummary(labels, groups, self.target)
 
     def learn(self, summary: TableSummary | None) -> "TableEncoder":

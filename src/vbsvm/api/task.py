@@ -161,7 +161,7 @@ class Task:
         validation.require_sampleable(self.spec, self.source)
         if isinstance(self.source, Sparse) or (self.source.missing_inputs is None and self.source.candidates is None):
             return self.spec, self.source
-        return self.spec, self.source.repeated()
+        return self.spec, self.source.replicated()
 
     def shifted(self, shift: Shift) -> "Task":
         """The same with missing values shifted, and otherwise missing at random."""

@@ -209,7 +209,7 @@ def wrapped(text: str, width: int = WIDTH) -> str:
     return "\n".join("\n".join(part) for part in parts)
 
 
-def listed(names: Sequence[object], most: int = 20) -> str:
+def join_names(names: Sequence[object], most: int = 20) -> str:
     """Names in a sentence; of very many the first ones."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{list(names[:most])}{more}"

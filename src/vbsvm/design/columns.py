@@ -37,7 +37,7 @@ class FactorPlan:
 
     def encode(self, labels: Sequence[NDArray[Any]]) -> NDArray[np.intp]:
         """Number of each row's level, or ``UNSEEN``, by the labels in the factor's columns."""
-        self.levels.require_kinds(labels, self.columns)
+        self.levels.check_kinds(labels, self.columns)
         return self.levels.encode(labels)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.design import values
-from vbsvm.design.values import listed, meant
+from vbsvm.design.values import did_you_mean, join_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -18,7 +18,7 @@ _WORDS = {values.TEXT: "text", values.NUMBER: "numbers", values.TRUTH: "numbers"
 
 def names_of(data: Any) -> list[str]:
     """Column names of a pandas or polars frame, an arrow table, or a dictionary of columns."""
-    require_collected(data, "data")
+    check_collected(data, "data")
     if hasattr(data, "column_names"):
         names = list(data.column_names)
     elif hasattr(data, "columns"):
@@ -29,18 +29,18 @@ def names_of(data: Any) -> list[str]:
         raise TypeError(
             f"data must be a data frame (pandas, polars, arrow) or a dictionary of columns; got {type(data).__name__}."
         )
-    require_unique(names, "The data have")
+    check_unique(names, "The data have")
     return names
 
 
-def require_unique(names: list[Any], subject: str) -> None:
+def check_unique(names: list[Any], subject: str) -> None:
     """Refuse two columns of one name; ``subject`` is who has them."""
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{subject} two columns of the name {twice!r}: rename one.")
 
 
-def require_collected(data: Any, name: str) -> None:
+def check_collected(data: Any, name: str) -> None:
     """Refuse a lazy frame, and a class of frames: a table is needed as it is."""
     if isinstance(data, type):
         raise TypeError(f"{name} is the class {data.__name__} itself; a table is needed.")
@@ -59,11 +59,11 @@ def take(
 
     names = names_of(data)
     for name in columns:
-        require_column(names, name)
+        check_column(names, name)
     if not names:
         raise ValueError("The data have no columns.")
     found = {name: column(data, name) for name in columns or names[:1]}
-    _require_equal_lengths({name: len(one) for name, one in found.items()})
+    _check_equal_lengths({name: len(one) for name, one in found.items()})
     frame = pd.DataFrame(found)[list(columns)]
     if kept is not None:
         frame = frame.take(kept)
@@ -72,10 +72,10 @@ def take(
     return frame.assign(**{name: _read(frame[name], name in may_miss) for name in columns})
 
 
-def require_column(names: list[str], name: str | None) -> None:
+def check_column(names: list[str], name: str | None) -> None:
     """Refuse a column that is not there; None is not asked for."""
     if name is not None and name not in names:
-        raise ValueError(f"The data have no column {name!r}; they have {listed(names)}.{meant(name, names)}")
+        raise ValueError(f"The data have no column {name!r}; they have {join_names(names)}.{did_you_mean(name, names)}")
 
 
 def missing_rows(data: Any, columns: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
@@ -83,7 +83,7 @@ def missing_rows(data: Any, columns: Sequence[str]) -> dict[str, NDArray[np.bool
     return {name: column(data, name).isna().to_numpy() for name in columns}
 
 
-def _require_equal_lengths(lengths: dict[str, int]) -> None:
+def _check_equal_lengths(lengths: dict[str, int]) -> None:
     """Refuse columns that are longer or shorter than the first."""
     first, n_rows = next(iter(lengths.items()))
     for name, length in lengths.items():

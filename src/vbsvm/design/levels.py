@@ -91,7 +91,7 @@ class Levels:
         columns = (values[codes] for values, codes in zip(self.parts, places, strict=True))
         return list(zip(*columns, strict=True))
 
-    def require_kinds(self, columns: Sequence[NDArray[Any]], names: Sequence[str]) -> None:
+    def check_kinds(self, columns: Sequence[NDArray[Any]], names: Sequence[str]) -> None:
         """Refuse labels that are not text, numbers or dates as they were in fit; ``names`` are those of the columns."""
         for values, labels, name in zip(self.parts, columns, names, strict=True):
             if len(labels) and kind_of_labels(values) != kind_of_labels(labels):
@@ -164,7 +164,7 @@ class LabelSummary:
         """Number of rows of positive weight."""
         return int(self.counts.sum())
 
-    def require_few(self, what: str) -> None:
+    def check_few(self, what: str) -> None:
         """Refuse what is no class; ``what`` is the column."""
         if len(self.labels) > MAX_CLASSES:
             raise ValueError(

@@ -61,7 +61,7 @@ def codes(column: Any, cells: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArr
     """The number of each row's level, ``UNSEEN`` where it is missing or new; and the first row of a new one."""
     known = np.flatnonzero(~values.missing(cells))
     given, of = group_labels(cells[known], column, known.tolist()), Levels.from_labels(labels)
-    of.require_kinds([given], [column])
+    of.check_kinds([given], [column])
     found = np.full(len(cells), UNSEEN)
     found[known] = of.encode([given])
     new = known[found[known] == UNSEEN]

@@ -28,7 +28,7 @@ def renumbered(message: str, number: Callable[[int], int]) -> str:
     return ROWS.sub(of_rows, message)
 
 
-def meant(name: str, known: Iterable[object]) -> str:
+def did_you_mean(name: str, known: Iterable[object]) -> str:
     """A question after the known names that are spelled nearly as this one, with a blank before it; or nothing."""
     names = [str(one) for one in known]
     if same := unicode_variant(name, names):
@@ -46,7 +46,7 @@ def unicode_variant(name: str, names: Iterable[str]) -> str:
     return ""
 
 
-def listed(names: Sequence[object], most: int = 12) -> str:
+def join_names(names: Sequence[object], most: int = 12) -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more
@@ -186,11 +186,11 @@ def as_floats(values: NDArray[Any], place: str, *, text: bool = False) -> NDArra
         return values.astype(np.float64)
     except (ValueError, OverflowError):
         for row, value in enumerate(values):
-            _require_float(value, place, row)
+            _check_float(value, place, row)
         raise
 
 
-def _require_float(value: Any, place: str, row: int) -> None:
+def _check_float(value: Any, place: str, row: int) -> None:
     """Refuse text that does not read as a number, and numbers that no float can hold."""
     try:
         float(value)

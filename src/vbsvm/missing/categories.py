@@ -190,21 +190,21 @@ class FixedLevels:
         sums = [category if labelled else category.without_labels() for category in self.sums.categories]
         return tuple(category.conditional(rng) for category in sums)
 
-    def with_log_prob(self, candidates: Candidates, design: Array, signs: Array) -> Candidates:
+    def with_log_prob(self, candidates: Candidates, design: Array, y: Array) -> Candidates:
         """Candidates of the fit with their log probabilities, in rows of the design that have these labels."""
         predicted = self.log_prob(self.without_labels, candidates, design)
-        fixed = self.log_prob(self.conditionals, candidates, design, signs) if self.labelled else predicted
+        fixed = self.log_prob(self.conditionals, candidates, design, y) if self.labelled else predicted
         if candidates.log_weights is not None and candidates.log_ratio is not None:
             fixed, predicted = fixed + candidates.log_weights, predicted + candidates.log_ratio
         return replace(candidates, log_fixed=fixed, log_predictive=predicted)
 
     def log_prob(
-        self, levels: tuple[ConditionalLevels, ...], candidates: Candidates, design: Array, signs: Array | None = None
+        self, levels: tuple[ConditionalLevels, ...], candidates: Candidates, design: Array, y: Array | None = None
     ) -> Array:
         """Log probability of each candidate under these distributions of levels."""
         labels = np.zeros(len(design), dtype=np.intp)
-        if signs is not None and self.labelled:
-            labels = (signs > 0).astype(np.intp)
+        if y is not None and self.labelled:
+            labels = (y > 0).astype(np.intp)
         total = np.zeros(len(design)) if candidates.log_importance is None else candidates.log_importance.copy()
         for conditional, columns, codes in zip(levels, self.columns, candidates.levels.T, strict=True):
             rows = np.flatnonzero(codes >= 0)
@@ -219,11 +219,11 @@ class FixedLevels:
         candidates: Candidates,
         recipe: Recipe,
         table: NDArray[np.floating],
-        signs: Array | None = None,
+        y: Array | None = None,
     ) -> Array:
         """The same of candidates in a raw table."""
         total, incomplete = np.zeros(len(table)), np.flatnonzero((candidates.levels >= 0).any(axis=1))
-        design, labels = design_rows(recipe, table[incomplete]), None if signs is None else signs[incomplete]
+        design, labels = design_rows(recipe, table[incomplete]), None if y is None else y[incomplete]
         total[incomplete] = self.log_prob(levels, candidates.take(incomplete), design, labels)
         return total
 
@@ -305,7 +305,7 @@ class LevelCounts:
         return LevelCounts(tuple(counted / n for counted in self.counts))
 
 
-def log_weights(design: Array, signs: Array, weights: Array, candidates: Candidates, wiggly: slice) -> Array:
+def log_weights(design: Array, y: Array, weights: Array, candidates: Candidates, wiggly: slice) -> Array:
     """Log weight of each candidate among those that differ by drawn values only, by importance sampling.
 
     A value's weight is its probability given the other inputs, times that of the label given all inputs, over that with
@@ -322,12 +322,12 @@ def log_weights(design: Array, signs: Array, weights: Array, candidates: Candida
     even = candidates.softmax(np.zeros(len(x)))  # levels of missing categories, and draws, count alike
     proportions = even
     for _ in range(MAX_STEPS):
-        p = expit(-signs * (x @ theta))
+        p = expit(-y * (x @ theta))
         s = weights * proportions
         hessian = x.T @ ((s * p * (1.0 - p))[:, None] * x) + np.diag(penalty)
-        step = np.linalg.solve(hessian, x.T @ (s * p * signs) - penalty * theta)
+        step = np.linalg.solve(hessian, x.T @ (s * p * y) - penalty * theta)
         theta = theta + step * min(1.0, 5.0 / max(float(np.abs(step).max()), 1e-12))
-        logs = candidates.log_ratio + log_expit(signs * (x @ theta))
+        logs = candidates.log_ratio + log_expit(y * (x @ theta))
         proportions = runs.softmax(logs) * even * runs.sizes
         if np.abs(step).max() < TOLERANCE:
             break

@@ -11,7 +11,7 @@ from vbsvm.base import printing
 from vbsvm.base.arrays import Array
 from vbsvm.base.settings import require_count
 from vbsvm.design.columns import INTERCEPT
-from vbsvm.design.values import listed
+from vbsvm.design.values import join_names
 from vbsvm.missing.imputation import CHANGED
 from vbsvm.plots import style
 from vbsvm.plots.resolve_fit import any_fit, largest, number_shown, one_fit, require_names
@@ -88,7 +88,7 @@ def sensitivity(
     if not len(table) or any(dtype.kind not in "iuf" for dtype in (table.index.dtype, *table.dtypes)):
         raise TypeError(
             "sensitivity: pass the result of sensitivity(…), a table of numbers with the shifts as its index; got "
-            f"another data frame, with the columns {listed(list(table.columns))}."
+            f"another data frame, with the columns {join_names(list(table.columns))}."
         )
     shift = table.index.to_numpy(dtype=float)
     nearest = int(np.abs(shift).argmin())
@@ -121,7 +121,7 @@ def _choose(table: "pd.DataFrame", nearest: int, terms: list[str] | None, top: i
     if terms is not None:
         unknown = [name for name in terms if name not in table.columns]
         if unknown or not len(terms):
-            raise ValueError(f"sensitivity: there is no coefficient {unknown}; there are {printing.listed(known)}.")
+            raise ValueError(f"sensitivity: there is no coefficient {unknown}; there are {printing.join_names(known)}.")
         return list(terms), ""
     n_shown = number_shown("sensitivity", top, len(known), MOST_LINES)
     size = np.abs(table[known].to_numpy(dtype=float)[nearest])
@@ -194,7 +194,7 @@ def _require_known(what: str, terms: Sequence[str], known: list[str], kind: str)
     """Refuse names that are not there, and none at all."""
     unknown = [name for name in terms if name not in known]
     if unknown or not len(terms):
-        raise ValueError(f"{what}: {unknown or 'nothing'} is not {kind}: there are {printing.listed(known)}.")
+        raise ValueError(f"{what}: {unknown or 'nothing'} is not {kind}: there are {printing.join_names(known)}.")
 
 
 MOST_TRACES = 12

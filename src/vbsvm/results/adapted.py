@@ -76,9 +76,9 @@ class _Rows:
         *others, tail = reader.plan.factors
         counts = row_weights("adapt", data, weights)
         kept = np.flatnonzero(counts > 0)
-        frame = reader.taken(data, kept)
+        frame = reader.select(data, kept)
         labels = [group_labels(frame[name].to_numpy(), name, frame.index) for name in tail.columns]
-        tail.levels.require_kinds(labels, tail.columns)
+        tail.levels.check_kinds(labels, tail.columns)
         levels, places = tail.levels.extended(labels)
         plan = replace(reader.plan, factors=(*others, replace(tail, levels=levels)))
         reader = replace(reader, plan=plan)

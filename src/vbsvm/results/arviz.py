@@ -104,7 +104,7 @@ def observed_rows(rows: TrainingRows | None) -> ObservedRows | None:
         return None
     numbers, sorting = _in_order(rows)
     source, order = rows.source, rows.order[sorting]
-    return ObservedRows(numbers[sorting], (source.signs[order] > 0).astype(np.intp), source.weights[order])
+    return ObservedRows(numbers[sorting], (source.y[order] > 0).astype(np.intp), source.weights[order])
 
 
 def _in_order(rows: TrainingRows) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

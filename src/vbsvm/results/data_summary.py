@@ -40,7 +40,7 @@ class Facts:
 
     @staticmethod
     def _of_run(source: InMemory, where: Any) -> "Facts":
-        weights, signs = source.weights[where], source.signs[where]
+        weights, signs = source.weights[where], source.y[where]
         counted = slice(None) if weights.all() else weights > 0
         weights, positive = weights[counted], signs[counted] > 0
         sizes = [

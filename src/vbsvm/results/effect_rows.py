@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.columns import Encoded
-from vbsvm.design.values import listed, meant
-from vbsvm.sources.cluster import require_in_memory
+from vbsvm.design.values import did_you_mean, join_names
+from vbsvm.sources.cluster import check_in_memory
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +105,7 @@ def row_weights(what: str, data: Any, weights: str | ArrayLike | None) -> Array:
 
 def n_rows_of(data: Any) -> int:
     """Number of rows of a frame, a dictionary of columns, or an array."""
-    require_in_memory(data=data)
+    check_in_memory(data=data)
     if isinstance(data, dict):
         return len(frames.column(data, next(iter(data)))) if data else 0
     if not hasattr(data, "shape") and not hasattr(data, "__len__"):
@@ -130,7 +130,7 @@ class FormulaRows:
     @staticmethod
     def of(reader: "Reader", given: "GivenRows") -> "FormulaRows":
         """Rows of a frame."""
-        return FormulaRows(reader, given.data, given.kept, reader.taken(given.data, given.kept), given.weights)
+        return FormulaRows(reader, given.data, given.kept, reader.select(given.data, given.kept), given.weights)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -177,8 +177,8 @@ def _kind(value: Any) -> Any:
 def require_input(what: str, rows: EffectRows, name: Any) -> None:
     """Refuse a name that is none of the inputs."""
     if not isinstance(name, str) or name not in rows.names:
-        hint = meant(name, list(rows.names)) if isinstance(name, str) else ""
-        raise ValueError(f"{what}: {name!r} is not an input of the model; it has {listed(list(rows.names))}.{hint}")
+        hint = did_you_mean(name, list(rows.names)) if isinstance(name, str) else ""
+        raise ValueError(f"{what}: {name!r} is not an input of the model; it has {join_names(list(rows.names))}.{hint}")
 
 
 def grid(what: str, rows: EffectRows, name: str, at: Any, *, fine: bool = False) -> list[Any]:

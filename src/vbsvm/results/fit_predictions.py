@@ -136,7 +136,7 @@ class PartAnswer:
     def of(self, model: Any, data: Any) -> Any:
         """The answers for all partitions, which are not computed yet."""
         example = self.example if collections.is_array(data) else self.framed(self.example, data._meta.index)
-        return collections.mapped(self, model, data, example)
+        return collections.map_partitions_lazily(self, model, data, example)
 
 
 def known_outcome(fit: "Fit", data: Any) -> NDArray[Any]:

@@ -50,7 +50,7 @@ def completed_tables(fit: "Fit", data: Any, n: int, y: Any, random_state: Any) -
     for draw in draws:
         proposed = None
         if encoded.candidates is not None and encoded.candidates.draws is not None:
-            rows = reader.taken(data)
+            rows = reader.select(data)
             proposed = reader.proposed_draws(rows, rng)
             encoded = reader.encode(rows, proposed)
         table, completed, candidates = encoded.table, frame, encoded.candidates
@@ -207,7 +207,7 @@ def _expected_drawn(reader: "Reader", data: Any) -> "tuple[pd.DataFrame, pd.Data
     import pandas as pd
 
     assert reader.drawn is not None
-    frame, names = reader.taken(data), list(reader.drawn.names)
+    frame, names = reader.select(data), list(reader.drawn.names)
     missing = reader.drawn.missing(frame)
     lost = missing.any(axis=1)
     means = frame[names].astype(np.float64).to_numpy(na_value=np.nan).copy()

@@ -101,7 +101,7 @@ def chosen_rows(source: Memory, number: int, rng: np.random.Generator) -> Which:
     held = source.fixed_levels
     assert held is not None
     levels = held.draw(rng, labelled=True)
-    chances = held.log_prob_of_table(levels, candidates, source.recipe, source.X, source.signs)
+    chances = held.log_prob_of_table(levels, candidates, source.recipe, source.X, source.y)
     return candidates.sample_one(np.where(candidates.in_completed_table(number, rng), chances, -np.inf), rng)
 
 
@@ -110,7 +110,7 @@ def _taken(source: Memory, which: Which) -> Memory:
     return replace(
         source,
         X=source.X[which],
-        signs=source.signs[which],
+        y=source.y[which],
         weights=source.weights[which],
         groupings=tuple(grouping.take(which) for grouping in source.groupings),
         missing_inputs=None if inputs is None else inputs.take(which),

@@ -34,21 +34,21 @@ class Pages:
     """The maps of some arrays, and how many bytes of them may stay in memory; the system reads them again when asked.
 
     ``limit`` is what rows may take in all: pages a quarter of it, and what a climb keeps of each row one half. Unless
-    it is ``kept``, the ``folder`` that they lie in is removed with them, once a fit has been finished.
+    it is ``permanent``, the ``folder`` that they lie in is removed with them, once a fit has been finished.
     """
 
     def __init__(
-        self, arrays: Sequence[NDArray[Any]], limit: int, folder: Path | None = None, *, kept: bool = True
+        self, arrays: Sequence[NDArray[Any]], limit: int, folder: Path | None = None, *, permanent: bool = True
     ) -> None:
-        self._maps = [found for array in arrays if (found := _map_of(array)) is not None]
-        self.limit, self.folder, self._kept, self._seen = limit, folder, kept, 0
+        self._maps = [mapped for array in arrays if (mapped := _map_of(array)) is not None]
+        self.limit, self.folder, self._permanent, self._n_bytes_read = limit, folder, permanent, 0
         self.line: SharedLine | None = None  # on which climbs say how far they are
 
     def finish(self) -> None:
         """Take note that a fit has reached its end: nothing will be resumed."""
-        if not self._kept and self.folder is not None:
+        if not self._permanent and self.folder is not None:
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-            self._kept = True
+            self._permanent = True
 
     def can_cache(self, n_rows: int) -> bool:
         """Whether a climb may keep some numbers of each row."""
@@ -59,27 +59,27 @@ class Pages:
         """How many numbers climbs may keep."""
         return self.limit // 16
 
-    def seen(self, n_bytes: int) -> None:
+    def count_bytes(self, n_bytes: int) -> None:
         """Take note that so many bytes were read, or will be next; let go of all pages where it has become too much.
 
         Another thread that still reads some of them finds them in the system's own memory, or on disk.
         """
-        self._seen += n_bytes
-        if self._seen > self.limit // 4:
-            self._seen = n_bytes
+        self._n_bytes_read += n_bytes
+        if self._n_bytes_read > self.limit // 4:
+            self._n_bytes_read = n_bytes
             self.release()
 
     def release(self) -> None:
         """Let go of all pages."""
-        for one in self._maps:
-            if hasattr(one, "madvise"):  # not on Windows, which trims a process by itself
-                one.madvise(mmap.MADV_DONTNEED)
+        for mapped in self._maps:
+            if hasattr(mapped, "madvise"):  # not on Windows, which trims a process by itself
+                mapped.madvise(mmap.MADV_DONTNEED)
 
-    def watched(self, block_of: Callable[[int], B], n_bytes: int) -> Callable[[int], B]:
+    def counting_reads(self, block_of: Callable[[int], B], n_bytes: int) -> Callable[[int], B]:
         """The same function, whose blocks of so many bytes are counted."""
 
         def counted(index: int) -> B:
-            self.seen(n_bytes)
+            self.count_bytes(n_bytes)
             return block_of(index)
 
         return counted
@@ -93,7 +93,7 @@ def runs(n_rows: int, pages: Pages | None, row_bytes: int = EXTRA_ROW_BYTES) -> 
     """Runs of rows, one after another, for what is counted row by row; their pages are let go."""
     for begin in range(0, n_rows, RUN):
         if pages is not None:
-            pages.seen(RUN * row_bytes)
+            pages.count_bytes(RUN * row_bytes)
         yield slice(begin, min(begin + RUN, n_rows))
 
 
@@ -136,7 +136,7 @@ class BlockSource(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         """What another process needs: the fields, and not the work space that was made from them."""
-        return {one.name: getattr(self, one.name) for one in fields(cast(Any, self))}
+        return {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
 
     @property
     @abstractmethod
@@ -155,12 +155,12 @@ class BlockSource(ABC):
 
     @property
     def n_core(self) -> int:
-        """Number of coefficients whose covariances are all kept."""
+        """Number of coefficients whose covariances are all permanent."""
         return self.n_columns
 
     @property
     def rows_resident(self) -> bool:
-        """Whether rows may be looked at often, and a few numbers of each be kept."""
+        """Whether rows may be looked at often, and a few numbers of each be permanent."""
         return True
 
     def sample(self, n_rows: int) -> "BlockSource | None":
@@ -184,14 +184,14 @@ class BlockSource(ABC):
     def sum_stats(self, row_pass: RowPass) -> Stats:
         """The only pass over the data in a sweep; what no pass changes is added."""
         stats = self._sum_blocks(lambda block: block.sum(lambda part: part.stats(row_pass)))
-        if self._known is None and self.level_counts is None:
+        if self._constant_sums is None and self.level_counts is None:
             return stats
-        return replace(stats, missing=added(MissingSums(self._known, self.level_counts), stats.missing))
+        return replace(stats, missing=added(MissingSums(self._constant_sums, self.level_counts), stats.missing))
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
         """Sums of the inputs with the missing ones as this distribution expects them; labels have no say."""
-        assert self._known is not None
-        return self._known + self._sum_blocks(lambda block: block.input_sums(distribution))
+        assert self._constant_sums is not None
+        return self._constant_sums + self._sum_blocks(lambda block: block.input_sums(distribution))
 
     def sum_parts(self, kernel: Callable[[Any], Any], *, memory_bound: bool = False) -> Any:
         """Sum ``kernel(part)`` over the parts of all blocks; a ``memory_bound`` one runs without threads."""
@@ -202,19 +202,19 @@ class BlockSource(ABC):
         return self._sum_blocks(lambda block: block.second_moments())
 
     @cached_property
-    def _known(self) -> InputSums | None:
+    def _constant_sums(self) -> InputSums | None:
         """Sums of the inputs that no pass changes: Σ s x̃x̃ᵀ over all rows, the others over complete rows."""
         return self._sum_blocks(lambda block: block.constant_sums()) if self.may_miss_inputs else None
 
     @cached_property
-    def _only(self) -> Block:
+    def _single_block(self) -> Block:
         """The only block."""
         return self.encoder()(0)
 
     def _sum_blocks(self, kernel: Callable[[Block], Any], *, memory_bound: bool = False) -> Any:
         if self.n_blocks == 1:  # small fits are made of such calls: the shortest way
             with single_threaded_blas():
-                return kernel(self._only)
+                return kernel(self._single_block)
 
         def of_thread() -> Callable[[int], Any]:
             block_of = self.encoder()

@@ -23,7 +23,7 @@ from weakref import ref
 import numpy as np
 
 from vbsvm.base.row_sums import Addable
-from vbsvm.design.values import listed
+from vbsvm.design.values import join_names
 
 T = TypeVar("T", bound=Addable)
 
@@ -92,22 +92,22 @@ class Cluster:
         _seconds_without_workers()
         return Cluster(client)
 
-    def held(self, delayed: Sequence[Any]) -> list[Any]:
+    def compute(self, delayed: Sequence[Any]) -> list[Any]:
         """Futures of delayed values, one for each partition, which workers begin to compute."""
         futures = self._client.compute(list(delayed), retries=RETRIES)
         self._partitions = [ref(one) for one in futures]  # workers are to forget what nobody else holds
         return futures
 
-    def each(self, function: Callable[..., Any], things: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
+    def map(self, function: Callable[..., Any], things: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
         """Futures of what a function makes of each future, and of what other sequences have for it."""
-        return self._each("part", function, things, *others)
+        return self._map("part", function, things, *others)
 
-    def collected(self, futures: Sequence[Any]) -> list[Any]:
+    def gather(self, futures: Sequence[Any]) -> list[Any]:
         """The values of futures."""
-        with self._in_words(futures):
-            return self._gathered(futures)
+        with self._explained_errors(futures):
+            return self._gather(futures)
 
-    def _gathered(self, futures: Sequence[Any]) -> list[Any]:
+    def _gather(self, futures: Sequence[Any]) -> list[Any]:
         """The values of futures; where the cluster has no workers, say so, and end it where none come in time."""
         limit, empty, told = _seconds_without_workers(), 0.0, False
         coroutine = self._client.gather(list(futures), asynchronous=True)
@@ -130,32 +130,32 @@ class Cluster:
     def sum(self, function: Callable[[Any], T], things: Sequence[Any]) -> T:
         """Sum a function over what futures hold; the last few terms are added here, which saves a round of tasks."""
         made: list[Any] = []
-        with self._in_words(made):
-            terms = self._answers(function, things, made)
+        with self._explained_errors(made):
+            terms = self._submit_terms(function, things, made)
             while len(terms) > FAN_IN:
                 groups = [terms[k : k + FAN_IN] for k in range(0, len(terms), FAN_IN)]
-                terms = [self._client.submit(_added, some, key=self._next_name("added")) for some in groups]
+                terms = [self._client.submit(_sum_pickled, some, key=self._new_key("added")) for some in groups]
                 made += terms
-            return pickle.loads(_added(self._gathered(terms)))
+            return pickle.loads(_sum_pickled(self._gather(terms)))
 
-    def _answers(self, function: Callable[[Any], T], things: Sequence[Any], made: list[Any]) -> list[Any]:
+    def _submit_terms(self, function: Callable[[Any], T], things: Sequence[Any], made: list[Any]) -> list[Any]:
         """Futures of a function's answers: a small message lies in every task, a large one in the graph once."""
         import cloudpickle
         from dask import config
 
         message = cloudpickle.dumps(function)
         if len(message) * len(things) <= MAX_COPIED:
-            terms = self._each("sum", partial(_answered, message), things)
+            terms = self._map("sum", partial(_call_pickled, message), things)
         else:
             with config.set({LARGE_GRAPH: "1TB"}):
-                told = self._client.submit(bytes, message, key=self._next_name("message"))
+                told = self._client.submit(bytes, message, key=self._new_key("message"))
             made.append(told)
-            terms = self._each("sum", _answered, [told] * len(things), things)
+            terms = self._map("sum", _call_pickled, [told] * len(things), things)
         made += terms
         return terms
 
     @contextmanager
-    def _in_words(self, futures: Sequence[Any]) -> Iterator[None]:
+    def _explained_errors(self, futures: Sequence[Any]) -> Iterator[None]:
         """Where something fails, or Ctrl-C ends it, leave nothing running; say what a cluster's own failures mean."""
         from distributed import CancelledError, KilledWorker
 
@@ -180,11 +180,11 @@ class Cluster:
         statuses = (getattr(one(), "status", None) for one in self._partitions)
         return next((k for k, status in enumerate(statuses) if status == "error"), None)
 
-    def _each(self, what: str, function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
-        name = self._next_name(what)
+    def _map(self, what: str, function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
+        name = self._new_key(what)
         return self._client.map(function, *things, key=[f"{name}-{k}" for k in range(len(things[0]))])
 
-    def _next_name(self, what: str) -> str:
+    def _new_key(self, what: str) -> str:
         """A name that nothing else has; by its first word a scheduler learns how long such a task takes."""
         return f"vbsvm_{what}-{self._token}-{next(self._numbers)}"
 
@@ -209,13 +209,13 @@ def _seconds_without_workers() -> float:
     return limit
 
 
-def _answered(message: bytes, thing: Any) -> bytes:
+def _call_pickled(message: bytes, thing: Any) -> bytes:
     """What a worker answers to a message."""
     with np.errstate(all="ignore"):
         return pickle.dumps(pickle.loads(message)(thing))
 
 
-def _added(terms: list[bytes]) -> bytes:
+def _sum_pickled(terms: list[bytes]) -> bytes:
     total = pickle.loads(terms[0])
     for term in terms[1:]:
         total = total + pickle.loads(term)
@@ -232,7 +232,7 @@ def is_array(data: Any) -> bool:
     return hasattr(data, "chunks")
 
 
-def require_collection(data: Any, name: str) -> None:
+def check_collection(data: Any, name: str) -> None:
     """Refuse what is not in a cluster."""
     if not is_collection(data):
         raise TypeError(
@@ -243,7 +243,7 @@ def require_collection(data: Any, name: str) -> None:
 
 def header(X: Any) -> Any:
     """A table without rows that has the columns of a collection."""
-    require_collection(X, "X")
+    check_collection(X, "X")
     if not is_array(X):
         return X._meta
     if X.ndim != 2:
@@ -253,7 +253,7 @@ def header(X: Any) -> Any:
     return np.empty((0, X.shape[1]))
 
 
-def require_in_memory(**given: Any) -> None:
+def check_in_memory(**given: Any) -> None:
     """Refuse collections where rows are taken from memory."""
     for name, data in given.items():
         if is_collection(data):
@@ -269,13 +269,13 @@ def columns_of_part(part: Any, names: Sequence[Any]) -> Any:
         raise TypeError(f"it is no data frame, but {type(part).__name__}: let every partition be one.")
     lost = [name for name in names if name not in part.columns]
     if lost:
-        raise ValueError(f"it has no column {lost[0]!r}; it has {listed(list(part.columns))}.")
+        raise ValueError(f"it has no column {lost[0]!r}; it has {join_names(list(part.columns))}.")
     return part.loc[:, list(names)]
 
 
-def taken(data: Any, target: str, sample_weight: Any) -> tuple[Any, Any, Any]:
+def split_target(data: Any, target: str, sample_weight: Any) -> tuple[Any, Any, Any]:
     """Inputs, labels and weights of a data frame that has the labels in a column; weights may be one, too."""
-    require_collection(data, "X")
+    check_collection(data, "X")
     columns = [] if is_array(data) else [str(name) for name in data.columns]
     names = [target, sample_weight] if isinstance(sample_weight, str) else [target]
     for name in names:
@@ -289,7 +289,7 @@ def partitions(X: Any, y: Any, sample_weight: Any) -> list[Any]:
     """Delayed partitions, each of X, of y, and of the weights or None."""
     others = [(y, "y")] if sample_weight is None else [(y, "y"), (sample_weight, "sample_weight")]
     for one, name in others:
-        require_collection(one, name)
+        check_collection(one, name)
     aligned = [_whole_rows(X), *(_aligned(X, one, name) for one, name in others)]
     for other, (_, name) in zip(aligned[1:], others, strict=True):
         if other.npartitions != aligned[0].npartitions:
@@ -344,24 +344,24 @@ def delayed(function: Callable[..., Any]) -> Callable[..., Any]:
     return dask_delayed(function, pure=False)
 
 
-def mapped(function: Callable[[Any, Any], Any], model: Any, X: Any, example: Any) -> Any:
+def map_partitions_lazily(function: Callable[[Any, Any], Any], model: Any, X: Any, example: Any) -> Any:
     """What a function of a model and of a table gives for each partition, when it is asked for.
 
     ``example`` is its answer for a frame, or an array, without rows. The model is put into the graph once.
     """
-    held = delayed(_itself)(model)
+    compute = delayed(_identity)(model)
     if not is_array(X):
-        return X.map_partitions(_called, held, function, meta=example)
+        return X.map_partitions(_apply, compute, function, meta=example)
     X = _whole_rows(X)
     if example.ndim == 1:
-        return X.map_blocks(_called, held, function, drop_axis=1, dtype=example.dtype, meta=example)
+        return X.map_blocks(_apply, compute, function, drop_axis=1, dtype=example.dtype, meta=example)
     chunks = (X.chunks[0], (example.shape[1],))
-    return X.map_blocks(_called, held, function, chunks=chunks, dtype=example.dtype, meta=example)
+    return X.map_blocks(_apply, compute, function, chunks=chunks, dtype=example.dtype, meta=example)
 
 
-def _itself(model: Any) -> Any:
+def _identity(model: Any) -> Any:
     return model
 
 
-def _called(block: Any, model: Any, function: Callable[[Any, Any], Any]) -> Any:
+def _apply(block: Any, model: Any, function: Callable[[Any, Any], Any]) -> Any:
     return function(model, block)

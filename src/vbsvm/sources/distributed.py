@@ -34,13 +34,13 @@ class WorkerPart:
     def __init__(self, memory: Memory) -> None:
         incomplete = memory.missing_inputs
         if incomplete is not None:
-            auxiliary = settled(incomplete.auxiliary)
-            incomplete = replace(incomplete, multipliers=settled(incomplete.multipliers), auxiliary=auxiliary)
+            auxiliary = aligned(incomplete.auxiliary)
+            incomplete = replace(incomplete, multipliers=aligned(incomplete.multipliers), auxiliary=auxiliary)
         self.memory = replace(
             memory,
-            X=settled(memory.X),
-            signs=settled(memory.signs),
-            weights=settled(memory.weights),
+            X=aligned(memory.X),
+            y=aligned(memory.y),
+            weights=aligned(memory.weights),
             missing_inputs=incomplete,
         )
 
@@ -50,7 +50,7 @@ class WorkerPart:
 
     def __sizeof__(self) -> int:
         """Bytes that would have to move: by them a scheduler decides where rows stay."""
-        arrays = self.memory.X, self.memory.signs, self.memory.weights
+        arrays = self.memory.X, self.memory.y, self.memory.weights
         return sum(array.nbytes for array in arrays) + sum(one.index.nbytes for one in self.memory.groupings)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -58,7 +58,7 @@ class WorkerPart:
         return WorkerPart, (replace(self.memory),)
 
 
-def settled(array: NDArray[Any]) -> NDArray[Any]:
+def aligned(array: NDArray[Any]) -> NDArray[Any]:
     """The array in one piece that begins where arrays do.
 
     What a network delivers begins anywhere, and vector instructions then add in another order: the last bits would
@@ -72,21 +72,21 @@ def settled(array: NDArray[Any]) -> NDArray[Any]:
 @final
 @dataclass(frozen=True, eq=False)
 class Distributed:
-    """Rows in the workers of a cluster. ``like`` has what all parts have in common, and no rows."""
+    """Rows in the workers of a cluster. ``template`` has what all parts have in common, and no rows."""
 
     cluster: Cluster
     parts: tuple[Any, ...]
-    like: Memory
+    template: Memory
     n_rows: int
 
     @staticmethod
-    def from_memories(cluster: Cluster, memories: Sequence[Any], like: Memory) -> "Distributed":
+    def from_memories(cluster: Cluster, memories: Sequence[Any], template: Memory) -> "Distributed":
         """Number the blocks of ``memories``, which are futures, through all of them; leave out those without rows."""
-        sizes = cluster.collected(cluster.each(_size, memories))
-        kept = [k for k, (n_rows, _) in enumerate(sizes) if n_rows]
-        firsts = list(accumulate((sizes[k][1] for k in kept[:-1]), initial=0))
-        parts = cluster.each(_held, [memories[k] for k in kept], firsts)
-        return Distributed(cluster, tuple(parts), like, sum(n_rows for n_rows, _ in sizes))
+        sizes = cluster.gather(cluster.map(_size, memories))
+        nonempty = [k for k, (n_rows, _) in enumerate(sizes) if n_rows]
+        firsts = list(accumulate((sizes[k][1] for k in nonempty[:-1]), initial=0))
+        parts = cluster.map(_worker_part, [memories[k] for k in nonempty], firsts)
+        return Distributed(cluster, tuple(parts), template, sum(n_rows for n_rows, _ in sizes))
 
     @property
     def rows_resident(self) -> bool:
@@ -104,32 +104,32 @@ class Distributed:
     @property
     def n_core(self) -> int:
         """Number of coefficients whose covariances are all kept."""
-        return self.like.n_core
+        return self.template.n_core
 
     @property
     def recipe(self) -> Recipe:
         """How columns are scaled."""
-        return self.like.recipe
+        return self.template.recipe
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
         """The factors, without rows."""
-        return self.like.groupings
+        return self.template.groupings
 
     @property
     def missing_inputs(self) -> MissingInputs | None:
         """Which columns may miss values, without rows."""
-        return self.like.missing_inputs
+        return self.template.missing_inputs
 
     @property
     def candidates(self) -> Candidates | None:
         """Whether rows are candidates; without them."""
-        return self.like.candidates
+        return self.template.candidates
 
-    def repeated(self) -> "Distributed":
+    def replicated(self) -> "Distributed":
         """Every row as often as its weight says."""
-        memories = self.cluster.each(_repeated, self.parts)
-        return Distributed.from_memories(self.cluster, memories, self.like)
+        memories = self.cluster.map(_replicated, self.parts)
+        return Distributed.from_memories(self.cluster, memories, self.template)
 
     def sum_stats(self, row_pass: RowPass) -> Stats:
         """The only pass over the data in a sweep."""
@@ -149,18 +149,18 @@ class Distributed:
 
     def sum_over_memories(self, function: Callable[[Memory], T]) -> T:
         """Sum a function over the parts, each where it lies."""
-        return self.cluster.sum(partial(_answer, function), self.parts)
+        return self.cluster.sum(partial(_call, function), self.parts)
 
 
-def _repeated(part: WorkerPart) -> Memory:
-    return part.memory.repeated()
+def _replicated(part: WorkerPart) -> Memory:
+    return part.memory.replicated()
 
 
 def _size(memory: Memory) -> tuple[int, int]:
     return memory.n_rows, memory.n_blocks
 
 
-def _held(memory: Memory, first_block: int) -> WorkerPart:
+def _worker_part(memory: Memory, first_block: int) -> WorkerPart:
     """A part with its place among all; what is known of the levels of all rows counts in the first."""
     known = memory.known_levels
     if known is not None and first_block:
@@ -168,7 +168,7 @@ def _held(memory: Memory, first_block: int) -> WorkerPart:
     return WorkerPart(replace(memory, first_block=first_block, in_parts=True, known_levels=known))
 
 
-def _answer(function: Callable[[Memory], T], part: WorkerPart) -> T:
+def _call(function: Callable[[Memory], T], part: WorkerPart) -> T:
     return part.answer(function)
 
 
@@ -188,9 +188,9 @@ InMemory = Memory | Sparse
 AnyRows = Memory | Sparse | Distributed
 
 
-def reweighted(source: InMemory, kept: Array) -> InMemory:
+def reweighted(source: InMemory, nonempty: Array) -> InMemory:
     """The same rows with these proportions of their weights."""
-    weights = source.weights * kept
+    weights = source.weights * nonempty
     if isinstance(source, Memory):
         return replace(source, weights=weights)
     return replace(source, weights=weights, table=SparseTable.from_rows(source.X, weights, source.recipe))

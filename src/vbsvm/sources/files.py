@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from vbsvm.base.progress import bar
 from vbsvm.base.settings import Parameters, require_flag
-from vbsvm.design.values import listed, renumbered
+from vbsvm.design.values import join_names, renumbered
 from vbsvm.sources.files_parquet import FLOAT32, Parquet
 from vbsvm.sources.files_text import NOTHING, NUMBERS, WHOLE_NUMBERS, Text
 from vbsvm.sources.files_text import TEXT as HOLDS_TEXT
@@ -95,12 +95,12 @@ class Files(Parameters):
 
         Columns in ``text`` are text in text files, also where they look like numbers.
         """
-        paths = _found(self.paths)
+        paths = _paths_of(self.paths)
         tables = [self._table(path, text) for path in paths]
         types = dict(tables[0].types)
         for other in tables[1:]:
-            types = _joined(types, tables[0], other)
-        files, stamps = tuple(one.holding(types) for one in tables), tuple(map(_stamp, paths))
+            types = _join_types(types, tables[0], other)
+        files, stamps = tuple(table.with_types(types) for table in tables), tuple(map(_stamp, paths))
         return FileTable(files, types, stamps, self.limit, self.progress)
 
     def _table(self, path: Path, text: Collection[str]) -> OneFile:
@@ -161,7 +161,7 @@ class FileTable:
         done = 0
         with bar(doing, sum(file.n_rows for file in self.files), shown=self.progress) as tell:
             for file, stamp in zip(self.files, self.stamps, strict=True):
-                _require_unchanged(file.path, stamp)
+                _check_unchanged(file.path, stamp)
                 first = 0
                 for frame in file.pieces(columns, n_rows):
                     if len(frame):
@@ -169,20 +169,20 @@ class FileTable:
                     first += len(frame)
                     tell(done + first)
                 done += first
-                _require_unchanged(file.path, stamp)
+                _check_unchanged(file.path, stamp)
 
 
-def _found(given: Any) -> list[Path]:
+def _paths_of(given: Any) -> list[Path]:
     """The files that are meant, each once."""
     several = isinstance(given, list | tuple)
-    found: list[Path] = []
-    for one in given if several else [given]:
-        if not isinstance(one, str | os.PathLike):
-            raise TypeError(f"Files are named by text or paths; got {type(one).__name__}.")
-        found += _matches(os.fspath(one))
-    if not found:
+    paths_found: list[Path] = []
+    for name in given if several else [given]:
+        if not isinstance(name, str | os.PathLike):
+            raise TypeError(f"Files are named by text or paths; got {type(name).__name__}.")
+        paths_found += _matches(os.fspath(name))
+    if not paths_found:
         raise ValueError("No files are named: give a name, a pattern such as 'data/*.parquet', a folder, or a list.")
-    paths = [path.absolute() for path in found]
+    paths = [path.absolute() for path in paths_found]
     if len(set(paths)) < len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
         raise ValueError(
@@ -194,15 +194,17 @@ def _found(given: Any) -> list[Path]:
 def _matches(name: str) -> list[Path]:
     place = Path(name).expanduser()
     if place.is_dir():
-        found = sorted(one for one in place.iterdir() if _is_table(one) or _is_partition(one) or _has_tables(one))
+        found = sorted(
+            entry for entry in place.iterdir() if _is_table(entry) or _is_partition(entry) or _has_tables(entry)
+        )
         if not found:
             raise FileNotFoundError(f"The folder {name} holds no file that ends in .parquet, .csv, .tsv or .txt.")
-        return [_regular(one) for one in found]
+        return [_regular(entry) for entry in found]
     if place.exists():
         return [_regular(place)]
     if has_magic(name):
         root = Path(place.anchor)
-        found = [_regular(one) for one in sorted(_glob(root, place)) if _is_table(one) or not one.is_dir()]
+        found = [_regular(entry) for entry in sorted(_glob(root, place)) if _is_table(entry) or not entry.is_dir()]
         if found:
             return found
         raise FileNotFoundError(f"No file matches {name!r}.")
@@ -236,7 +238,7 @@ def _has_tables(path: Path) -> bool:
     """Whether it is a folder with tables in it, or in folders of its own; hidden ones are not looked into."""
     if path.name.startswith((".", "_")) or path.is_symlink() or not path.is_dir():
         return False
-    return any(_is_table(one) or _has_tables(one) for one in path.iterdir())
+    return any(_is_table(entry) or _has_tables(entry) for entry in path.iterdir())
 
 
 def _regular(path: Path) -> Path:
@@ -254,11 +256,11 @@ def _regular(path: Path) -> Path:
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:
-    found = path.stat()
-    return str(path), found.st_size, found.st_mtime_ns
+    status = path.stat()
+    return str(path), status.st_size, status.st_mtime_ns
 
 
-def _require_unchanged(path: Path, stamp: tuple[str, int, int]) -> None:
+def _check_unchanged(path: Path, stamp: tuple[str, int, int]) -> None:
     try:
         now = _stamp(path)
     except FileNotFoundError:
@@ -269,22 +271,23 @@ def _require_unchanged(path: Path, stamp: tuple[str, int, int]) -> None:
         raise ValueError(f"{path} has changed while it was read. Fit again when nothing writes to it any more.")
 
 
-def _joined(types: dict[str, str], first: OneFile, other: OneFile) -> dict[str, str]:
+def _join_types(types: dict[str, str], first: OneFile, other: OneFile) -> dict[str, str]:
     """What columns hold in another file as well; refuse it where its columns are not those of the first one."""
-    lost = [name for name in first.types if name not in other.types]
-    if lost:
+    lacking = [name for name in first.types if name not in other.types]
+    if lacking:
         raise ValueError(
-            f"{other.path} has no column {lost[0]!r}, which {first.path} has; it has {listed(list(other.types))}."
+            f"{other.path} has no column {lacking[0]!r}, which {first.path} has; it has "
+            f"{join_names(list(other.types))}."
         )
     more = [name for name in other.types if name not in first.types]
     if more:
         raise ValueError(f"{other.path} has a column {more[0]!r}, which {first.path} does not have.")
     joined = dict(types)
-    for name, held in types.items():
-        both = {held, other.types[name]} - {NOTHING}
+    for name, kind in types.items():
+        both = {kind, other.types[name]} - {NOTHING}
         if len(both) > 1 and not both <= NUMERIC:
             raise ValueError(
-                f"Column {name!r} holds {other.types[name]} in {other.path}, and {held} in {first.path}: make all "
+                f"Column {name!r} holds {other.types[name]} in {other.path}, and {kind} in {first.path}: make all "
                 "files alike."
             )
         joined[name] = NUMBERS if len(both) > 1 else next(iter(both), NOTHING)

@@ -24,23 +24,23 @@ class Parquet:
     @staticmethod
     def open(path: Path) -> "Parquet":
         """Look at the file's own description."""
-        with _explained(path), _parquet().ParquetFile(path) as file:
+        with _explained_errors(path), _parquet().ParquetFile(path) as file:
             schema, n_rows = file.schema_arrow, file.metadata.num_rows
             index = (schema.pandas_metadata or {}).get("index_columns", [])
             names = [name for name in schema.names if name not in index]
             twice = [name for name in names if names.count(name) > 1]
-            types = {name: _in_words(schema.field(name).type) for name in names if name not in twice}
+            types = {name: _type_name(schema.field(name).type) for name in names if name not in twice}
         if twice:
             raise ValueError(f"{path} has two columns named {twice[0]!r}: rename one.")
         return Parquet(path, types, n_rows)
 
-    def holding(self, types: dict[str, str]) -> "Parquet":
+    def with_types(self, types: dict[str, str]) -> "Parquet":
         """The same where other files of the table are known as well."""
         return replace(self, types=types)
 
     def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
         """These columns, some rows at a time."""
-        with _explained(self.path), _parquet().ParquetFile(self.path, pre_buffer=False) as file:
+        with _explained_errors(self.path), _parquet().ParquetFile(self.path, pre_buffer=False) as file:
             for batch in file.iter_batches(batch_size=n_rows, columns=list(columns)):
                 yield batch.to_pandas()[list(columns)].reset_index(drop=True)
 
@@ -54,7 +54,7 @@ def _parquet() -> Any:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained_errors(path: Path) -> Iterator[None]:
     """Say in words why a file can't be read: of one that is garbled, pyarrow may raise anything."""
     try:
         yield
@@ -66,23 +66,23 @@ def _explained(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _in_words(held: Any) -> str:
+def _type_name(dtype: Any) -> str:
     """What a column holds; types that become the same values have the same words."""
     import pyarrow.types as types
 
-    if types.is_dictionary(held):
-        held = held.value_type
+    if types.is_dictionary(dtype):
+        dtype = dtype.value_type
     for words, is_one in (
-        ("text", lambda: types.is_string(held) or types.is_large_string(held) or types.is_string_view(held)),
-        ("whole numbers", lambda: types.is_integer(held)),
-        ("true or false", lambda: types.is_boolean(held)),
-        (FLOAT32, lambda: types.is_float32(held) or types.is_float16(held)),
-        ("numbers", lambda: types.is_floating(held)),
-        ("nothing", lambda: types.is_null(held)),
+        ("text", lambda: types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype)),
+        ("whole numbers", lambda: types.is_integer(dtype)),
+        ("true or false", lambda: types.is_boolean(dtype)),
+        (FLOAT32, lambda: types.is_float32(dtype) or types.is_float16(dtype)),
+        ("numbers", lambda: types.is_floating(dtype)),
+        ("nothing", lambda: types.is_null(dtype)),
     ):
         if is_one():
             return words
-    return str(held)
+    return str(dtype)
 
 
 @final

@@ -43,7 +43,7 @@ class Memory(BlockSource):
     """
 
     X: NDArray[np.floating]
-    signs: Array
+    y: Array
     weights: Array
     recipe: Recipe
     groupings: tuple[Grouping, ...] = ()
@@ -123,7 +123,7 @@ class Memory(BlockSource):
 
         if self.pages is None:
             return block_of
-        return self.pages.watched(block_of, size * (self.X.itemsize * self.X.shape[1] + EXTRA_ROW_BYTES))
+        return self.pages.counting_reads(block_of, size * (self.X.itemsize * self.X.shape[1] + EXTRA_ROW_BYTES))
 
     @cached_property
     def plain(self) -> bool:
@@ -169,7 +169,7 @@ class Memory(BlockSource):
             rows = RowBuilder(
                 self.first_block + index,
                 encoded,
-                self.signs[where][kept],
+                self.y[where][kept],
                 weights,
                 self.recipe,
                 self.n_random_only,
@@ -196,7 +196,7 @@ class Memory(BlockSource):
     def _plain_block(self, index: int, where: slice) -> "_PlainBlock":
         raw, weights, kept = weighted_rows(self.X, self.weights, where)
         matrix = StandardisedMatrix(raw, self.recipe.centre, self.recipe.scale, self.recipe.intercept)
-        return _PlainBlock(DenseRows(self.first_block + index, matrix, self.signs[where][kept], weights))
+        return _PlainBlock(DenseRows(self.first_block + index, matrix, self.y[where][kept], weights))
 
     @cached_property
     def _drawn_block(self) -> "_PlainBlock":
@@ -231,14 +231,14 @@ class Memory(BlockSource):
         if not weights.any():
             return None
         weights = weights * (self.weights.sum() / weights.sum())
-        return replace(self, X=self.X[row_index], signs=self.signs[row_index], weights=weights)
+        return replace(self, X=self.X[row_index], y=self.y[row_index], weights=weights)
 
-    def repeated(self) -> "Memory":
+    def replicated(self) -> "Memory":
         """Replicate each row by its weight, which must be a whole number."""
-        integral = self.weights == np.floor(self.weights)
-        if not integral.all():
+        whole = self.weights == np.floor(self.weights)
+        if not whole.all():
             raise ValueError(
-                f"Gibbs: a row has the weight {self.weights[np.argmin(integral)]:g}. Where values are missing, a sampler "
+                f"Gibbs: a row has the weight {self.weights[np.argmin(whole)]:g}. Where values are missing, a sampler "
                 "takes whole numbers as weights: leave class_weight and other weights out, or take Variational()."
             )
         total, max_rows = float(self.weights.sum()), MAX_REPLICATED // (4 + self.recipe.n_columns)
@@ -263,7 +263,7 @@ class Memory(BlockSource):
         return replace(
             self,
             X=self.X[row_index],
-            signs=self.signs[row_index],
+            y=self.y[row_index],
             weights=np.broadcast_to(1.0, len(row_index)),
             groupings=tuple(grouping.take(row_index) for grouping in self.groupings),
             missing_inputs=None if self.missing_inputs is None else self.missing_inputs.take(row_index),

@@ -45,7 +45,7 @@ class PastRows:
         distribution = state.coefficients
         assert isinstance(distribution, DenseGaussian)
         stats = source.sum_stats(RowPass(spec.likelihood, distribution, mean_field))
-        smoothed = RowPass(spec.likelihood, _Smoothed(distribution), mean_field, True)
+        smoothed = RowPass(spec.likelihood, _FlooredVariance(distribution), mean_field, True)
         curvature, gram = source.sum_parts(lambda part: part.curvature(smoothed)), stats.gram
         assert isinstance(gram, DenseGram)
         assert isinstance(curvature, DenseGram)
@@ -77,7 +77,7 @@ class PastRows:
 
         A column that was constant had a design column of 0: it tells nothing but what the intercept told.
         """
-        A = np.diag(np.concatenate([np.ones(new.first), _shares(old, new)]))
+        A = np.diag(np.concatenate([np.ones(new.first), _scale_ratios(old, new)]))
         if new.intercept:
             A[1:, 0] = (old.centre - new.centre) / new.scale
         return replace(self, linear=A @ self.linear, curvature=A @ self.curvature @ A.T, gram=A @ self.gram @ A.T)
@@ -85,7 +85,7 @@ class PastRows:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class _Smoothed:
+class _FlooredVariance:
     """Scores with more spread than they have: the loss bends within a wider margin, in which more rows lie."""
 
     distribution: DenseGaussian
@@ -156,9 +156,9 @@ def _trace(gram: Array, distribution: DenseGaussian) -> float:
     return float(np.vdot(gram @ distribution.root, distribution.root))
 
 
-def _shares(old: Recipe, new: Recipe) -> Array:
+def _scale_ratios(old: Recipe, new: Recipe) -> Array:
     """Old scales in units of new ones; 0 for columns that have been constant."""
-    found: Any = np.zeros(len(new.scale))
-    varied = np.isfinite(old.scale) & np.isfinite(new.scale)
-    found[varied] = old.scale[varied] / new.scale[varied]
-    return found
+    ratios: Any = np.zeros(len(new.scale))
+    varies = np.isfinite(old.scale) & np.isfinite(new.scale)
+    ratios[varies] = old.scale[varies] / new.scale[varies]
+    return ratios

@@ -105,7 +105,7 @@ class RowBuilder:
 
     index: int
     design: Array
-    signs: Array
+    y: Array
     weights: Array
     recipe: Recipe
     n_random_only: int = 0
@@ -140,10 +140,10 @@ class RowBuilder:
     def _rows(self, design: Array, which: Any) -> Any:
         """Rows of the layout with this design and the labels, weights and groups of the selected rows."""
         n_fixed = self.recipe.n_columns - self.n_random_only
-        signs, weights = self.signs[which], self.weights[which]
+        y, weights = self.y[which], self.weights[which]
         if self.wide:
-            return DualRows(self.index, design[:, :n_fixed], signs, weights)
-        rows = DenseRows(self.index, DenseMatrix(design[:, :n_fixed]), signs, weights)
+            return DualRows(self.index, design[:, :n_fixed], y, weights)
+        rows = DenseRows(self.index, DenseMatrix(design[:, :n_fixed]), y, weights)
         if not self.groupings:
             return rows
         *factors, tail = (grouping.take(which).factor(design) for grouping in self.groupings)
@@ -157,7 +157,7 @@ class RowBuilder:
         design = self._taken(which)
         return IncompleteRows(
             self.index,
-            self.signs[which],
+            self.y[which],
             self.weights[which],
             lambda design, part: self._rows(design, which[part]),
             design,

@@ -76,10 +76,10 @@ class SparseTable:
 
     def matrix(self, index: int) -> SparseMatrix:
         """The rows of a block."""
-        return self._kept[index] if self.n_pairs <= MAX_CACHED else self._matrix(index)
+        return self._cached_blocks[index] if self.n_pairs <= MAX_CACHED else self._matrix(index)
 
     @cached_property
-    def _kept(self) -> tuple[SparseMatrix, ...]:
+    def _cached_blocks(self) -> tuple[SparseMatrix, ...]:
         return tuple(map(self._matrix, range(max(1, -(-self.X.shape[0] // self.size)))))
 
     def _matrix(self, index: int) -> SparseMatrix:
@@ -97,12 +97,12 @@ class SparseTable:
 
 def _centred(X: Any, chosen: NDArray[np.bool_], centre: Array) -> Any:
     """X with its chosen columns centred and stored in full."""
-    moved = csr_array(X[:, np.flatnonzero(chosen)].toarray() - centre[chosen])
+    dense_centred = csr_array(X[:, np.flatnonzero(chosen)].toarray() - centre[chosen])
     places = np.argsort(np.concatenate([np.flatnonzero(~chosen), np.flatnonzero(chosen)]))
-    together: Any = hstack([X[:, np.flatnonzero(~chosen)], moved], format="csr")
-    found = csr_array(together[:, places])
-    found.sort_indices()
-    return found
+    stacked: Any = hstack([X[:, np.flatnonzero(~chosen)], dense_centred], format="csr")
+    result = csr_array(stacked[:, places])
+    result.sort_indices()
+    return result
 
 
 @final
@@ -115,7 +115,7 @@ class Sparse(BlockSource):
     """
 
     X: Any
-    signs: Array
+    y: Array
     weights: Array
     recipe: Recipe
     table: SparseTable
@@ -127,9 +127,9 @@ class Sparse(BlockSource):
     pages: ClassVar[None] = None
 
     @staticmethod
-    def from_csr(X: Any, signs: Array, weights: Array, recipe: Recipe) -> "Sparse":
+    def from_csr(X: Any, y: Array, weights: Array, recipe: Recipe) -> "Sparse":
         """The source of an array in CSR, sorted and without duplicates."""
-        return Sparse(X, signs, weights, recipe, SparseTable.from_rows(X, weights, recipe))
+        return Sparse(X, y, weights, recipe, SparseTable.from_rows(X, weights, recipe))
 
     @property
     def n_rows(self) -> int:
@@ -165,25 +165,25 @@ class Sparse(BlockSource):
         return None
 
     @cached_property
-    def _counted(self) -> tuple[Array, Array]:
+    def _positive_weight(self) -> tuple[Array, Array]:
         """Labels and weights of the rows that count."""
-        counted = slice(None) if self.weights.all() else self.weights > 0
-        return self.signs[counted], self.weights[counted]
+        positive = slice(None) if self.weights.all() else self.weights > 0
+        return self.y[positive], self.weights[positive]
 
     def encoder(self) -> "Callable[[int], SparseBlock]":
         """Give a function that takes the rows of a block."""
-        size, (signs, weights) = self.table.size, self._counted
+        size, (y, weights) = self.table.size, self._positive_weight
         if self.wide:
             design = self.table.design
-            return lambda index: SparseBlock(DualRows(index, design, signs, weights), design.matrix)
+            return lambda index: SparseBlock(DualRows(index, design, y, weights), design.matrix)
         if self.drawn_covariance:
             whole = self.table.whole
-            return lambda index: SparseBlock(DrawnRows(index, whole, signs, weights), whole)
+            return lambda index: SparseBlock(DrawnRows(index, whole, y, weights), whole)
 
         def block_of(index: int) -> SparseBlock:
             where = slice(index * size, (index + 1) * size)
             matrix = self.table.matrix(index)
-            return SparseBlock(DenseRows(index, matrix, signs[where], weights[where]), matrix)
+            return SparseBlock(DenseRows(index, matrix, y[where], weights[where]), matrix)
 
         return block_of
 

@@ -1,6 +1,6 @@
-"""Habits from R, patsy and NumPy: where the meaning is plain a formula is rewritten, and elsewhere a hint is given.
+"""Habits from R, patsy and NumPy: rewrite a formula if its meaning is plain, else give a hint.
 
-This happens on the text, before the guard sees it: nothing is evaluated. Also here: ``.``, which stands for columns.
+This works on the text, before the sandbox parses it: nothing is evaluated. Also here: ``.``, which stands for columns.
 """
 
 import keyword
@@ -33,7 +33,7 @@ _HINTS = {
 }
 
 
-def rewritten(text: str, columns: Container[str] = ()) -> str:
+def rewrite(text: str, columns: Container[str] = ()) -> str:
     """The text with what R, patsy or NumPy call otherwise by the names that formulas know here.
 
     ``factor(x)`` is C(x), ``np.log(x)`` is log(x), ``Treatment(reference="b")`` in C is contr.treatment(base="b"), and
@@ -45,14 +45,14 @@ def rewritten(text: str, columns: Container[str] = ()) -> str:
         if following == "(" and _WORD.fullmatch(token):
             found.append(_function(token, found, functions))
         elif not functions:
-            _require_sign(token)
+            _check_sign(token)
             found.append(token)
         elif token == "^":
             found.append("**")
         elif token[0] == "`":
             found.append(_evaluated(token))
         elif _WORD.fullmatch(token):
-            _require_normal(token)
+            _check_normal(token)
             is_column = "." in token and token in columns
             found.append(f"`{token}`" if is_column else _setting(token, following, found, functions))
         else:
@@ -60,7 +60,7 @@ def rewritten(text: str, columns: Container[str] = ()) -> str:
     return "".join(found)
 
 
-def expanded(text: str, columns: Sequence[str]) -> str:
+def expand_dot(text: str, columns: Sequence[str]) -> str:
     """The text with these columns in place of every ``.`` that stands alone."""
     found = []
     for token, _, functions in _scan(text):
@@ -78,11 +78,11 @@ def in_backticks(columns: Sequence[str]) -> list[str]:
     if not columns:
         raise FormulaError(". stands for no column: the data have none but the outcome, groups and weights.")
     for name in columns:
-        require_name(name)
+        check_name(name)
     return [f"`{name}`" for name in columns]
 
 
-def require_name(name: object) -> None:
+def check_name(name: object) -> None:
     """Refuse names that formulaic takes for signs of its own in spite of their backticks, and quotes without a mate."""
     if not isinstance(name, str):
         raise FormulaError(not_text(name))
@@ -107,7 +107,7 @@ def _scan(text: str) -> Iterator[tuple[str, str, list[str]]]:
 
 def _function(name: str, before: Sequence[str], functions: Sequence[str]) -> str:
     """The name of a function as formulas know it."""
-    _require_normal(name)
+    _check_normal(name)
     if functions and functions[-1] in ("C", *_SAME) and name in _CONTRASTS:
         return _CONTRASTS[name] if _is_setting(before) else name
     if (bare := re.sub(r"^(np|numpy)\.", "", name)) in NUMBERS:
@@ -137,11 +137,11 @@ def _evaluated(quoted: str) -> str:
         raise FormulaError(
             f"A column called {name!r} can't stand within a function, which would misread it: rename it."
         )
-    _require_normal(name)
+    _check_normal(name)
     return name if name.isidentifier() else quoted
 
 
-def _require_normal(name: str) -> None:
+def _check_normal(name: str) -> None:
     """Refuse a name that Python reads as another one, in a part of the formula that is evaluated."""
     normal = unicodedata.normalize("NFKC", name)
     if normal != name:
@@ -151,7 +151,7 @@ def _require_normal(name: str) -> None:
         )
 
 
-def _require_sign(token: str) -> None:
+def _check_sign(token: str) -> None:
     """Refuse signs that mean something else in R."""
     if token[0] == "%" and "in" in token:
         raise FormulaError("%in% is not available: write a/b for a and b within a, or a:b.")

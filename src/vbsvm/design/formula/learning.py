@@ -27,12 +27,12 @@ from vbsvm.design.formula.reader import (
     Curve,
     Effects,
     Reader,
-    bends,
+    check_finite,
     column_keys,
     group_labels_of,
-    joined,
-    lines,
-    require_finite,
+    join_columns,
+    linear_parts,
+    wiggly_parts,
 )
 from vbsvm.design.formula.sandbox import FormulaError
 from vbsvm.design.formula.syntax import FormulaParts, GroupTerm, SplineTerm
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Known:
+class LearnedBefore:
     """States of transforms by expression, splines by term, levels by the columns of a factor, weights of levels.
 
     What is not here is learned from the frame.
@@ -57,7 +57,7 @@ class Known:
     totals: Mapping[str, Array] = field(default_factory=dict)
 
 
-NOTHING = Known()
+NOTHING_LEARNED = LearnedBefore()
 
 
 # Columns that are drawn depend on at most so many others; with more, on the label alone.
@@ -65,7 +65,7 @@ MAX_CONDITIONED_ON = 300
 
 
 def learn(
-    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, how: ColumnSampler | None = None
+    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, sampler: ColumnSampler | None = None
 ) -> tuple[Reader, NDArray[np.bool_], Encoded]:
     """Give a reader without scales, which columns are centred, and the encoded data.
 
@@ -73,41 +73,43 @@ def learn(
 
     ``how`` says how missing values are drawn where a column does not enter linearly. Without it they are refused.
     """
-    reader, centred, table, levels = _learn(parts, frame, weights, standardize, NOTHING)
+    reader, centred, table, levels = _learn(parts, frame, weights, standardize, NOTHING_LEARNED)
     masks = missing_masks(frame)
-    if masks and how is not None and (names := _to_draw(reader, frame, masks, how)):
+    if masks and sampler is not None and (names := _columns_to_draw(reader, frame, masks, sampler)):
         del table
         whole = filled_by_others(frame, names)
-        reader, centred, _, _ = _learn(parts, whole, weights, standardize, NOTHING)
-        reader, encoded = _with_draws(reader, frame, whole, names, how)
+        reader, centred, _, _ = _learn(parts, whole, weights, standardize, NOTHING_LEARNED)
+        reader, encoded = _with_draws(reader, frame, whole, names, sampler)
     elif masks:
         del table
         encoded = reader.encode(frame)
     else:
-        require_finite(table, reader.plan.names, frame.index)
+        check_finite(table, reader.plan.names, frame.index)
         encoded = Encoded(table, levels)
     return reader, centred, encoded
 
 
-def _to_draw(
-    reader: Reader, frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], how: ColumnSampler
+def _columns_to_draw(
+    reader: Reader, frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], sampler: ColumnSampler
 ) -> tuple[str, ...]:
     """Columns whose missing values are drawn: those that do not enter linearly, or are not normal on their own scale.
 
     Text, and columns that are categories somewhere, are none of them.
     """
     linear, columns = reader.linear, list(frame.columns)
-    chosen = {*linear.reasons, *linear.both_factors_missing(masks)}
-    if how.transform != NONE:
-        chosen |= {name for variable in linear.variables for name in variable.columns}
+    selected = {*linear.reasons, *linear.both_factors_missing(masks)}
+    if sampler.transform != NONE:
+        selected |= {name for variable in linear.variables for name in variable.columns}
     matrices = (reader.fixed, *(of_term.matrix for of_term in reader.effects))
-    categorical = {name for matrix in matrices for one in matrix.categorical for name in columns_in(one, columns)}
+    categorical = {
+        name for matrix in matrices for expression in matrix.categorical for name in columns_in(expression, columns)
+    }
     numeric = {name for name in masks if frame[name].dtype.kind in "iuf"}
-    return tuple(name for name in columns if name in chosen & numeric - categorical)
+    return tuple(name for name in columns if name in selected & numeric - categorical)
 
 
 def _with_draws(
-    reader: Reader, frame: "pd.DataFrame", whole: "pd.DataFrame", names: tuple[str, ...], how: ColumnSampler
+    reader: Reader, frame: "pd.DataFrame", whole: "pd.DataFrame", names: tuple[str, ...], sampler: ColumnSampler
 ) -> tuple[Reader, Encoded]:
     """The reader with the distribution of columns that are drawn, and the frame encoded; ``whole`` misses none of them.
 
@@ -130,13 +132,13 @@ def _with_draws(
     ]
     if len(given) > MAX_CONDITIONED_ON:
         given = []
-    drawn, draws = DrawnColumns.learn(names, frame, table, np.array(given, dtype=np.intp), how)
+    drawn, draws = DrawnColumns.learn(names, frame, table, np.array(given, dtype=np.intp), sampler)
     reader = replace(reader, drawn=drawn)
     return reader, reader.encode(frame, draws)
 
 
 def learn_from(
-    parts: FormulaParts, frame: "pd.DataFrame", standardize: bool, known: Known
+    parts: FormulaParts, frame: "pd.DataFrame", standardize: bool, known: LearnedBefore
 ) -> tuple[Reader, NDArray[np.bool_]]:
     """Learn from some rows, and what is known of all; give a reader without scales, and which columns are centred."""
     reader, centred, _, _ = _learn(parts, frame, np.ones(len(frame)), standardize, known)
@@ -145,7 +147,7 @@ def learn_from(
 
 
 def _learn(
-    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, known: Known
+    parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, known: LearnedBefore
 ) -> tuple[Reader, NDArray[np.bool_], Array, tuple[NDArray[np.intp], ...]]:
     """The reader without scales, which columns are centred, and the table and levels of the frame's rows."""
     given, masks = frame, missing_masks(frame)
@@ -167,7 +169,7 @@ def _learn(
 
     names = (*fixed.names, *(name for (name, _), _ in carried), *alone)
     unscaled = Recipe(np.zeros(len(names)), np.ones(len(names)), fixed.intercept)
-    table = joined(
+    table = join_columns(
         [*fixed.pieces, *(groups.values[i][:, [j]] for i, j in carried.values()), *(own for _, own in hidden)]
     )
     reader = Reader(
@@ -213,36 +215,38 @@ class _Fixed:
         return column_keys(self.matrix)[int(self.intercept) :]
 
 
-def _learn_fixed(parts: FormulaParts, frame: "pd.DataFrame", known: Known) -> _Fixed:
+def _learn_fixed(parts: FormulaParts, frame: "pd.DataFrame", known: LearnedBefore) -> _Fixed:
     matrix, F = Matrix.learn(parts.fixed, frame, known.transforms)
     if not matrix.names and not parts.splines and not parts.groups:
         raise FormulaError(f"The formula {parts.text!r} has nothing on the right of ~ to fit.")
     first = int(matrix.has_intercept)
     pairs = [_learn_curve(term, frame, column_keys(matrix)[first:], known) for term in parts.splines]
     curves, values = tuple(curve for curve, _ in pairs), [of_curve for _, of_curve in pairs]
-    _require_different(curves)
+    _check_different(curves)
     shown = [*matrix.names[first:], *(f"{curve.term} line" for curve in curves if curve.with_line)]
     names = shown + [f"{curve.term} bend {j + 1}" for curve in curves for j in range(curve.spline.n_columns)]
     for name in names:
         if names.count(name) > 1:
             raise FormulaError(f"Two fixed effects are called {name}: rename the column of that name.")
-    return _Fixed(matrix, curves, names, len(shown), [F[:, first:], *lines(curves, values), *bends(curves, values)])
+    return _Fixed(
+        matrix, curves, names, len(shown), [F[:, first:], *linear_parts(curves, values), *wiggly_parts(curves, values)]
+    )
 
 
 # A column that only groups' effects multiply: what it is, and whether it is centred.
-_Carried = tuple[ColumnKey, bool]
+_RandomOnly = tuple[ColumnKey, bool]
 
 
 def _plan_factors(
     fixed: _Fixed, groups: "_Groups", standardize: bool
-) -> tuple[tuple[FactorPlan, ...], dict[_Carried, tuple[int, int]]]:
+) -> tuple[tuple[FactorPlan, ...], dict[_RandomOnly, tuple[int, int]]]:
     """Which design columns multiply the effects of each factor; and those that no fixed effect has.
 
     Of each of the latter the place: whose effects, and which column of their matrix.
     """
     first = int(fixed.intercept)
     shared = {key: j + first for j, key in enumerate(fixed.keys)}
-    carried: dict[_Carried, tuple[int, int]] = {}
+    carried: dict[_RandomOnly, tuple[int, int]] = {}
     planned = []
     for k, (columns, labels, effect_names) in enumerate(groups.factors):
         centred = standardize and INTERCEPT in effect_names
@@ -271,11 +275,13 @@ def _learn_categories(
 ) -> tuple[Categories, tuple[int, ...]]:
     """Columns that are categories and may be missing; and columns of the table that depend on one that is."""
     names = list(frame.columns)
-    columns = {one: columns_in(one, names) for one in categorical}
+    columns = {expression: columns_in(expression, names) for expression in categorical}
     chosen = sorted({name for of_factor in columns.values() for name in of_factor} - linear.reasons.keys())
     missing = {name for name in chosen if bool(frame[name].isna().any())}
     uncertain = tuple(
-        k for k, factors in enumerate(factors_of) if any(missing & set(columns.get(one, ())) for one in factors)
+        k
+        for k, factors in enumerate(factors_of)
+        if any(missing & set(columns.get(expression, ())) for expression in factors)
     )
     return Categories.learn(frame, chosen, weights), uncertain
 
@@ -285,18 +291,20 @@ def _quoted(expression: str, frame: "pd.DataFrame") -> str:
     return f"`{expression}`" if expression in frame.columns and not expression.isidentifier() else expression
 
 
-def _require_different(curves: tuple[Curve, ...]) -> None:
+def _check_different(curves: tuple[Curve, ...]) -> None:
     for i, curve in enumerate(curves):
         for other in curves[:i]:
             if column_keys(curve.values) == column_keys(other.values):
                 raise FormulaError(f"{other.term} and {curve.term} are curves of the same values: keep one.")
 
 
-def _learn_curve(term: SplineTerm, frame: "pd.DataFrame", lines: list[ColumnKey], known: Known) -> tuple[Curve, Array]:
+def _learn_curve(
+    term: SplineTerm, frame: "pd.DataFrame", lines: list[ColumnKey], known: LearnedBefore
+) -> tuple[Curve, Array]:
     matrix, values = Matrix.learn(f"0 + {term.expression}", frame)
     if values.shape[1] != 1 or any("categories" in state for _, state in matrix.spec.encoder_state.values()):
         raise FormulaError(f"{term} needs one column of numbers.")
-    require_finite(values, tuple(matrix.names), frame.index)
+    check_finite(values, tuple(matrix.names), frame.index)
     spline = known.splines.get(term)
     if spline is None:
         with explained(term):
@@ -327,7 +335,7 @@ class _Groups:
     values: list[Array]
 
 
-def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame", known: Known) -> _Groups:
+def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame", known: LearnedBefore) -> _Groups:
     """Terms of the same groups make one factor; the factor with the most effects comes last."""
     by_columns: dict[frozenset[str], list[GroupTerm]] = {}
     for term in groups:

@@ -20,7 +20,7 @@ from vbsvm.base.printing import ignored
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.formula.missing_inputs import columns_in
 from vbsvm.design.formula.sandbox import MAX_DEGREE, MAX_SETTING, FormulaError, clipped, width_of
-from vbsvm.design.formula.terms import parsed
+from vbsvm.design.formula.terms import parse_terms
 from vbsvm.design.values import shown
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Matrix:
         formula: str, frame: "pd.DataFrame", transforms: Mapping[str, Mapping[str, Any]] | None = None
     ) -> tuple["Matrix", Array]:
         """Learn contrasts, and the state of transforms but those whose state is given by expression."""
-        _require_moderate(formula, frame, {})
+        _check_n_columns(formula, frame, {})
         for one in _evaluated(formula):
             if one not in (transforms or {}) and width_of(one) > len(frame) + 2 * MAX_DEGREE:
                 raise FormulaError(
@@ -80,7 +80,7 @@ class Matrix:
 
         The formula must have gone through the guard.
         """
-        _require_moderate(formula, row, learned["categories"])
+        _check_n_columns(formula, row, learned["categories"])
         categories = {
             key: (Factor.Kind.CATEGORICAL, {"categories": list(levels)})
             for key, levels in learned["categories"].items()
@@ -150,7 +150,7 @@ class Matrix:
 
 def _evaluated(formula: str) -> list[str]:
     """Expressions that are evaluated, and are not merely a column's name."""
-    factors = (factor for term in parsed(formula) for factor in term.factors)
+    factors = (factor for term in parse_terms(formula) for factor in term.factors)
     return list(dict.fromkeys(factor.expr for factor in factors if factor.eval_method is Factor.EvalMethod.PYTHON))
 
 
@@ -167,14 +167,14 @@ def _calculable(formula: str, frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame.astype(dict.fromkeys(narrow, np.float64)) if narrow else frame
 
 
-def _require_moderate(formula: str, frame: "pd.DataFrame", categories: Mapping[str, Sized]) -> None:
+def _check_n_columns(formula: str, frame: "pd.DataFrame", categories: Mapping[str, Sized]) -> None:
     """Refuse a formula that would have too many columns, before any of them is formed.
 
     ``categories`` are levels that were learned; those of other expressions are counted in the frame.
     """
     widths: dict[str, int] = {}
     total = 0
-    for term in parsed(formula):
+    for term in parse_terms(formula):
         columns = 1
         for expression in (str(factor.expr) for factor in term.factors):
             if expression not in widths:
@@ -221,7 +221,7 @@ def _formulaic(spec: ModelSpec, frame: "pd.DataFrame") -> Any:
         with np.errstate(all="ignore"):  # what is not finite is named by its row later
             return spec.get_model_matrix(frame, context=_CONTEXT)
     except _FAILURES as error:
-        raise FormulaError(_in_words(str(error), frame)) from error
+        raise FormulaError(_explain(str(error), frame)) from error
 
 
 @contextmanager
@@ -231,7 +231,7 @@ def _unknown_categories() -> Iterator[None]:
         yield
 
 
-def _in_words(said: str, frame: "pd.DataFrame") -> str:
+def _explain(said: str, frame: "pd.DataFrame") -> str:
     """What is wrong where formulaic can't evaluate a formula that has passed the guard."""
     found = re.search(r"Unable to evaluate factor `(.*?)`\. \[", said, re.DOTALL)
     expression = found[1] if found else ""

@@ -80,17 +80,19 @@ class Linear:
         """
         for name, missing in masks.items():
             if name in self.reasons:
-                lost = np.unique(rows[missing])
-                others = _and_others(len(lost), len(np.unique(rows)))
+                incomplete_rows = np.unique(rows[missing])
+                first_row = incomplete_rows[0]
+                others = _and_others(len(incomplete_rows), len(np.unique(rows)))
                 raise ValueError(
-                    f"Column {name!r} has no value in row {lost[0]}{others}, and {self.reasons[name]} Values are drawn "
-                    "for it in a fit of rows in memory that misses some, unless GaussianImputation has a mechanism or "
-                    "labels='likelihood'. Else fill them in, or leave such rows out, as Model(…, missing='drop') does."
+                    f"Column {name!r} has no value in row {first_row}{others}, and {self.reasons[name]} Values are "
+                    "drawn for it in a fit of rows in memory that misses some, unless GaussianImputation has a "
+                    "mechanism or labels='likelihood'. Else fill them in, or leave such rows out, as "
+                    "Model(…, missing='drop') does."
                 )
-        of_all = dict(masks)
+        all_masks = dict(masks)
         for variable, missing in zip(self.variables, self._missing(masks), strict=True):
-            of_all |= {} if missing is None else dict.fromkeys(variable.columns, missing)
-        return fill(frame, of_all, self.reference)
+            all_masks |= {} if missing is None else dict.fromkeys(variable.columns, missing)
+        return fill(frame, all_masks, self.reference)
 
     def both_factors_missing(self, masks: dict[str, NDArray[np.bool_]]) -> set[str]:
         """Columns of factors of a product that a row misses both of: it is not linear in what is missing."""
@@ -104,7 +106,7 @@ class Linear:
     def _missing(self, masks: dict[str, NDArray[np.bool_]]) -> list[NDArray[np.bool_] | None]:
         return [_any([masks.get(name) for name in variable.columns]) for variable in self.variables]
 
-    def open(self, table: Array, masks: dict[str, NDArray[np.bool_]], rows: NDArray[np.intp]) -> Array | None:
+    def insert_missing(self, table: Array, masks: dict[str, NDArray[np.bool_]], rows: NDArray[np.intp]) -> Array | None:
         """Write NaN into the table wherever a variable is missing; give the multipliers, rows × links.
 
         None where nothing is missing. The table was encoded with reference values for missing values.
@@ -113,21 +115,21 @@ class Linear:
             return None
         missing = self._missing(masks)
         multipliers = np.zeros((len(table), len(self.links)))
-        opened: dict[int, NDArray[np.bool_]] = {}
+        masked: dict[int, NDArray[np.bool_]] = {}
         for j, (column, k) in enumerate(self.links):
             if (mask := missing[k]) is not None:
-                if column in opened and (both := opened[column] & mask).any():
-                    lost = np.unique(rows[both])
-                    others = _and_others(len(lost), len(np.unique(rows)))
+                if column in masked and (both := masked[column] & mask).any():
+                    incomplete_rows = np.unique(rows[both])
+                    others = _and_others(len(incomplete_rows), len(np.unique(rows)))
                     raise ValueError(
-                        f"Row {lost[0]}{others} has missing values in both factors of an interaction with "
+                        f"Row {incomplete_rows[0]}{others} has missing values in both factors of an interaction with "
                         f"{self.variables[k].expression}: their product is not normal. Leave such rows out, as "
                         "Model(…, missing='drop') does."
                     )
-                opened[column] = opened.get(column, False) | mask
+                masked[column] = masked.get(column, False) | mask
                 with np.errstate(divide="ignore", invalid="ignore"):
                     multipliers[mask, j] = table[mask, column] / table[mask, self.variables[k].place]
-        for column, mask in opened.items():
+        for column, mask in masked.items():
             table[mask, column] = np.nan
         for variable, mask in zip(self.variables, missing, strict=True):
             if mask is not None:
@@ -200,7 +202,7 @@ def learn_linear(
         inner = expression[2:-1] if expression not in expressions else expression
         for name in columns_in(inner, names):
             uses.setdefault(name, []).append(expression)
-    variables, alone, reasons = [], [], {}
+    variables, own_columns, reasons = [], [], {}
     for expression in expressions:
         columns = tuple(dict.fromkeys(columns_in(expression, names)))
         places = [k for k, factors in enumerate(factors_of) if factors == (expression,)]
@@ -209,8 +211,8 @@ def learn_linear(
         reason = _why_not(expression, columns, uses, len(places))
         if reason is None and not places:
             if masks.keys() & set(columns):
-                places = [len(factors_of) + len(alone)]
-                alone.append(expression)
+                places = [len(factors_of) + len(own_columns)]
+                own_columns.append(expression)
             else:
                 reason = f"it was known in fit, and enters by products alone: {expression}."
         if reason is not None:
@@ -222,7 +224,7 @@ def learn_linear(
         reasons |= dict.fromkeys(
             columns_in(term.expression, names), f"enters by {term}: a missing input must enter linearly."
         )
-    return Linear(tuple(variables), {name: reference_of(frame[name], name) for name in names}, reasons), alone
+    return Linear(tuple(variables), {name: reference_of(frame[name], name) for name in names}, reasons), own_columns
 
 
 def _why_not(expression: str, columns: tuple[str, ...], uses: dict[str, list[str]], n_places: int) -> str | None:

@@ -83,9 +83,9 @@ class Reader:
 
     def read(self, data: Any) -> Encoded:
         """Encode new data: a frame of any kind."""
-        return self.encode(self.taken(data))
+        return self.encode(self.select(data))
 
-    def taken(self, data: Any, kept: NDArray[np.intp] | None = None) -> "pd.DataFrame":
+    def select(self, data: Any, kept: NDArray[np.intp] | None = None) -> "pd.DataFrame":
         """The columns that are used, as they were in fit; ``kept`` are the rows that count."""
         frame = frames.take(data, self.columns, kept, may_miss=self.parts.inputs)
         return frame.assign(**{name: self.as_learned(frame[name]) for name in self.columns})
@@ -93,11 +93,11 @@ class Reader:
     def as_learned(self, column: Any) -> "pd.Series":
         """A column in the kind that it had in fit; refuse another kind where numbers were."""
         name = str(column.name)
-        found = frames.as_learned(column, self.kinds[name])
-        known = found.dropna()
+        result = frames.as_learned(column, self.kinds[name])
+        known = result.dropna()
         if name in self.numeric and known.dtype.kind not in "biuf" and len(known):
             raise ValueError(f"Column {name!r} held numbers in fit, and holds {known.iloc[0]!r} now.")
-        return found
+        return result
 
     def encode(self, frame: "pd.DataFrame", draws: Draws | None = None) -> Encoded:
         """Encode a frame with the columns that are used; a row that misses categories becomes its candidates.
@@ -107,35 +107,37 @@ class Reader:
         """
         rows, levels, candidates = frame.index.to_numpy(), self.levels_of(frame), None
         if any(frame[name].isna().any() for name in self.categories.names):
-            frame, candidates = self.categories.write_out(frame)
-        if self.drawn is not None and (lost := self.drawn.missing(frame).any(axis=1)).any():
+            frame, candidates = self.categories.expand(frame)
+        if self.drawn is not None and (incomplete := self.drawn.missing(frame).any(axis=1)).any():
             if candidates is None:
                 candidates = Candidates(np.arange(len(frame)), self.categories.known_levels(frame))
             if draws is None:
                 draws = self.expected_draws(frame)
             else:
-                draws = draws.of_rows((np.cumsum(np.bincount(candidates.row, lost) > 0) - 1)[candidates.row[lost]])
-            frame, candidates = self.drawn.write_out(frame, candidates, draws)
+                draws = draws.take(
+                    (np.cumsum(np.bincount(candidates.row, incomplete) > 0) - 1)[candidates.row[incomplete]]
+                )
+            frame, candidates = self.drawn.expand(frame, candidates, draws)
         if candidates is None:
             return self._encode(frame, levels, rows)
         levels = tuple(of_rows[candidates.row] for of_rows in levels)
         return replace(self._encode(frame, levels, rows[candidates.row]), candidates=candidates)
 
-    def with_draws(self, least: int) -> "Reader":
+    def with_draws(self, min_draws: int) -> "Reader":
         """The same with at least so many draws for each row that needs some."""
-        return self if self.drawn is None else replace(self, drawn=replace(self.drawn, n=max(least, self.drawn.n)))
+        return self if self.drawn is None else replace(self, drawn=replace(self.drawn, n=max(min_draws, self.drawn.n)))
 
     def expected_draws(self, frame: "pd.DataFrame") -> Draws:
         """Values for columns that are drawn, spread over their distribution, in those rows that miss some."""
         assert self.drawn is not None
         frame = self._rows_to_draw(frame)
-        return self.drawn.expected(frame, self._beside_draws(frame))
+        return self.drawn.expected(frame, self._table_without_draws(frame))
 
     def proposed_draws(self, frame: "pd.DataFrame", rng: np.random.Generator) -> Draws:
         """Random values for columns that are drawn, in those rows that miss some; labels have no say."""
         assert self.drawn is not None
         frame = self._rows_to_draw(frame)
-        return self.drawn.proposed(frame, self._beside_draws(frame), rng)
+        return self.drawn.proposed(frame, self._table_without_draws(frame), rng)
 
     def _rows_to_draw(self, frame: "pd.DataFrame") -> "pd.DataFrame":
         """Rows that miss columns which are drawn; a category that is missing, too, has its first level."""
@@ -143,10 +145,10 @@ class Reader:
         frame = frame.take(np.flatnonzero(self.drawn.missing(frame).any(axis=1)))
         if not any(frame[name].isna().any() for name in self.categories.names):
             return frame
-        written, candidates = self.categories.write_out(frame)
-        return written.take(candidates.firsts)
+        expanded, candidates = self.categories.expand(frame)
+        return expanded.take(candidates.firsts)
 
-    def _beside_draws(self, frame: "pd.DataFrame") -> NDArray[np.floating]:
+    def _table_without_draws(self, frame: "pd.DataFrame") -> NDArray[np.floating]:
         """The table of these rows; columns that depend on what is drawn say nothing."""
         assert self.drawn is not None
         return self._encode(self.drawn.at_typical(frame), (), frame.index.to_numpy()).table
@@ -170,22 +172,24 @@ class Reader:
         matrices = {k: self.effects[k].matrix.encode(frame, rows) for k, _ in self.carried}
         carried = [matrices[k][:, [j]] for k, j in self.carried]
         hidden = [matrix.encode(frame, rows) for matrix in self.hidden]
-        table = joined([fixed, *lines(self.curves, values), *bends(self.curves, values), *carried, *hidden])
-        require_finite(table, self.plan.names, rows)
-        return Encoded(table, levels, self.linear.open(table, masks, rows))
+        table = join_columns(
+            [fixed, *linear_parts(self.curves, values), *wiggly_parts(self.curves, values), *carried, *hidden]
+        )
+        check_finite(table, self.plan.names, rows)
+        return Encoded(table, levels, self.linear.insert_missing(table, masks, rows))
 
 
-def lines(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
+def linear_parts(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
     """The straight lines of those curves that bring theirs along."""
     return [of_curve for curve, of_curve in zip(curves, values, strict=True) if curve.with_line]
 
 
-def bends(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
+def wiggly_parts(curves: tuple[Curve, ...], values: list[Array]) -> list[Array]:
     """What is left of the curves beside their lines."""
     return [curve.spline.encode(of_curve[:, 0]) for curve, of_curve in zip(curves, values, strict=True)]
 
 
-def joined(pieces: list[Array]) -> Array:
+def join_columns(pieces: list[Array]) -> Array:
     """Pieces side by side, stored by columns as the passes read them."""
     table = np.empty((sum(piece.shape[1] for piece in pieces), len(pieces[0]))).T
     return np.concatenate(pieces, axis=1, out=table)
@@ -196,7 +200,7 @@ def group_labels_of(frame: "pd.DataFrame", columns: tuple[str, ...]) -> list[NDA
     return [group_labels(frame[name].to_numpy(), name, frame.index) for name in columns]
 
 
-def require_finite(table: Array, names: tuple[str, ...], rows: "pd.Index | NDArray[np.intp]") -> None:
+def check_finite(table: Array, names: tuple[str, ...], rows: "pd.Index | NDArray[np.intp]") -> None:
     """Refuse a transform that gives no finite number, such as the log of zero; ``rows`` numbers the rows in errors."""
     with np.errstate(invalid="ignore", over="ignore"):
         sums = table.sum(axis=0)
@@ -241,25 +245,25 @@ def _restored(saved: Mapping[str, Any]) -> Reader:
     plain = {name: saved[name] for name in _PLAIN}
     require_types(Reader, plain)
     parts, columns = saved["parts"], list(saved["parts"].columns)
-    syntax.require_safe(parts)
+    syntax.check_safe(parts)
     if set(saved["kinds"]) != set(columns):
         raise ValueError("the columns are not those of the formula")
-    nothing = _without_rows(saved["kinds"])
+    empty = _without_rows(saved["kinds"])
     curves = []
     for term, spline, with_line, learned in saved["curves"]:
         require_types(Curve, {"term": term, "spline": spline, "with_line": with_line})
-        curves.append(Curve(term, Matrix.from_learned(f"0 + {term.expression}", learned, nothing), spline, with_line))
+        curves.append(Curve(term, Matrix.from_learned(f"0 + {term.expression}", learned, empty), spline, with_line))
     effects = []
     for term, factor, places, learned in saved["effects"]:
         require_types(Effects, {"term": term, "factor": factor, "places": places})
-        effects.append(Effects(term, Matrix.from_learned(term.effects, learned, nothing), factor, places))
+        effects.append(Effects(term, Matrix.from_learned(term.effects, learned, empty), factor, places))
     if tuple(one.term for one in curves) != parts.splines or {one.term for one in effects} != set(parts.groups):
         raise ValueError("splines or groups are not those of the formula")
     hidden = []
     for text, learned in saved["hidden"]:
-        syntax.require_safe_text(text, columns)
-        hidden.append(Matrix.from_learned(text, learned, nothing))
-    fixed = Matrix.from_learned(parts.fixed, saved["fixed"], nothing)
+        syntax.check_safe_text(text, columns)
+        hidden.append(Matrix.from_learned(text, learned, empty))
+    fixed = Matrix.from_learned(parts.fixed, saved["fixed"], empty)
     return Reader(fixed=fixed, curves=tuple(curves), effects=tuple(effects), hidden=tuple(hidden), **plain)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from formulaic.utils.code import sanitize_variable_names
 
-from vbsvm.design.values import listed, meant
+from vbsvm.design.values import did_you_mean, join_names
 
 NUMBERS = frozenset(
     ("abs", "cos", "exp", "exp2", "exp10", "expm1", "log", "log1p", "log2", "log10", "sin", "sqrt", "tanh")
@@ -76,7 +76,8 @@ def column_of(name: str, data_columns: list[str], what: str) -> str:
             raise FormulaError(not_text(one))
     if bare not in data_columns:
         raise FormulaError(
-            f"{what} must be a column; {clipped(bare)} is none of {listed(data_columns)}.{meant(bare, data_columns)}"
+            f"{what} must be a column; {clipped(bare)} is none of {join_names(data_columns)}."
+            f"{did_you_mean(bare, data_columns)}"
         )
     return bare
 
@@ -91,7 +92,7 @@ def columns_of(expression: str, data_columns: list[str]) -> list[str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise FormulaError(
             f"{clipped(expression)} is neither a column nor an expression. Put backticks around names with blanks or "
-            f"signs. Columns: {listed(data_columns)}."
+            f"signs. Columns: {join_names(data_columns)}."
         ) from error
     return list(_Check(clipped(expression), quoted, data_columns).of_factor(tree.body))
 
@@ -169,7 +170,7 @@ class _Check:
             raise FormulaError(f"s(…) must stand alone, joined to the rest by +; in {self.whole} it does not.")
         if called in _OUTERMOST:
             raise FormulaError(f"{called}(…) in {self.whole} can't be calculated with: let it stand alone.")
-        near = meant(called.rpartition(".")[2], [*FUNCTIONS, "s"])
+        near = did_you_mean(called.rpartition(".")[2], [*FUNCTIONS, "s"])
         raise FormulaError(f"{clipped(called)} in {self.whole} is not a known function: {_functions()}.{near}")
 
     def _call(self, call: ast.Call, function: str) -> Iterator[str]:
@@ -189,8 +190,8 @@ class _Check:
         if len(dict(given)) < len(given):
             raise FormulaError(f"A setting of {function}(…) in {self.whole} is given twice.")
         for name, setting in given:
-            _require_setting(name, setting, self.whole)
-        _require_size(function, dict(given), self.whole)
+            _check_setting(name, setting, self.whole)
+        _check_size(function, dict(given), self.whole)
         yield from self._number(call.args[0])
 
 
@@ -199,7 +200,7 @@ def _functions() -> str:
     return f"{', '.join(sorted(FUNCTIONS))}, s"
 
 
-def _require_size(function: str, given: dict[str | None, ast.expr], whole: str) -> None:
+def _check_size(function: str, given: dict[str | None, ast.expr], whole: str) -> None:
     """Refuse bases without a size, or of one that they can't have."""
     sizes = {name: one.value for name, one in given.items() if isinstance(one, ast.Constant) and type(one.value) is int}
     if function == "poly" and sizes.get("degree", 1) < 1:
@@ -214,20 +215,20 @@ def _require_size(function: str, given: dict[str | None, ast.expr], whole: str) 
         )
 
 
-def _require_setting(name: str | None, node: ast.AST, whole: str) -> None:
+def _check_setting(name: str | None, node: ast.AST, whole: str) -> None:
     """Refuse a setting that is not what its name says."""
     match name, node:
         case "contrasts", ast.Call(func=ast.Attribute(value=ast.Name(id="contr"), attr=contrasts), args=args) if (
             contrasts in CONTRASTS
         ):
-            _require_contrasts(contrasts, args, node.keywords, whole)
+            _check_contrasts(contrasts, args, node.keywords, whole)
             return
     fits, wanted = _RULES[name or ""]
     if not fits(node):
         raise FormulaError(f"{clipped(ast.unparse(node))} in {whole}: {wanted} is needed.")
 
 
-def _require_contrasts(name: str, args: list[ast.expr], keywords: list[ast.keyword], whole: str) -> None:
+def _check_contrasts(name: str, args: list[ast.expr], keywords: list[ast.keyword], whole: str) -> None:
     """Refuse settings of contrasts but a level as the base, a choice of the scale, and scores."""
     known = {"treatment": ("base",), "sas": ("base",), "helmert": ("reverse", "scale"), "diff": ("backward",)}
     names = known.get(name, ("scores",) if name == "poly" else ())

@@ -16,13 +16,13 @@ from vbsvm.base.arrays import Array
 from vbsvm.design import frames
 from vbsvm.design.curves import Spline
 from vbsvm.design.formula import learning
-from vbsvm.design.formula.learning import Known
+from vbsvm.design.formula.learning import LearnedBefore
 from vbsvm.design.formula.matrix import MAX_COLUMNS, Matrix
 from vbsvm.design.formula.missing_inputs import columns_in
 from vbsvm.design.formula.reader import Reader
 from vbsvm.design.formula.sandbox import FormulaError
 from vbsvm.design.formula.syntax import FormulaParts
-from vbsvm.design.formula.terms import parsed
+from vbsvm.design.formula.terms import parse_terms
 from vbsvm.design.levels import MAX_CLASSES, LabelSummary, LevelSummary, group_labels
 
 if TYPE_CHECKING:
@@ -56,17 +56,25 @@ class Needs:
         names = list(parts.columns)
         texts = [parts.fixed, *(term.effects for term in parts.groups)]
         expressions = list(
-            dict.fromkeys(str(factor.expr) for text in texts for term in parsed(text) for factor in term.factors)
+            dict.fromkeys(str(factor.expr) for text in texts for term in parse_terms(text) for factor in term.factors)
         )
-        whole = tuple(one for one in expressions if one not in names and STATEFUL.search(one))
+        whole = tuple(
+            expression for expression in expressions if expression not in names and STATEFUL.search(expression)
+        )
         held = {
-            name for one in (*whole, *(term.expression for term in parts.splines)) for name in columns_in(one, names)
+            name
+            for expression in (*whole, *(term.expression for term in parts.splines))
+            for name in columns_in(expression, names)
         }
-        levels = (columns_in(one, names) for one in expressions if one not in names and one.startswith("C("))
+        levels = (
+            columns_in(expression, names)
+            for expression in expressions
+            if expression not in names and expression.startswith("C(")
+        )
         factors = {frozenset(term.columns): term.columns for term in reversed(parts.groups)}
         return Needs(
             parts,
-            frozenset(one for one in expressions if one in names),
+            frozenset(expression for expression in expressions if expression in names),
             frozenset(name for of_one in levels for name in of_one) | {parts.outcome},
             whole,
             tuple(sorted(held)),
@@ -77,12 +85,12 @@ class Needs:
         """Summarise these rows of a frame; ``weights`` are theirs, and ``first`` is the number of the frame's first."""
         frame = frames.take(data, self.parts.columns, kept, may_miss=self.parts.inputs)
         labelled = [name for name in self.parts.columns if self._is_category(frame, name)]
-        telling = _telling(frame, labelled)
-        raw = data[list(self.parts.columns)].iloc[frame.index[telling]]
+        selected = _representative_rows(frame, labelled)
+        raw = data[list(self.parts.columns)].iloc[frame.index[selected]]
         known = {name: frame[name].notna().to_numpy() for name in labelled}
         return FormulaSummary(
             self,
-            raw.set_axis(frame.index[telling] + first),
+            raw.set_axis(frame.index[selected] + first),
             {name: (frame[name].to_numpy(),) for name in self.held},
             {
                 name: LabelSummary.from_rows(np.asarray(frame[name])[known[name]], weights[known[name]])
@@ -114,10 +122,10 @@ class FormulaSummary:
         labels = dict(self.categories)
         for name, more in other.categories.items():
             labels[name] = labels[name] + more if name in labels else more
-            _require_few(labels[name], name, self.needs.parts.outcome)
+            _check_few(labels[name], name, self.needs.parts.outcome)
         return FormulaSummary(
             self.needs,
-            rows.iloc[_telling(rows, list(labels))],
+            rows.iloc[_representative_rows(rows, list(labels))],
             {name: (*self.held[name], *other.held[name]) for name in self.held},
             labels,
             tuple(one + more for one, more in zip(self.groups, other.groups, strict=True)),
@@ -139,8 +147,8 @@ class FormulaSummary:
     def frame(self) -> "pd.DataFrame":
         """The rows that tell, in types that formulaic knows."""
         parts = self.needs.parts
-        found = frames.take(self.rows, parts.columns, may_miss=parts.inputs)
-        return found.set_axis(self.rows.index)
+        frame = frames.take(self.rows, parts.columns, may_miss=parts.inputs)
+        return frame.set_axis(self.rows.index)
 
     def learn(self, standardize: bool) -> tuple[Reader, NDArray[np.bool_]]:
         """The reader of the formula, whose columns are not scaled yet, and which of them will be centred."""
@@ -161,17 +169,17 @@ class FormulaSummary:
                     splines[term] = Spline.learn(finite, term.size)
         levels = {columns: one.levels() for columns, one in zip(self.needs.factors, self.groups, strict=True)}
         totals = {name: one.totals for name, one in self.categories.items()}
-        return learning.learn_from(parts, self.frame(), standardize, Known(transforms, splines, levels, totals))
+        return learning.learn_from(parts, self.frame(), standardize, LearnedBefore(transforms, splines, levels, totals))
 
 
 def _labels(frame: "pd.DataFrame", name: str) -> NDArray[Any]:
     return group_labels(frame[name].to_numpy(), name, frame.index)
 
 
-def _require_few(labels: LabelSummary, name: str, outcome: str) -> None:
+def _check_few(labels: LabelSummary, name: str, outcome: str) -> None:
     """Refuse an outcome that is measured, and a category of too many levels, before they fill the memory."""
     if name == outcome:
-        labels.require_few(f"The outcome {name!r}")
+        labels.check_few(f"The outcome {name!r}")
     elif len(labels.labels) > MAX_COLUMNS:
         raise FormulaError(
             f"Column {name!r} has more than {MAX_COLUMNS} different values as a category: merge levels, or take a "
@@ -179,7 +187,7 @@ def _require_few(labels: LabelSummary, name: str, outcome: str) -> None:
         )
 
 
-def _telling(frame: "pd.DataFrame", labelled: list[str]) -> NDArray[np.intp]:
+def _representative_rows(frame: "pd.DataFrame", labelled: list[str]) -> NDArray[np.intp]:
     """Places of the rows that tell what columns hold; all levels of those that are labelled."""
     chosen = [np.arange(min(FIRST_ROWS, len(frame)))]
     for name in frame.columns:

@@ -11,9 +11,9 @@ from typing import final
 
 from formulaic.parser.types import Factor
 
-from vbsvm.design.formula.compat import expanded, in_backticks, require_name, rewritten
+from vbsvm.design.formula.compat import check_name, expand_dot, in_backticks, rewrite
 from vbsvm.design.formula.sandbox import MAX_SETTING, RESERVED, FormulaError, clipped, column_of, columns_of
-from vbsvm.design.formula.terms import MAX_POWER, names_in, parsed
+from vbsvm.design.formula.terms import MAX_POWER, names_in, parse_terms
 
 MAX_LENGTH = 20_000
 MAX_DEPTH = 50
@@ -86,29 +86,29 @@ def _read(formula: str, data_columns: list[str], weights: str | None) -> Formula
     """The same, where brackets may turn out to be nested too deeply."""
     if len(formula) > MAX_LENGTH:
         raise FormulaError(f"The formula has {len(formula)} characters; up to {MAX_LENGTH} are read.")
-    _require_moderate(formula)
+    _check_size(formula)
     left, right = _sides(formula)
     outcome = _outcome(left, data_columns)
-    terms = _split(rewritten(right, data_columns), "+-")
+    terms = _split(rewrite(right, data_columns), "+-")
     bars = [term for _, term in terms if _is_bar(term)]
     taken = {outcome, weights, *(name for term in bars for name in _groups_of(term, data_columns)[-1])}
     rest = [name for name in data_columns if name not in taken]
     fixed, splines, groups = [], [], []
     for sign, term in terms:
         if term in bars:
-            _require_plus(sign, term)
+            _check_plus(sign, term)
             groups += _read_bar(term, data_columns, rest)
         elif re.match(r"s\s*\(", term) and _closes_at_end(term):
-            _require_plus(sign, term)
+            _check_plus(sign, term)
             splines.append(_read_spline(term))
         elif term == ".":
             fixed += [(sign, name) for name in in_backticks(rest)]
         else:
-            fixed.append((sign, expanded(term, rest)))
+            fixed.append((sign, expand_dot(term, rest)))
     fixed_text = " ".join(f"{sign} {term}" for sign, term in fixed).removeprefix("+ ") or "1"
     for text in (fixed_text, *(group.written for group in groups), *(one.expression for one in splines)):
         for name in re.findall(r"`([^`]*)`", text):
-            require_name(name)
+            check_name(name)
     for name in names_in(fixed_text):
         column_of(name, data_columns, f"each name in {clipped(fixed_text)}")
     used = _used(outcome, fixed_text, splines, groups, data_columns)
@@ -149,11 +149,11 @@ def _used(
     outcome: str, fixed: str, splines: Sequence[SplineTerm], groups: Sequence[GroupTerm], data_columns: list[str]
 ) -> tuple[str, ...]:
     """Check every part of a formula against the columns and the list; give the columns that occur."""
-    used = [outcome, *_require_allowed(fixed, data_columns)]
+    used = [outcome, *_check_allowed(fixed, data_columns)]
     for group in groups:
-        used += [*_require_allowed(group.effects, data_columns), *group.columns]
+        used += [*_check_allowed(group.effects, data_columns), *group.columns]
     for spline in splines:
-        used += _require_allowed(spline.expression, data_columns)
+        used += _check_allowed(spline.expression, data_columns)
     for term in (written := [str(spline) for spline in splines]):
         if written.count(term) > 1:
             raise FormulaError(f"{term} occurs twice.")
@@ -162,11 +162,11 @@ def _used(
     return tuple(dict.fromkeys(used))
 
 
-def require_safe(parts: FormulaParts) -> None:
+def check_safe(parts: FormulaParts) -> None:
     """Refuse parts that no formula gives: what comes from a file goes through here before it is evaluated."""
     columns = list(parts.columns)
     for text in (parts.fixed, *(group.effects for group in parts.groups), *(one.expression for one in parts.splines)):
-        require_safe_text(text, columns)
+        check_safe_text(text, columns)
     for spline in parts.splines:
         if _read_spline(f"s({spline.expression}, k={spline.size})") != spline:
             raise FormulaError(f"{spline} is not a spline.")
@@ -176,24 +176,24 @@ def require_safe(parts: FormulaParts) -> None:
         raise FormulaError(f"The columns of {parts.text!r} are not those that it says.")
 
 
-def require_safe_text(text: str, data_columns: list[str]) -> None:
+def check_safe_text(text: str, data_columns: list[str]) -> None:
     """The same for a part of a formula. What stands in backticks is a name, and may hold any sign."""
     if not isinstance(text, str):
         raise FormulaError(f"{text!r} is not a part of a formula.")
     without_names = re.sub(r"`[^`]*`", "`_`", text)
-    _require_moderate(without_names)
+    _check_size(without_names)
     for _ in _walk(without_names):
         pass
-    rewritten(text)
-    _require_allowed(text, data_columns)
+    rewrite(text)
+    _check_allowed(text, data_columns)
 
 
 def normal_form(term: str) -> str:
     """A term as priors' keys are compared: without blanks or backticks, its parts in the order of the alphabet."""
-    bare = _without_blanks(rewritten(term))
+    bare = _without_blanks(rewrite(term))
     if bare.startswith("(") and "||" not in bare and "|" in bare and _closes_at_end(bare):
         left, right = bare[1:-1].rsplit("|", 1)
-        effects = "+".join(sorted(normal_form(str(one)) for one in parsed(expanded(left, ["._."]))))
+        effects = "+".join(sorted(normal_form(str(one)) for one in parse_terms(expand_dot(left, ["._."]))))
         return f"({effects}|{':'.join(sorted(right.replace('`', '').split(':')))})"
     if re.match(r"s\(", bare) and _closes_at_end(bare):
         return _without_blanks(str(_read_spline(bare))).replace("`", "")
@@ -204,7 +204,7 @@ def _without_blanks(text: str) -> str:
     return "".join(char for _, char, depth in _walk(text) if depth >= QUOTED_DEPTH or not char.isspace())
 
 
-def _require_moderate(formula: str) -> None:
+def _check_size(formula: str) -> None:
     """Refuse what two readers could read in two ways, or what would take forever."""
     quote = ""
     for char in formula:
@@ -279,7 +279,7 @@ def _is_bar(term: str) -> bool:
     return False
 
 
-def _require_plus(sign: str, term: str) -> None:
+def _check_plus(sign: str, term: str) -> None:
     if sign == "-":
         raise FormulaError(f"{clipped(term)} can't be taken away: leave it out.")
 
@@ -309,10 +309,10 @@ def _sides_of_bar(term: str) -> tuple[str, str]:
 
 def _read_bar(term: str, data_columns: list[str], rest: list[str]) -> list[GroupTerm]:
     """(effects | group); with two bars each effect is a term of its own. ``rest`` are the columns of ``.``."""
-    left = expanded(_sides_of_bar(term)[0], rest)
+    left = expand_dot(_sides_of_bar(term)[0], rest)
     effects = [re.sub(r"\s*\+\s*", " + ", " ".join(left.split()))]
     if "||" in term:
-        effects = ["1" if str(one) == "1" else f"0 + {one}" for one in parsed(left)]
+        effects = ["1" if str(one) == "1" else f"0 + {one}" for one in parse_terms(left)]
     return [GroupTerm(one, columns, term) for columns in _groups_of(term, data_columns) for one in effects]
 
 
@@ -331,10 +331,10 @@ def _read_spline(term: str) -> SplineTerm:
     return SplineTerm(inner[0], size)
 
 
-def _require_allowed(text: str, data_columns: list[str]) -> list[str]:
+def _check_allowed(text: str, data_columns: list[str]) -> list[str]:
     """Refuse a formula in which anything but columns, numbers and listed functions occurs; give the columns."""
     used = []
-    for factor in (factor for term in parsed(text) for factor in term.factors):
+    for factor in (factor for term in parse_terms(text) for factor in term.factors):
         match factor.eval_method:
             case Factor.EvalMethod.LOOKUP:  # a column, whatever its name
                 used.append(column_of(factor.expr, data_columns, f"each name in {clipped(text)}"))

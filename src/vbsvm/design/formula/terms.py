@@ -25,10 +25,10 @@ DECOMPOSED = (
 # A plain sum may have a term for each column of a wide table.
 MAX_SUM_LENGTH = 20_000
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 
 # What formulaic says, and what is said here.
-_SAID = {
+_MESSAGES = {
     "Missing operator between": "a sign such as + is missing between two terms, or backticks around a name with blanks",
     "Numeric literals other": "a number but 0 and 1 is no term; write I(3 * x) for arithmetic",
     "Term already seen": "a number but 0 and 1 is no term; write I(3 * x) for arithmetic",
@@ -41,23 +41,23 @@ _SAID = {
 }
 
 
-def parsed(text: str) -> tuple[Term, ...]:
+def parse_terms(text: str) -> tuple[Term, ...]:
     """Terms of a formula without ~; nothing is evaluated."""
-    return _parsed(text)[0]
+    return _parse(text)[0]
 
 
 def names_in(text: str) -> frozenset[str]:
     """Names of all columns that stand alone in a part of a formula, also of those that it takes away."""
-    return _parsed(text)[1]
+    return _parse(text)[1]
 
 
 @lru_cache(maxsize=32)
-def _parsed(text: str) -> tuple[tuple[Term, ...], frozenset[str]]:
+def _parse(text: str) -> tuple[tuple[Term, ...], frozenset[str]]:
     """Terms and names of a part of a formula; a model asks for the same ones several times."""
     parser = DefaultFormulaParser()
     tree = _attempt(lambda: parser.parse(text, target="ast"), text)
     nodes = _in_order(tree) if isinstance(tree, ASTNode) else []
-    _require_moderate(nodes, text)
+    _check_n_terms(nodes, text)
     found = _attempt(lambda: parser.get_terms_from_ast(tree, context={})._simplify(), text)
     if not isinstance(found, Iterable) or not all(isinstance(term, Term) for term in found):
         raise FormulaError(f"{clipped(text)} has several parts; one is expected.")
@@ -70,7 +70,7 @@ def _is_name(arg: object) -> bool:
     return isinstance(arg, Token) and arg.kind is Token.Kind.NAME
 
 
-def _attempt(call: Callable[[], Found], text: str) -> Found:
+def _attempt(call: Callable[[], T], text: str) -> T:
     """Call formulaic's parser; what it can't read is said in words."""
     try:
         return call()
@@ -78,7 +78,7 @@ def _attempt(call: Callable[[], Found], text: str) -> Found:
         raise
     except Exception as error:  # whatever a parser of someone else's says of a text that it can't read
         said = str(error) if isinstance(error, FormulaicError) else ""
-        why = next((ours for theirs, ours in _SAID.items() if theirs in said), "it is not a sum of terms")
+        why = next((ours for theirs, ours in _MESSAGES.items() if theirs in said), "it is not a sum of terms")
         between = re.match(r"Missing operator between (`.*?` and `.*?`)\.", said)
         place = f" ({between[1]})" if between else ""
         form = "" if is_normalized("NFC", text) else DECOMPOSED
@@ -95,7 +95,7 @@ def _in_order(tree: ASTNode[Any]) -> list[ASTNode[Any]]:
     return found[::-1]
 
 
-def _require_moderate(nodes: Sequence[ASTNode[Any]], text: str) -> None:
+def _check_n_terms(nodes: Sequence[ASTNode[Any]], text: str) -> None:
     """Refuse products and powers that would make too many terms."""
     sizes: dict[int, tuple[float, frozenset[str]]] = {}
     for node in nodes:
