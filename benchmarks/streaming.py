@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.tables import print_table
 from vbsvm import VBSVC
-from vbsvm.sources.remembered import PastRows
+from vbsvm.sources.past_rows import PastRows
 
 CASES = [(10_000, 10, 500), (10_000, 10, 2000), (5000, 50, 500), (2000, 10, 100), (2000, 10, 50)]
 

@@ -12,7 +12,7 @@ from sklearn.metrics import log_loss
 from vbsvm import VBSVC, Gibbs, LaplaceZero, Normal, Variational, load
 from vbsvm.design.scaling import ColumnSummary
 from vbsvm.model.layouts.dense import DenseGaussian
-from vbsvm.sources.remembered import PastRows
+from vbsvm.sources.past_rows import PastRows
 
 N, D, BATCH = 6000, 8, 500
 

@@ -36,7 +36,7 @@ from vbsvm.results.data_summary import Facts
 from vbsvm.results.fit import Fit
 from vbsvm.sources.cluster import check_in_memory
 from vbsvm.sources.memory import Memory
-from vbsvm.sources.remembered import NewAndPastRows, PastRows
+from vbsvm.sources.past_rows import NewAndPastRows, PastRows
 
 if TYPE_CHECKING:
     from vbsvm.api.estimator import Classifier
