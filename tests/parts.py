@@ -9,7 +9,6 @@ from typing import final
 import numpy as np
 
 from vbsvm.missing.categories import LevelCounts
-from vbsvm.model.row_pass import added
 from vbsvm.sources.block_source import Block, BlockSource
 from vbsvm.sources.memory import Memory
 
@@ -52,7 +51,7 @@ class Parts(BlockSource):
     @property
     def level_counts(self) -> LevelCounts | None:
         """How often each level of a category that may be missing is known."""
-        return reduce(added, (part.level_counts for part in self.parts))
+        return reduce(add_optional, (part.level_counts for part in self.parts))
 
     @property
     def rows_resident(self) -> bool:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
-Which = slice | NDArray[np.intp] | NDArray[np.bool_]
+RowSelection = slice | NDArray[np.intp] | NDArray[np.bool_]
 # Numbers of work space that a thread keeps: 32 MB. More are asked of the system each time.
 MAX_KEPT = 2**22
 _kept = threading.local()

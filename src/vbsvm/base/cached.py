@@ -2,7 +2,7 @@
 
 It also lets one thread at a time compute, whatever the object. Here nobody waits: a climb may compute a value that asks
 for a pass over the data, which another climb has to join. Two threads may compute a value twice, and find the same one.
-What takes long is a ``learned_property``: the first thread that asks learns it, and others wait for that one object.
+What takes long is a ``locked_cached_property``: the first thread computes it, and others wait for that one object.
 Type checkers see a property: so they can hold classes to an interface.
 
 ``new_lock`` gives locks that a forked process finds open where another thread held them: that thread does not exist
@@ -16,10 +16,10 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, final
 from weakref import WeakSet
 
-__all__ = ["cached_property", "learned_property", "new_lock"]
+__all__ = ["cached_property", "locked_cached_property", "new_lock"]
 
 if TYPE_CHECKING:
-    cached_property = learned_property = property
+    cached_property = locked_cached_property = property
 else:
 
     class cached_property:  # noqa: N801  (a decorator, named as in functools)
@@ -42,7 +42,7 @@ else:
             return value
 
     @final
-    class learned_property(cached_property):  # noqa: N801
+    class locked_cached_property(cached_property):  # noqa: N801
         """The same of an object that has a ``lock``, which is held while the value is learned."""
 
         def __get__(self, instance: Any, owner: type | None = None) -> Any:

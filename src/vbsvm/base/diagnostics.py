@@ -10,8 +10,8 @@ from scipy.stats import rankdata
 
 from vbsvm.base.arrays import Array
 
-LARGEST_RHAT = 1.01
-SMALLEST_ESS = 400
+MAX_RHAT = 1.01
+MIN_ESS = 400
 # Chains of fewer draws tell nothing of how they mix.
 MIN_DRAWS = 4
 
@@ -29,7 +29,7 @@ class Mixing:
     ess_tail: float = float("nan")
 
     @staticmethod
-    def of(draws: Array) -> "Mixing":
+    def from_draws(draws: Array) -> "Mixing":
         """Of draws, chains × draws."""
         return Mixing(rhat(draws), ess_bulk(draws), ess_tail(draws))
 

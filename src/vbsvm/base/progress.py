@@ -15,7 +15,7 @@ def in_notebook() -> bool:
     return shell is not None and hasattr(shell, "kernel")
 
 
-def somebody_looks() -> bool:
+def is_interactive() -> bool:
     """Whether what is written on stderr is seen as it comes: in a terminal or a notebook."""
     return in_notebook() or (sys.stderr is not None and sys.stderr.isatty())
 
@@ -24,7 +24,7 @@ def somebody_looks() -> bool:
 def bar(what: str, total: int, *, shown: bool | None = None) -> Iterator[Callable[[int], None]]:
     """A function that is told how much has been done. None shows a bar where somebody looks: a terminal, a notebook."""
     notebook = in_notebook()
-    if shown is False or (shown is None and not somebody_looks()):
+    if shown is False or (shown is None and not is_interactive()):
         yield lambda done: None
         return
     if not _has("rich") or (notebook and not _has("ipywidgets")):

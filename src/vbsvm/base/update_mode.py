@@ -77,7 +77,7 @@ class OverRelaxed:
         if site != ("coefficients",):
             return point
         back, ahead = self.before - distribution.mean, point.mean - distribution.mean
-        return point.at(distribution.mean - self.rho * back + math.sqrt(1 - self.rho**2) * ahead)
+        return point.with_mean(distribution.mean - self.rho * back + math.sqrt(1 - self.rho**2) * ahead)
 
 
 def repeat_draws(reading: UpdateMode, sweeps: int) -> UpdateMode:
