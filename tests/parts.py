@@ -9,6 +9,7 @@ from typing import final
 import numpy as np
 
 from vbsvm.missing.categories import LevelCounts
+from vbsvm.model.row_pass import add_optional
 from vbsvm.sources.block_source import Block, BlockSource
 from vbsvm.sources.memory import Memory
 
