@@ -152,7 +152,7 @@ def build_categorical(truth, incomplete):
 def numbers(model, state):
     """The ranked numbers of a draw."""
     theta = state.coefficients.mean
-    theta = theta if state.gates is None else state.gates.open * theta
+    theta = theta if state.gates is None else state.gates.by_coefficient * theta
     if model == "groups":
         return [*theta[:4], state.scales[1].value]
     scale = state.scales[1].variance.value if model == "gates" else state.scales[1].value
@@ -260,7 +260,7 @@ def _odds(distribution, site):
 
 def _dropped_one(distribution, site):
     """The coefficients' distribution with half of the right side: of a hinge Cᵀ(wy) in place of Cᵀ((1 + w)y)."""
-    return distribution.at(0.5 * distribution.mean) if site[0] == "coefficients" else distribution
+    return distribution.with_mean(0.5 * distribution.mean) if site[0] == "coefficients" else distribution
 
 
 def _move(distribution, site):

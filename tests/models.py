@@ -12,7 +12,7 @@ from vbsvm.model.layouts.dense import DenseGaussian
 from vbsvm.model.priors import Normal, Ridge
 from vbsvm.model.priors.base import Moments
 from vbsvm.model.spec import Block, Spec, State
-from vbsvm.model.sweep import elbo, held_row_term, pass_rows
+from vbsvm.model.sweep import elbo, pass_rows, row_term_fixed_weights
 from vbsvm.sources.memory import Memory
 
 
@@ -54,13 +54,13 @@ def rises_of_single_updates(spec, source, state, n_sweeps=3):
     rises = []
     for _ in range(n_sweeps):
         stats = visit(spec, state, source).stats
-        before = elbo(spec, state, held_row_term(state, stats))
+        before = elbo(spec, state, row_term_fixed_weights(state, stats))
         for update in (
             lambda state, stats: sweep.update_coefficients(spec, state, stats, mean_field),
             lambda state, stats: sweep.update_priors(spec, state, mean_field),
         ):
             state = update(state, stats)
-            after = elbo(spec, state, held_row_term(state, stats))
+            after = elbo(spec, state, row_term_fixed_weights(state, stats))
             rises.append((after - before) / (1 + abs(before)))
             before = after
         rises.append((visit(spec, state, source).bound - before) / (1 + abs(before)))

@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from vbsvm.missing.categories import LevelCounts
-from vbsvm.model.row_pass import added
+from vbsvm.model.row_pass import add_optional
 from vbsvm.sources.block_source import Block, BlockSource
 from vbsvm.sources.memory import Memory
 
@@ -52,7 +52,7 @@ class Parts(BlockSource):
     @property
     def level_counts(self) -> LevelCounts | None:
         """How often each level of a category that may be missing is known."""
-        return reduce(added, (part.level_counts for part in self.parts))
+        return reduce(add_optional, (part.level_counts for part in self.parts))
 
     @property
     def rows_resident(self) -> bool:

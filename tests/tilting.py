@@ -28,7 +28,7 @@ def refit(spec, state, source, t=None, still=1e-13):
 
 
 def effective_mean(state):
-    return state.coefficients.mean if state.gates is None else state.gates.open * state.coefficients.mean
+    return state.coefficients.mean if state.gates is None else state.gates.by_coefficient * state.coefficients.mean
 
 
 def by_refits(spec, state, source, column, e=1e-4, still=1e-13):

@@ -102,7 +102,7 @@ def test_no_other_mean_is_better_for_the_same_covariance(name):
     rng, spread = np.random.default_rng(0), at.state.gaussian
     for _ in range(5):
         step = 0.3 * np.sqrt(spread.variances) * rng.standard_normal(len(spread.mean))
-        other = type(at.state)(spread.at(spread.mean + step), at.state.scales)
+        other = type(at.state)(spread.with_mean(spread.mean + step), at.state.scales)
         stats = pass_rows(spec, other, source, mean_field)
         assert elbo(spec, other, stats.row_bound) < at.bound
 

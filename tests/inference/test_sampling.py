@@ -97,10 +97,10 @@ class TestQuadrature:
         if move is False:
             monkeypatch.setattr(gibbs, "stretch", lambda spec, state, *rest: (state, False))
         elif move == "wrong":
-            right = Ridge.stretch
+            right = Ridge.rescale
             monkeypatch.setattr(
                 Ridge,
-                "stretch",
+                "rescale",
                 lambda self, a, b, g: (right(self, a, b, g)[0], right(self, a, b, g)[1] + 2 * np.log(g)),
             )
         spec = spec_of(1, Ridge(2.0, 1.5), intercept_prior=Normal(4.0))
@@ -154,13 +154,13 @@ class TestStretch:
         def normal(theta):
             return stats.norm.logpdf(theta, scale=2.0).sum()
 
-        _, ratio = Normal(4.0).stretch(Point(4.0), one, g)
+        _, ratio = Normal(4.0).rescale(Point(4.0), one, g)
         assert ratio == pytest.approx(normal(g * self.THETA) - normal(self.THETA) + 6 * np.log(g))
 
         def ridge(theta, variance):
             return stats.norm.logpdf(theta, scale=variance**0.5).sum() + stats.invgamma.logpdf(variance, 2.0, scale=1.5)
 
-        moved, ratio = Ridge(2.0, 1.5).stretch(Point(0.8), one, g)
+        moved, ratio = Ridge(2.0, 1.5).rescale(Point(0.8), one, g)
         assert moved.value == pytest.approx(0.8 * g**2)
         expected = ridge(g * self.THETA, g * g * 0.8) - ridge(self.THETA, 0.8) + (6 + 2) * np.log(g)
         assert ratio == pytest.approx(expected)
@@ -172,7 +172,7 @@ class TestStretch:
             scale = np.sqrt(variance / slab.weight)
             return stats.norm.logpdf(theta, scale=scale).sum() + stats.invgamma.logpdf(variance, 2.0, scale=1.5)
 
-        moved, ratio = prior.stretch(LaplaceZeroDistribution(Point(0.8), slab, None), one, g)
+        moved, ratio = prior.rescale(LaplaceZeroDistribution(Point(0.8), slab, None), one, g)
         expected = laplace(g * self.THETA, g * g * 0.8) - laplace(self.THETA, 0.8) + (6 + 2) * np.log(g)
         assert ratio == pytest.approx(expected)
         assert moved.slab is slab
@@ -195,7 +195,7 @@ class TestStretch:
                 matrix, nu, psi
             )
 
-        moved, ratio = prior.stretch(scale, pairs, g)
+        moved, ratio = prior.rescale(scale, pairs, g)
         expected = density(g * self.THETA, g * g * Sigma) - density(self.THETA, Sigma) + (6 + 6) * np.log(g)
         assert ratio == pytest.approx(expected)
         assert (moved.covariance if kind == "huang" else moved).value == pytest.approx(g * g * Sigma)

@@ -202,7 +202,7 @@ class TestParts:
         normal = JointNormal(rng.normal(size=4), root @ root.T)
         x = rng.normal(size=(3, 4))
         seen = np.where([[False, False, True, True], [False, True, False, True], [True, True, False, False]], np.nan, x)
-        found = {int(one.rows[0]): one for one in normal.given(seen, np.isnan(seen), 2)}
+        found = {int(one.rows[0]): one for one in normal.conditionals(seen, np.isnan(seen), 2)}
         assert set(found) == {0, 1}
         joint = multivariate_normal(normal.mean, normal.covariance).logpdf(x[0])
         known = multivariate_normal(normal.mean[:2], normal.covariance[:2, :2]).logpdf(x[0, :2])

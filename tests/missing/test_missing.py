@@ -39,7 +39,7 @@ from vbsvm.model.likelihoods.hinge import EXACT_HINGE, HINGE
 from vbsvm.model.likelihoods.logistic import LOGISTIC
 from vbsvm.model.row_pass import CompleteRows
 from vbsvm.model.spec import Block, Spec
-from vbsvm.model.sweep import elbo, held_row_term
+from vbsvm.model.sweep import elbo, row_term_fixed_weights
 from vbsvm.results.calibration import log_odds
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping, MissingInputs
@@ -159,7 +159,7 @@ def rises_of_single_updates(spec, source, n_sweeps=4):
         stats = sweep.pass_rows(spec, state, source, mean_field)
 
         def total(state, stats=stats):
-            return elbo(spec, state, held_row_term(state, stats), stats.missing)
+            return elbo(spec, state, row_term_fixed_weights(state, stats), stats.missing)
 
         before = total(state)
         assert elbo(spec, state, stats.row_bound, stats.missing) == pytest.approx(before, rel=1e-9, abs=1e-9)
@@ -365,7 +365,7 @@ class TestStructure:
         v = np.array([0.3, -0.5, 0.8])
 
         def gradient(step):
-            moved = replace(state, coefficients=state.coefficients.at(state.coefficients.mean + step * v))
+            moved = replace(state, coefficients=state.coefficients.with_mean(state.coefficients.mean + step * v))
             found = sweep.pass_rows(spec, moved, source, mean_field)
             return found.cross - found.gram.matrix @ moved.coefficients.mean
 

@@ -14,7 +14,7 @@ from vbsvm.design.scaling import Recipe
 from vbsvm.inference.steps import newton_step
 from vbsvm.model import sweep
 from vbsvm.model.spec import Block, Spec
-from vbsvm.model.sweep import elbo, held_row_term
+from vbsvm.model.sweep import elbo, row_term_fixed_weights
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping
 
@@ -39,10 +39,10 @@ def test_arrow_equals_dense(problem):
     twin_stats = sweep.pass_rows(spec, other, dense, mean_field, with_curvature=True)
     ours = elbo(spec, one, stats.row_bound)
     assert ours == pytest.approx(elbo(spec, other, twin_stats.row_bound), rel=1e-10)
-    assert held_row_term(one, stats) == pytest.approx(stats.row_bound, rel=1e-9)
+    assert row_term_fixed_weights(one, stats) == pytest.approx(stats.row_bound, rel=1e-9)
     gradient = np.linspace(-1, 1, spec.n_columns)
-    step = stats.curvature.towards(stats.gram, 0.3).solve(gradient, spec.precision(one))
-    twin_step = twin_stats.curvature.towards(twin_stats.gram, 0.3).solve(gradient, spec.precision(other))
+    step = stats.curvature.interpolate(stats.gram, 0.3).solve(gradient, spec.precision(one))
+    twin_step = twin_stats.curvature.interpolate(twin_stats.gram, 0.3).solve(gradient, spec.precision(other))
     np.testing.assert_allclose(step, twin_step, rtol=1e-8, atol=1e-9 * np.abs(twin_step).max())
 
 
@@ -61,9 +61,9 @@ def test_packing_and_unpacking_is_the_identity(problem):
 def test_a_distribution_that_has_moved_has_the_spreads_of_a_new_one(problem):
     spec, arrow = problem
     at = sweep.sweep(spec, spec.start(), arrow, mean_field)[0].coefficients
-    early = at.at(2.0 * at.mean + 1.0)  # before anything was computed
+    early = at.with_mean(2.0 * at.mean + 1.0)  # before anything was computed
     assert at.squares.shape == at.mean.shape
-    late = at.at(2.0 * at.mean + 1.0)
+    late = at.with_mean(2.0 * at.mean + 1.0)
     for name in ("mean", "variances", "squares", "effect_covariances", "entropy"):
         np.testing.assert_array_equal(getattr(late, name), getattr(early, name))
     assert not np.allclose(late.squares, at.squares)  # squares follow the mean, and are not handed on

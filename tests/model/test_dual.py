@@ -36,7 +36,7 @@ def test_moments_of_rows_and_sums_of_squares_are_those_of_the_dense_layout(sprea
     precision = Precision(np.r_[1e-8, np.exp(spread * rng.normal(size=D))])
     found = wide.gram(weights).conditional(wide.cross(u), precision)
     expected = dense.gram(weights).conditional(dense.cross(u), precision)
-    assert (found.parts.common is None) == bool(spread)
+    assert (found.parts.common_variance is None) == bool(spread)
     size = np.sqrt(expected.variances)
     np.testing.assert_allclose(found.mean, expected.mean, atol=1e-7 * size.max())
     (f, v), (g, c) = found.effective(None).row_moments(wide), expected.row_moments(dense)
@@ -66,7 +66,7 @@ def test_products_of_rows_are_formed_once_and_go_with_the_rows():
     state = spec.start()
     for _ in range(4):
         state = sweep(spec, state, source, mean_field)[0]
-        assert state.coefficients.parts.common is not None
+        assert state.coefficients.parts.common_variance is not None
     assert len(dual_parts._products) == before + 1
     del source, state
     gc.collect()

@@ -19,7 +19,7 @@ from vbsvm.inference.profiled import ProfiledNewton
 from vbsvm.model.interfaces import Precision
 from vbsvm.model.likelihoods.hinge import EXACT_HINGE, ExactHinge
 from vbsvm.model.spec import Block, Spec
-from vbsvm.model.sweep import elbo, held_row_term, pass_rows
+from vbsvm.model.sweep import elbo, pass_rows, row_term_fixed_weights
 from vbsvm.sources.memory import Memory
 from vbsvm.sources.row_builder import Grouping
 
@@ -72,7 +72,7 @@ def test_it_is_the_tighter_bound_at_any_state():
         ours, papers = (pass_rows(one, state, source, mean_field) for one in (exact, spec))
         assert ours.row_bound > papers.row_bound
         # With its own weights held, the row term is that of the pass at the same state.
-        assert held_row_term(state, ours) == pytest.approx(ours.row_bound, rel=1e-10)
+        assert row_term_fixed_weights(state, ours) == pytest.approx(ours.row_bound, rel=1e-10)
 
 
 TASKS = {
@@ -137,7 +137,7 @@ def test_it_ends_where_no_single_update_rises(name):
     rng = np.random.default_rng(0)
     for _ in range(5):
         step = 0.1 * np.sqrt(at.variances) * rng.normal(size=len(at.mean))
-        moved = replace(outcome.state, coefficients=at.at(at.mean + step))
+        moved = replace(outcome.state, coefficients=at.with_mean(at.mean + step))
         row_bound = pass_rows(spec, moved, task.source, mean_field).row_bound
         assert elbo(spec, moved, row_bound) < outcome.bounds[-1]
 

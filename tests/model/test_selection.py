@@ -23,9 +23,9 @@ from vbsvm.base.update_mode import Draw, mean_field
 from vbsvm.datasets import load_spam
 from vbsvm.model import sweep
 from vbsvm.model.gates import DenseScan, GateMap, Gates
-from vbsvm.model.priors.laplace_zero import Share
+from vbsvm.model.priors.laplace_zero import InclusionRate
 from vbsvm.model.spec import Block, Spec
-from vbsvm.model.sweep import elbo, held_row_term
+from vbsvm.model.sweep import elbo, row_term_fixed_weights
 
 PLAIN = Variational(accelerate=False, tol=1e-10, max_iter=20_000)
 # Inputs that long Gibbs runs hold at 1.
@@ -146,13 +146,13 @@ def test_every_single_update_raises_the_bound_gates_one_by_one(problem):
         stats_ = visit(spec, state, source).stats
 
         def repeat_draws(state, stats=stats_):
-            return elbo(spec, state, held_row_term(state, stats))
+            return elbo(spec, state, row_term_fixed_weights(state, stats))
 
         steps = [state, sweep.update_coefficients(spec, state, stats_, mean_field)]
         before, after = steps[-1].gates, sweep.update_gates(spec, steps[-1], stats_, mean_field).gates
         for j in range(len(before.log_odds)):
             mixed = np.concatenate([after.log_odds[: j + 1], before.log_odds[j + 1 :]])
-            steps.append(replace(steps[1], gates=before.at(mixed)))
+            steps.append(replace(steps[1], gates=before.with_log_odds(mixed)))
         steps.append(sweep.update_priors(spec, steps[-1], mean_field))
         bounds = np.array([repeat_draws(one) for one in steps])
         state = steps[-1]
@@ -167,14 +167,14 @@ def test_a_planted_mistake_in_the_gates_is_seen(monkeypatch):
     state = PLAIN.run(spec, source).state
     stats_ = visit(spec, state, source).stats
     right = sweep.update_gates(spec, state, stats_, mean_field)
-    at = elbo(spec, state, held_row_term(state, stats_))
-    assert elbo(spec, right, held_row_term(right, stats_)) > at - 1e-9
+    at = elbo(spec, state, row_term_fixed_weights(state, stats_))
+    assert elbo(spec, right, row_term_fixed_weights(right, stats_)) > at - 1e-9
     products = DenseScan.scan
     monkeypatch.setattr(
         DenseScan, "scan", lambda scan, rng=None: products(replace(scan, linear=0.8 * scan.linear), rng)
     )
     wrong = sweep.update_gates(spec, state, stats_, mean_field)
-    assert elbo(spec, wrong, held_row_term(wrong, stats_)) < at - 1e-6
+    assert elbo(spec, wrong, row_term_fixed_weights(wrong, stats_)) < at - 1e-6
 
 
 def test_row_variances_and_sums_are_those_of_all_states_of_the_gates():
@@ -183,7 +183,7 @@ def test_row_variances_and_sums_are_those_of_all_states_of_the_gates():
     X, y = rng.normal(size=(20, 4)), rng.choice([-1.0, 1.0], size=20)
     spec, source = gated_spec(4, LaplaceZero(0.4, groups=((1, 3),))), source_of(X, y)
     state, _ = sweep.sweep(spec, spec.start(0.6), source, mean_field)
-    state = replace(state, gates=state.gates.at(np.array([0.3, -0.7, 1.2])))
+    state = replace(state, gates=state.gates.with_log_odds(np.array([0.3, -0.7, 1.2])))
     C, distribution = np.column_stack([np.ones(20), X]), state.coefficients
     moments = np.zeros((2, 20))
     for states in np.ndindex(2, 2, 2):
@@ -199,11 +199,11 @@ def test_row_variances_and_sums_are_those_of_all_states_of_the_gates():
     np.testing.assert_allclose(v, moments[1] - moments[0] ** 2)
     G = rng.normal(size=(5, 5))
     G = G @ G.T
-    opened = state.gates.open
+    opened = state.gates.by_coefficient
     shares = np.outer(opened, opened)
     shares[np.diag_indices(5)] = opened
     shares[2, 4] = shares[4, 2] = opened[2]
-    np.testing.assert_allclose(state.gates.applied_to(G), G * shares)
+    np.testing.assert_allclose(state.gates.weigh(G), G * shares)
 
 
 def test_reductions():
@@ -266,7 +266,7 @@ class TestGibbs:
 
 def test_an_inferred_share_has_the_right_bound_and_counts():
     prior = LaplaceZero(Beta(2.0, 5.0))
-    inclusion, q, n = np.array([0.9, 0.2, 0.6, 0.01]), Share(3.1, 6.4), 200_000
+    inclusion, q, n = np.array([0.9, 0.2, 0.6, 0.01]), InclusionRate(3.1, 6.4), 200_000
     scale = replace(prior.start(1, 4), share=q)
     rho = stats.beta.rvs(q.a, q.b, size=n, random_state=0)
     values = inclusion.sum() * np.log(rho) + (4 - inclusion.sum()) * np.log1p(-rho)
@@ -301,7 +301,7 @@ def test_gates_beside_groups_equal_dense_ones(problem, seed):
         np.testing.assert_allclose(one.coefficients.mean, other.coefficients.mean, rtol=1e-8, atol=1e-9)
     ours, theirs = visit(spec, one, arrow), visit(spec, other, dense)
     assert ours.bound == pytest.approx(theirs.bound, rel=1e-10)
-    assert held_row_term(one, ours.stats) == pytest.approx(ours.stats.row_bound, rel=1e-9)
+    assert row_term_fixed_weights(one, ours.stats) == pytest.approx(ours.stats.row_bound, rel=1e-9)
 
 
 class TestWide:
@@ -433,7 +433,8 @@ class TestEstimator:
         table, fit = clf.summary(0.9), clf.fit_[0]
         state, rng = fit.outcome.state, np.random.default_rng(0)
         moved = replace(
-            fit, outcome=replace(fit.outcome, state=replace(state, gates=state.gates.at(np.linspace(-2, 2, 12))))
+            fit,
+            outcome=replace(fit.outcome, state=replace(state, gates=state.gates.with_log_odds(np.linspace(-2, 2, 12)))),
         )
         table = moved.summary(0.9, covariance="mean-field")
         distribution, scale = state.coefficients, fit.plan.recipe.scale
@@ -531,4 +532,4 @@ class TestFormula:
 def test_a_decided_gate_has_no_entropy():
     gates = Gates(np.array([np.inf, -np.inf, 0.0]), GateMap(np.array([-1, 0, 1, 2]), 3))
     assert gates.entropy == pytest.approx(math.log(2))
-    np.testing.assert_array_equal(gates.open, [1, 1, 0, 0.5])
+    np.testing.assert_array_equal(gates.by_coefficient, [1, 1, 0, 0.5])

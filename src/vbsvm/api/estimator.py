@@ -24,7 +24,7 @@ from vbsvm.api.table_effects import TableColumns, TableRows
 from vbsvm.api.table_reader import ReadTable, TableReader
 from vbsvm.api.task import Task, require_variational
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import require_flag
+from vbsvm.base.settings import check_flag
 from vbsvm.design.columns import Encoded
 from vbsvm.inference.gibbs import Gibbs
 from vbsvm.inference.variational import Variational
@@ -113,7 +113,7 @@ class Classifier(ClassifierMixin, InputSelection, Estimator, AverageEffects):
 
     def _starts(self, tasks: list[Task]) -> list[State] | None:
         """Where the last fit ended, if that is asked for."""
-        require_flag(type(self).__name__, warm_start=self.warm_start)
+        check_flag(type(self).__name__, warm_start=self.warm_start)
         return online.warm_starts(self.fit_, tasks) if self.warm_start and hasattr(self, "fit_") else None
 
     @available_if(online.supported)

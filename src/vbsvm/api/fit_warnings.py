@@ -87,11 +87,11 @@ def _undetermined(fit: Fit) -> Iterator[tuple[str, str]]:
 
 def _why_not_mixed(what: str, worst: Worst, inference: Gibbs, spec: Spec) -> str:
     """Say that chains have not mixed, and what to do."""
-    rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.LARGEST_RHAT} is good), and "
+    rhat = f"{worst.rhat_of!r} has an R-hat of {worst.rhat:.3f} (up to {diagnostics.MAX_RHAT} is good), and "
     n_tune = inference.n_tune(warm=inference.suits_warm_start(spec))
     return (
         f"{what}: the chains have not mixed well enough: {'' if np.isnan(worst.rhat) else rhat}"
-        f"{worst.ess_of!r} has {worst.ess:.0f} effective draws ({diagnostics.SMALLEST_ESS} are needed). Draw more, as "
+        f"{worst.ess_of!r} has {worst.ess:.0f} effective draws ({diagnostics.MIN_ESS} are needed). Draw more, as "
         f"with Gibbs(draws={4 * int(inference.draws)}, tune={2 * n_tune}), or check the last columns of "
         "the tables before you trust a number."
     )

@@ -26,7 +26,7 @@ from vbsvm.missing.categories import LevelCounts, log_weights
 from vbsvm.missing.rows import design_rows
 from vbsvm.missing.settings import NO_TRANSFORM, REGRESSOR, GaussianImputation
 from vbsvm.model.priors import Prior
-from vbsvm.model.row_pass import added
+from vbsvm.model.row_pass import add_optional
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,7 +56,7 @@ class CountedSummary:
 
     def __add__(self, other: Self) -> "CountedSummary":
         """Join two sets of rows."""
-        return CountedSummary(added(self.formula, other.formula), self.n_dropped + other.n_dropped)
+        return CountedSummary(add_optional(self.formula, other.formula), self.n_dropped + other.n_dropped)
 
 
 @final

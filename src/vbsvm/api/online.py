@@ -268,7 +268,7 @@ def _warm_start(fit: Fit, task: Task) -> State | None:
     plain = fit.spec.missing is task.spec.missing is task.spec.gate_map is None and not task.plan.factors
     if not same or not plain or not np.isfinite([old.scale, new.scale]).all():
         return None
-    return outcome.state.moved(_moved(outcome.state.coefficients, old, new))
+    return outcome.state.with_coefficients(_moved(outcome.state.coefficients, old, new))
 
 
 def _blocks(model: Fit | Task) -> list[str]:

@@ -19,7 +19,7 @@ from vbsvm.design.levels import LabelSummary, Levels
 from vbsvm.design.scaling import ColumnSummary, sparse_summary, with_common_scale
 from vbsvm.model.likelihoods.base import Likelihood
 from vbsvm.model.priors import Prior
-from vbsvm.model.row_pass import added
+from vbsvm.model.row_pass import add_optional
 from vbsvm.model.spec import Block
 from vbsvm.results.fit import INPUTS
 
@@ -68,7 +68,7 @@ class TableSummary:
 
     def __add__(self, other: Self) -> "TableSummary":
         """Join two sets of rows."""
-        total = TableSummary(self.labels + other.labels, added(self.groups, other.groups), self.target)
+        total = TableSummary(self.labels + other.labels, add_optional(self.groups, other.groups), self.target)
         total.labels.check_few(self.target)
         return total
 

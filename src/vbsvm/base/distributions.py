@@ -22,7 +22,7 @@ from vbsvm.base.arrays import Array, cholesky
 # falls at least beyond the values.
 POINTS, DROP, FLATTEST = 2001, 25.0, 0.5
 # Averages over a scale are taken at these quantiles, which count alike.
-MIDDLES = (np.arange(9) + 0.5) / 9
+MIDPOINTS = (np.arange(9) + 0.5) / 9
 
 
 class ScaleDistribution(Protocol):
@@ -49,7 +49,7 @@ class ScaleDistribution(Protocol):
         ...
 
 
-class Unmoved:
+class FixedParameters:
     """A distribution of a scale that has nothing to pack: no step of an optimisation moves it."""
 
     __slots__ = ()
@@ -65,7 +65,7 @@ class Unmoved:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Point(Unmoved):
+class Point(FixedParameters):
     """A distribution without spread at a known or drawn value."""
 
     value: float
@@ -127,7 +127,7 @@ class InverseGamma:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class MatrixPoint(Unmoved):
+class MatrixPoint(FixedParameters):
     """A covariance matrix without spread."""
 
     value: Array
@@ -144,7 +144,7 @@ class MatrixPoint(Unmoved):
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class ScaleDraws(Unmoved):
+class ScaleDraws(FixedParameters):
     """A sampler's draws of a variance or covariance matrix, draws × q × q."""
 
     values: Array
@@ -152,7 +152,7 @@ class ScaleDraws(Unmoved):
     @property
     def inverse_mean(self) -> Any:
         """The inverse of the draws' average between quantiles: neither tail of the draws decides it."""
-        inverse = np.linalg.inv(self.values_at(MIDDLES).mean(axis=0))
+        inverse = np.linalg.inv(self.values_at(MIDPOINTS).mean(axis=0))
         return inverse if len(inverse) > 1 else float(inverse[0, 0])
 
     def values_at(self, chances: Array) -> Array:
@@ -243,7 +243,7 @@ class Latent:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class TabulatedVariance(Unmoved):
+class TabulatedVariance(FixedParameters):
     """log p(λ) up to a constant at increasing λ = log σ; a cubic spline between them, straight lines beyond."""
 
     log_sds: Array
@@ -345,12 +345,12 @@ class JointNormal:
     mean: Array
     covariance: Array
 
-    def redrawn(self, n: float, rng: np.random.Generator) -> "JointNormal":
+    def draw_parameters(self, n: float, rng: np.random.Generator) -> "JointNormal":
         """A draw of the parameters, which were learned from so many rows."""
         covariance = InverseWishart(n * self.covariance, n + len(self.mean) + 1).draw(rng).value
         return JointNormal(self.mean + cholesky(covariance / n) @ rng.standard_normal(len(self.mean)), covariance)
 
-    def given(self, x: Array, missing: NDArray[np.bool_], first: int) -> Iterator[Conditional]:
+    def conditionals(self, x: Array, missing: NDArray[np.bool_], first: int) -> Iterator[Conditional]:
         """Those variables from the ``first`` on that rows miss (NaN), given what they have: one for each pattern."""
         patterns, of_row = np.unique(missing, axis=0, return_inverse=True)
         for k, pattern in enumerate(patterns):

@@ -51,10 +51,10 @@ class PolyaGamma:
         whole = np.where(s <= MAX_WHOLE, np.floor(s), 0.0).astype(np.intp)
         weights = np.zeros(z.shape)
         if (whole == 1).all():
-            weights += drawn_once(z, rng)
+            weights += draw_unit_shape(z, rng)
         elif whole.any():
             of = np.repeat(np.arange(len(z)), whole)
-            weights += np.bincount(of, drawn_once(z[of], rng), minlength=len(z))
+            weights += np.bincount(of, draw_unit_shape(z[of], rng), minlength=len(z))
         left = s - whole.astype(np.float64)
         if (some := left > 0).any():
             weights[some] += _by_series(left[some], z[some], rng)
@@ -67,7 +67,7 @@ def mean_weight(z: Array) -> Array:
     return np.tanh(0.5 * size) / (2.0 * size)
 
 
-def drawn_once(z: Array, rng: np.random.Generator) -> Array:
+def draw_unit_shape(z: Array, rng: np.random.Generator) -> Array:
     """Draw PG(1, z), by Devroye's alternating series: the density is squeezed until a proposal is decided."""
     half = 0.5 * np.abs(z)
     draws, pending = np.empty(len(half)), np.arange(len(half))

@@ -36,7 +36,7 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
-def lies_within(value: object, least: float, most: float) -> bool:
+def is_within(value: object, least: float, most: float) -> bool:
     """Whether a value is a real number within these limits, which its own type may be too small to hold."""
     try:
         return is_number(value) and least <= float(value) <= most
@@ -44,7 +44,7 @@ def lies_within(value: object, least: float, most: float) -> bool:
         return False
 
 
-def require_whole(owner: str, least: int, most: int, **values: int) -> None:
+def check_whole(owner: str, least: int, most: int, **values: int) -> None:
     """Raise a ``ValueError`` that names the first value that is not a whole number within these limits."""
     for name, value in values.items():
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or not least <= value <= most:
@@ -59,31 +59,31 @@ def read_seed(random_state: Any) -> int:
         return int(random_state.integers(2**31 - 1))
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(0, 2**31 - 1))
-    require_whole("random_state", 0, 2**32 - 1, seed=random_state)
+    check_whole("random_state", 0, 2**32 - 1, seed=random_state)
     return int(random_state)
 
 
-def require_positive(owner: str, least: float = 1e-100, most: float = 1e100, **values: float) -> None:
+def check_positive(owner: str, least: float = 1e-100, most: float = 1e100, **values: float) -> None:
     """Raise a ``ValueError`` that names the first value that is not a positive number within these limits."""
     for name, value in values.items():
-        if not lies_within(value, least, most):
+        if not is_within(value, least, most):
             raise ValueError(f"{owner}: {name} must be a positive number, {least:g} to {most:g}; got {value!r}.")
 
 
-def require_level(owner: str, level: float) -> None:
+def check_level(owner: str, level: float) -> None:
     """Raise a ``ValueError`` unless a probability lies between 0 and 1."""
     if not isinstance(level, numbers.Real) or isinstance(level, bool) or not 0 < level < 1:
         raise ValueError(f"{owner}: level must be a number between 0 and 1, such as 0.95; got {level!r}.")
 
 
-def require_count(owner: str, **values: int) -> None:
+def check_count(owner: str, **values: int) -> None:
     """Raise a ``ValueError`` that names the first value that is not a whole number of at least 1."""
     for name, value in values.items():
         if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
             raise ValueError(f"{owner}: {name} must be a whole number of at least 1; got {value!r}.")
 
 
-def require_flag(owner: str, **values: bool) -> None:
+def check_flag(owner: str, **values: bool) -> None:
     """Raise a ``ValueError`` that names the first value that is neither True nor False."""
     for name, value in values.items():
         if not isinstance(value, bool) and type(value).__name__ != "bool":

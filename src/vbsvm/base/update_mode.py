@@ -1,4 +1,4 @@
-"""The two readings of a sweep: what is done with each full conditional.
+"""The two update modes of a sweep: what replaces each full conditional.
 
 ``mean_field`` keeps the distribution (variational Bayes); ``Draw`` replaces it by a point drawn from it (Gibbs).
 """
@@ -18,25 +18,25 @@ MASK = 2**64 - 1
 
 
 class UpdateMode(Protocol):
-    """Resolve a full conditional; ``site`` names it within the sweep."""
+    """What an update returns for a full conditional; ``site`` names the conditional within the sweep."""
 
     def __call__(self, distribution: Any, *site: str | int) -> Any:
-        """Give the distribution, or a point drawn from it."""
+        """Return the distribution, or a point drawn from it."""
         ...
 
 
 def mean_field(distribution: Any, *site: str | int) -> Any:
-    """Keep the distribution: variational Bayes."""
+    """Return the distribution itself: variational Bayes."""
     return distribution
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """Draw from the distribution: Gibbs.
+    """Return a draw from the distribution: Gibbs sampling.
 
-    It holds a seed and no stream. Each use derives its generator from seed, chain, sweep and site, so that draws do not
-    depend on the number of threads or on the order in which row blocks are visited.
+    It has a seed and no generator. Each use derives one from seed, chain, sweep and site, so that draws do not depend
+    on the number of threads or on the order in which row blocks are visited.
     """
 
     seed: int
@@ -44,66 +44,66 @@ class Draw:
     sweep: int
 
     def __call__(self, distribution: Any, *site: str | int) -> Any:
-        """Give a point drawn from the distribution with the site's own generator."""
+        """Draw a point from the distribution with the site's own generator."""
         stream = _streams.free.pop() if _streams.free else _Stream()
         try:
-            return distribution.draw(stream.at(self.seed, (0, _word(site), self.sweep, self.chain)))
+            return distribution.draw(stream.seek(self.seed, (0, _site_hash(site), self.sweep, self.chain)))
         finally:
             _streams.free.append(stream)
 
 
 @lru_cache(maxsize=4096)
-def _word(site: tuple[str | int, ...]) -> int:
-    """64 bits for a site: equal sites have equal words, and others do not in practice."""
+def _site_hash(site: tuple[str | int, ...]) -> int:
+    """64-bit hash of a site."""
     return int.from_bytes(blake2b(repr(site).encode(), digest_size=8).digest(), "little")
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class OverRelaxed:
-    """Draw, and let the coefficients jump to the other side of their conditional mean (Adler 1981).
+    """Draw, with Adler's (1981) over-relaxation of the coefficients around their conditional mean.
 
     From θ they go to μ − ρ(θ − μ) + (1 − ρ²)^½ (a draw − μ), which leaves N(μ, Σ) as it is. Latent scales and
     coefficients follow each other closely, and successive draws then undo each other's errors.
     """
 
     draw: Draw
-    before: Array
+    previous: Array
     rho: float = 0.9
 
     def __call__(self, distribution: Any, *site: str | int) -> Any:
-        """Give a point drawn from the distribution; of the coefficients one that depends on where they were."""
+        """Draw a point from the distribution; for the coefficients one that depends on their previous value."""
         point = self.draw(distribution, *site)
         if site != ("coefficients",):
             return point
-        back, ahead = self.before - distribution.mean, point.mean - distribution.mean
-        return point.at(distribution.mean - self.rho * back + math.sqrt(1 - self.rho**2) * ahead)
+        deviation, noise = self.previous - distribution.mean, point.mean - distribution.mean
+        return point.with_mean(distribution.mean - self.rho * deviation + math.sqrt(1 - self.rho**2) * noise)
 
 
-def repeat_draws(reading: UpdateMode, sweeps: int) -> UpdateMode:
-    """The same reading, which draws the same in all of so many sweeps that follow each other."""
-    if isinstance(reading, OverRelaxed):
-        return repeat_draws(reading.draw, sweeps)
-    return replace(reading, sweep=reading.sweep - reading.sweep % sweeps) if isinstance(reading, Draw) else reading
+def repeat_draws(mode: UpdateMode, n_sweeps: int) -> UpdateMode:
+    """The same mode, but with the same draws in each run of ``n_sweeps`` consecutive sweeps."""
+    if isinstance(mode, OverRelaxed):
+        return repeat_draws(mode.draw, n_sweeps)
+    return replace(mode, sweep=mode.sweep - mode.sweep % n_sweeps) if isinstance(mode, Draw) else mode
 
 
-def starts_new_draws(reading: UpdateMode, sweeps: int) -> bool:
-    """Whether a sweep is the first of so many that follow each other; without draws each is."""
-    draw = reading.draw if isinstance(reading, OverRelaxed) else reading
-    return not isinstance(draw, Draw) or draw.sweep % sweeps == 0
+def starts_new_draws(mode: UpdateMode, n_sweeps: int) -> bool:
+    """Whether ``repeat_draws`` draws anew in this sweep; always True without draws."""
+    draw = mode.draw if isinstance(mode, OverRelaxed) else mode
+    return not isinstance(draw, Draw) or draw.sweep % n_sweeps == 0
 
 
 @final
 class _Stream:
-    """A counter-based generator: it starts anywhere at no cost, where seeding takes longer than most draws."""
+    """Counter-based generator that is repositioned at no cost; seeding a new one takes longer than most draws."""
 
     def __init__(self) -> None:
         self._bits = np.random.Philox(0)
         self._generator = np.random.Generator(self._bits)
 
-    def at(self, seed: int, counter: tuple[int, int, int, int]) -> np.random.Generator:
-        """The generator at the beginning of the stream that has this seed and counter; a draw moves the first word."""
-        # Tuples take half the time of arrays to be read.
+    def seek(self, seed: int, counter: tuple[int, int, int, int]) -> np.random.Generator:
+        """The generator at the start of the stream with this seed and counter; draws advance the first word."""
+        # Tuples are read twice as fast as arrays.
         start: Any = {
             "bit_generator": "Philox",
             "state": {"counter": counter, "key": (seed & MASK, seed >> 64 & MASK)},
@@ -117,7 +117,7 @@ class _Stream:
 
 
 class _Streams(threading.local):
-    """Streams that are free in this thread; a draw within a draw takes another one."""
+    """Unused generators of this thread; nested draws take another one."""
 
     def __init__(self) -> None:
         self.free: list[_Stream] = []

@@ -61,7 +61,7 @@ class Workers:
                 raise WorkerError(str(error) or type(error).__name__) from error
             raise
 
-    def answers(self, number: int, questions: Sequence[Any]) -> list[Any]:
+    def call(self, number: int, questions: Sequence[Any]) -> list[Any]:
         """What the function of this number makes of each question; its errors are raised here."""
         n = len(self._processes)
         try:

@@ -6,7 +6,7 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
-from vbsvm.base.arrays import Array, Which
+from vbsvm.base.arrays import Array, RowSelection
 from vbsvm.base.cached import cached_property
 
 
@@ -33,7 +33,7 @@ class Candidates:
     log_ratio: Array | None = None
     log_weights: Array | None = None
 
-    def take(self, which: Which) -> "Candidates":
+    def take(self, which: RowSelection) -> "Candidates":
         """Some of the candidates."""
         parts = [getattr(self, field.name) for field in fields(self)]
         taken: list[Any] = [None if part is None else part[which] for part in parts]

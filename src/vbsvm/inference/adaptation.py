@@ -55,7 +55,7 @@ class NaturalEffects:
     def plus(self, rows: ArrowRows, gates: Gates | None, u: Array, w: Array) -> "NaturalEffects":
         """With what rows add by their right sides u and weights w; only the core has gates."""
         gram, right = rows.gram(w), rows.cross(u).tail.to_array()
-        border = gram.border if gates is None else gram.border * gates.open[: gram.border.shape[2]]
+        border = gram.border if gates is None else gram.border * gates.by_coefficient[: gram.border.shape[2]]
         return NaturalEffects(self.precision + gram.corner, self.border + border, self.right + right)
 
     def towards(self, other: "NaturalEffects", share: Array) -> "NaturalEffects":

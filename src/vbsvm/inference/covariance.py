@@ -225,7 +225,9 @@ class Covariances:
             return self._at_end("robust", None, ONE_UNIT)
         by, spec, state, bread, warnings = self._bread(by)
         if state.gates is not None:
-            bread = state.gates.open[: self.n, None] * bread * state.gates.open[: self.source.n_core]
+            bread = (
+                state.gates.by_coefficient[: self.n, None] * bread * state.gates.by_coefficient[: self.source.n_core]
+            )
         if isinstance(state.coefficients, ArrowGaussian):
             covariance = sandwich_of_groups(bread, spec, state, self.source, self.units)
             crossed = self.units is None and bool(state.coefficients.shapes)
@@ -256,7 +258,7 @@ class Covariances:
         """NaN for inputs that the fit leaves out: that they would not answer does not make them certain."""
         if state.gates is None:
             return covariance, []
-        out = state.gates.open[: self.n] < LIKELY_IN
+        out = state.gates.by_coefficient[: self.n] < LIKELY_IN
         if not out.any():
             return covariance, []
         return np.where(out | out[:, None], np.nan, covariance), [
@@ -275,15 +277,15 @@ def curvature_distribution(spec: Spec, state: State, stats: Stats) -> GaussianDi
     assert stats.curvature is not None
     curvature = stats.curvature.gated(state.gates, stats.gram)
     centred = curvature.conditional(np.zeros(spec.n_columns), spec.precision(state))
-    return centred.at(state.coefficients.mean)
+    return centred.with_mean(state.coefficients.mean)
 
 
 def effective_covariance(distribution: GaussianDistribution, state: State, n: int) -> Array:
     """Covariance of the first n coefficients with the gates applied: Cov(γ v)."""
     if state.gates is None:
         return distribution.covariances(n)
-    mean = (state.gates.open * distribution.mean)[:n]
-    return state.gates.applied_to(distribution.outer(n)) - np.outer(mean, mean)
+    mean = (state.gates.by_coefficient * distribution.mean)[:n]
+    return state.gates.weigh(distribution.outer(n)) - np.outer(mean, mean)
 
 
 def about_units(units: Units | None, likelihood: Likelihood) -> list[str]:

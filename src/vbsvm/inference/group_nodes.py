@@ -52,7 +52,7 @@ class AtNodes:
         """Of the rows of one block."""
         rows = cast(ArrowRows, part.rows)
         m, (first, tail) = len(self.nodes), rows.tail.window
-        by_level, by_column = rows.summing
+        by_level, by_column = rows.group_sum_matrices
         logs, q, _ = self._rows_at_nodes(rows)
         scores = (by_column @ q).reshape(tail.n_levels, len(self.core), q.shape[1])
         return NodeSums(ByGroup(((first, by_level @ logs),), m), ByGroup(((first, scores),), m))
@@ -132,7 +132,7 @@ class ThirdDerivatives:
         """Of the rows of one block."""
         rows = cast(ArrowRows, part.rows)
         first, tail = rows.tail.window
-        by_level, by_column = rows.summing
+        by_level, by_column = rows.group_sum_matrices
         q, bends = self.at.derivatives(rows)
         p, variance = len(self.at.core), np.asarray(self.spread.row_moments(rows)[1])
         weighed = _of_rows(rows, self.weights) * bends

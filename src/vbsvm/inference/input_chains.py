@@ -124,7 +124,7 @@ def _expected(moments: Array, size: float, covariance: Array) -> JointNormal:
 def _log_density(distribution: JointNormal, x: Array, values: Array) -> Array:
     """Log density of the values of the last variables that are missing in x, draws × rows."""
     found, first = np.zeros(values.shape[:2]), x.shape[1] - values.shape[2]
-    for one in distribution.given(x, np.isnan(x), first):
+    for one in distribution.conditionals(x, np.isnan(x), first):
         cells = np.ix_(np.arange(len(values)), one.rows, one.variables - first)
         found[:, one.rows] = one.log_density(values[cells])
     return found

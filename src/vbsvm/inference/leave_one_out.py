@@ -34,7 +34,7 @@ def row_influence(spec: Spec, outcome: OptimizeResult | Sample, source: Source, 
         response = row_pass.coefficients if outcome.integrated else _response(spec, state, source, row_pass)
     row_pass = _as_predicted(row_pass, spec, outcome)
     return source.sum_parts(
-        lambda part: RowInfluence.none() if part.rows.index % every else part.influence(row_pass, response)
+        lambda part: RowInfluence.empty() if part.rows.index % every else part.influence(row_pass, response)
     )
 
 

@@ -178,7 +178,7 @@ class InferredScales:
         """Those of a state, or none where they are held."""
         pairs = () if hold_scales else zip(spec.blocks, state.scales, strict=True)
         found = [
-            (i, block.columns, scale.shape, scale.rate, block.prior.rate_slope(scale))
+            (i, block.columns, scale.shape, scale.rate, block.prior.rate_derivative(scale))
             for i, (block, scale) in enumerate(pairs)
             if isinstance(scale, InverseGamma)
         ]

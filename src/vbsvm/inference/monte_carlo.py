@@ -70,10 +70,10 @@ def _first(spec: Spec, source: Source) -> State:
     squares = stats.gram.diagonal / sum(float(w.sum()) for _, w in stats.gram.parts)
     pairs = zip(spec.blocks, start.scales, strict=True)
     inferred = [(block, scale, isinstance(block.prior, HalfT | Ridge)) for block, scale in pairs]
-    start = start.scaled(tuple(_unit_scale(block, squares) if unit else scale for block, scale, unit in inferred))
+    start = start.with_scales(tuple(_unit_scale(block, squares) if unit else scale for block, scale, unit in inferred))
     mean = stats.gram.solve(stats.cross, spec.precision(start))
     assert mean is not None
-    return start.moved(stats.gram.drawn(mean, spec.precision(start), DRAWS))
+    return start.with_coefficients(stats.gram.drawn(mean, spec.precision(start), DRAWS))
 
 
 def _unit_scale(block: Block, squares: Array) -> Point:
@@ -123,10 +123,10 @@ class _Inputs:
             scales.append(scale.unpack(guess[n : n + length]))
             n += length
         gram = DrawnGram(tuple((rows, w) for (rows, _), w in zip(self.gram.parts, weights, strict=True)))
-        return _Inputs(gram, self.state.scaled(tuple(scales)), guess)
+        return _Inputs(gram, self.state.with_scales(tuple(scales)), guess)
 
     def drawn(self, spec: Spec, near: State) -> State:
         """Draw Σ = (G + Λ)⁻¹ around the mean, beginning at the draws of another state."""
         assert isinstance(near.coefficients, DrawnGaussian)
         mean, precision = self.state.coefficients.mean, spec.precision(self.state)
-        return self.state.moved(self.gram.drawn(mean, precision, DRAWS, near.coefficients))
+        return self.state.with_coefficients(self.gram.drawn(mean, precision, DRAWS, near.coefficients))

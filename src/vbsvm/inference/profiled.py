@@ -156,7 +156,7 @@ class ProfiledNewton:
             if trial:
                 ahead = rows.along(t)
             mean = distribution.mean + t * direction
-            moved = self._with_scales(spec, state.moved(distribution.at(mean)))
+            moved = self._with_scales(spec, state.with_coefficients(distribution.with_mean(mean)))
             slope = ahead.slope - float(direction @ spec.precision(moved).times(mean))
             if abs(slope) <= OPTIONS.max_slope * first or (trial == OPTIONS.max_trials and t > 0):
                 rows.move(t, ahead)
@@ -172,7 +172,7 @@ class ProfiledNewton:
 def covariance_update(spec: Spec, iterate: Iterate, scales: State) -> State:
     """Σ = (G + Λ)⁻¹ around the same mean, with Λ of this state: the iterate's, or where its scales are going."""
     covariance = iterate.stats.gram.conditional(iterate.stats.cross, spec.precision(scales))
-    return scales.moved(covariance.at(iterate.state.coefficients.mean))
+    return scales.with_coefficients(covariance.with_mean(iterate.state.coefficients.mean))
 
 
 def _between(low: tuple[float, float], high: tuple[float, float], trial: int) -> float:

@@ -151,7 +151,9 @@ def _update_gain(spec: Spec, iterate: Iterate) -> float:
     precision = spec.precision(iterate.state)
     if precision.couplings:
         return np.inf
-    trace = now.at(np.zeros_like(now.mean)).quadratic(iterate.stats.gram) + float(precision.diagonal @ now.variances)
+    trace = now.with_mean(np.zeros_like(now.mean)).quadratic(iterate.stats.gram) + float(
+        precision.diagonal @ now.variances
+    )
     return 0.5 * (trace - len(now.mean)) + image.entropy - now.entropy
 
 

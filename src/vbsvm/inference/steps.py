@@ -206,7 +206,7 @@ def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
         return None
     ahead = None
     gram, cross = stats.gated(iterate.state.gates)
-    curvature = stats.curvature.towards(stats.gram, damping).gated(iterate.state.gates, stats.gram)
+    curvature = stats.curvature.interpolate(stats.gram, damping).gated(iterate.state.gates, stats.gram)
     # Where the curvature is the gram itself, the update's own mean is the Newton step.
     residual = None if curvature is gram else cross - gram.times(distribution.mean)
     state, rounds = iterate.state, max(block.prior.rounds for block in spec.blocks)
@@ -217,8 +217,8 @@ def newton_step(spec: Spec, iterate: Iterate, damping: float) -> State | None:
             step = curvature.solve(residual - precision.times(distribution.mean), precision)
             if step is None:
                 return None
-            proposed = proposed.at(distribution.mean + step)
-        state = state.moved(proposed)
+            proposed = proposed.with_mean(distribution.mean + step)
+        state = state.with_coefficients(proposed)
         moved = update_gates(spec, state, stats, mean_field)
         if ahead is None and _gates_rest(iterate.state, moved):
             ahead = fixed_point_step(spec, state)
@@ -244,7 +244,7 @@ def fixed_point_step(spec: Spec, state: State) -> State | None:
         guess = block.prior.fixed_point_step(scales[k], moments)
         if guess is not None:
             scales[k], moved = guess, True
-    return state.scaled(tuple(scales)) if moved else None
+    return state.with_scales(tuple(scales)) if moved else None
 
 
 def _fraction(spec: Spec, iterate: Iterate, fraction: float) -> State:
@@ -252,8 +252,8 @@ def _fraction(spec: Spec, iterate: Iterate, fraction: float) -> State:
     distribution, stats = iterate.state.gaussian, iterate.stats
     before = distribution.precision
     cross = (1 - fraction) * before.times(distribution.mean) + fraction * stats.cross
-    gram = before.towards(stats.gram, fraction)
-    return iterate.state.moved(gram.conditional(cross, spec.precision(iterate.state).scaled(fraction)))
+    gram = before.interpolate(stats.gram, fraction)
+    return iterate.state.with_coefficients(gram.conditional(cross, spec.precision(iterate.state).scaled(fraction)))
 
 
 def shorter_steps(spec: Spec, iterate: Iterate) -> Iterator[State]:

@@ -177,9 +177,11 @@ class _TiltedScale(Prior[Any]):
         return None if self.prior is None else self.prior.fixed_point_step(scale, self._fewer(moments))
 
     def _fewer(self, moments: Moments) -> Any:
-        return SimpleNamespace(size=moments.size - 2.0 * self.tilt, total=moments.total, spread=moments.spread)
+        return SimpleNamespace(
+            size=moments.size - 2.0 * self.tilt, square_norm=moments.square_norm, total_variance=moments.total_variance
+        )
 
-    start = bound = stretch = _UNUSED  # there is a scale already, no bound is computed, and nothing is drawn
+    start = bound = rescale = _UNUSED  # there is a scale already, no bound is computed, and nothing is drawn
 
 
 def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec, State]:
@@ -194,7 +196,7 @@ def _with_shape(spec: Spec, state: State, block: int, tilt: float) -> tuple[Spec
 
 def effective_mean(state: State) -> Array:
     """E[γ v]."""
-    return state.coefficients.mean if state.gates is None else state.gates.open * state.coefficients.mean
+    return state.coefficients.mean if state.gates is None else state.gates.by_coefficient * state.coefficients.mean
 
 
 def _derivative(state: State, change: Array, value: Callable[[State], Array]) -> Array:

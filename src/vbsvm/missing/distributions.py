@@ -8,9 +8,9 @@ from scipy.linalg import solve_triangular
 
 from vbsvm.base.arrays import Array, cholesky, inverse
 from vbsvm.base.cached import cached_property
-from vbsvm.base.distributions import InverseWishart, MatrixPoint, Unmoved
+from vbsvm.base.distributions import FixedParameters, InverseWishart, MatrixPoint
 from vbsvm.missing.mechanisms import ProbitDistribution, ProbitSums
-from vbsvm.model.row_pass import added
+from vbsvm.model.row_pass import add_optional
 
 
 @final
@@ -60,8 +60,8 @@ class InputSums:
             self.linear + other.linear,
             self.squares + other.squares,
             self.total + other.total,
-            added(self.regressors, other.regressors),
-            added(self.probit, other.probit),
+            add_optional(self.regressors, other.regressors),
+            add_optional(self.probit, other.probit),
         )
 
     @property
@@ -149,7 +149,7 @@ class AtRandom:
 
 @final
 @dataclass(frozen=True, eq=False)
-class FixedInputs(_Wrapper, Unmoved):
+class FixedInputs(_Wrapper, FixedParameters):
     """A distribution of the inputs that was learned first, and is fixed while coefficients are fitted."""
 
     inputs: InputDistribution
@@ -162,7 +162,7 @@ class FixedInputs(_Wrapper, Unmoved):
 
 @final
 @dataclass(frozen=True, eq=False)
-class KnownInputs(Unmoved, AtRandom):
+class KnownInputs(FixedParameters, AtRandom):
     """A distribution of the inputs without uncertainty: a start, a draw, or what predictions go by."""
 
     coefficients: Array

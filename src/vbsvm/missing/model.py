@@ -32,7 +32,7 @@ from vbsvm.missing.mechanisms import ProbitDistribution
 from vbsvm.missing.rows import Inputs
 from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.interfaces import Rows
-from vbsvm.model.row_pass import added
+from vbsvm.model.row_pass import add_optional
 
 # Sweeps of a sampler for which values that do not adapt to the labels stay as they are: the coefficients then converge
 # around them, as they would around a completed table.
@@ -230,7 +230,7 @@ class MissingSums:
     def __add__(self, other: Self) -> "MissingSums":
         """Add the sums of two sets of rows."""
         values = {**self.values, **other.values}
-        return MissingSums(added(self.inputs, other.inputs), added(self.levels, other.levels), values)
+        return MissingSums(add_optional(self.inputs, other.inputs), add_optional(self.levels, other.levels), values)
 
 
 @final
@@ -267,7 +267,7 @@ class MissingState:
         of_probit = probit.sums(values, np.zeros_like(values), observed, rows.weights, latent)
         shape = self.inputs.coefficients.shape
         inputs = InputSums(np.zeros(shape), np.zeros((shape[1], shape[1])), probit=of_probit)
-        return added(sums, MissingSums(inputs))
+        return add_optional(sums, MissingSums(inputs))
 
 
 @final

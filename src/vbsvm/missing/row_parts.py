@@ -34,10 +34,10 @@ PLACEHOLDER = 0.7
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class IncompletePart:
-    """Rows of a block that miss inputs, as a pass sees them; ``places`` says which of the block they are."""
+    """Rows of a block that miss inputs, as a pass sees them; ``row_index`` says which of the block they are."""
 
     rows: IncompleteRows
-    places: NDArray[np.intp] | None = None
+    row_index: NDArray[np.intp] | None = None
 
     def stats(self, row_pass: RowPass, candidates: WeightedCandidates | None = None) -> Stats:
         """G = Σ w (c̃c̃ᵀ + S), r = Σ u c̃, and the sums of the inputs; under an exact bound, without latent scales."""
@@ -117,7 +117,7 @@ class IncompletePart:
             added = imputation_variance(rows, filled, coefficients, inputs)
             f, v = coefficients.row_moments(filled)
             V = v if response is coefficients else response.row_moments(filled)[1]
-            return RowInfluence.of(row_pass.likelihood, rows, f, v, np.asarray(V), added)
+            return RowInfluence.from_moments(row_pass.likelihood, rows, f, v, np.asarray(V), added)
 
     def likelihood_change(
         self, before: Array, after: Array, missing: MissingDistributions | None, mode: UpdateMode
@@ -147,9 +147,9 @@ class CandidatePart:
         return self.part.rows
 
     @property
-    def places(self) -> NDArray[np.intp] | None:
+    def row_index(self) -> NDArray[np.intp] | None:
         """Where they stand in their block."""
-        return self.part.places
+        return self.part.row_index
 
     def stats(self, row_pass: RowPass) -> Stats:
         """Sums in which each candidate counts by its responsibility."""
@@ -168,7 +168,7 @@ class CandidatePart:
         if log_prob is None:
             log_prob = self.candidates.log_prob(_levels(row_pass.missing).logs)
         influence = self.part.influence(row_pass, response)
-        return influence.averaged(self.candidates.firsts, self.candidates.softmax(log_prob))
+        return influence.average(self.candidates.firsts, self.candidates.softmax(log_prob))
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
         """Scores at a point."""

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vbsvm.base.arrays import Array, Which, cholesky, inverse
+from vbsvm.base.arrays import Array, RowSelection, cholesky, inverse
 from vbsvm.base.cached import cached_property
 from vbsvm.design.scaling import Recipe
 from vbsvm.model.interfaces import EffectiveCoefficients, Effects, Rows
@@ -146,7 +146,7 @@ class IncompleteRows:
     index: int
     y: Array
     weights: Array
-    make: Callable[[Array, Which], Rows]
+    make: Callable[[Array, RowSelection], Rows]
     design: Array
     groups: tuple[PatternGroup, ...]
     inputs: Inputs
@@ -189,7 +189,7 @@ class IncompleteRows:
         self._feed(design, values + self.missing * self.shift, slice(None))
         return design
 
-    def directions(self, which: Which, values: Array) -> Rows:
+    def directions(self, which: RowSelection, values: Array) -> Rows:
         """L times some vectors of the variables: rows of the layout whose gram is that of their covariance.
 
         ``which`` are the rows whose groups and multipliers they have.
@@ -198,7 +198,7 @@ class IncompleteRows:
         self._feed(design, values, which)
         return self.make(design, which)
 
-    def _feed(self, design: Array, values: Array, which: Which) -> None:
+    def _feed(self, design: Array, values: Array, which: RowSelection) -> None:
         design[:, self.inputs.variables] += values
         for j, (column, variable) in enumerate(zip(self.inputs.derived, self.inputs.feeds, strict=True)):
             design[:, column] += self.multipliers[which, j] * values[:, variable]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
 
-from vbsvm.base.arrays import Array, Which, cholesky, inverse
+from vbsvm.base.arrays import Array, RowSelection, cholesky, inverse
 from vbsvm.base.cached import cached_property
 from vbsvm.base.update_mode import UpdateMode, mean_field, repeat_draws
 from vbsvm.design.candidates import Candidates
@@ -69,7 +69,7 @@ class WeightedCandidates:
     distributions: LevelDistributions
     mode: UpdateMode
 
-    def responsibilities(self, objective: Array, which: Which = slice(None)) -> Array:
+    def responsibilities(self, objective: Array, which: RowSelection = slice(None)) -> Array:
         """Responsibilities of these candidates, from what each adds to the bound; or those that are fixed."""
         candidates, mode = self.candidates.take(which), self.mode
         if candidates.log_fixed is None:

@@ -29,7 +29,7 @@ class SecondMoments:
         """E[θθᵀ] of the first n coefficients."""
         return self.covariances(n) + np.outer(self.mean[:n], self.mean[:n])
 
-    def fixed(self, n: int) -> Self:
+    def marginal(self, n: int) -> Self:
         """Distribution of the first n coefficients, or of all of them where none are effects of groups."""
         return self
 
@@ -68,14 +68,14 @@ class PointDistribution:
         """θθᵀ."""
         return np.outer(self.mean[:n], self.mean[:n])
 
-    def meeting(self, border: Array) -> Array:
+    def cross_moments(self, border: Array) -> Array:
         """Σ B E[u x_k] over the coefficients u beyond the core, for each coefficient x_k of the core."""
         n_core = border.shape[1]
         return (self.mean[n_core:] @ border) * self.mean[:n_core]
 
     def effective(self, gates: Gates | None) -> "PointDistribution":
         """The effective coefficients."""
-        return self if gates is None else PointDistribution(gates.open * self.mean)
+        return self if gates is None else PointDistribution(gates.by_coefficient * self.mean)
 
     def row_moments(self, rows: Rows) -> tuple[Array, float]:
         """A point's scores have no variance: the quadratic form is skipped."""
@@ -83,14 +83,14 @@ class PointDistribution:
 
     def effects(self, rows: Rows, columns: NDArray[np.intp]) -> Effects:
         """The coefficients of these columns, without spread."""
-        mean = rows.multiplying(self.mean, columns)
+        mean = rows.slopes_by_row(self.mean, columns)
         return Effects(mean, np.zeros((len(rows.y), len(columns))), np.zeros((len(mean), *[len(columns)] * 2)))
 
     def quadratic(self, gram: Gram) -> float:
         """θᵀ gram θ."""
         return float(self.mean @ gram.times(self.mean))
 
-    def at(self, mean: Array) -> "PointDistribution":
+    def with_mean(self, mean: Array) -> "PointDistribution":
         """Another point."""
         return PointDistribution(mean)
 
@@ -160,7 +160,7 @@ class SampledCoefficients(SecondMoments):
         distribution = PointDistribution(self.mean).effects(rows, columns)
         score, with_score, covariance = rows.scores(self.mean), distribution.with_score, distribution.covariance
         for theta in self._chosen:
-            apart = rows.multiplying(theta, columns) - distribution.mean
+            apart = rows.slopes_by_row(theta, columns) - distribution.mean
             with_score = with_score + apart * (rows.scores(theta) - score)[:, None]
             covariance = covariance + apart[:, :, None] * apart[:, None, :]
         return Effects(distribution.mean, with_score / len(self._chosen), covariance / len(self._chosen))

@@ -59,16 +59,16 @@ class Gates:
         return expit(self.log_odds)
 
     @cached_property
-    def open(self) -> Array:
+    def by_coefficient(self) -> Array:
         """γ̃: E γ for each coefficient, 1 where there is no gate."""
         inclusion = np.ones(len(self.map.gate_of))
         inclusion[self.map.gated] = self.inclusion[self.map.gate_of[self.map.gated]]
         return inclusion
 
     @cached_property
-    def spread(self) -> Array:
+    def variance(self) -> Array:
         """Var γ for each coefficient."""
-        return self.open * (1.0 - self.open)
+        return self.by_coefficient * (1.0 - self.by_coefficient)
 
     @property
     def entropy(self) -> float:
@@ -76,7 +76,7 @@ class Gates:
         size = np.minimum(np.abs(self.log_odds), 700.0)  # a decided gate has none
         return float((np.log1p(np.exp(-size)) + size * expit(-size)).sum())
 
-    def at(self, log_odds: Array) -> Self:
+    def with_log_odds(self, log_odds: Array) -> Self:
         """The same gates with other log odds."""
         return type(self)(log_odds, self.map)
 
@@ -84,14 +84,14 @@ class Gates:
         """The gates of some columns, each of which has one of its own."""
         return Gates(self.log_odds[self.map.gate_of[columns]], GateMap(np.arange(len(columns)), len(columns)))
 
-    def applied_to(self, matrix: Array, diagonal_of: Array | None = None) -> Array:
+    def weigh(self, matrix: Array, diagonal_of: Array | None = None) -> Array:
         """matrix ∘ E[γ̃γ̃ᵀ]: γ̃γ̃ᵀ, and the variance of a gate wherever its own coefficients meet.
 
         ``diagonal_of`` is the matrix of that second part, where it is another one.
         """
         diagonal_blocks = matrix if diagonal_of is None else diagonal_of
         n = len(matrix)
-        inclusion, spread = self.open[:n], self.spread[:n]
+        inclusion, spread = self.by_coefficient[:n], self.variance[:n]
         gated = matrix * inclusion
         gated *= inclusion[:, None]
         gated.ravel()[:: n + 1] += spread * diagonal_blocks.diagonal()
@@ -143,7 +143,7 @@ class DenseScan(GateScan):
 
     def scan(self, rng: np.random.Generator | None = None) -> Gates:
         """Each gate in turn; drawn where there is a generator."""
-        inclusion = self.gates.open[: len(self.products)].copy()
+        inclusion = self.gates.by_coefficient[: len(self.products)].copy()
         pull = self.products @ inclusion
         log_odds = self.gates.log_odds.tolist()
         prior = self.prior_log_odds.tolist()
@@ -164,4 +164,4 @@ class DenseScan(GateScan):
             if abs(after - before) > NO_CHANGE:
                 inclusion[members] = after
                 pull += (after - before) * row
-        return self.gates.at(np.array(log_odds))
+        return self.gates.with_log_odds(np.array(log_odds))

@@ -53,7 +53,7 @@ class Rows(LabelledRows, Protocol):
         """These columns of the design."""
         ...
 
-    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+    def slopes_by_row(self, theta: Array, columns: NDArray[np.intp]) -> Array:
         """What multiplies these columns of the design, for each row or in one row for all."""
         ...
 
@@ -69,8 +69,8 @@ class Gram(Protocol):
         """Take away the sums of other rows."""
         ...
 
-    def towards(self, other: Self, share: float) -> Self:
-        """Move a share of the way to another gram."""
+    def interpolate(self, other: Self, fraction: float) -> Self:
+        """(1 − fraction) × this gram + fraction × another."""
         ...
 
     def times(self, theta: Array) -> Array:
@@ -219,11 +219,11 @@ class GaussianDistribution(CoefficientDistribution, Protocol):
         """Σ⁻¹, as a gram."""
         ...
 
-    def fixed(self, n: int) -> CoefficientDistribution:
+    def marginal(self, n: int) -> CoefficientDistribution:
         """Distribution of the first n coefficients, those of dense columns."""
         ...
 
-    def at(self, mean: Array) -> Self:
+    def with_mean(self, mean: Array) -> Self:
         """Move the distribution to another mean."""
         ...
 

@@ -198,7 +198,7 @@ class Pairs:
     n_columns: int
 
     @staticmethod
-    def of(X: Any) -> "Pairs":
+    def from_csr(X: Any) -> "Pairs":
         """The pairs of a CSR array whose rows are sorted and name each column once."""
         n_rows, n_columns = X.shape
         after = np.repeat(X.indptr[1:], np.diff(X.indptr)) - np.arange(X.nnz)  # entries from here to the row's end
@@ -240,7 +240,7 @@ class SparseMatrix(_ByAlgebra):
     def _pairs(self) -> Pairs | None:
         n_rows, n_columns = self.raw.shape
         few = PAIR * n_pairs(np.diff(self.raw.indptr)) <= n_rows * n_columns**2
-        return Pairs.of(self.raw) if few else None
+        return Pairs.from_csr(self.raw) if few else None
 
     def rows(self, which: slice) -> "SparseMatrix":
         """Some of the rows."""

@@ -24,7 +24,7 @@ from vbsvm.model.likelihoods.base import Likelihood
 
 T = TypeVar("T", bound=Addable)
 # A row that the fit hangs on has a denominator near 0, where the first order says nothing any more.
-SMALLEST_DENOMINATOR = 0.05
+MIN_DENOMINATOR = 0.05
 
 
 @final
@@ -55,7 +55,7 @@ class Stats:
         """G ∘ E[γ̃γ̃ᵀ] and γ̃ ∘ r: the sums as the coefficients behind the gates see them."""
         if gates is None:
             return self.gram, self.cross
-        return self.gram.gated(gates, self.gram), gates.open * self.cross
+        return self.gram.gated(gates, self.gram), gates.by_coefficient * self.cross
 
     def __add__(self, other: Self) -> "Stats":
         """Add the sums of two sets of rows."""
@@ -68,11 +68,11 @@ class Stats:
             self.row_bound + other.row_bound,
             self.constant + other.constant,
             curvature,
-            added(self.missing, other.missing),
+            add_optional(self.missing, other.missing),
         )
 
 
-def added(one: T | None, other: T | None) -> T | None:
+def add_optional(one: T | None, other: T | None) -> T | None:
     """Sum of what may be absent."""
     if one is None or other is None:
         return other if one is None else one
@@ -84,7 +84,7 @@ def added(one: T | None, other: T | None) -> T | None:
 class RowInfluence:
     """Of each row: label, weight, score, slope and curvature of its term in the fit, and V.
 
-    ``unknown`` is the variance of the score that missing inputs and categories cause.
+    ``missing_variance`` is the variance of the score that missing inputs and categories cause.
     """
 
     y: Array
@@ -93,20 +93,20 @@ class RowInfluence:
     slope: Array
     curvature: Array
     response: Array
-    unknown: Array
+    missing_variance: Array
 
     @staticmethod
-    def of(
-        likelihood: Likelihood, rows: LabelledRows, f: Array, v: Array | float, response: Array, unknown: Array
+    def from_moments(
+        likelihood: Likelihood, rows: LabelledRows, f: Array, v: Array | float, response: Array, missing_variance: Array
     ) -> "RowInfluence":
         """Rows with these moments of their scores."""
         y, s = rows.y, rows.weights
-        terms = likelihood.terms(f, v + unknown, y, s, mean_field)
+        terms = likelihood.terms(f, v + missing_variance, y, s, mean_field)
         assert terms.curvature is not None  # a fit ends with a spread
-        return RowInfluence(y, s, f, terms.u - terms.w * f, terms.curvature, response, unknown)
+        return RowInfluence(y, s, f, terms.u - terms.w * f, terms.curvature, response, missing_variance)
 
     @staticmethod
-    def none() -> "RowInfluence":
+    def empty() -> "RowInfluence":
         """No rows."""
         return RowInfluence(*[np.empty(0)] * 7)
 
@@ -115,7 +115,7 @@ class RowInfluence:
         names = [field.name for field in fields(self)]
         return RowInfluence(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
 
-    def averaged(self, firsts: NDArray[np.intp], chances: Array) -> "RowInfluence":
+    def average(self, firsts: NDArray[np.intp], chances: Array) -> "RowInfluence":
         """Means over neighbours that stand for the same row, of which ``firsts`` are the first ones.
 
         That their scores differ makes the score less certain.
@@ -128,7 +128,7 @@ class RowInfluence:
         between = np.maximum(mean(np.square(self.score)) - np.square(centre), 0.0)
         slope, curvature, response = map(mean, (self.slope, self.curvature, self.response))
         return RowInfluence(
-            self.y[firsts], self.s[firsts], centre, slope, curvature, response, mean(self.unknown) + between
+            self.y[firsts], self.s[firsts], centre, slope, curvature, response, mean(self.missing_variance) + between
         )
 
     def left_out_scores(self, counts: Array) -> Array:
@@ -141,7 +141,7 @@ class RowInfluence:
         return self.response / self._denominator(counts)
 
     def _denominator(self, counts: Array) -> Array:
-        return np.maximum(1.0 - self.leverage(counts), SMALLEST_DENOMINATOR)
+        return np.maximum(1.0 - self.leverage(counts), MIN_DENOMINATOR)
 
     def leverage(self, counts: Array) -> Array:
         """V κ of one row of the ``counts`` that each stands for: near 1 the first order fails."""
@@ -182,7 +182,7 @@ class Part(Protocol):
         ...
 
     @property
-    def places(self) -> NDArray[np.intp] | None:
+    def row_index(self) -> NDArray[np.intp] | None:
         """Where they stand in their block; None where they are all of it."""
         ...
 
@@ -259,10 +259,10 @@ class Source(Protocol):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class CompleteRows:
-    """Rows of a layout that miss no input; ``places`` says which of their block they are."""
+    """Rows of a layout that miss no input; ``row_index`` says which of their block they are."""
 
     rows: Rows
-    places: NDArray[np.intp] | None = None
+    row_index: NDArray[np.intp] | None = None
 
     def stats(self, row_pass: RowPass, alternatives: Any = None) -> Stats:
         """G = Σ w c cᵀ, r = Σ u c, and the row term (Algorithm 2, lines 2 and 3).
@@ -302,7 +302,7 @@ class CompleteRows:
         with np.errstate(all="ignore"):
             f, v = row_pass.coefficients.row_moments(self.rows)
             V = v if response is row_pass.coefficients else response.row_moments(self.rows)[1]
-            return RowInfluence.of(row_pass.likelihood, self.rows, f, v, np.asarray(V), np.zeros(len(f)))
+            return RowInfluence.from_moments(row_pass.likelihood, self.rows, f, v, np.asarray(V), np.zeros(len(f)))
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
         """Scores at a point."""

@@ -150,11 +150,11 @@ class State:
     gates: Gates | None = None
     missing: MissingDistributions | None = None
 
-    def moved(self, coefficients: CoefficientDistribution) -> "State":
+    def with_coefficients(self, coefficients: CoefficientDistribution) -> "State":
         """The same with another distribution of the coefficients."""
         return State(coefficients, self.scales, self.gates, self.missing)
 
-    def scaled(self, scales: tuple[ScaleDistribution, ...]) -> "State":
+    def with_scales(self, scales: tuple[ScaleDistribution, ...]) -> "State":
         """The same with other scales."""
         return State(self.coefficients, scales, self.gates, self.missing)
 
@@ -190,7 +190,7 @@ class State:
         state = State(
             self.gaussian.unpack(coefficients),
             tuple(scale.unpack(part) for scale, part in zip(self.scales, scales, strict=True)),
-            None if self.gates is None else self.gates.at(gates),
+            None if self.gates is None else self.gates.with_log_odds(gates),
             None if self.missing is None else self.missing.unpack(missing),
         )
         vars(state).update(packed=numbers, ends=self.ends)

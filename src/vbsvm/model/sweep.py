@@ -50,7 +50,7 @@ def update_coefficients(spec: Spec, state: State, stats: Stats, mode: UpdateMode
     """q(β, v), or a draw from it (Algorithms 1 and 2, lines 2 and 3; Algorithm 3, lines 2 and 3; Appendices A, B)."""
     gram, cross = stats.gated(state.gates)
     distribution = gram.conditional(cross, spec.precision(state))
-    return state.moved(mode(distribution, "coefficients"))
+    return state.with_coefficients(mode(distribution, "coefficients"))
 
 
 def update_gates(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
@@ -68,7 +68,7 @@ def update_priors(spec: Spec, state: State, mode: UpdateMode) -> State:
         block.prior.update(scale, moments, partial(_at_site, mode, i))
         for i, (block, scale, moments) in enumerate(blocks)
     ]
-    return state.scaled(tuple(scales))
+    return state.with_scales(tuple(scales))
 
 
 def update_missing(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
@@ -86,8 +86,8 @@ def _at_site(mode: UpdateMode, block: int, distribution: Any, *site: str | int) 
 def elbo_terms(spec: Spec, state: State, row_term: float, missing: Any = None) -> dict[str, float]:
     """Named terms of the lower bound on the log evidence, all constants included, at any state.
 
-    ``row_term`` is ``stats.row_bound`` of a pass that *started* from this state, or ``held_row_term`` between passes;
-    it holds the entropy of missing values. ``missing`` are that pass's sums of what may be missing.
+    ``row_term`` is ``stats.row_bound`` of a pass that *started* from this state, or ``row_term_fixed_weights`` between
+    passes; it holds the entropy of missing values. ``missing`` are that pass's sums of what may be missing.
     """
     named = {"rows": row_term, "entropy of the coefficients": state.coefficients.entropy}
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
@@ -104,7 +104,7 @@ def elbo(spec: Spec, state: State, row_term: float, missing: Any = None) -> floa
     return sum(elbo_terms(spec, state, row_term, missing).values())
 
 
-def held_row_term(state: State, stats: Stats) -> float:
+def row_term_fixed_weights(state: State, stats: Stats) -> float:
     """Row term at *any* state with the weights of an earlier pass held: rᵀm − ½⟨G, Ω⟩ − κ. It needs no pass."""
     distribution, (gram, cross) = state.coefficients, stats.gated(state.gates)
     return float(cross @ distribution.mean) - 0.5 * distribution.quadratic(gram) - stats.constant

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from vbsvm.base import printing
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import require_count
+from vbsvm.base.settings import check_count
 from vbsvm.design.columns import INTERCEPT
 from vbsvm.design.values import join_names
 from vbsvm.missing.imputation import CHANGED
@@ -150,7 +150,7 @@ def densities(
     """
     if not hasattr(comparison, "pairs"):
         raise TypeError(f"densities: pass the result of compare(fit, sampled); got {type(comparison).__name__}.")
-    require_count("densities", n_columns=n_columns)
+    check_count("densities", n_columns=n_columns)
     pairs, left_out = _pairs(comparison, terms, top)
     n_columns = min(n_columns, len(pairs))
     n_rows = -(-len(pairs) // n_columns)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.settings import read_seed, require_whole
+from vbsvm.base.settings import check_whole, read_seed
 from vbsvm.design import frames
 from vbsvm.design.candidates import Candidates
 from vbsvm.design.columns import Encoded, Plan
@@ -81,7 +81,7 @@ def _proper_draws(
     fit: "Fit", n: int, labels: Array | None, random_state: Any
 ) -> tuple[list[ProperDraw], Array | None, np.random.Generator]:
     """Draws of the inputs' distribution, the labels where it knows them, and what values are drawn with."""
-    require_whole("impute", 1, MOST_TABLES, n=n)
+    check_whole("impute", 1, MOST_TABLES, n=n)
     seed = read_seed(random_state)
     population(fit)  # refuses too many columns
     if fit._rows is None:

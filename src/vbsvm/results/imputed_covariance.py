@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vbsvm.base.arrays import Array, Which
+from vbsvm.base.arrays import Array, RowSelection
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.design.candidates import Candidates
 from vbsvm.inference.covariance import CovarianceEstimate, Covariances, curvature_stats
@@ -84,13 +84,13 @@ def _newton_step(spec: Spec, state: State, source: Source) -> Array:
     return mean + stats.curvature.conditional(gradient, precision).mean
 
 
-def completed(source: Memory, draw: ProperDraw | None, which: Which, rng: np.random.Generator) -> Memory:
+def completed(source: Memory, draw: ProperDraw | None, which: RowSelection, rng: np.random.Generator) -> Memory:
     """These of the rows, as ``chosen_rows`` gives them, with drawn values for missing inputs."""
     chosen = source if source.candidates is None else _taken(source, which)
     return chosen if chosen.missing_inputs is None or draw is None else _with_inputs(chosen, draw, rng)
 
 
-def chosen_rows(source: Memory, number: int, rng: np.random.Generator) -> Which:
+def chosen_rows(source: Memory, number: int, rng: np.random.Generator) -> RowSelection:
     """One of the candidates of each row: of those with the number of the table, drawn by drawn shares.
 
     All rows where these are no candidates.
@@ -105,7 +105,7 @@ def chosen_rows(source: Memory, number: int, rng: np.random.Generator) -> Which:
     return candidates.sample_one(np.where(candidates.in_completed_table(number, rng), chances, -np.inf), rng)
 
 
-def _taken(source: Memory, which: Which) -> Memory:
+def _taken(source: Memory, which: RowSelection) -> Memory:
     inputs = source.missing_inputs
     return replace(
         source,

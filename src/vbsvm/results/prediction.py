@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, issparse
 from scipy.special import expit, log_expit, log_softmax, ndtr, softmax
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.distributions import MIDDLES
+from vbsvm.base.distributions import MIDPOINTS
 from vbsvm.base.row_sums import block_rows, single_threaded_blas
 from vbsvm.design.columns import Encoded, Plan
 from vbsvm.design.levels import UNSEEN
@@ -73,7 +73,7 @@ def _scores(fit: "Fit", coefficients: EffectiveCoefficients, state: State, encod
     of_new = [prior_covariances(fit.plan, fit.spec, state, k) for k in range(len(fit.plan.factors))]
     found = Scores(*(np.zeros(encoded.table.shape[0]) for _ in range(3)))
     if any((levels == UNSEEN).any() for levels in encoded.levels):
-        found = replace(found, departures=np.zeros((len(found.mean), len(MIDDLES))))
+        found = replace(found, departures=np.zeros((len(found.mean), len(MIDPOINTS))))
     for block in _blocks_of(fit, encoded):
         at, design = block.where, block.design
         rows, incomplete = _completed(fit, block)
@@ -105,7 +105,7 @@ def cross(fit: "Fit", encoded: Encoded, of_rows: Array) -> Array:
     """
     found = np.zeros((fit.plan.n_fixed, of_rows.shape[1]))
     for block in _blocks_of(fit, encoded):
-        found += _completed(fit, block)[0].written.T @ of_rows[block.where]
+        found += _completed(fit, block)[0].as_array.T @ of_rows[block.where]
     return found
 
 
@@ -113,7 +113,7 @@ def scores_at(fit: "Fit", encoded: Encoded, theta: Array) -> Array:
     """Cθ of each row, for coefficients of columns in the rows of ``theta``: rows × their number."""
     found = np.empty((encoded.table.shape[0], len(theta)))
     for block in _blocks_of(fit, encoded):
-        found[block.where] = _completed(fit, block)[0].written @ theta.T
+        found[block.where] = _completed(fit, block)[0].as_array @ theta.T
     return found
 
 
@@ -259,12 +259,12 @@ def prior_covariances(plan: Plan, spec: Spec, state: State, k: int) -> Array:
     Quantiles of the terms' variances are paired as in a lattice, so that they go up and down independently.
     """
     begin, q = plan.first_effects()[k], len(plan.factors[k].slopes)
-    found, n = np.zeros((len(MIDDLES), q, q)), len(MIDDLES)
+    found, n = np.zeros((len(MIDPOINTS), q, q)), len(MIDPOINTS)
     for j, (block, scale) in enumerate(zip(spec.blocks, state.scales, strict=True)):
         places = [columns.start - begin for columns in block.columns if 0 <= columns.start - begin < q]
         if places:
             order = np.arange(n) * LATTICE[j % len(LATTICE)] % n
-            values = scale.values_at(MIDDLES[order])
+            values = scale.values_at(MIDPOINTS[order])
             found[:, np.array(places)[:, None], places] = (
                 values if values.shape[1] > 1 else values * np.eye(len(places))
             )

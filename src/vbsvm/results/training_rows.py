@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vbsvm.base.arrays import Array
-from vbsvm.base.cached import learned_property, new_lock
+from vbsvm.base.cached import locked_cached_property, new_lock
 from vbsvm.base.row_sums import single_threaded_blas
 from vbsvm.inference.covariance import CovarianceEstimate, Covariances, Reliability, reliability, robust_of_draws
 from vbsvm.inference.gibbs import Sample
@@ -97,19 +97,19 @@ class TrainingRows:
             )
         return self.source
 
-    @learned_property
+    @locked_cached_property
     def population(self) -> Population | None:
         """Mean and covariance of all inputs, where there are not too many."""
         assert self._unchanged is not None
         return self.learn_population()
 
-    @learned_property
+    @locked_cached_property
     def bounded(self) -> OptimizeResult:
         """The outcome with its bounds, which are climbed now where the fit had no need of them."""
         assert isinstance(self.outcome, OptimizeResult)
         return self.outcome.bounded(self._unchanged) if self.outcome.waits else self.outcome
 
-    @learned_property
+    @locked_cached_property
     def calibration(self) -> Link:
         """How scores become probabilities."""
         with single_threaded_blas():
@@ -131,7 +131,7 @@ class TrainingRows:
         rows, given = self.influence()
         counts = rows.s if given is None else given
         if self.spec.likelihood.normalised:  # probabilities are averaged over the coefficients, too
-            rows = replace(rows, unknown=rows.unknown + rows.left_out_response(counts))
+            rows = replace(rows, missing_variance=rows.missing_variance + rows.left_out_response(counts))
         return LeftOutScores.of(rows, counts)
 
     def influence(self) -> tuple[RowInfluence, Array | None]:
@@ -170,7 +170,7 @@ class TrainingRows:
         """Scores of rows that this fit has not seen, in the order of a pass."""
         assert isinstance(self.outcome, OptimizeResult)
         found = unseen_rows(self.spec, self.outcome, rows)
-        return Scores(found.score, found.response + found.unknown, found.unknown)
+        return Scores(found.score, found.response + found.missing_variance, found.missing_variance)
 
     def counted(self) -> tuple[NDArray[np.intp], Array]:
         """Rows of the user's data that count, and how often; class weights have no say in it."""
@@ -191,7 +191,7 @@ class TrainingRows:
             most = min(MOST_LEFT_OUT, self.source.pages.max_cached // 8)
         return max(1, math.ceil(self.source.n_rows / most))
 
-    @learned_property
+    @locked_cached_property
     def order(self) -> NDArray[np.intp]:
         """Where in the source each row of a pass stands; the first of its candidates where there are some."""
         assert not isinstance(self.source, Distributed)
@@ -256,14 +256,14 @@ class TrainingRows:
         with self.lock:
             return tuple(self._estimates.values())
 
-    @learned_property
+    @locked_cached_property
     def _covariances(self) -> Covariances:
         assert isinstance(self.outcome, OptimizeResult)
         spec = replace(self.spec, likelihood=self.outcome.likelihood)
         rest = {"squared": self._squared, "units": self.units, "integrated": self.outcome.integrated}
         return Covariances(spec, self.outcome.state, self._unchanged, self.n, **rest)
 
-    @learned_property
+    @locked_cached_property
     def units(self) -> Units | None:
         """The independent units of a model with groups: those of the outermost factor that the tail's groups lie in."""
         if not self.source.groupings:
@@ -281,7 +281,7 @@ class TrainingRows:
         )
         return Units(shared.outer_of(len(others), chosen), own, chosen, not all(inside), sizes[chosen])
 
-    @learned_property
+    @locked_cached_property
     def _unweighted(self) -> Unweighted | None:
         return self.unweighted()
 

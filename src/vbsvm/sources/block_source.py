@@ -19,7 +19,7 @@ from vbsvm.base.row_sums import single_threaded_blas, sum_over_blocks
 from vbsvm.missing.categories import LevelCounts
 from vbsvm.missing.distributions import InputDistribution, InputSums
 from vbsvm.missing.model import MissingSums
-from vbsvm.model.row_pass import RowPass, Stats, added
+from vbsvm.model.row_pass import RowPass, Stats, add_optional
 
 B = TypeVar("B")
 # Numbers of a row that a climb keeps where looks at the rows are cheap.
@@ -186,7 +186,7 @@ class BlockSource(ABC):
         stats = self._sum_blocks(lambda block: block.sum(lambda part: part.stats(row_pass)))
         if self._constant_sums is None and self.level_counts is None:
             return stats
-        return replace(stats, missing=added(MissingSums(self._constant_sums, self.level_counts), stats.missing))
+        return replace(stats, missing=add_optional(MissingSums(self._constant_sums, self.level_counts), stats.missing))
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
         """Sums of the inputs with the missing ones as this distribution expects them; labels have no say."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from vbsvm.base.progress import bar
-from vbsvm.base.settings import Parameters, require_flag
+from vbsvm.base.settings import Parameters, check_flag
 from vbsvm.design.values import join_names, renumbered
 from vbsvm.sources.files_parquet import FLOAT32, Parquet
 from vbsvm.sources.files_text import NOTHING, NUMBERS, WHOLE_NUMBERS, Text
@@ -64,7 +64,7 @@ class Files(Parameters):
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
-        require_flag("Files", progress=self.progress)
+        check_flag("Files", progress=self.progress)
         if self.cache is not None and not isinstance(self.cache, str | os.PathLike):
             raise TypeError(f"Files: cache must be the name of a folder, or None; got {self.cache!r}.")
         if self.cache is not None and "\0" in str(self.cache):

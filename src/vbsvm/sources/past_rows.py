@@ -148,7 +148,7 @@ class NewAndPastRows:
         """Where the past rows alone would be, with the scales of a state before: a mean in the new units."""
         precision = spec.precision(before)
         mean = DenseGram(self.past.curvature).conditional(self.past.linear, precision).mean
-        return before.moved(DenseGram(self.past.gram).conditional(mean, precision).at(mean))
+        return before.with_coefficients(DenseGram(self.past.gram).conditional(mean, precision).with_mean(mean))
 
 
 def _trace(gram: Array, distribution: DenseGaussian) -> float:

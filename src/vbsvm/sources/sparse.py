@@ -67,7 +67,7 @@ class SparseTable:
     @cached_property
     def design(self) -> SparseDesign:
         """All rows, for the dual layout."""
-        return SparseDesign.of(self.whole)
+        return SparseDesign.from_matrix(self.whole)
 
     @cached_property
     def whole(self) -> SparseMatrix:

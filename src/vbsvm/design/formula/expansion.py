@@ -220,7 +220,7 @@ class DrawnColumns:
     def proposed(self, frame: "pd.DataFrame", table: NDArray[np.floating], rng: np.random.Generator) -> Draws:
         """Values of rows whose label is not known, drawn from a distribution whose parameters are drawn."""
         noise = rng.standard_normal((self.n, len(frame), len(self.names)))
-        return self._draw_missing(frame, table, self.distribution.redrawn(self.total, rng), noise)
+        return self._draw_missing(frame, table, self.distribution.draw_parameters(self.total, rng), noise)
 
     def _draw_missing(
         self, frame: "pd.DataFrame", table: NDArray[np.floating], distribution: JointNormal, noise: Array
@@ -229,7 +229,7 @@ class DrawnColumns:
         first, values = len(self.given), _values(frame, self.names)
         x = (np.column_stack([table[:, self.given], _to_normal(self.scales, values)]) - self.centre) / self.spread
         draws = np.repeat(x[None, :, first:], self.n, axis=0)
-        for conditional in distribution.given(x, np.isnan(x), first):
+        for conditional in distribution.conditionals(x, np.isnan(x), first):
             cells = np.ix_(np.arange(self.n), conditional.rows, conditional.variables - first)
             draws[cells] = conditional.mean + noise[cells] @ conditional.root.T
         return Draws(self._from_normal(draws), np.zeros(draws.shape[:2]))

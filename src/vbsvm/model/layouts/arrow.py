@@ -56,13 +56,13 @@ class ArrowGram:
         border, corner = self.border_sums - other.border_sums, self.corner_sums - other.corner_sums
         return ArrowGram(self.core - other.core, border, corner, self.shapes)
 
-    def towards(self, other: Self, share: float) -> "ArrowGram":
-        """Move a share of the way to another gram."""
-        if not share:
+    def interpolate(self, other: Self, fraction: float) -> "ArrowGram":
+        """(1 − fraction) × this gram + fraction × another."""
+        if not fraction:
             return self
-        border = self.border + share * (other.border - self.border)
-        corner = self.corner + share * (other.corner - self.corner)
-        return ArrowGram(self.core.towards(other.core, share), by_group(border), by_group(corner), self.shapes)
+        border = self.border + fraction * (other.border - self.border)
+        corner = self.corner + fraction * (other.corner - self.corner)
+        return ArrowGram(self.core.interpolate(other.core, fraction), by_group(border), by_group(corner), self.shapes)
 
     def times(self, theta: Array) -> Array:
         """Multiply by [x; u]."""
@@ -76,7 +76,7 @@ class ArrowGram:
         """G ∘ E[γ̃γ̃ᵀ]; only the core has gates."""
         if gates is None:
             return self
-        border = self.border * gates.open[: self.border.shape[2]]
+        border = self.border * gates.by_coefficient[: self.border.shape[2]]
         return ArrowGram(self.core.gated(gates, own.core), by_group(border), by_group(self.corner), self.shapes)
 
     def scan(
@@ -84,7 +84,7 @@ class ArrowGram:
     ) -> GateScan:
         """Full conditionals of the gates; what they meet among the groups' effects counts with the linear part."""
         A = self.core.matrix
-        linear = (cross * distribution.mean)[: len(A)] - distribution.meeting(_flat(self.border))
+        linear = (cross * distribution.mean)[: len(A)] - distribution.cross_moments(_flat(self.border))
         return DenseScan(gates, A * distribution.outer(len(A)), linear, prior_log_odds)
 
     def conditional(self, cross: Array, precision: Precision) -> "ArrowGaussian":
@@ -168,9 +168,9 @@ class ArrowGaussian(SecondMoments):
         """Covariance of the first n coefficients of the core."""
         return self.core.covariances(n)
 
-    def fixed(self, n: int) -> DenseGaussian:
+    def marginal(self, n: int) -> DenseGaussian:
         """Distribution of the first n coefficients of the core."""
-        return self.core.fixed(n)
+        return self.core.marginal(n)
 
     def products(self, left: slice, right: slice) -> float:
         """Σ E[θ_j θ_k] over the pairs of two strides, both in the core or both in the tail."""
@@ -190,7 +190,7 @@ class ArrowGaussian(SecondMoments):
         """E[xxᵀ] of the first n coefficients of the core."""
         return self.core.outer(n)
 
-    def meeting(self, border: Array) -> Array:
+    def cross_moments(self, border: Array) -> Array:
         """Σ B E[u x_k] over all effects u of groups, for each coefficient x_k of the core."""
         together = np.einsum("ik,ik->k", border, _flat(self.link) @ self.core.covariance)
         return (self.effects.ravel() @ border) * self.core.mean - together
@@ -198,7 +198,7 @@ class ArrowGaussian(SecondMoments):
     def effective(self, gates: Gates | None) -> "ArrowCoefficients":
         """Means, variances and covariances, ready to be looked up by level."""
         n_dense = len(self.core.mean) - sum(m * q for m, q in self.shapes)
-        dense, *places = places_in_core(n_dense, self.shapes)
+        dense, *places = core_slices(n_dense, self.shapes)
         Sigma = self.core.covariance
         with_core = -(_flat(self.link) @ Sigma).reshape(self.link.shape)
         factors, pairs = [], {}
@@ -215,10 +215,10 @@ class ArrowGaussian(SecondMoments):
         factors.append(LevelMoments(self.effects, with_core[:, :, dense], self.effect_covariances))
         if gates is not None:
             factors = [
-                replace(distribution, with_dense=distribution.with_dense * gates.open[:n_dense])
+                replace(distribution, with_dense=distribution.with_dense * gates.by_coefficient[:n_dense])
                 for distribution in factors
             ]
-        return ArrowCoefficients(self.core.fixed(n_dense).effective(gates), tuple(factors), pairs)
+        return ArrowCoefficients(self.core.marginal(n_dense).effective(gates), tuple(factors), pairs)
 
     def quadratic(self, gram: ArrowGram) -> float:
         """⟨gram, Ω⟩, from Cov(u_g, x) = −E_gΣ."""
@@ -242,11 +242,11 @@ class ArrowGaussian(SecondMoments):
         noise = np.einsum("gqr,gr->gq", self.root, rng.standard_normal(self.effects.shape))
         return PointDistribution(np.concatenate([x, (self.effects - self.link @ (x - self.core.mean) + noise).ravel()]))
 
-    def at(self, mean: Array) -> "ArrowGaussian":
+    def with_mean(self, mean: Array) -> "ArrowGaussian":
         """Move the distribution to another mean."""
         n_core = len(self.core.mean)
         effects = mean[n_core:].reshape(self.effects.shape)
-        moved = ArrowGaussian(self.core.at(mean[:n_core]), effects, self.root, self.link, self.shapes)
+        moved = ArrowGaussian(self.core.with_mean(mean[:n_core]), effects, self.root, self.link, self.shapes)
         vars(moved).update({name: vars(self)[name] for name in SPREADS if name in vars(self)})
         return moved
 
@@ -265,7 +265,7 @@ class ArrowGaussian(SecondMoments):
         return ArrowGaussian(core, effects, root, link.reshape(self.link.shape), self.shapes)
 
 
-def places_in_core(n_dense: int, shapes: tuple[tuple[int, int], ...]) -> list[slice]:
+def core_slices(n_dense: int, shapes: tuple[tuple[int, int], ...]) -> list[slice]:
     """Where the dense columns' coefficients and those of each factor stand in the core."""
     ends = [0, *accumulate((m * q for m, q in shapes), initial=n_dense)]
     return [slice(begin, end) for begin, end in pairwise(ends)]

@@ -9,7 +9,7 @@ from scipy.sparse import csc_array
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
-from vbsvm.model.layouts.arrow import ArrowGram, places_in_core
+from vbsvm.model.layouts.arrow import ArrowGram, core_slices
 from vbsvm.model.layouts.dense import DenseGram, DenseRows
 from vbsvm.model.layouts.grouping import ByGroup, Factor
 
@@ -42,9 +42,9 @@ class ArrowRows:
         return self.dense.weights
 
     @property
-    def written(self) -> Array:
+    def as_array(self) -> Array:
         """The dense columns as an array, which factors multiply level by level."""
-        return self.dense.written
+        return self.dense.as_array
 
     def scores(self, theta: Array) -> Array:
         """Cx + zᵀu_g."""
@@ -63,13 +63,13 @@ class ArrowRows:
         return total
 
     @cached_property
-    def summing(self) -> tuple[csc_array, csc_array]:
+    def group_sum_matrices(self) -> tuple[csc_array, csc_array]:
         """Sparse matrices whose products are sums over the rows of each of the window's groups.
 
         The first sums values, −s of each; the second s y c of each, by group and column of the core. They are kept with
         the rows: integrating effects out asks for a dozen such sums of the same rows.
         """
-        (_, tail), dense, s = self.tail.window, self.written, self.weights
+        (_, tail), dense, s = self.tail.window, self.as_array, self.weights
         n, begin = dense.shape
         places, values = [np.broadcast_to(np.arange(begin), dense.shape)], [dense]
         for factor in self.factors:
@@ -87,12 +87,12 @@ class ArrowRows:
         """These columns of the design."""
         return self.dense.columns(which)
 
-    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+    def slopes_by_row(self, theta: Array, columns: NDArray[np.intp]) -> Array:
         """Coefficients of these columns, and effects of each row's levels on them."""
         begin = self.dense.matrix.shape[1]
-        total = self.dense.multiplying(theta[:begin], columns)
+        total = self.dense.slopes_by_row(theta[:begin], columns)
         for factor in (*self.factors, self.tail):
-            places = factor.places(columns)
+            places = factor.column_indicator(columns)
             if places.any():
                 effects = theta[begin : begin + factor.size].reshape(factor.shape)
                 total = total + factor.of_rows(effects) @ places
@@ -112,20 +112,20 @@ class ArrowRows:
         """Cᵀu of the core over the rows of each group, groups × coefficients of the core."""
         first, tail = self.tail.window
         once = Factor(tail.levels, tail.n_levels, np.ones((len(u), 1)), (0,))
-        parts = [once.with_columns(u, self.written)[:, 0]]
+        parts = [once.with_columns(u, self.as_array)[:, 0]]
         parts += [once.with_factor(u, factor).reshape(tail.n_levels, factor.size) for factor in self.factors]
         return ByGroup(((first, np.concatenate(parts, axis=1)),), self.tail.n_levels)
 
     def gram(self, w: Array) -> "ArrowGram":
         """A = CᵀWC of the core, B_g = Z_gᵀW_gC_g, and Z_gᵀW_gZ_g."""
-        C, (first, tail) = self.written, self.tail.window
+        C, (first, tail) = self.as_array, self.tail.window
         n_groups = self.tail.n_levels
         shapes = tuple(factor.shape for factor in self.factors)
         border = tail.with_columns(w, C)
         z_columns = tail.within(C.shape[1])  # then Z is a part of C, and its sums are there already
         corner = tail.with_columns(w, tail.z) if z_columns is None else border[:, :, z_columns]
         if shapes:
-            places = places_in_core(C.shape[1], shapes)
+            places = core_slices(C.shape[1], shapes)
             with_dense, border = border, np.empty((*tail.shape, places[-1].stop))
             border[:, :, places[0]] = with_dense
             for factor, columns in zip(self.factors, places[1:], strict=True):
@@ -139,8 +139,8 @@ class ArrowRows:
         dense_gram = self.dense.gram(w)
         if not self.factors:
             return dense_gram
-        C = self.written
-        dense, *places = places_in_core(C.shape[1], tuple(factor.shape for factor in self.factors))
+        C = self.as_array
+        dense, *places = core_slices(C.shape[1], tuple(factor.shape for factor in self.factors))
         n_core = places[-1].stop
         A = np.empty((n_core, n_core))
         A[dense, dense] = dense_gram.matrix

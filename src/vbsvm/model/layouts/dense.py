@@ -23,7 +23,7 @@ from vbsvm.model.matrices import DenseMatrix, DesignMatrix, SparseMatrix
 
 LOG_2PI = math.log(2 * math.pi)
 # Numbers of sparse rows that are written out together.
-AT_ONCE = 2**18
+MAX_CELLS = 2**18
 EPS = float(np.finfo(np.float64).eps)
 
 
@@ -51,7 +51,7 @@ class MatrixRows:
         """These columns of the design."""
         return self.matrix.columns(which)
 
-    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+    def slopes_by_row(self, theta: Array, columns: NDArray[np.intp]) -> Array:
         """Coefficients of these columns, the same in all rows; 0 for columns that have none."""
         return _padded(theta, self.matrix.shape[1], columns)[None]
 
@@ -62,19 +62,19 @@ class DenseRows(MatrixRows):
     """Rows whose gram is formed."""
 
     @property
-    def written(self) -> Array:
+    def as_array(self) -> Array:
         """The rows as an array, for those who can't do without."""
         if isinstance(self.matrix, DenseMatrix):
             return self.matrix.values
         return self.columns(np.arange(self.matrix.shape[1]))
 
-    def written_parts(self) -> Iterator[Array]:
+    def array_chunks(self) -> Iterator[Array]:
         """The rows as arrays of moderate size."""
         if not isinstance(self.matrix, SparseMatrix):
-            yield self.written
+            yield self.as_array
             return
         n_rows, n_columns = self.matrix.shape
-        size = max(1, AT_ONCE // n_columns)
+        size = max(1, MAX_CELLS // n_columns)
         for begin in range(0, n_rows, size):
             yield self.matrix.rows(slice(begin, begin + size)).columns(np.arange(n_columns))
 
@@ -98,9 +98,9 @@ class DenseGram:
         """Take away the sums of other rows."""
         return DenseGram(self.matrix - other.matrix)
 
-    def towards(self, other: Self, share: float) -> "DenseGram":
-        """Move a share of the way to another gram."""
-        return DenseGram(self.matrix + share * (other.matrix - self.matrix)) if share else self
+    def interpolate(self, other: Self, fraction: float) -> "DenseGram":
+        """(1 − fraction) × this gram + fraction × another."""
+        return DenseGram(self.matrix + fraction * (other.matrix - self.matrix)) if fraction else self
 
     def times(self, theta: Array) -> Array:
         """CᵀWCθ."""
@@ -108,7 +108,7 @@ class DenseGram:
 
     def gated(self, gates: Gates | None, own: Self) -> "DenseGram":
         """G ∘ E[γ̃γ̃ᵀ] (Algorithm 3, line 2)."""
-        return self if gates is None else DenseGram(gates.applied_to(self.matrix, own.matrix))
+        return self if gates is None else DenseGram(gates.weigh(self.matrix, own.matrix))
 
     def scan(
         self, cross: Array, distribution: CoefficientDistribution, gates: Gates, prior_log_odds: Array
@@ -162,7 +162,7 @@ class DenseGaussian(SecondMoments):
         np.fill_diagonal(covariance, upper.diagonal())
         return covariance
 
-    def fixed(self, n: int) -> "DenseGaussian":
+    def marginal(self, n: int) -> "DenseGaussian":
         """Distribution of the first n coefficients."""
         if n == len(self.mean):
             return self
@@ -182,9 +182,9 @@ class DenseGaussian(SecondMoments):
         """Itself, as rows need the mean and the root; or the distribution of the effective coefficients."""
         if gates is None:
             return self
-        inclusion, n = gates.open[: len(self.mean)], len(self.mean)
-        extra = gates.spread[:n] * self.squares
-        shared = [(k, gates.spread[k[0]] * self._outer_of(k)) for k in gates.map.shared]
+        inclusion, n = gates.by_coefficient[: len(self.mean)], len(self.mean)
+        extra = gates.variance[:n] * self.squares
+        shared = [(k, gates.variance[k[0]] * self._outer_of(k)) for k in gates.map.shared]
         for k, _ in shared:
             extra[k] = 0.0
         return GatedCoefficients(DenseGaussian(inclusion * self.mean, inclusion[:, None] * self.root), extra, shared)
@@ -225,7 +225,7 @@ class DenseGaussian(SecondMoments):
         """Draw μ + U z."""
         return PointDistribution(self.mean + self.root @ rng.standard_normal(len(self.mean)))
 
-    def at(self, mean: Array) -> "DenseGaussian":
+    def with_mean(self, mean: Array) -> "DenseGaussian":
         """Move the distribution to another mean."""
         moved = DenseGaussian(mean, self.root)
         vars(moved)["variances"] = self.variances

@@ -68,10 +68,10 @@ class DrawnGram:
         """Take away the sums of other rows."""
         return DrawnGram((*self.parts, *((rows, -w) for rows, w in other.parts)))
 
-    def towards(self, other: Self, share: float) -> "DrawnGram":
-        """Move a share of the way to another gram of the same rows."""
+    def interpolate(self, other: Self, fraction: float) -> "DrawnGram":
+        """(1 − fraction) × this gram + fraction × another of the same rows."""
         pairs = zip(self.parts, other.parts, strict=True)
-        return DrawnGram(tuple((rows, w + share * (u - w)) for (rows, w), (_, u) in pairs)) if share else self
+        return DrawnGram(tuple((rows, w + fraction * (u - w)) for (rows, w), (_, u) in pairs)) if fraction else self
 
     def times(self, theta: Array) -> Array:
         """CᵀWCθ, for a vector or the columns of a matrix."""
@@ -221,7 +221,7 @@ class DrawnGaussian(SecondMoments):
         """Not at hand as a gram."""
         raise NotImplementedError
 
-    def at(self, mean: Array) -> "DrawnGaussian":
+    def with_mean(self, mean: Array) -> "DrawnGaussian":
         """Move the distribution to another mean."""
         return DrawnGaussian(mean, self.draws, self.variances, self._of_rows)
 

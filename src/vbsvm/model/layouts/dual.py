@@ -17,7 +17,7 @@ from vbsvm.model.coefficients import PointDistribution, SecondMoments
 from vbsvm.model.gates import DenseScan, Gates, GateScan
 from vbsvm.model.interfaces import Effects, Precision
 from vbsvm.model.layouts.dense import LOG_2PI, DenseRows
-from vbsvm.model.layouts.dual_parts import DualParts, SparseDesign, WideDesign, written
+from vbsvm.model.layouts.dual_parts import DualParts, SparseDesign, WideDesign, as_array
 
 # Gates that are scanned together: the matrix of their own products is formed.
 CHUNK = 128
@@ -38,13 +38,13 @@ class DualRows:
     weights: Array
 
     @property
-    def written(self) -> Array:
+    def as_array(self) -> Array:
         """The rows as an array."""
-        return written(self.design)
+        return as_array(self.design)
 
-    def written_parts(self) -> Iterator[Array]:
+    def array_chunks(self) -> Iterator[Array]:
         """All rows at once."""
-        yield self.written
+        yield self.as_array
 
     def scores(self, theta: Array) -> Array:
         """Cθ."""
@@ -62,7 +62,7 @@ class DualRows:
         """These columns of the design."""
         return self.design[:, which]
 
-    def multiplying(self, theta: Array, columns: NDArray[np.intp]) -> Array:
+    def slopes_by_row(self, theta: Array, columns: NDArray[np.intp]) -> Array:
         """Coefficients of these columns, the same in all rows."""
         return theta[columns][None]
 
@@ -86,19 +86,19 @@ class DualGram:
         return self._with(other, -other.w)
 
     def _with(self, other: Self, w: Array) -> "DualGram":
-        design = np.concatenate([written(self.design), written(other.design)])
+        design = np.concatenate([as_array(self.design), as_array(other.design)])
         return DualGram(design, np.concatenate([self.w, w]), self.extra, self.opened)
 
     @cached_property
     def diagonal(self) -> Array:
         """The diagonal."""
-        return np.square(self.opened) * (self.w @ np.square(written(self.design))) + self.extra
+        return np.square(self.opened) * (self.w @ np.square(as_array(self.design))) + self.extra
 
-    def towards(self, other: Self, share: float) -> "DualGram":
-        """Move a share of the way to another gram of the same rows."""
-        if not share:
+    def interpolate(self, other: Self, fraction: float) -> "DualGram":
+        """(1 − fraction) × this gram + fraction × another of the same rows."""
+        if not fraction:
             return self
-        w, extra = self.w + share * (other.w - self.w), self.extra + share * (other.extra - self.extra)
+        w, extra = self.w + fraction * (other.w - self.w), self.extra + fraction * (other.extra - self.extra)
         return DualGram(self.design, w, extra, self.opened)
 
     def times(self, theta: Array) -> Array:
@@ -109,7 +109,7 @@ class DualGram:
         """G ∘ E[γ̃γ̃ᵀ]; every gate has one coefficient."""
         if gates is None:
             return self
-        return DualGram(self.design, self.w, gates.spread * own.diagonal, gates.open)
+        return DualGram(self.design, self.w, gates.variance * own.diagonal, gates.by_coefficient)
 
     def scan(
         self, cross: Array, distribution: "DualGaussian | PointDistribution", gates: Gates, prior_log_odds: Array
@@ -149,9 +149,9 @@ class DualGaussian(SecondMoments):
         free = np.isin(np.arange(len(self.mean))[columns], self.parts.free)
         if len(free) == len(self.parts.free) and free.all():
             return of_mean + self.parts.free_trace
-        if self.parts.common is None or free.any() or len(free) + len(self.parts.free) != len(self.mean):
+        if self.parts.common_variance is None or free.any() or len(free) + len(self.parts.free) != len(self.mean):
             return float(self.squares[columns].sum())
-        return of_mean + self.parts.held_trace
+        return of_mean + self.parts.penalised_trace
 
     @property
     def entropy(self) -> float:
@@ -172,13 +172,13 @@ class DualGaussian(SecondMoments):
 
     def quadratic(self, gram: DualGram) -> float:
         """E[θᵀ gram θ]."""
-        of_rows = self.materialised(None).variances(written(gram.design) * gram.opened)
+        of_rows = self.materialised(None).variances(as_array(gram.design) * gram.opened)
         spread = float(gram.w @ of_rows) + float(gram.extra @ self.variances)
         return float(self.mean @ gram.times(self.mean)) + spread
 
     def effective(self, gates: Gates | None) -> "DualCoefficients | KernelCoefficients":
         """What rows need, with the gates applied."""
-        if gates is None and self.parts.common is not None:
+        if gates is None and self.parts.common_variance is not None:
             return KernelCoefficients(self)
         return self.materialised(gates)
 
@@ -187,7 +187,7 @@ class DualGaussian(SecondMoments):
         D, U, V = self.parts.diagonal, self.parts.left, self.parts.right
         if gates is None:
             return DualCoefficients(self.mean, D, U, V)
-        opened, extra = gates.open, gates.spread * self.squares
+        opened, extra = gates.by_coefficient, gates.variance * self.squares
         return DualCoefficients(opened * self.mean, np.square(opened) * D + extra, opened * U, opened[:, None] * V)
 
     @property
@@ -203,7 +203,7 @@ class DualGaussian(SecondMoments):
         noise = u - parts.left_transposed(solve_triangular(parts.factor, of_rows, lower=True, check_finite=False))
         return PointDistribution(self.mean + noise + parts.right @ rng.standard_normal(parts.right.shape[1]))
 
-    def at(self, mean: Array) -> "DualGaussian":
+    def with_mean(self, mean: Array) -> "DualGaussian":
         """Move the distribution to another mean."""
         return DualGaussian(mean, self.parts)
 
@@ -232,7 +232,7 @@ class KernelCoefficients:
         if isinstance(rows, DualRows) and rows.design is parts.design:
             return rows.scores(mean), parts.row_variances()
         if isinstance(parts.design, SparseDesign):
-            return rows.scores(mean), np.concatenate([parts.variances_of(part) for part in rows.written_parts()])
+            return rows.scores(mean), np.concatenate([parts.variances_of(part) for part in rows.array_chunks()])
         return self.distribution.materialised(None).row_moments(rows)
 
     def effects(self, rows: DualRows | DenseRows, columns: NDArray[np.intp]) -> Effects:
@@ -255,12 +255,12 @@ class DualCoefficients:
 
     def row_moments(self, rows: DualRows | DenseRows) -> tuple[Array, Array]:
         """Mean and variance of each row's score."""
-        return rows.scores(self.mean), self.variances(rows.written)
+        return rows.scores(self.mean), self.variances(rows.as_array)
 
     def effects(self, rows: DualRows | DenseRows, columns: NDArray[np.intp]) -> Effects:
         """Distribution of the coefficients of these columns, the same in all rows."""
         D, U, V = self.D[columns], self.U[:, columns], self.V[columns]
-        with_score = rows.columns(columns) * D - (rows.written @ self.U.T) @ U + (rows.written @ self.V) @ V.T
+        with_score = rows.columns(columns) * D - (rows.as_array @ self.U.T) @ U + (rows.as_array @ self.V) @ V.T
         return Effects(self.mean[columns][None], with_score, (np.diag(D) - U.T @ U + V @ V.T)[None])
 
     def variances(self, design: Array) -> Array:
@@ -283,9 +283,9 @@ class DualScan(GateScan):
 
     def scan(self, rng: np.random.Generator | None = None) -> Gates:
         """Each gate in turn; drawn where there is a generator."""
-        C, w, mean = written(self.gram.design), self.gram.w, self.distribution.mean
+        C, w, mean = as_array(self.gram.design), self.gram.w, self.distribution.mean
         D, U, V = self._parts()
-        opened, log_odds = self.gates.open.copy(), self.gates.log_odds.copy()
+        opened, log_odds = self.gates.by_coefficient.copy(), self.gates.log_odds.copy()
         gated, gate_of = np.flatnonzero(self.gates.map.gated), self.gates.map.gate_of
         scores = C @ (opened * mean)
         H, L = (C * opened) @ U.T, (C * opened) @ V
@@ -304,13 +304,13 @@ class DualScan(GateScan):
             beyond = cross - products @ opened[columns]
             linear = self.cross[columns] * mean[columns] - beyond
             updated = DenseScan(gates, products, linear, self.prior_log_odds[gate_of[columns]]).scan(rng)
-            change = updated.open - opened[columns]
+            change = updated.by_coefficient - opened[columns]
             scores += Ck @ (change * mean[columns])
             H += (Ck * change) @ Uk.T
             L += (Ck * change) @ Vk
-            opened[columns] = updated.open
+            opened[columns] = updated.by_coefficient
             log_odds[gate_of[columns]] = updated.log_odds
-        return self.gates.at(log_odds)
+        return self.gates.with_log_odds(log_odds)
 
     def _parts(self) -> tuple[Array, Array, Array]:
         if isinstance(self.distribution, DualGaussian):

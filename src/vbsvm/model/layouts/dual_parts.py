@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from vbsvm.base.arrays import Array
 from vbsvm.base.cached import cached_property
 from vbsvm.base.row_sums import single_threaded_blas
-from vbsvm.model.layouts.dense import AT_ONCE
+from vbsvm.model.layouts.dense import MAX_CELLS
 from vbsvm.model.matrices import SparseMatrix
 
 
@@ -42,7 +42,7 @@ class SparseDesign:
         self.matrix.raw.check_format(full_check=True)
 
     @staticmethod
-    def of(matrix: SparseMatrix) -> "SparseDesign":
+    def from_matrix(matrix: SparseMatrix) -> "SparseDesign":
         """The same rows."""
         raw = matrix.raw
         return SparseDesign(raw.data, raw.indices, raw.indptr, matrix.centre, matrix.scale, matrix.intercept)
@@ -87,14 +87,14 @@ class SparseDesign:
     def column_chunks(self) -> Iterator[slice]:
         """Columns that may be written out together."""
         n_rows, n_columns = self.shape
-        size = max(1, AT_ONCE // max(n_rows, 1))
+        size = max(1, MAX_CELLS // max(n_rows, 1))
         return (slice(begin, min(begin + size, n_columns)) for begin in range(0, n_columns, size))
 
 
 WideDesign = Array | SparseDesign
 
 
-def written(design: WideDesign) -> Array:
+def as_array(design: WideDesign) -> Array:
     """The design as an array."""
     return design[:, np.arange(design.shape[1])] if isinstance(design, SparseDesign) else design
 
@@ -149,10 +149,10 @@ class DualParts:
     @cached_property
     def weighted(self) -> Array:
         """W^½CΓ."""
-        return np.sqrt(self.w)[:, None] * written(self.design) * self.opened
+        return np.sqrt(self.w)[:, None] * as_array(self.design) * self.opened
 
     @cached_property
-    def common(self) -> float | None:
+    def common_variance(self) -> float | None:
         """1/λ where it is the same for all coefficients but the free ones and there are no gates; else None."""
         penalised = self.lam[self.lam >= FREE]
         if not len(penalised) or not (self.opened == 1.0).all():
@@ -169,11 +169,11 @@ class DualParts:
     def factor(self) -> Array:
         """Lower Cholesky factor of M = I + W^½CΓDΓCᵀW^½."""
         with single_threaded_blas():
-            if self.common is None:
+            if self.common_variance is None:
                 M = (self.weighted * self.diagonal) @ self.weighted.T
             else:
                 root = np.sqrt(self.w)
-                M = (self.common * root[:, None] * root) * self.of_rows
+                M = (self.common_variance * root[:, None] * root) * self.of_rows
             M.ravel()[:: len(M) + 1] += 1.0
             return np.asarray(np.linalg.cholesky(M), dtype=np.float64)
 
@@ -242,11 +242,11 @@ class DualParts:
 
     def row_variances(self) -> Array:
         """dg(CΣCᵀ) of the rows themselves: W^½CΣCᵀW^½ is I − M⁻¹, but for what the free coefficients add."""
-        assert self.common is not None
+        assert self.common_variance is not None
         of_penalised = (1.0 - np.einsum("ji,ji->i", self.inverse, self.inverse)) / self.w
         root, _ = self._free_root_and_link
         followed = self.of_rows @ (np.sqrt(self.w)[:, None] * self._solved(self._free, trans=1))
-        of_free = (self.design[:, self.free] - self.common * followed) @ root
+        of_free = (self.design[:, self.free] - self.common_variance * followed) @ root
         return np.maximum(of_penalised, 0.0) + np.einsum("if,if->i", of_free, of_free)
 
     @cached_property
@@ -255,13 +255,13 @@ class DualParts:
         return float(np.square(self._free_root_and_link[0]).sum())
 
     @cached_property
-    def held_trace(self) -> float:
+    def penalised_trace(self) -> float:
         """Sum of the variances of all coefficients but the free ones."""
-        assert self.common is not None
+        assert self.common_variance is not None
         n_penalised = len(self.lam) - len(self.free)
         of_rows = len(self.w) - float(np.vdot(self.inverse, self.inverse))
         root, link = self._free_root_and_link
-        return self.common * (n_penalised - of_rows) + float(np.square(link @ root).sum())
+        return self.common_variance * (n_penalised - of_rows) + float(np.square(link @ root).sum())
 
     @cached_property
     def variances(self) -> Array:

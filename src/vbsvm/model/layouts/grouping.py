@@ -54,7 +54,7 @@ class Factor:
             return None
         return slice(first, last + 1) if self.slopes == tuple(range(first, last + 1)) else list(self.slopes)
 
-    def places(self, columns: NDArray[np.intp]) -> Array:
+    def column_indicator(self, columns: NDArray[np.intp]) -> Array:
         """1 where an effect (first axis) multiplies one of these columns of the design (second axis)."""
         return np.equal.outer(np.array(self.slopes), columns).astype(np.float64)
 
@@ -176,7 +176,7 @@ class ArrowCoefficients:
                 v += factor.scores_of_rows(_each_times(factor.of_rows(distribution.variances), factor.z))
             else:  # z is one of the dense columns, so that zᵀVz is another product with them
                 with_dense[:, :, z_columns] += distribution.variances
-            v += _products(factor, with_dense, rows.written)
+            v += _products(factor, with_dense, rows.as_array)
         for (k, j), covariances in self.pairs.items():
             factor_k, factor_j = factors[k], factors[j]
             looked_up = covariances[factor_k.levels, :, factor_j.levels]
@@ -194,12 +194,12 @@ class ArrowCoefficients:
             )
         effects = Effects(dense.mean, with_score, dense.covariance)
         for k, (factor, distribution) in enumerate(zip(factors, self.factors, strict=True)):
-            places = factor.places(columns)
+            places = factor.column_indicator(columns)
             if places.any():
                 with_score_k = self._with_score(rows, k)
                 crossing = factor.of_rows(_of_columns(distribution.with_dense, columns))
                 for j in range(k):
-                    crossing = crossing + self._between(factors, k, j) @ factors[j].places(columns)
+                    crossing = crossing + self._between(factors, k, j) @ factors[j].column_indicator(columns)
                 once = places.T @ crossing
                 within = places.T @ factor.of_rows(distribution.variances) @ places
                 effects = Effects(
@@ -213,7 +213,7 @@ class ArrowCoefficients:
         """Covariance of the effects of each row's level in the k-th factor with the row's score."""
         factors = (*rows.factors, rows.tail)
         factor, distribution = factors[k], self.factors[k]
-        covariance = _each_times(factor.of_rows(distribution.with_dense), rows.written)
+        covariance = _each_times(factor.of_rows(distribution.with_dense), rows.as_array)
         covariance = covariance + _each_times(factor.of_rows(distribution.variances), factor.z)
         for j, other in enumerate(factors):
             if j != k:

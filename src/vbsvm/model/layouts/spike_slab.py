@@ -95,7 +95,7 @@ class SpikeSlab(SecondMoments):
         """Inverse of the covariance, gates open."""
         return DenseGram(inverse(self.covariances(len(self.mean))))
 
-    def at(self, mean: Array) -> Self:
+    def with_mean(self, mean: Array) -> Self:
         """Move the distribution to another mean."""
         return type(self)(mean, self.free, self.root, self.gated, self.slab, self.spike, self.log_odds)
 
@@ -132,7 +132,7 @@ class SpikeSlabCoefficients:
         """Distribution of the effective coefficients of these columns."""
         spread = np.diag(self.spread)
         spread[np.ix_(self.free, self.free)] += self.root @ self.root.T
-        mean = rows.multiplying(self.mean, columns)
+        mean = rows.slopes_by_row(self.mean, columns)
         at_mean = Effects(mean, np.zeros((len(rows.y), len(columns))), np.zeros((1, *[len(columns)] * 2)))
         return with_spread(at_mean, spread, rows, columns)
 
@@ -176,4 +176,4 @@ def update_jointly(
             break
     by_gate = np.empty_like(gates.log_odds)
     by_gate[order] = log_odds
-    return SpikeSlab(mean, free, root, gated, slab, spike, log_odds), gates.at(by_gate)
+    return SpikeSlab(mean, free, root, gated, slab, spike, log_odds), gates.with_log_odds(by_gate)

@@ -17,11 +17,11 @@ from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.likelihoods.base import RowDerivatives, RowTerms, ScaleMixture
 
 # Beyond it a score says nothing; and a distribution without a mean has an infinite one.
-LARGEST_VARIANCE = 1e20
+MAX_VARIANCE = 1e20
 # Beyond it log odds, or their differences, overflow.
-LARGEST_SCORE = 4e307
+MAX_SCORE = 4e307
 WIDE = 0.7
-SMALLEST_VARIANCE = 1e-300
+MIN_VARIANCE = 1e-300
 
 
 @final
@@ -65,7 +65,7 @@ class ExactHinge:
 
     def _expected(self, f: Array, v: Array | float, y: Array) -> tuple[Array, Array, Array, Array]:
         """ℓ at weight 1, Φ(z), φ(z) and σ."""
-        h, sd = 1.0 - y * f, np.sqrt(np.maximum(v, SMALLEST_VARIANCE))
+        h, sd = 1.0 - y * f, np.sqrt(np.maximum(v, MIN_VARIANCE))
         z = h / sd
         below, density = ndtr(z), np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
         return -2.0 * self.power * (h * below + sd * density), below, density, sd
@@ -73,7 +73,7 @@ class ExactHinge:
     def derivatives(self, f: Array, v: Array, y: Array, s: Array) -> RowDerivatives:
         """ℓ_f = 2ηsyΦ(z), ℓ_ff = −w, ℓ_fv = −½ywz/σ and ℓ_vv = w(1 − z²)/(4v)."""
         s = self.power * s
-        sd = np.sqrt(np.maximum(v, SMALLEST_VARIANCE))
+        sd = np.sqrt(np.maximum(v, MIN_VARIANCE))
         z = (1.0 - y * f) / sd
         w = 2.0 * s * np.exp(-0.5 * z * z) / (math.sqrt(2 * math.pi) * sd)
         return RowDerivatives(
@@ -161,8 +161,8 @@ def log_odds(f: Array) -> Array:
 
 def averaged_log_odds(f: Array, variance: Array) -> Array:
     """Log odds of the mean probability where f is known up to this variance; it rises in f and is odd in it."""
-    sd = np.sqrt(np.minimum(variance, LARGEST_VARIANCE))
-    f = np.clip(f, -LARGEST_SCORE, LARGEST_SCORE)
+    sd = np.sqrt(np.minimum(variance, MAX_VARIANCE))
+    f = np.clip(f, -MAX_SCORE, MAX_SCORE)
     averaged = log_odds(f)
     for which, average in ((sd > WIDE, _averaged_widely), ((sd > 0) & (sd <= WIDE), _averaged_nearby)):
         if which.any():

@@ -51,12 +51,12 @@ RATES = np.array(
 SQUARES = (1.0 / (RATES * RATES))[:, None]
 HEIGHTS = PROBABILITIES / math.sqrt(2 * math.pi)
 # Rows that are computed together: what they need stays in a core's cache, and memory is not asked for anew.
-AT_ONCE, WIDE_AT_ONCE = 8192, 1024
+BLOCK_ROWS, MIXTURE_BLOCK_ROWS = 8192, 1024
 # Up to which variance so many terms are right to 1e−9.
 _REACH = {3: 0.02, 5: 0.05, 8: 0.15}
 NARROW = max(_REACH.values())
 # Beyond it sinh overflows.
-LARGEST = 700.0
+MAX_SINH = 700.0
 SMALL = 1e-6
 
 
@@ -114,8 +114,8 @@ def _expected(margin: Array, v: Array | float, first: int, end: int) -> Array:
     """E log expit(m + √v z) and its derivatives by m, from ``first`` (0 or 1) to before ``end``."""
     variances = v if isinstance(v, np.ndarray) and v.shape == margin.shape else np.broadcast_to(v, margin.shape)
     derivatives = np.empty((end - first, len(margin)))
-    for begin in range(0, len(margin), AT_ONCE):
-        run = slice(begin, begin + AT_ONCE)
+    for begin in range(0, len(margin), BLOCK_ROWS):
+        run = slice(begin, begin + BLOCK_ROWS)
         m, v = margin[run], variances[run]
         small = v <= NARROW
         if small.all():
@@ -131,8 +131,8 @@ def _expected(margin: Array, v: Array | float, first: int, end: int) -> Array:
 def mixture(margin: Array, v: Array, end: int) -> Array:
     """The same from the 0th on, as sums over the components: m Φ(−a) − c φ(a) with c² = v + 1/r² and a = m/c."""
     derivatives = np.empty((end, len(margin)))
-    for begin in range(0, len(margin), WIDE_AT_ONCE):
-        run = slice(begin, begin + WIDE_AT_ONCE)
+    for begin in range(0, len(margin), MIXTURE_BLOCK_ROWS):
+        run = slice(begin, begin + MIXTURE_BLOCK_ROWS)
         c = np.sqrt(v[run] + SQUARES)
         a = margin[run] / c
         density = np.exp(-0.5 * a * a)
@@ -279,7 +279,7 @@ class Logistic(ScaleMixture):
 
 def _fading(root: Array) -> Array:
     """ξ/sinh ξ, which is 1 at 0."""
-    size = np.clip(root, SMALL, LARGEST)
+    size = np.clip(root, SMALL, MAX_SINH)
     return size / np.sinh(size)
 
 

@@ -45,16 +45,18 @@ class Moments:
         return np.concatenate([spread[columns] for columns in self.columns])
 
     @property
-    def total(self) -> float:
+    def square_norm(self) -> float:
         """E‖θ‖²."""
         if len(self.columns) == 1:  # small fits are made of such calls: the shortest way
             return self.distribution.square_sum(self.columns[0])
         return sum(self.distribution.square_sum(columns) for columns in self.columns)
 
     @property
-    def spread(self) -> float:
+    def total_variance(self) -> float:
         """Σ Var θ."""
-        return self.total - sum(float(np.square(self.distribution.mean[columns]).sum()) for columns in self.columns)
+        return self.square_norm - sum(
+            float(np.square(self.distribution.mean[columns]).sum()) for columns in self.columns
+        )
 
     @property
     def n_groups(self) -> int:
@@ -121,7 +123,7 @@ class Prior(Parameters, ABC, Generic[S]):
         """
         return None
 
-    def rate_slope(self, scale: S) -> float:
+    def rate_derivative(self, scale: S) -> float:
         """How the rate that the prior adds to an inverse gamma distribution of σ² answers to E[σ⁻²]."""
         return 0.0
 
@@ -139,7 +141,7 @@ class Prior(Parameters, ABC, Generic[S]):
         raise NotImplementedError
 
     @abstractmethod
-    def stretch(self, scale: S, moments: Moments, g: float) -> tuple[S, float]:
+    def rescale(self, scale: S, moments: Moments, g: float) -> tuple[S, float]:
         """The scale of coefficients that a sampler multiplies by g, and the block's part of the move's log ratio.
 
         That ratio is of the densities of coefficients and scale after and before, with the Jacobian of the move.

@@ -9,7 +9,7 @@ import numpy as np
 from vbsvm.base import distributions
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, MatrixPoint, Point
-from vbsvm.base.settings import require_positive
+from vbsvm.base.settings import check_positive
 from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.priors.base import Moments, Prior
 
@@ -41,9 +41,9 @@ class InverseWishart(Prior[CovarianceScale]):
 
     def __post_init__(self) -> None:
         """Refuse a scale or degrees that are not positive."""
-        require_positive("InverseWishart", 1e-20, 1e20, psi=self.psi)
+        check_positive("InverseWishart", 1e-20, 1e20, psi=self.psi)
         if self.nu is not None:
-            require_positive("InverseWishart", 1e-6, 1e9, nu=self.nu)
+            check_positive("InverseWishart", 1e-6, 1e9, nu=self.nu)
 
     def _degrees(self, width: int) -> float:
         nu = width + 1.0 if self.nu is None else float(self.nu)
@@ -63,10 +63,10 @@ class InverseWishart(Prior[CovarianceScale]):
         q, outer = len(moments.columns), moments.outer
         return mode(distributions.InverseWishart(self.psi * np.eye(q) + outer, self._degrees(q) + moments.n_groups))
 
-    def stretch(self, scale: CovarianceScale, moments: Moments, g: float) -> tuple[MatrixPoint, float]:
+    def rescale(self, scale: CovarianceScale, moments: Moments, g: float) -> tuple[MatrixPoint, float]:
         """Σ → g²Σ."""
         q = len(moments.columns)
-        return _stretched(scale, self._degrees(q), self.psi * np.eye(q), g)
+        return _rescale(scale, self._degrees(q), self.psi * np.eye(q), g)
 
     def bound(self, scale: CovarianceScale, moments: Moments) -> float:
         """E log p(u | Σ) + E log p(Σ) − E log q(Σ); E log|Σ| cancels, as q's degrees are always ν + m."""
@@ -131,8 +131,8 @@ class Covariance(Prior[HuangWandDistribution]):
 
     def __post_init__(self) -> None:
         """Refuse a scale or degrees that are not positive."""
-        require_positive("Covariance", 1e-10, 1e10, scale=self.scale)
-        require_positive("Covariance", 1e-6, 1e6, degrees=self.degrees)
+        check_positive("Covariance", 1e-10, 1e10, scale=self.scale)
+        check_positive("Covariance", 1e-6, 1e6, degrees=self.degrees)
 
     def start(self, width: int, size: int) -> HuangWandDistribution:
         """E[Σ⁻¹] = I and E[1/a] = 1."""
@@ -152,10 +152,10 @@ class Covariance(Prior[HuangWandDistribution]):
     def _psi(self, scale: HuangWandDistribution) -> Array:
         return 2 * self.degrees * np.diag([distribution.inverse_mean for distribution in scale.auxiliary])
 
-    def stretch(self, scale: HuangWandDistribution, moments: Moments, g: float) -> tuple[HuangWandDistribution, float]:
+    def rescale(self, scale: HuangWandDistribution, moments: Moments, g: float) -> tuple[HuangWandDistribution, float]:
         """Σ → g²Σ given the auxiliary scales, which stay."""
         nu = self.degrees + len(scale.auxiliary) - 1
-        covariance, ratio = _stretched(scale.covariance, nu, self._psi(scale), g)
+        covariance, ratio = _rescale(scale.covariance, nu, self._psi(scale), g)
         return HuangWandDistribution(covariance, scale.auxiliary), ratio
 
     def bound(self, scale: HuangWandDistribution, moments: Moments) -> float:
@@ -174,7 +174,7 @@ class Covariance(Prior[HuangWandDistribution]):
         return total
 
 
-def _stretched(scale: CovarianceScale, nu: float, psi: Array, g: float) -> tuple[MatrixPoint, float]:
+def _rescale(scale: CovarianceScale, nu: float, psi: Array, g: float) -> tuple[MatrixPoint, float]:
     """g²Σ, and −νq log g − ½(g⁻² − 1) tr(ΨΣ⁻¹)."""
     assert isinstance(scale, MatrixPoint)
     ratio = -nu * len(psi) * math.log(g) - 0.5 * (g**-2 - 1) * float(np.vdot(psi, scale.inverse_mean))

@@ -12,10 +12,10 @@ from scipy.special import betaln, digamma, logit
 
 from vbsvm.base.arrays import Array
 from vbsvm.base.distributions import InverseGamma, Latent, LatentPoint, Point
-from vbsvm.base.settings import Parameters, is_number, require_positive, require_whole
+from vbsvm.base.settings import Parameters, check_positive, check_whole, is_number
 from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.priors.base import Moments, Prior
-from vbsvm.model.priors.normal import fixed_point, stretched
+from vbsvm.model.priors.normal import fixed_point, rescale_variance
 
 # Each further start has gates a tenth as open as the one before it: soon they are all alike.
 MAX_RESTARTS = 100
@@ -38,12 +38,12 @@ class Beta(Parameters):
 
     def __post_init__(self) -> None:
         """Refuse counts that are not positive."""
-        require_positive("Beta", 1e-6, 1e9, a=self.a, b=self.b)
+        check_positive("Beta", 1e-6, 1e9, a=self.a, b=self.b)
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Share:
+class InclusionRate:
     """Distribution of ρ: Beta(a, b)."""
 
     a: float
@@ -59,14 +59,14 @@ class Share:
         """E log(1 − ρ)."""
         return float(digamma(self.b) - digamma(self.a + self.b))
 
-    def draw(self, rng: np.random.Generator) -> "SharePoint":
+    def draw(self, rng: np.random.Generator) -> "InclusionRatePoint":
         """Draw ρ."""
-        return SharePoint(min(max(rng.beta(self.a, self.b), 1e-300), 1 - 1e-16))
+        return InclusionRatePoint(min(max(rng.beta(self.a, self.b), 1e-300), 1 - 1e-16))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class SharePoint:
+class InclusionRatePoint:
     """A drawn ρ."""
 
     value: float
@@ -84,7 +84,7 @@ class LaplaceZeroDistribution:
 
     variance: InverseGamma | Point
     slab: Latent | LatentPoint
-    share: Share | SharePoint | None
+    share: InclusionRate | InclusionRatePoint | None
 
     @property
     def inverse_mean(self) -> float:
@@ -98,7 +98,7 @@ class LaplaceZeroDistribution:
     def pack(self) -> list[float]:
         """Give log rates of σ², logs of E b, and logs of the Beta distribution's counts."""
         assert isinstance(self.slab, Latent)
-        share = [] if not isinstance(self.share, Share) else [math.log(self.share.a), math.log(self.share.b)]
+        share = [] if not isinstance(self.share, InclusionRate) else [math.log(self.share.a), math.log(self.share.b)]
         return [*self.variance.pack(), *np.log(self.slab.root), *share]
 
     def unpack(self, numbers: Array) -> Self:
@@ -107,9 +107,9 @@ class LaplaceZeroDistribution:
         at, m = len(self.variance.pack()), len(self.slab.root)
         root = np.exp(np.clip(numbers[at : at + m], -300.0, 300.0))
         share = self.share
-        if isinstance(share, Share):
+        if isinstance(share, InclusionRate):
             a, b = np.exp(np.clip(numbers[at + m :], -300.0, 300.0))
-            share = Share(float(a), float(b))
+            share = InclusionRate(float(a), float(b))
         return type(self)(self.variance.unpack(numbers[:at]), Latent(self.slab.s, root), share)
 
 
@@ -164,20 +164,20 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
 
     def __post_init__(self) -> None:
         """Refuse settings that make no sense."""
-        require_positive("LaplaceZero", shape=self.shape, rate=self.rate)
+        check_positive("LaplaceZero", shape=self.shape, rate=self.rate)
         if self.rho is not None and not isinstance(self.rho, Beta):
             for share in np.atleast_1d(np.asarray(self.rho, dtype=object)):
                 if not is_number(share) or not 0 < share < 1:
                     raise ValueError(f"LaplaceZero: rho must lie between 0 and 1; got {share!r}.")
         if self.expected_size is not None:
-            require_positive("LaplaceZero", expected_size=self.expected_size)
+            check_positive("LaplaceZero", expected_size=self.expected_size)
             if self.rho is not None and (not is_number(self.rho) or self.rho != RHO):  # files once had the default
                 raise ValueError(
                     f"LaplaceZero: rho={self.rho!r} and expected_size={self.expected_size!r} both say how many inputs "
                     "are in. Leave one of them at None."
                 )
         _require_groups(self.groups)
-        require_whole("LaplaceZero", 0, MAX_RESTARTS, restarts=self.restarts)
+        check_whole("LaplaceZero", 0, MAX_RESTARTS, restarts=self.restarts)
         if not isinstance(self.gates, Factorised | Joint):
             raise ValueError(f"LaplaceZero: gates must be Factorised() or Joint(); got {self.gates!r}.")
         if not is_number(self.threshold) or not 0 < self.threshold < 1:
@@ -215,7 +215,9 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
 
     def start(self, width: int, size: int) -> LaplaceZeroDistribution:
         """E[σ⁻²] = 1 and E b = 1, the paper's start."""
-        share = Share(self.rho.a, self.rho.b) if isinstance(self.rho, Beta) and self.expected_size is None else None
+        share = (
+            InclusionRate(self.rho.a, self.rho.b) if isinstance(self.rho, Beta) and self.expected_size is None else None
+        )
         return LaplaceZeroDistribution(Point(1.0), Latent(np.ones(size), np.ones(size)), share)
 
     def with_default_rho(self, rho: Beta) -> "LaplaceZero":
@@ -247,7 +249,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
             assert isinstance(self.rho, Beta)
             assert moments.inclusion is not None
             inside = float(moments.inclusion.sum())
-            share = mode(Share(self.rho.a + inside, self.rho.b + len(moments.inclusion) - inside), "share")
+            share = mode(InclusionRate(self.rho.a + inside, self.rho.b + len(moments.inclusion) - inside), "share")
         return LaplaceZeroDistribution(variance, slab, share)
 
     def fixed_point_step(self, scale: LaplaceZeroDistribution, moments: Moments) -> LaplaceZeroDistribution | None:
@@ -258,12 +260,12 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         variance = fixed_point(self, moments.size, scale.inverse_mean * spread, rest)
         return None if variance is None else replace(scale, variance=variance)
 
-    def stretch(
+    def rescale(
         self, scale: LaplaceZeroDistribution, moments: Moments, g: float
     ) -> tuple[LaplaceZeroDistribution, float]:
         """σ² → g²σ², also where a gate is closed; b and ρ stay: −2A log g − (B/σ²)(g⁻² − 1)."""
         assert isinstance(scale.variance, Point)
-        variance, ratio = stretched(self, scale.variance, g)
+        variance, ratio = rescale_variance(self, scale.variance, g)
         return replace(scale, variance=variance), ratio
 
     def bound(self, scale: LaplaceZeroDistribution, moments: Moments) -> float:
@@ -284,7 +286,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         if scale.share is None:
             log_odds = self._log_odds(len(inclusion))
             return float(inclusion @ log_odds - np.logaddexp(0.0, log_odds).sum())
-        assert isinstance(scale.share, Share)
+        assert isinstance(scale.share, InclusionRate)
         assert isinstance(self.rho, Beta)
         q, m, inside = scale.share, len(inclusion), float(inclusion.sum())
         log_in = q.log_odds + q.log_out
