@@ -1,4 +1,4 @@
-"""Missing categories: distributions of their levels, which adapt to the coefficients or are fixed before these.
+"""Missing categories: distributions of their levels, fitted jointly with the coefficients or fixed beforehand.
 
 Fixed ones are a linear discriminant: given level and label, the inputs are normal, with one covariance and a mean that
 is the sum of one for each; so the log probability of a level is linear in the inputs.
@@ -34,8 +34,8 @@ RIDGE = 1e-9
 @final
 @dataclass(frozen=True, eq=False)
 class ConditionalLevels:
-    """Distribution of a level given inputs and label: log proportions of levels (labels × levels), means of the inputs
-    by label, effects of levels on these, and the covariance.
+    """Distribution of the level given predictors and label, as a linear discriminant: log proportions by label and
+    level, means of the predictors by label, level effects on these, and the common covariance.
     """
 
     log_proportions: Array
@@ -44,7 +44,7 @@ class ConditionalLevels:
     covariance: Array
 
     def log_prob(self, x: Array, labels: NDArray[np.intp]) -> Array:
-        """Log probability of each level in each row (rows × levels); inputs that are NaN are ignored."""
+        """Log probability of each level in each row (rows × levels); NaN in x are marginalised out."""
         missing, logits = np.isnan(x), np.empty((len(x), self.log_proportions.shape[1]))
         patterns, pattern_of = np.unique(missing, axis=0, return_inverse=True) if missing.any() else (missing[:1], 0)
         for k, pattern in enumerate(patterns):
@@ -60,7 +60,7 @@ class ConditionalLevels:
 @final
 @dataclass(frozen=True, eq=False)
 class LevelSums:
-    """Moments of the rows in which a category is known: weight and mean of the inputs by label and level.
+    """Moments of the rows with an observed category: weights and means of the predictors by label and level.
 
     ``scatter`` is the sum of squares and products about these means.
     """
@@ -73,7 +73,7 @@ class LevelSums:
     def from_rows(
         x: Array, labels: NDArray[np.intp], levels: NDArray[np.intp], weights: Array, shape: tuple[int, int]
     ) -> "LevelSums":
-        """The moments of some rows; ``shape`` are the numbers of labels and levels."""
+        """Compute the moments; ``shape`` is (number of labels, number of levels)."""
         cell = labels * shape[1] + levels
         counts = np.bincount(cell, weights, minlength=shape[0] * shape[1]).astype(np.float64)
         means = np.zeros((len(counts), x.shape[1]))
@@ -83,20 +83,20 @@ class LevelSums:
         return LevelSums(counts.reshape(shape), means.reshape(*shape, -1), centred.T @ (weights[:, None] * centred))
 
     def __add__(self, other: Self) -> "LevelSums":
-        """Join two sets of rows."""
+        """Pool the moments of two sets of rows."""
         counts, difference = self.counts + other.counts, other.means - self.means
         fraction = other.counts / np.where(counts > 0, counts, 1.0)
         between = np.einsum("yl,ylp,ylq->pq", self.counts * fraction, difference, difference)
         return LevelSums(counts, self.means + fraction[:, :, None] * difference, self.scatter + other.scatter + between)
 
     def without_labels(self) -> "LevelSums":
-        """The same for rows whatever their label."""
+        """The moments pooled over labels."""
         scatters = [self.scatter, *np.zeros((len(self.counts) - 1, *self.scatter.shape))]
         cells = zip(self.counts, self.means, scatters, strict=True)
         return reduce(add, (LevelSums(counts[None], means[None], scatter) for counts, means, scatter in cells))
 
     def conditional(self, rng: np.random.Generator | None = None) -> ConditionalLevels:
-        """Conditional distribution of the levels at posterior means of all parameters, or at a draw of these.
+        """Distribution of the level at the posterior mean of its parameters, or at a posterior draw.
 
         Priors are flat for proportions, and weak for the covariance.
         Effects of levels are shrunk: their variance is what is left when chance differences have been taken off.
@@ -120,26 +120,26 @@ class LevelSums:
         return ConditionalLevels(log_proportions, centre + solution[:n_labels], solution[n_labels:], covariance)
 
     def _precision(self, shrinkage: float) -> Array:
-        """Of the means of labels, then of the effects of levels, in units of the inputs' precision."""
+        """Precision of the label means and level effects jointly, in units of the predictors' precision."""
         by_label, by_level = self.counts.sum(axis=1), self.counts.sum(axis=0)
         labels = np.diag(np.where(by_label > 0, by_label, 1.0))
         levels = np.diag(by_level + shrinkage + RIDGE * by_level.sum() + (by_level == 0))
         return np.block([[labels, self.counts], [self.counts.T, levels]])
 
     def _solve(self, precision: Array, cells: Array) -> Array:
-        """Means of labels, then effects of levels, from the means of both together."""
+        """Estimate the label means and the level effects from the cell means."""
         sums = self.counts[:, :, None] * cells
         right = np.concatenate([sums.sum(axis=1), sums.sum(axis=0)])
         return np.asarray(np.linalg.solve(precision, right), dtype=np.float64)
 
     def _scatter(self, cells: Array, shrinkage: float) -> Array:
-        """Squares and products about the sums of means of labels and shrunk effects of levels."""
+        """Residual sums of squares and products of the additive model with shrunken level effects."""
         solution, n_labels = self._solve(self._precision(shrinkage), cells), len(self.counts)
         residuals = cells - solution[:n_labels, None] - solution[None, n_labels:]
         return self.scatter + np.einsum("yl,ylp,ylq->pq", self.counts, residuals, residuals)
 
     def _variance(self, between: Array, covariance: Array) -> float:
-        """Variance of the effects, in units of the covariance, by the method of moments."""
+        """Method-of-moments estimate of the effects' variance, in units of the covariance."""
         by_level = self.counts.sum(axis=0)
         total, n_inputs = by_level.sum(), len(covariance)
         degrees = n_inputs * (np.count_nonzero(by_level) - 1)
@@ -153,19 +153,19 @@ class LevelSums:
 @final
 @dataclass(frozen=True, eq=False)
 class CategorySums:
-    """The moments for each of several categories."""
+    """The moments of each of several categories."""
 
     categories: tuple[LevelSums, ...]
 
     def __add__(self, other: Self) -> "CategorySums":
-        """Join two sets of rows."""
+        """Pool the moments of two sets of rows."""
         return CategorySums(tuple(a + b for a, b in zip(self.categories, other.categories, strict=True)))
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class FixedLevels:
-    """What the levels of each category depend on, columns of the design, and the moments that tell how.
+    """Fixed distributions of missing categories: the design columns that each is conditional on, and their moments.
 
     ``labelled`` says whether they depend on the label of their row, too.
     """
@@ -176,22 +176,22 @@ class FixedLevels:
 
     @cached_property
     def conditionals(self) -> tuple[ConditionalLevels, ...]:
-        """Conditional distributions in the rows of the fit."""
+        """Distributions of the levels in the training rows."""
         return self.draw(None, labelled=True)
 
     @cached_property
     def without_labels(self) -> tuple[ConditionalLevels, ...]:
-        """Conditional distributions in rows whose label is not known."""
+        """Distributions of the levels in rows without a label."""
         return self.draw(None, labelled=False)
 
     def draw(self, rng: np.random.Generator | None, *, labelled: bool) -> tuple[ConditionalLevels, ...]:
-        """Conditional distributions with drawn parameters, or their means, of rows with or without labels."""
+        """Distributions of the levels, given the label or not, at drawn parameters or (rng=None) at their means."""
         labelled = labelled and self.labelled
         sums = [category if labelled else category.without_labels() for category in self.sums.categories]
         return tuple(category.conditional(rng) for category in sums)
 
     def with_log_prob(self, candidates: Candidates, design: Array, y: Array) -> Candidates:
-        """Candidates of the fit with their log probabilities, in rows of the design that have these labels."""
+        """The candidates of the training rows with their log probabilities, given design and labels."""
         predicted = self.log_prob(self.without_labels, candidates, design)
         fixed = self.log_prob(self.conditionals, candidates, design, y) if self.labelled else predicted
         if candidates.log_weights is not None and candidates.log_ratio is not None:
@@ -201,7 +201,7 @@ class FixedLevels:
     def log_prob(
         self, levels: tuple[ConditionalLevels, ...], candidates: Candidates, design: Array, y: Array | None = None
     ) -> Array:
-        """Log probability of each candidate under these distributions of levels."""
+        """Log probability of each candidate."""
         labels = np.zeros(len(design), dtype=np.intp)
         if y is not None and self.labelled:
             labels = (y > 0).astype(np.intp)
@@ -221,7 +221,7 @@ class FixedLevels:
         table: NDArray[np.floating],
         y: Array | None = None,
     ) -> Array:
-        """The same of candidates in a raw table."""
+        """Log probability of each candidate, with predictors from a raw table."""
         total, incomplete = np.zeros(len(table)), np.flatnonzero((candidates.levels >= 0).any(axis=1))
         design, labels = design_rows(recipe, table[incomplete]), None if y is None else y[incomplete]
         total[incomplete] = self.log_prob(levels, candidates.take(incomplete), design, labels)
@@ -231,22 +231,22 @@ class FixedLevels:
 @final
 @dataclass(frozen=True, eq=False)
 class LevelDistributions:
-    """The levels' probabilities of each categorical input: Dirichlet distributions, or draws from them."""
+    """Probabilities of the levels of each categorical predictor: Dirichlet distributions, or draws from them."""
 
     concentrations: tuple[Array, ...]
     logs: tuple[Array, ...]
 
     @staticmethod
     def from_concentrations(concentrations: tuple[Array, ...]) -> "LevelDistributions":
-        """Dirichlet distributions, with E log π."""
+        """Dirichlet distributions with these concentrations, and E log π."""
         return LevelDistributions(concentrations, tuple(digamma(a) - digamma(a.sum()) for a in concentrations))
 
     def pack(self) -> list[float]:
-        """Give the logs of the concentrations."""
+        """Return the logs of the concentrations."""
         return [x for a in self.concentrations for x in np.log(a)]
 
     def unpack(self, numbers: Array) -> "LevelDistributions":
-        """Make the distributions that have these numbers."""
+        """Inverse of ``pack``."""
         if not self.concentrations:  # values of columns are drawn, and no category may be missing
             return self
         ends = np.cumsum([len(a) for a in self.concentrations])[:-1]
@@ -262,7 +262,7 @@ class LevelDistributions:
 @final
 @dataclass(frozen=True, eq=False)
 class LevelModel:
-    """The levels' probabilities have a flat Dirichlet prior; ``sizes`` are the numbers of levels.
+    """Dirichlet(1) prior of the level probabilities; ``sizes`` are the numbers of levels.
 
     Where probabilities of candidates are known before the coefficients and fixed, they are ``given``. (Files of older
     versions have ``held``, and no more.)
@@ -277,7 +277,7 @@ class LevelModel:
         return LevelDistributions.from_concentrations(tuple(np.ones(size) for size in self.sizes))
 
     def update(self, counts: "LevelCounts", mode: UpdateMode) -> LevelDistributions:
-        """Dirichlet(1 + counts), or a draw from it."""
+        """Conditional distribution Dirichlet(1 + counts), or a draw from it."""
         return mode(LevelDistributions.from_concentrations(tuple(1.0 + counted for counted in counts.counts)), "levels")
 
     def bound(self, distribution: LevelDistributions, counts: "LevelCounts") -> float:
@@ -292,7 +292,7 @@ class LevelModel:
 @final
 @dataclass(frozen=True, eq=False)
 class LevelCounts:
-    """How often each level occurs, expected where it is missing."""
+    """Counts of the levels; expected counts if missing."""
 
     counts: tuple[Array, ...]
 
@@ -301,12 +301,12 @@ class LevelCounts:
         return LevelCounts(tuple(a + b for a, b in zip(self.counts, other.counts, strict=True)))
 
     def divided(self, n: float) -> "LevelCounts":
-        """Means of counts of n sweeps, which were added."""
+        """Divide counts that were added over n sweeps by n."""
         return LevelCounts(tuple(counted / n for counted in self.counts))
 
 
 def log_weights(design: Array, y: Array, weights: Array, candidates: Candidates, wiggly: slice) -> Array:
-    """Log weight of each candidate among those that differ by drawn values only, by importance sampling.
+    """Log importance weights of the candidates that differ in drawn values only.
 
     A value's weight is its probability given the other inputs, times that of the label given all inputs, over that with
     which it was drawn. The label's is that of a logistic model with the columns of the design, fitted to the weighted

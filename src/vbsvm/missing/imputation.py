@@ -1,4 +1,4 @@
-"""Imputation: proper draws of missing inputs, what predictions go by, and missing values as users see them."""
+"""Imputation: proper draws of missing predictors, plug-in distributions for prediction, and missing-data summaries."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self, final
@@ -27,7 +27,7 @@ CHANGED = "changed predictions"
 @final
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Mean and covariance of the inputs, in units of the design's columns."""
+    """Mean and covariance of the predictors, in units of the design columns."""
 
     inputs: Inputs
     mean: Array
@@ -35,7 +35,7 @@ class Population:
 
     @staticmethod
     def from_moments(moments: Array, inputs: Inputs, model: InputModel) -> "Population":
-        """From Σ s [1; d][1; d]ᵀ: the posterior mean under a flat prior of μ, and the inverse of E Σ⁻¹."""
+        """Estimate both from Σ s [1; d][1; d]ᵀ: posterior mean of μ (flat prior), and the inverse of E Σ⁻¹."""
         n = moments[0, 0]
         mean = moments[0, 1:] / n
         scatter = moments[1:, 1:] - n * np.outer(mean, mean)
@@ -43,12 +43,12 @@ class Population:
 
     @cached_property
     def distribution(self) -> KnownInputs:
-        """The distribution that rows ask."""
+        """The normal distribution with this mean and covariance, as rows use it."""
         return KnownInputs(self.mean[None], inverse(self.covariance))
 
 
 def all_moments(sums: InputSums, inputs: Inputs, order: NDArray[np.intp]) -> Array:
-    """Σ s E[1; d][1; d]ᵀ of the inputs in this order of their columns, from the sums of a fit with missing values."""
+    """Σ s E[1; d][1; d]ᵀ of the predictors in the given order, from the sums of a fit with missing values."""
     n_regressors = len(sums.linear)
     position = {int(column): 1 + k for k, column in enumerate(inputs.given)}
     position |= {int(column): n_regressors + k for k, column in enumerate(inputs.variables)}
@@ -59,7 +59,7 @@ def all_moments(sums: InputSums, inputs: Inputs, order: NDArray[np.intp]) -> Arr
 @final
 @dataclass(frozen=True, eq=False)
 class ProperDraw:
-    """A joint normal distribution of labels and inputs whose mean and covariance were drawn.
+    """A joint normal distribution of labels and predictors at drawn parameters, for proper imputation.
 
     The first ``n_labels`` variables are columns that tell classes, the others are ``columns`` of the design.
     """
@@ -71,7 +71,7 @@ class ProperDraw:
 
     @staticmethod
     def from_sums(model: InputModel, sums: InputSums, rng: np.random.Generator) -> "ProperDraw":
-        """Draw both from their posterior given the sums of a completed table."""
+        """Draw mean and covariance from their posterior given the sums of a completed table."""
         assert sums.regressors is not None
         columns = np.concatenate([model.inputs.given, model.inputs.variables])
         if not model.n_beside:
@@ -93,11 +93,11 @@ class ProperDraw:
 
     @staticmethod
     def from_moments(moments: Array, columns: NDArray[np.intp], psi: float, rng: np.random.Generator) -> "ProperDraw":
-        """The same without labels, given Σ s [1; x][1; x]ᵀ of these columns."""
+        """Draw both without labels, given Σ s [1; x][1; x]ᵀ of these columns."""
         return ProperDraw(0, columns, *_moments(moments, psi, rng))
 
     def fill(self, design: Array, labels: Array | None, rng: np.random.Generator) -> Array:
-        """The columns of these rows of the design (NaN is missing), with values drawn for those that are missing.
+        """Return the columns of the design with NaN replaced by draws.
 
         ``labels`` are columns that tell classes; without them, labels have no say.
         """
@@ -114,7 +114,7 @@ class ProperDraw:
 
 
 def _moments(sums: Array, psi: float, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Draw mean and covariance given Σ s [1; x][1; x]ᵀ, with ``psi`` rows of independent variables as a prior."""
+    """Draw mean and covariance given Σ s [1; x][1; x]ᵀ, under a prior worth ``psi`` independent rows."""
     n, mean = float(sums[0, 0]), sums[0, 1:] / sums[0, 0]
     scatter = sums[1:, 1:] - n * np.outer(mean, mean) + psi * np.eye(len(mean))
     covariance = InverseWishart(0.5 * (scatter + scatter.T), len(mean) + n).draw(rng).value
@@ -124,7 +124,7 @@ def _moments(sums: Array, psi: float, rng: np.random.Generator) -> tuple[Array, 
 @final
 @dataclass(frozen=True, eq=False)
 class MissingPatterns:
-    """Patterns of missing values in the rows that were fitted, the commonest first; True is missing."""
+    """Missing-data patterns of the training rows, most frequent first; True is missing."""
 
     names: tuple[str, ...]
     patterns: NDArray[np.bool_]
@@ -134,7 +134,7 @@ class MissingPatterns:
     def from_mask(
         missing: NDArray[np.bool_], names: tuple[str, ...], counts: NDArray[np.intp] | None = None
     ) -> "MissingPatterns":
-        """Count the patterns of some columns, in rows that count once or this often."""
+        """Count the patterns of a mask, with optional row counts."""
         counts = np.ones(len(missing), dtype=np.intp) if counts is None else counts
         if not names:
             return MissingPatterns((), np.zeros((1, 0), dtype=bool), counts.sum(keepdims=True))
@@ -144,12 +144,12 @@ class MissingPatterns:
         return MissingPatterns(names, missing[first[order]], totals[order])
 
     def __add__(self, other: Self) -> "MissingPatterns":
-        """Count the patterns of both sets of rows, in the same columns."""
+        """Pool the patterns of two sets of rows with the same columns."""
         patterns, counts = np.concatenate([self.patterns, other.patterns]), np.r_[self.counts, other.counts]
         return MissingPatterns.from_mask(patterns, self.names, counts)
 
     def without_complete_columns(self, n_first: int) -> "MissingPatterns":
-        """The same without those columns after the first ones that are never missing."""
+        """The patterns without columns that are never missing, except the first n."""
         shown = np.asarray(self.patterns.any(axis=0))
         shown[:n_first] = True
         names = tuple(name for name, keep in zip(self.names, shown, strict=True) if keep)
@@ -162,12 +162,12 @@ class MissingPatterns:
 
     @property
     def n_incomplete(self) -> int:
-        """Number of rows that miss something."""
+        """Number of rows with missing values."""
         return int(self.counts[self.patterns.any(axis=1)].sum())
 
     @property
     def by_column(self) -> dict[str, int]:
-        """Number of rows that miss each input."""
+        """Number of missing values of each predictor."""
         return dict(zip(self.names, (self.counts @ self.patterns).tolist(), strict=True))
 
     def table(self) -> "pd.DataFrame":
@@ -183,7 +183,7 @@ class MissingPatterns:
 
 
 def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.DataFrame, pd.DataFrame]":
-    """Expected values of missing inputs given the row's known ones, and their standard deviations."""
+    """Conditional means of missing predictors given the row's observed ones, and their standard deviations."""
     import pandas as pd
 
     columns = population.inputs.variables - plan.recipe.first
@@ -204,13 +204,13 @@ def impute(plan: Plan, population: Population, encoded: Encoded) -> "tuple[pd.Da
 
 
 def with_index(table: "pd.DataFrame", data: object) -> "pd.DataFrame":
-    """The table with the index of the frame that was given, if it has one."""
+    """The table with the index of the user's frame, if it has one."""
     index = getattr(data, "index", None)
     return table if index is None or callable(index) or len(index) != len(table) else table.set_axis(index)
 
 
 def mean_and_covariance(plan: Plan, population: Population) -> tuple[Array, Array]:
-    """Mean and covariance of the inputs on the scale of their columns."""
+    """Mean and covariance of the predictors on the user's scale."""
     columns = population.inputs.variables - plan.recipe.first
     centre, scale = plan.recipe.centre[columns], plan.recipe.spread[columns]
     return centre + scale * population.mean, population.covariance * scale * scale[:, None]

@@ -1,4 +1,4 @@
-"""The inputs' distribution where labels tell about missing values: no more than the rows warrant.
+"""Distribution of the incomplete predictors given the labels, with a shrinkage prior of estimated strength.
 
 With regressors x̃ (a constant and the known inputs), variables d and columns z that tell the classes:
 
@@ -33,7 +33,7 @@ LARGE_PRECISION = 1e12
 @final
 @dataclass(frozen=True, eq=False)
 class LabelledParameters:
-    """Values of all parameters."""
+    """A value of all parameters."""
 
     A: Array
     Sigma: Array
@@ -43,7 +43,7 @@ class LabelledParameters:
 
     @property
     def given_labels(self) -> KnownInputs:
-        """The variables given x̃ and z."""
+        """Distribution of the variables given x̃ and z at these parameters."""
         of_labels = inverse(self.S) @ self.B.T
         precision = inverse(self.Sigma) + self.B @ of_labels
         C = of_labels @ inverse(precision)
@@ -53,7 +53,7 @@ class LabelledParameters:
 @final
 @dataclass(frozen=True, eq=False)
 class LabelledInputs(AtRandom):
-    """q of A, Σ, Γ, B and S, from rows of this total weight.
+    """q(A, Σ, Γ, B, S), from rows of this total weight.
 
     ``residuals`` has the scatter of (r, e) as its scale, and the degrees of Σ; ``root`` is that of x̃. ``K`` is the
     prior precision of B, for expectations.
@@ -68,7 +68,7 @@ class LabelledInputs(AtRandom):
 
     @staticmethod
     def from_sums(sums: InputSums, n_known: int, psi: float, nu: float, K: Array | None = None) -> "LabelledInputs":
-        """From the sums of a pass; the first ``n_known`` regressors are x̃, the others z."""
+        """Posterior given the sums of a pass; the first ``n_known`` regressors are x̃, the others z."""
         assert sums.regressors is not None
         x, z, root = slice(n_known), slice(n_known, None), sums.regressors.leading(n_known).root(psi)
         matrix, m = sums.regressors.matrix, sums.linear.shape[1]
@@ -84,13 +84,13 @@ class LabelledInputs(AtRandom):
 
     @property
     def without_labels(self) -> KnownInputs:
-        """The variables given x̃ alone, all but known: for their means given the known inputs of rows."""
+        """Degenerate distribution given x̃ alone, for conditional means given the observed predictors."""
         m, n_labels = self.A.shape[1], self.Gamma.shape[1]
         precision = LARGE_PRECISION * inverse(self.residuals.scale[:m, :m] / self.residuals.degrees)
         return KnownInputs(np.vstack([self.A, np.zeros((n_labels, m))]), precision)
 
     def with_prior(self, scatter: Array, psi: float) -> "LabelledInputs":
-        """The same with the prior that the evidence asks for; ``scatter`` is that at the means without labels, plus Ψ.
+        """The posterior with the prior precision K that the evidence supports.
 
         In directions in which the rows vary by λ, strengths shrink slopes by λ/(λ + κ): the prior has in each the
         one strength that shrinks them as the average does.
@@ -113,16 +113,16 @@ class LabelledInputs(AtRandom):
 
     @property
     def coefficients(self) -> Array:
-        """What x̃ and z say of the variables, regressors × variables."""
+        """Regression coefficients of the variables on x̃ and z, regressors × variables."""
         return self._posterior_mean.coefficients
 
     @property
     def precision(self) -> Array:
-        """The precision of the variables given both."""
+        """Residual precision of the variables given x̃ and z."""
         return self._posterior_mean.precision
 
     def draw_parameters(self, rng: np.random.Generator) -> LabelledParameters:
-        """Draw all parameters, where this is about a completed table; the strength of the prior is one of them."""
+        """Draw all parameters and the strength of the prior, given a completed table."""
         m, scatter = self.A.shape[1], self.residuals.scale
         Sigma = InverseWishart(scatter[:m, :m], self.residuals.degrees).draw(rng).value
         labels = _LabelRegression.fit(scatter, np.sqrt(scatter.diagonal()[:m]), self.total)
@@ -136,28 +136,28 @@ class LabelledInputs(AtRandom):
         return LabelledParameters(A, Sigma, Gamma + (A - self.A) @ B, B, S)
 
     def draw(self, rng: np.random.Generator) -> KnownInputs:
-        """Draw the distribution of the variables given x̃ and z."""
+        """Draw the parameters and return the distribution of the variables given x̃ and z."""
         return self.draw_parameters(rng).given_labels
 
     def pack(self) -> list[float]:
-        """Give the coefficients, and the scatter in units of its degrees; labels and x̃ never move."""
+        """Return the coefficients, and the scatter in units of its degrees."""
         return packed(self.A, self.residuals)
 
     def unpack(self, numbers: Array) -> "LabelledInputs":
-        """Make the distribution that has these numbers."""
+        """Inverse of ``pack``."""
         A, residuals = unpacked(numbers, self.A, self.residuals)
         return replace(self, A=A, residuals=residuals)
 
 
 def _even_classes(n: int) -> Array:
-    """The scatter that rows of all classes alike have in columns that are 1 for one class each, and else −1."""
+    """Scatter of label columns (1 for one class, else −1) in balanced classes."""
     return LABEL_ROWS * 4.0 * (np.eye(n) / (n + 1) - 1.0 / (n + 1) ** 2)
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class _LabelRegression:
-    """The regression of e on r, by the strength of its prior, in the directions in which r is uncorrelated.
+    """Ridge regression of e on r over a grid of prior strengths, in the principal axes of r.
 
     ``weights`` are 1/(λ + κ) by strength and direction, ``residual_scatter`` is the scatter of e by strength, and
     ``probabilities`` are those of the strengths.
@@ -174,7 +174,7 @@ class _LabelRegression:
 
     @staticmethod
     def fit(scatter: Array, units: Array, total: float) -> "_LabelRegression":
-        """From the scatter of (r, e) over rows of this total weight; ``units`` are those of r."""
+        """Fit it to the scatter of (r, e) over rows of this total weight; ``units`` are those of r."""
         m, strengths = len(units), len(units) / (total * EXPLAINED)
         values, directions = np.linalg.eigh(scatter[:m, :m] / np.outer(units, units))
         values = np.maximum(values, 0.0)
@@ -189,5 +189,5 @@ class _LabelRegression:
 
     @property
     def averaged(self) -> Array:
-        """1/(λ + κ) of each direction, averaged over strengths."""
+        """1/(λ + κ) of each axis, averaged over prior strengths."""
         return self.probabilities @ self.weights

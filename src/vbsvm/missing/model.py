@@ -1,4 +1,4 @@
-"""What may be missing as one part of a model: inputs and categories, their distributions, and the sums they need.
+"""Missing data in a model: distributions of predictors and category levels, and the sums that they are updated from.
 
 The distribution of the inputs, by which missing ones are inferred, is that of the paper's Section 3.3, or a regression.
 """
@@ -48,7 +48,7 @@ T = TypeVar("T")
 @final
 @dataclass(frozen=True, eq=False)
 class InputModel:
-    """The model of the inputs: settings, columns, the number of all inputs, and that of auxiliary regressors."""
+    """Model of the predictors: settings, columns, number of all predictors and of auxiliary regressors."""
 
     settings: GaussianImputation
     inputs: Inputs
@@ -59,26 +59,26 @@ class InputModel:
 
     @property
     def n_regressors(self) -> int:
-        """Number of regressors of the variables: a constant, known inputs, and auxiliary columns."""
+        """Number of regressors of the variables: a constant, known predictors, and auxiliary columns."""
         return 1 + len(self.inputs.given) + self.n_beside
 
     @property
     def psi(self) -> float:
-        """Scale Ψ of the inverse-Wishart prior: what that many rows of independent standardised inputs would add."""
+        """Scale Ψ of the inverse-Wishart prior, worth as many rows of independent standardised predictors."""
         return self.weak_psi if self.settings.psi is None else float(self.settings.psi)
 
     @property
     def nu(self) -> float:
-        """ν, which counts all inputs."""
+        """Degrees of freedom ν of the prior; by default the number of all predictors plus 1."""
         return self.n_inputs + 1.0 if self.settings.nu is None else float(self.settings.nu)
 
     @property
     def proper(self) -> bool:
-        """Whether the prior of the covariance is a density that can be normalised."""
+        """Whether the prior of the covariance is proper."""
         return self.nu > len(self.inputs.variables) - 1
 
     def start(self) -> InputDistribution:
-        """Independent standardised inputs."""
+        """Independent standardised predictors."""
         n_variables = len(self.inputs.variables)
         start = KnownInputs(np.zeros((self.n_regressors, n_variables)), np.eye(n_variables))
         if self.probit_of is None:
@@ -86,7 +86,7 @@ class InputModel:
         return Selective(start, ProbitDistribution.start(self.probit_of, self.inputs.variables[self.probit_of]))
 
     def update(self, distribution: InputDistribution, sums: InputSums, mode: UpdateMode) -> InputDistribution:
-        """q(μ), q(Σ) or their regression form, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
+        """Update q(μ) q(Σ) or the regression form, or draw (Algorithm 5, lines 13 and 14; Appendix C)."""
         if isinstance(distribution, FixedInputs) or (self.settings.fixed and not starts_new_draws(mode, FIXED_SWEEPS)):
             return distribution
         if self.n_beside:
@@ -124,21 +124,21 @@ class InputModel:
         return cast(InputDistribution, JointInputs(mean.mean, mean.spread, covariance))
 
     def labelled(self, sums: InputSums, before: InputDistribution | None = None) -> LabelledInputs:
-        """The distribution where labels are regressors, with the prior of the one ``before``."""
+        """Distribution with labels as regressors, and the prior of ``before``."""
         K = before.K if isinstance(before, LabelledInputs) else None
         return LabelledInputs.from_sums(sums, self._n_known, self.psi, self.nu, K)
 
     def with_label_prior(self, distribution: LabelledInputs, known: InputSums) -> LabelledInputs:
-        """The same with the prior that the evidence asks for; ``known`` are sums at the means without labels."""
+        """The distribution with the prior that the evidence supports; ``known`` are sums at means without labels."""
         return distribution.with_prior(self.labelled(known).residuals.scale, self.psi)
 
     @property
     def _n_known(self) -> int:
-        """Regressors beside the labels."""
+        """Number of regressors that are not labels."""
         return 1 + len(self.inputs.given)
 
     def without_labels(self, sums: InputSums) -> KnownInputs:
-        """The distribution given the other inputs alone, as predictions have it: labels are integrated out."""
+        """Distribution given the other predictors alone, with labels integrated out, as for prediction."""
         assert sums.regressors is not None
         known = replace(sums, linear=sums.linear[: self._n_known], regressors=sums.regressors.leading(self._n_known))
         regression = self._update_regression(known, mean_field)
@@ -182,7 +182,7 @@ class InputModel:
         return of_mean + self._wishart_terms(covariance, _scatter_about_mean(distribution, sums), sums.total)
 
     def _wishart_terms(self, q: InverseWishart, scatter: Array, n: float) -> float:
-        """E log p of n vectors with second moment ``scatter`` and of their covariance, less E log q of the latter."""
+        """E log p of n vectors with second moment ``scatter`` and of their covariance, minus E log q of the latter."""
         psi, e = self.psi, len(q.scale)
         degrees, N = self.nu + n, q.degrees
         log_scale = float(np.linalg.slogdet(q.scale)[1])
@@ -197,7 +197,7 @@ class InputModel:
 
 
 def _bound_at_parameters(distribution: LabelledInputs, sums: InputSums) -> float:
-    """E log p(inputs) at known parameters, which have no terms of their own."""
+    """E log p(predictors) at known parameters."""
     assert sums.regressors is not None
     A, P = distribution.coefficients, distribution.precision
     cross = A.T @ sums.linear
@@ -221,7 +221,7 @@ def _scatter_about_mean(mean: MeanDistribution | JointInputs, sums: InputSums) -
 @final
 @dataclass(frozen=True, eq=False)
 class MissingSums:
-    """Sums over rows of what may be missing. ``values`` are a sampler's draws of missing inputs, by block of rows."""
+    """Sums over rows for the distributions of missing data; ``values`` are the sampler's draws by block of rows."""
 
     inputs: InputSums | None = None
     levels: LevelCounts | None = None
@@ -236,28 +236,28 @@ class MissingSums:
 @final
 @dataclass(frozen=True, eq=False)
 class MissingState:
-    """Distributions of the inputs and of the levels of categories, and a sampler's last draws of missing inputs."""
+    """Distributions of predictors and category levels, and the sampler's last draws of missing predictors."""
 
     inputs: InputDistribution | None = None
     levels: LevelDistributions | None = None
     values: Mapping[int, Array] | None = None
 
     def pack(self) -> list[float]:
-        """Give the numbers of the levels, then those of the inputs."""
+        """Return the parameters of the levels, then those of the predictors."""
         return [x for part in (self.levels, self.inputs) if part is not None for x in part.pack()]
 
     def unpack(self, numbers: Array) -> "MissingState":
-        """Make the distributions that have these numbers."""
+        """Inverse of ``pack``."""
         n_levels = 0 if self.levels is None else len(self.levels.pack())
         levels = None if self.levels is None else self.levels.unpack(numbers[:n_levels])
         return MissingState(None if self.inputs is None else self.inputs.unpack(numbers[n_levels:]), levels)
 
     def without_values(self) -> "MissingState":
-        """The same without a sampler's draws."""
+        """The state without the sampler's draws."""
         return replace(self, values=None)
 
     def with_complete_rows(self, sums: MissingSums | None, rows: Rows, mode: UpdateMode) -> MissingSums | None:
-        """Add what complete rows say about being observed, where values are missing not at random."""
+        """Add the complete rows' sums of the probit model, if values are missing not at random."""
         if self.inputs is None or self.inputs.probit is None:
             return sums
         probit = self.inputs.probit
@@ -273,29 +273,29 @@ class MissingState:
 @final
 @dataclass(frozen=True, eq=False)
 class MissingModel:
-    """Models of the inputs and of the levels of categories, where some are missing."""
+    """Models of the predictors and of the category levels, each optional."""
 
     inputs: InputModel | None = None
     levels: LevelModel | None = None
 
     @staticmethod
     def from_parts(inputs: InputModel | None, levels: LevelModel | None = None) -> "MissingModel | None":
-        """A model of these; None where nothing is missing."""
+        """The model of both parts, or None if nothing is missing."""
         return None if inputs is None and levels is None else MissingModel(inputs, levels)
 
     @property
     def fixed(self) -> bool:
-        """Whether the distribution of what is missing does not adapt to the coefficients."""
+        """Whether the distribution of missing data is fixed while coefficients are fitted."""
         inputs = self.inputs is None or self.inputs.settings.fixed
         return inputs and (self.levels is None or self.levels.held)
 
     def start(self) -> MissingState:
-        """Independent standardised inputs, and levels that are equally likely."""
+        """Independent standardised predictors, and equal probabilities of the levels."""
         inputs = None if self.inputs is None else self.inputs.start()
         return MissingState(inputs, None if self.levels is None else self.levels.start())
 
     def update(self, state: MissingState, sums: MissingSums, mode: UpdateMode) -> MissingState:
-        """Both distributions given the sums of a pass, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
+        """Update both distributions from the sums of a pass, or draw (Algorithm 5, lines 13 and 14; Appendix C)."""
         levels = None if self.levels is None else self.levels.update(_required(sums.levels), mode)
         inputs = state.inputs
         if self.inputs is not None:
@@ -303,13 +303,13 @@ class MissingModel:
         return replace(state, inputs=inputs, levels=levels, values=sums.values or state.values)
 
     def marginal_over_labels(self, state: MissingState, sums: InputSums | None) -> MissingState:
-        """The same distributions where labels are not known, as those of new rows."""
+        """The distributions with labels integrated out, as for new rows."""
         if self.inputs is None or not self.inputs.n_beside:
             return state
         return replace(state, inputs=self.inputs.without_labels(_required(sums)))
 
     def bound(self, state: MissingState, sums: MissingSums) -> dict[str, float]:
-        """Terms of both distributions."""
+        """Terms of both distributions in the ELBO."""
         terms = {}
         if self.inputs is not None:
             terms[INPUTS] = self.inputs.bound(_required(state.inputs), _required(sums.inputs))
@@ -319,11 +319,11 @@ class MissingModel:
 
 
 def input_model(missing: object) -> InputModel | None:
-    """The model of inputs that may be missing, of what a ``Spec`` has in its slot for missing values."""
+    """The model of predictors with missing values in ``Spec.missing``, or None."""
     return missing.inputs if isinstance(missing, MissingModel) else None
 
 
 def _required(part: T | None) -> T:
-    """The part, which every state or pass has where something is missing."""
+    """Return the part, which must not be None."""
     assert part is not None
     return part

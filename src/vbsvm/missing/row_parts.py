@@ -1,4 +1,4 @@
-"""Rows of a block that miss something, as a pass sees them: the sums that they add, and their scores at a point."""
+"""Incomplete rows of a block in a pass: their sums, and their scores at a point."""
 
 from dataclasses import dataclass, replace
 from typing import final
@@ -98,19 +98,19 @@ class IncompletePart:
         )
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
-        """Scores at a point, with a sampler's last draws of the missing values; without any, at a fixed value."""
+        """Scores at a point, with the sampler's last draws of missing values or else a placeholder."""
         if isinstance(missing, MissingState) and missing.values is not None:
             return self.rows.filled(missing.values[self.rows.index]).scores(theta)
         return self.rows.filled(np.where(self.rows.missing, PLACEHOLDER, 0.0)).scores(theta)
 
     def curvature(self, row_pass: RowPass) -> Gram:
-        """Minus the second derivative of the row term in the mean."""
+        """Negative second derivative of the row term in the mean."""
         curvature = self.stats(row_pass).curvature
         assert curvature is not None
         return curvature
 
     def influence(self, row_pass: RowPass, response: EffectiveCoefficients) -> RowInfluence:
-        """What each row does to the fit, as if its missing inputs were as uncertain as they are in prediction."""
+        """Influence of each row on the fit, with missing predictors at their predictive distribution."""
         rows, coefficients, inputs = self.rows, row_pass.coefficients, _inputs(row_pass.missing)
         with np.errstate(all="ignore"):
             filled = rows.filled(conditional_means(rows, inputs))
@@ -126,7 +126,7 @@ class IncompletePart:
         return float(self.rows.weights @ (after - before))
 
     def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
-        """None where labels move missing values: they can be on the right side. Else expected scores tell."""
+        """Number of rows with a misclassified expected score; 0 if missing values adapt to the labels."""
         if self.rows.adapt:
             return 0
         scores = self.rows.filled(conditional_means(self.rows, _inputs(missing))).scores(theta)
@@ -136,34 +136,34 @@ class IncompletePart:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class CandidatePart:
-    """Candidates of rows that miss a category; ``part`` knows of their inputs."""
+    """Candidates of rows with missing categories; ``part`` handles their predictors."""
 
     part: CompleteRows | IncompletePart
     candidates: Candidates
 
     @property
     def rows(self) -> LabelledRows:
-        """The rows themselves."""
+        """The candidate rows."""
         return self.part.rows
 
     @property
     def row_index(self) -> NDArray[np.intp] | None:
-        """Where they stand in their block."""
+        """Row index in the block."""
         return self.part.row_index
 
     def stats(self, row_pass: RowPass) -> Stats:
-        """Sums in which each candidate counts by its responsibility."""
+        """Sums over candidates weighted by their responsibilities."""
         weighted = WeightedCandidates(self.candidates, _levels(row_pass.missing), row_pass.mode)
         return self.part.stats(row_pass, weighted)
 
     def curvature(self, row_pass: RowPass) -> Gram:
-        """Minus the second derivative of the row term in the mean; each candidate counts by its responsibility."""
+        """Negative second derivative of the row term in the mean, weighted by responsibilities."""
         curvature = self.stats(row_pass).curvature
         assert curvature is not None
         return curvature
 
     def influence(self, row_pass: RowPass, response: EffectiveCoefficients) -> RowInfluence:
-        """What each row does to the fit, averaged over its candidates by the chances of their levels."""
+        """Influence of each row on the fit, averaged over its candidates by their probabilities."""
         log_prob = self.candidates.log_predictive
         if log_prob is None:
             log_prob = self.candidates.log_prob(_levels(row_pass.missing).logs)
@@ -177,7 +177,7 @@ class CandidatePart:
     def likelihood_change(
         self, before: Array, after: Array, missing: MissingDistributions | None, mode: UpdateMode
     ) -> float:
-        """Change of log Σ π e^ℓ, each over the candidates of a row; of fixed ones the plain change."""
+        """Change of Σ s log Σ π e^ℓ over candidates; with fixed probabilities the weighted change of ℓ."""
         candidates, levels = self.candidates, _levels(missing)
         if candidates.log_fixed is not None:
             responsibilities = WeightedCandidates(candidates, levels, mode).responsibilities(after)
@@ -187,19 +187,19 @@ class CandidatePart:
         return float(self.rows.weights[candidates.firsts] @ ratios)
 
     def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
-        """Number of candidates whose loss grows."""
+        """Number of misclassified candidates."""
         return self.part.n_misclassified(theta, missing)
 
 
 def _inputs(missing: MissingDistributions | None) -> InputDistribution:
-    """The distribution of the inputs, which every pass over rows that miss some has."""
+    """The distribution of the predictors in a pass."""
     assert isinstance(missing, MissingState)
     assert missing.inputs is not None
     return missing.inputs
 
 
 def _levels(missing: MissingDistributions | None) -> LevelDistributions:
-    """The distributions of the levels, which every pass over candidates has."""
+    """The distributions of the levels in a pass."""
     assert isinstance(missing, MissingState)
     assert missing.levels is not None
     return missing.levels

@@ -188,7 +188,7 @@ class GaussianImputation(Parameters):
 
 
 def check_known(owner: str, given: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse columns without missing values."""
+    """Reject names of columns that have no missing values."""
     unknown = [name for name in given if name not in names]
     if unknown:
         raise ValueError(f"{owner}: {unknown[0]!r} is not a column with missing values; there are {list(names)}.")

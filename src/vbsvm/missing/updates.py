@@ -1,4 +1,4 @@
-"""What rows with missing inputs add in a pass: latent scales and missing values resolved together, or values fixed.
+"""Incomplete rows in a pass: joint updates of latent scales and missing values, or sums at fixed distributions.
 
 With a row's weight w held, its missing inputs d are normal: precision T + w E[bbᵀ], where T is the precision of the
 inputs' distribution and b the coefficients that multiply d (Algorithm 5, lines 6 and 7). In coordinates that make T the
@@ -40,18 +40,18 @@ TINY = float(np.finfo(np.float64).tiny)
 @final
 @dataclass(frozen=True, eq=False)
 class Responsibilities:
-    """The distribution of which candidate of each row is the true one: probabilities, or a draw of one of them."""
+    """Distribution over the candidates of each row: probabilities, or a draw of one candidate."""
 
     candidates: Candidates
     logits: Array
 
     @cached_property
     def result(self) -> Array:
-        """Probability of each candidate among those of its row."""
+        """Probability of each candidate within its row."""
         return self.candidates.softmax(self.logits)
 
     def draw(self, rng: np.random.Generator) -> "Responsibilities":
-        """Draw one candidate of each row, whose responsibility is then 1, by the Gumbel-max trick."""
+        """Draw one candidate per row, which gets responsibility 1, by the Gumbel-max trick."""
         logits = np.full(len(self.logits), -np.inf)
         logits[self.candidates.sample_one(self.logits, rng)] = 0.0
         return Responsibilities(self.candidates, logits)
@@ -60,7 +60,7 @@ class Responsibilities:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class WeightedCandidates:
-    """Candidates of a block and the distributions of their levels: everything summed counts by responsibilities.
+    """Candidates of a block with the distributions of their levels, for sums weighted by responsibilities.
 
     These are a softmax of what each candidate adds to the bound and of the log probability of its level.
     """
@@ -70,7 +70,7 @@ class WeightedCandidates:
     mode: UpdateMode
 
     def responsibilities(self, objective: Array, which: RowSelection = slice(None)) -> Array:
-        """Responsibilities of these candidates, from what each adds to the bound; or those that are fixed."""
+        """Responsibilities of the selected candidates, from their terms of the ELBO; or fixed ones."""
         candidates, mode = self.candidates.take(which), self.mode
         if candidates.log_fixed is None:
             logits = objective + candidates.log_prob(self.distributions.logs)
@@ -79,7 +79,7 @@ class WeightedCandidates:
         return mode(Responsibilities(candidates, logits), "levels of rows", int(candidates.row[0])).result
 
     def entropy(self, responsibilities: Array, s: Array) -> float:
-        """Σ s × the entropy of the responsibilities."""
+        """Σ s × entropy of the responsibilities."""
         return -float(s @ xlogy(responsibilities, responsibilities))
 
     def sums(self, weights: Array) -> MissingSums:
@@ -91,7 +91,7 @@ class WeightedCandidates:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
-    """Rows of a group that are resolved alike: by pattern where all rows have the same effects, else one by one.
+    """Rows of a group with a common update: one cell per pattern if all rows share their effects, else one per row.
 
     The cell of each row; of each cell its missing variables (cells × k), one of its rows, the distribution of the
     effects b, axes V with VᵀTV = I and VᵀE[bbᵀ]V = diag λ, the curvatures λ, and log|T|.
@@ -108,7 +108,7 @@ class Cells:
 
     @staticmethod
     def from_group(group: PatternGroup, effects: Effects, T: Array) -> "Cells":
-        """Cells of a group, with the effects of their missing variables, whose precision is in T."""
+        """Cells of a group, with the effects of their missing variables and the precision T."""
         M = group.patterns
         if effects.shared:
             of_row, row = group.pattern_of, np.empty(len(M), dtype=np.intp)
@@ -130,7 +130,7 @@ class Cells:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class CovarianceFactors:
-    """Covariances of missing values as a sum of outer products: vectors of the variables, each with two weights.
+    """Covariances of missing values as a sum of outer products of vectors, with two weights each.
 
     ``which`` are rows that they belong to, ``of_rows`` sums w, and ``of_inputs`` sums s.
     """
@@ -142,7 +142,7 @@ class CovarianceFactors:
 
     @staticmethod
     def from_cells(cells: Cells, shrinkage: Array, w: Array, s: Array, n_variables: int) -> "CovarianceFactors":
-        """Axes as vectors; rows of a cell have them in common, so that their weights are added first."""
+        """Use the axes of the cells as vectors, with weights summed over the rows of a cell."""
         n_cells, k, _ = cells.axes.shape
         sums: list[Array] = []
         for weights in (w, s):
@@ -157,7 +157,7 @@ class CovarianceFactors:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class RowPosterior:
-    """Rows with their missing values resolved: h, √χ, w and share of each row, values, spread, entropy.
+    """Posterior of the rows' latent scales and missing values: h, √χ, w, responsibilities, moments, entropy.
 
     ``variances`` are those of the values, ``cov_effects`` is Cov(d) E[b], all rows × variables.
     """
@@ -177,7 +177,7 @@ class RowPosterior:
 @final
 @dataclass(frozen=True, eq=False)
 class RowDistributions:
-    """Distributions of latent scales and missing inputs of a block of rows, given coefficients and the inputs' own."""
+    """Distributions of latent scales and missing predictors in a block, given coefficients and predictor model."""
 
     rows: IncompleteRows
     coefficients: EffectiveCoefficients
@@ -213,7 +213,7 @@ class RowDistributions:
     def _probit_pull(
         self, expected: Array, before: Array, rng: np.random.Generator
     ) -> tuple[Array, Array | None, Array]:
-        """Precision of missing values, draws of the latent a* given the last values, and their pull on the next."""
+        """Precision of missing values, draws of the latent a* given the last values, and the linear probit term."""
         rows, probit, T = self.rows, self.distribution.probit, self.distribution.precision
         pull = np.zeros_like(expected)
         if probit is None:
@@ -225,7 +225,7 @@ class RowDistributions:
         return with_probit(T, probit), latent, pull
 
     def _draw_given_scales(self, before: Array, w: Array, rng: np.random.Generator) -> tuple[Array, Array | None]:
-        """Values given the labels and these latent weights, and the latent a*."""
+        """Draw values given labels and latent weights, and return the latent a*."""
         rows, y, slope = self.rows, self.rows.y, self.likelihood.slope
         expected = conditional_means(rows, self.distribution)
         T, latent, pull = self._probit_pull(expected, before, rng)
@@ -245,7 +245,7 @@ class RowDistributions:
         return values, latent
 
     def _draw_given_known(self, rng: np.random.Generator) -> tuple[Array, Array | None]:
-        """Values from their distribution given the known inputs, and the latent a* where that depends on values."""
+        """Draw values given the observed predictors, and return the latent a*, if any."""
         groups, expected = self.rows.groups, conditional_means(self.rows, self.distribution)
         T, latent, pull = self._probit_pull(expected, expected if self.values is None else self.values, rng)
         for group in groups:
@@ -255,7 +255,7 @@ class RowDistributions:
 
     @property
     def result(self) -> RowPosterior:
-        """Both distributions at their common optimum."""
+        """Jointly optimal distributions of latent scales and missing values."""
         rows, y, s, likelihood = self.rows, self.rows.y, self.rows.weights, self.likelihood
         values = conditional_means(rows, self.distribution)
         at_means = rows.filled(values)
@@ -311,7 +311,7 @@ def _resolve(
     slack: Array,
     pull: ProbitPull | None,
 ) -> tuple[Array, Array]:
-    """Changes of the missing values, and shrinkage 1/(1 + wλ); with a pull, in turn with the latent a*."""
+    """Optimal change of the missing values, and shrinkage 1/(1 + wλ); iterated with the latent a* if there are any."""
     change = shrinkage = np.zeros(axes.shape[:2])
     for _ in range(1 if pull is None else MAX_ROUNDS):
         before = change
@@ -325,13 +325,13 @@ def _resolve(
 
 
 def conditional_means(rows: IncompleteRows, distribution: InputDistribution) -> Array:
-    """Means of the missing variables given the known inputs of their rows; zero where nothing is missing."""
+    """Means of the missing variables given the row's observed predictors, 0 where observed."""
     expected = rows.regressors @ distribution.coefficients
     return means_given_known(rows.known, expected, distribution.precision, rows.groups)
 
 
 def expected_sums(rows: IncompleteRows, weights: Array, distribution: InputDistribution) -> InputSums:
-    """Σ s x̃E[d]ᵀ and Σ s E[ddᵀ], with missing values given the known ones of their row alone."""
+    """Σ s x̃E[d]ᵀ and Σ s E[ddᵀ], with missing values given the row's observed predictors alone."""
     inputs = rows.known + conditional_means(rows, distribution)
     squares = inputs.T @ (weights[:, None] * inputs)
     for group in rows.groups:
@@ -344,7 +344,7 @@ def expected_sums(rows: IncompleteRows, weights: Array, distribution: InputDistr
 def imputation_variance(
     rows: IncompleteRows, filled: Rows, coefficients: EffectiveCoefficients, distribution: InputDistribution
 ) -> Array:
-    """Variance that missing inputs add to the score of each row beside its known inputs: tr(E[bbᵀ] Cov d)."""
+    """Variance of each row's score due to its missing predictors: tr(E[bbᵀ] Cov d)."""
     effects, added = rows.effects(coefficients, filled), np.empty(len(rows.design))
     for group in rows.groups:
         cells = Cells.from_group(group, effects, distribution.precision)
@@ -353,7 +353,7 @@ def imputation_variance(
 
 
 def solve_weights(likelihood: ScaleMixture, curvature: Array, p: Array, q: Array, slack: Array) -> Array:
-    """The w of each row that is the likelihood's own at √χ(w), by Newton's method for log w.
+    """Solve w = unit_weight(√χ(w)) for each row by Newton's method for log w.
 
     χ(w) = slack − 2 Σ δq + Σ λ(δ² + 1/(1 + wλ)) with δ = (p + wq)/(1 + wλ). All arguments are coordinates × rows.
     """
@@ -378,7 +378,7 @@ def solve_weights(likelihood: ScaleMixture, curvature: Array, p: Array, q: Array
 def moment_sums(
     rows: IncompleteRows, filled: Rows, values: Array, w: Array, s: Array, covariances: Iterable[CovarianceFactors]
 ) -> tuple[Gram, InputSums]:
-    """Σ w E[ccᵀ], and the sums of the inputs, with missing inputs of these means and covariances."""
+    """Σ w E[ccᵀ], and the sums of the predictors, with these moments of the missing values."""
     gram, inputs = filled.gram(w), rows.known + values
     squares = inputs.T @ (s[:, None] * inputs)
     for factors in covariances:
