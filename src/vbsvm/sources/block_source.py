@@ -1,4 +1,4 @@
-"""What every source of rows has in common: its rows lie in numbered blocks, whose sums are added in their order."""
+"""Base of all sources of rows: rows in numbered blocks, whose sums are added in the order of the blocks."""
 
 import mmap
 import shutil
@@ -31,7 +31,7 @@ EXTRA_ROW_BYTES = 64
 
 @final
 class Pages:
-    """The maps of some arrays, and how many bytes of them may stay in memory; the system reads them again when asked.
+    """Memory maps of some arrays, released before they exceed a quarter of the memory limit.
 
     ``limit`` is what rows may take in all: pages a quarter of it, and what a climb keeps of each row one half. Unless
     it is ``permanent``, the ``folder`` that they lie in is removed with them, once a fit has been finished.
@@ -45,22 +45,22 @@ class Pages:
         self.line: SharedLine | None = None  # on which climbs say how far they are
 
     def finish(self) -> None:
-        """Take note that a fit has reached its end: nothing will be resumed."""
+        """Mark the fit as finished: no checkpoint will be resumed, and a temporary folder may go."""
         if not self._permanent and self.folder is not None:
             weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
             self._permanent = True
 
     def can_cache(self, n_rows: int) -> bool:
-        """Whether a climb may keep some numbers of each row."""
+        """Whether the optimiser may cache a few numbers per row."""
         return n_rows * CACHED_PER_ROW <= self.max_cached
 
     @property
     def max_cached(self) -> int:
-        """How many numbers climbs may keep."""
+        """How many numbers the optimiser may cache in all."""
         return self.limit // 16
 
     def count_bytes(self, n_bytes: int) -> None:
-        """Take note that so many bytes were read, or will be next; let go of all pages where it has become too much.
+        """Count bytes that were or will be read; release all pages above a quarter of the limit.
 
         Another thread that still reads some of them finds them in the system's own memory, or on disk.
         """
@@ -70,13 +70,13 @@ class Pages:
             self.release()
 
     def release(self) -> None:
-        """Let go of all pages."""
+        """Release all pages."""
         for mapped in self._maps:
             if hasattr(mapped, "madvise"):  # not on Windows, which trims a process by itself
                 mapped.madvise(mmap.MADV_DONTNEED)
 
     def counting_reads(self, block_of: Callable[[int], B], n_bytes: int) -> Callable[[int], B]:
-        """The same function, whose blocks of so many bytes are counted."""
+        """Wrap ``block_of`` so that it counts n bytes per block."""
 
         def counted(index: int) -> B:
             self.count_bytes(n_bytes)
@@ -85,12 +85,12 @@ class Pages:
         return counted
 
     def __reduce__(self) -> tuple[type["Pages"], tuple[list[Any], int]]:
-        """Another process has maps of its own, which it shares with all others."""
+        """Pickle without the maps: every process opens its own."""
         return Pages, ([], self.limit)
 
 
 def runs(n_rows: int, pages: Pages | None, row_bytes: int = EXTRA_ROW_BYTES) -> Iterator[slice]:
-    """Runs of rows, one after another, for what is counted row by row; their pages are let go."""
+    """Yield consecutive slices of the rows, and count their pages as read."""
     for begin in range(0, n_rows, RUN):
         if pages is not None:
             pages.count_bytes(RUN * row_bytes)
@@ -98,7 +98,7 @@ def runs(n_rows: int, pages: Pages | None, row_bytes: int = EXTRA_ROW_BYTES) -> 
 
 
 def _map_of(array: Any) -> mmap.mmap | None:
-    """The map that an array lies in, if it lies in one."""
+    """The memory map behind an array, or None."""
     while array is not None:
         if isinstance(array, np.memmap):
             return getattr(array, "_mmap", None)
@@ -110,24 +110,24 @@ class Block(Protocol):
     """A block of encoded rows."""
 
     def sum(self, kernel: Callable[[Any], Any]) -> Any:
-        """Sum the kernel over the parts of the block: complete rows, and rows with missing values."""
+        """Sum kernel(part) over the block's complete and incomplete rows."""
         ...
 
     def constant_sums(self) -> InputSums:
-        """Sums of the inputs that no pass changes, where some may be missing."""
+        """Sums of the predictors that are constant during a fit, if some may be missing."""
         ...
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
-        """Sums over the rows that miss inputs, with these as the distribution expects them."""
+        """Sums over the incomplete rows, with missing values at this distribution."""
         ...
 
     def second_moments(self) -> Array:
-        """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
+        """Σ s [1; d][1; d]ᵀ of all predictors, without missing values."""
         ...
 
 
 class BlockSource(ABC):
-    """Rows in numbered blocks. What is summed does not depend on who encodes which block, and when.
+    """Rows in numbered blocks; sums do not depend on the thread or the time at which a block is encoded.
 
     With a ``drawn_covariance`` rows and columns are so many that the covariance of the coefficients is known by draws.
     """
@@ -135,13 +135,13 @@ class BlockSource(ABC):
     drawn_covariance: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """What another process needs: the fields, and not the work space that was made from them."""
+        """Pickle the fields alone, without cached work space."""
         return {field.name: getattr(self, field.name) for field in fields(cast(Any, self))}
 
     @property
     @abstractmethod
     def n_rows(self) -> int:
-        """Number of rows that count."""
+        """Number of rows of positive weight."""
 
     @property
     @abstractmethod
@@ -155,41 +155,41 @@ class BlockSource(ABC):
 
     @property
     def n_core(self) -> int:
-        """Number of coefficients whose covariances are all permanent."""
+        """Number of coefficients with a full covariance."""
         return self.n_columns
 
     @property
     def rows_resident(self) -> bool:
-        """Whether rows may be looked at often, and a few numbers of each be permanent."""
+        """Whether passes are cheap and a few numbers per row fit in memory."""
         return True
 
     def sample(self, n_rows: int) -> "BlockSource | None":
-        """So many of the rows, which weigh as much as all; None where they are not at hand."""
+        """A sample of n rows with weights that add up to those of all rows, or None."""
         return None
 
     @abstractmethod
     def encoder(self) -> Callable[[int], Block]:
-        """Give a function that encodes the block of a number, for one thread."""
+        """Return a function that encodes block k, for use in one thread."""
 
     @property
     @abstractmethod
     def may_miss_inputs(self) -> bool:
-        """Whether some input is missing somewhere."""
+        """Whether any predictor has missing values."""
 
     @property
     @abstractmethod
     def level_counts(self) -> LevelCounts | None:
-        """How often each level of a category that may be missing is known; None where none may be."""
+        """Counts of the observed levels of each category with missing values, or None."""
 
     def sum_stats(self, row_pass: RowPass) -> Stats:
-        """The only pass over the data in a sweep; what no pass changes is added."""
+        """Sum the statistics of all rows: the only pass over the data in a sweep."""
         stats = self._sum_blocks(lambda block: block.sum(lambda part: part.stats(row_pass)))
         if self._constant_sums is None and self.level_counts is None:
             return stats
         return replace(stats, missing=add_optional(MissingSums(self._constant_sums, self.level_counts), stats.missing))
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
-        """Sums of the inputs with the missing ones as this distribution expects them; labels have no say."""
+        """Sums of the predictors, with missing values at this distribution; labels are ignored."""
         assert self._constant_sums is not None
         return self._constant_sums + self._sum_blocks(lambda block: block.input_sums(distribution))
 
@@ -198,17 +198,17 @@ class BlockSource(ABC):
         return self._sum_blocks(lambda block: block.sum(kernel), memory_bound=memory_bound)
 
     def second_moments(self) -> Array:
-        """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
+        """Σ s [1; d][1; d]ᵀ of all predictors, without missing values."""
         return self._sum_blocks(lambda block: block.second_moments())
 
     @cached_property
     def _constant_sums(self) -> InputSums | None:
-        """Sums of the inputs that no pass changes: Σ s x̃x̃ᵀ over all rows, the others over complete rows."""
+        """Constant sums of the predictors: Σ s x̃x̃ᵀ over all rows, the others over complete rows."""
         return self._sum_blocks(lambda block: block.constant_sums()) if self.may_miss_inputs else None
 
     @cached_property
     def _single_block(self) -> Block:
-        """The only block."""
+        """The block of a source that has one."""
         return self.encoder()(0)
 
     def _sum_blocks(self, kernel: Callable[[Block], Any], *, memory_bound: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""A Dask cluster by few verbs: put something into the workers, do the same with each of several things, and add up.
+"""A Dask cluster: compute partitions, map functions over futures, and sum results; and helpers for Dask collections.
 
 And Dask's arrays and data frames: their partitions, and predictions that wait until somebody asks.
 
@@ -61,7 +61,7 @@ BAD_PARTITION = (
 
 @final
 class Cluster:
-    """A client's cluster, as one fit uses it: nothing that it names can be taken for another fit's."""
+    """Client of a Dask cluster for one fit, with unique task keys."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -70,7 +70,7 @@ class Cluster:
 
     @staticmethod
     def from_client(client: Any = None) -> "Cluster":
-        """The cluster of a client, or of the one that was made last."""
+        """Wrap a client, or the default client; reject clients that can't be used."""
         try:
             from distributed import Client, default_client
         except ImportError as error:
@@ -93,22 +93,22 @@ class Cluster:
         return Cluster(client)
 
     def compute(self, delayed: Sequence[Any]) -> list[Any]:
-        """Futures of delayed values, one for each partition, which workers begin to compute."""
+        """Compute delayed partitions; return their futures."""
         futures = self._client.compute(list(delayed), retries=RETRIES)
         self._partitions = [ref(one) for one in futures]  # workers are to forget what nobody else holds
         return futures
 
     def map(self, function: Callable[..., Any], things: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
-        """Futures of what a function makes of each future, and of what other sequences have for it."""
+        """Map a function over futures (and further sequences); return the futures of the results."""
         return self._map("part", function, things, *others)
 
     def gather(self, futures: Sequence[Any]) -> list[Any]:
-        """The values of futures."""
+        """Gather the values of futures."""
         with self._explained_errors(futures):
             return self._gather(futures)
 
     def _gather(self, futures: Sequence[Any]) -> list[Any]:
-        """The values of futures; where the cluster has no workers, say so, and end it where none come in time."""
+        """Gather the values of futures; warn while the cluster has no workers, and raise after the timeout."""
         limit, empty, told = _seconds_without_workers(), 0.0, False
         coroutine = self._client.gather(list(futures), asynchronous=True)
         answer = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
@@ -128,7 +128,7 @@ class Cluster:
             told = empty > 0.0
 
     def sum(self, function: Callable[[Any], T], things: Sequence[Any]) -> T:
-        """Sum a function over what futures hold; the last few terms are added here, which saves a round of tasks."""
+        """Sum function(future) over futures in a tree of fixed shape; the last terms are added in the client."""
         made: list[Any] = []
         with self._explained_errors(made):
             terms = self._submit_terms(function, things, made)
@@ -139,7 +139,7 @@ class Cluster:
             return pickle.loads(_sum_pickled(self._gather(terms)))
 
     def _submit_terms(self, function: Callable[[Any], T], things: Sequence[Any], made: list[Any]) -> list[Any]:
-        """Futures of a function's answers: a small message lies in every task, a large one in the graph once."""
+        """Submit the function for all futures: pickled into each task if small, else once into the graph."""
         import cloudpickle
         from dask import config
 
@@ -156,7 +156,7 @@ class Cluster:
 
     @contextmanager
     def _explained_errors(self, futures: Sequence[Any]) -> Iterator[None]:
-        """Where something fails, or Ctrl-C ends it, leave nothing running; say what a cluster's own failures mean."""
+        """Cancel the futures on any error, and explain errors of the cluster."""
         from distributed import CancelledError, KilledWorker
 
         try:
@@ -176,7 +176,7 @@ class Cluster:
             raise
 
     def _failed_partition(self) -> int | None:
-        """The first partition that could not be computed."""
+        """Number of the first partition that failed, or None."""
         statuses = (getattr(one(), "status", None) for one in self._partitions)
         return next((k for k, status in enumerate(statuses) if status == "error"), None)
 
@@ -185,12 +185,12 @@ class Cluster:
         return self._client.map(function, *things, key=[f"{name}-{k}" for k in range(len(things[0]))])
 
     def _new_key(self, what: str) -> str:
-        """A name that nothing else has; by its first word a scheduler learns how long such a task takes."""
+        """A unique task key; the scheduler estimates durations by its prefix."""
         return f"vbsvm_{what}-{self._token}-{next(self._numbers)}"
 
 
 def _seconds_without_workers() -> float:
-    """How long a fit waits for workers, by the setting of Dask; refuse what is no time."""
+    """The timeout without workers from the Dask configuration, checked."""
     from dask import config
     from dask.utils import parse_timedelta
 
@@ -210,7 +210,7 @@ def _seconds_without_workers() -> float:
 
 
 def _call_pickled(message: bytes, thing: Any) -> bytes:
-    """What a worker answers to a message."""
+    """Call a pickled function in a worker; return the pickled result."""
     with np.errstate(all="ignore"):
         return pickle.dumps(pickle.loads(message)(thing))
 
@@ -223,17 +223,17 @@ def _sum_pickled(terms: list[bytes]) -> bytes:
 
 
 def is_collection(data: Any) -> bool:
-    """Whether something is an array, a series or a data frame of Dask."""
+    """Whether data is a Dask array, series or data frame."""
     return type(data).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(data, "to_delayed")
 
 
 def is_array(data: Any) -> bool:
-    """Whether a collection is an array."""
+    """Whether a collection is a Dask array."""
     return hasattr(data, "chunks")
 
 
 def check_collection(data: Any, name: str) -> None:
-    """Refuse what is not in a cluster."""
+    """Reject data that is not a Dask collection."""
     if not is_collection(data):
         raise TypeError(
             f"{name} must be a dask array or data frame; got {type(data).__name__}. Data in memory are fitted by "
@@ -242,7 +242,7 @@ def check_collection(data: Any, name: str) -> None:
 
 
 def header(X: Any) -> Any:
-    """A table without rows that has the columns of a collection."""
+    """An empty table with the columns of a collection."""
     check_collection(X, "X")
     if not is_array(X):
         return X._meta
@@ -254,7 +254,7 @@ def header(X: Any) -> Any:
 
 
 def check_in_memory(**given: Any) -> None:
-    """Refuse collections where rows are taken from memory."""
+    """Reject Dask collections where data in memory is needed."""
     for name, data in given.items():
         if is_collection(data):
             raise TypeError(
@@ -264,7 +264,7 @@ def check_in_memory(**given: Any) -> None:
 
 
 def columns_of_part(part: Any, names: Sequence[Any]) -> Any:
-    """These columns of a partition, which may be in another order than the collection says, but must be there."""
+    """Select columns of a partition by name; raise if one is lacking."""
     if not hasattr(part, "columns"):
         raise TypeError(f"it is no data frame, but {type(part).__name__}: let every partition be one.")
     lost = [name for name in names if name not in part.columns]
@@ -274,7 +274,7 @@ def columns_of_part(part: Any, names: Sequence[Any]) -> Any:
 
 
 def split_target(data: Any, target: str, sample_weight: Any) -> tuple[Any, Any, Any]:
-    """Inputs, labels and weights of a data frame that has the labels in a column; weights may be one, too."""
+    """Split a data frame into predictors, labels and weights by column names."""
     check_collection(data, "X")
     columns = [] if is_array(data) else [str(name) for name in data.columns]
     names = [target, sample_weight] if isinstance(sample_weight, str) else [target]
@@ -286,7 +286,7 @@ def split_target(data: Any, target: str, sample_weight: Any) -> tuple[Any, Any, 
 
 
 def partitions(X: Any, y: Any, sample_weight: Any) -> list[Any]:
-    """Delayed partitions, each of X, of y, and of the weights or None."""
+    """Delayed partitions, each a tuple of X, y, and weights or None."""
     others = [(y, "y")] if sample_weight is None else [(y, "y"), (sample_weight, "sample_weight")]
     for one, name in others:
         check_collection(one, name)
@@ -310,12 +310,12 @@ def _row(X: Any, y: Any, sample_weight: Any = None) -> tuple[Any, Any, Any]:
 
 
 def _whole_rows(X: Any) -> Any:
-    """X with all columns of a row in one partition."""
+    """X rechunked so that each row is in one chunk."""
     return X.rechunk({1: -1}) if is_array(X) and len(X.chunks[1]) > 1 else X
 
 
 def _aligned(X: Any, other: Any, name: str) -> Any:
-    """Labels or weights in the chunks of X, where the sizes of both are known."""
+    """Labels or weights rechunked like X, if both sizes are known."""
     if not is_array(other):
         return other
     if other.ndim == 2 and other.shape[1] == 1:
@@ -330,13 +330,13 @@ def _aligned(X: Any, other: Any, name: str) -> Any:
 
 
 def delayed_parts(collection: Any) -> list[Any]:
-    """Delayed values of the partitions of a collection."""
+    """The delayed partitions of a collection."""
     found = collection.to_delayed()
     return list(found.ravel()) if isinstance(found, np.ndarray) else list(found)
 
 
 def delayed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, to be called in a worker."""
+    """dask.delayed(function), not pure."""
     try:
         from dask.delayed import delayed as dask_delayed
     except ImportError as error:
@@ -345,7 +345,7 @@ def delayed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def map_partitions_lazily(function: Callable[[Any, Any], Any], model: Any, X: Any, example: Any) -> Any:
-    """What a function of a model and of a table gives for each partition, when it is asked for.
+    """Apply function(model, table) to each partition, lazily.
 
     ``example`` is its answer for a frame, or an array, without rows. The model is put into the graph once.
     """

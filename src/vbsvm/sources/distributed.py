@@ -1,4 +1,4 @@
-"""Rows on many machines: parts that lie in the workers of a cluster, which are sent messages and answer with sums."""
+"""Rows on many machines: parts of the rows in the workers of a Dask cluster, which return sums."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -29,7 +29,7 @@ ALIGNMENT = 16
 
 @final
 class WorkerPart:
-    """A part of the rows in the worker that holds it."""
+    """The part of the rows in one worker."""
 
     def __init__(self, memory: Memory) -> None:
         incomplete = memory.missing_inputs
@@ -45,21 +45,21 @@ class WorkerPart:
         )
 
     def answer(self, function: Callable[[Memory], T]) -> T:
-        """What a function makes of the rows."""
+        """Return function(rows)."""
         return function(self.memory)
 
     def __sizeof__(self) -> int:
-        """Bytes that would have to move: by them a scheduler decides where rows stay."""
+        """Size in bytes, by which the scheduler decides on transfers."""
         arrays = self.memory.X, self.memory.y, self.memory.weights
         return sum(array.nbytes for array in arrays) + sum(one.index.nbytes for one in self.memory.groupings)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Move without what was made of the rows."""
+        """Pickle without cached results."""
         return WorkerPart, (replace(self.memory),)
 
 
 def aligned(array: NDArray[Any]) -> NDArray[Any]:
-    """The array in one piece that begins where arrays do.
+    """The array, contiguous and aligned in memory.
 
     What a network delivers begins anywhere, and vector instructions then add in another order: the last bits would
     depend on which rows have travelled.
@@ -72,7 +72,7 @@ def aligned(array: NDArray[Any]) -> NDArray[Any]:
 @final
 @dataclass(frozen=True, eq=False)
 class Distributed:
-    """Rows in the workers of a cluster. ``template`` has what all parts have in common, and no rows."""
+    """Rows in the workers of a cluster; ``template`` is a ``Memory`` without rows and with the common settings."""
 
     cluster: Cluster
     parts: tuple[Any, ...]
@@ -81,7 +81,7 @@ class Distributed:
 
     @staticmethod
     def from_memories(cluster: Cluster, memories: Sequence[Any], template: Memory) -> "Distributed":
-        """Number the blocks of ``memories``, which are futures, through all of them; leave out those without rows."""
+        """Number the blocks of the futures of ``Memory`` consecutively, and drop those without rows."""
         sizes = cluster.gather(cluster.map(_size, memories))
         nonempty = [k for k, (n_rows, _) in enumerate(sizes) if n_rows]
         firsts = list(accumulate((sizes[k][1] for k in nonempty[:-1]), initial=0))
@@ -90,49 +90,49 @@ class Distributed:
 
     @property
     def rows_resident(self) -> bool:
-        """Whether rows may be asked often: each answer is a round trip."""
+        """False: each pass is a network round trip."""
         return False
 
     @property
     def drawn_covariance(self) -> bool:
-        """The covariance of the coefficients is known."""
+        """False: the covariance is computed."""
         return False
 
     def sample(self, n_rows: int) -> None:
-        """Rows stay where they are."""
+        """None: rows are remote."""
 
     @property
     def n_core(self) -> int:
-        """Number of coefficients whose covariances are all kept."""
+        """Number of coefficients with a full covariance."""
         return self.template.n_core
 
     @property
     def recipe(self) -> Recipe:
-        """How columns are scaled."""
+        """Centring and scaling of the columns."""
         return self.template.recipe
 
     @property
     def groupings(self) -> tuple[Grouping, ...]:
-        """The factors, without rows."""
+        """The grouping factors, without rows."""
         return self.template.groupings
 
     @property
     def missing_inputs(self) -> MissingInputs | None:
-        """Which columns may miss values, without rows."""
+        """Columns with missing values, without rows."""
         return self.template.missing_inputs
 
     @property
     def candidates(self) -> Candidates | None:
-        """Whether rows are candidates; without them."""
+        """Candidates without rows, or None."""
         return self.template.candidates
 
     def replicated(self) -> "Distributed":
-        """Every row as often as its weight says."""
+        """Replicate each row by its integer weight."""
         memories = self.cluster.map(_replicated, self.parts)
         return Distributed.from_memories(self.cluster, memories, self.template)
 
     def sum_stats(self, row_pass: RowPass) -> Stats:
-        """The only pass over the data in a sweep."""
+        """Sum the statistics of all rows: the only pass over the data in a sweep."""
         return self.sum_over_memories(partial(_stats, row_pass))
 
     def sum_parts(self, kernel: Callable[[Part], T], *, memory_bound: bool = False) -> T:
@@ -140,15 +140,15 @@ class Distributed:
         return self.sum_over_memories(partial(_sum_parts, kernel, memory_bound))
 
     def input_sums(self, distribution: InputDistribution) -> InputSums:
-        """Sums of the inputs with the missing ones as this distribution expects them."""
+        """Sums of the predictors, with missing values at this distribution."""
         return self.sum_over_memories(partial(_input_sums, distribution))
 
     def second_moments(self) -> Array:
-        """Σ s [1; d][1; d]ᵀ of all inputs, where none is missing."""
+        """Σ s [1; d][1; d]ᵀ of all predictors, without missing values."""
         return self.sum_over_memories(Memory.second_moments)
 
     def sum_over_memories(self, function: Callable[[Memory], T]) -> T:
-        """Sum a function over the parts, each where it lies."""
+        """Sum function(memory) over the parts, each in its worker."""
         return self.cluster.sum(partial(_call, function), self.parts)
 
 
@@ -161,7 +161,7 @@ def _size(memory: Memory) -> tuple[int, int]:
 
 
 def _worker_part(memory: Memory, first_block: int) -> WorkerPart:
-    """A part with its place among all; what is known of the levels of all rows counts in the first."""
+    """A part with its first block number; counts of observed levels go to the first part alone."""
     known = memory.known_levels
     if known is not None and first_block:
         known = LevelCounts(tuple(np.zeros_like(one) for one in known.counts))
@@ -189,7 +189,7 @@ AnyRows = Memory | Sparse | Distributed
 
 
 def reweighted(source: InMemory, nonempty: Array) -> InMemory:
-    """The same rows with these proportions of their weights."""
+    """The same rows with weights multiplied by these factors."""
     weights = source.weights * nonempty
     if isinstance(source, Memory):
         return replace(source, weights=weights)

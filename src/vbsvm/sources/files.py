@@ -1,4 +1,4 @@
-"""Tables in files that may be larger than memory: which files, how they are read, and how much memory that may take."""
+"""Tables in files that may be larger than memory: paths, reading in pieces, and memory limits."""
 
 import os
 import stat
@@ -63,7 +63,7 @@ class Files(Parameters):
     decimal: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse settings that make no sense."""
+        """Check the settings."""
         check_flag("Files", progress=self.progress)
         if self.cache is not None and not isinstance(self.cache, str | os.PathLike):
             raise TypeError(f"Files: cache must be the name of a folder, or None; got {self.cache!r}.")
@@ -74,12 +74,12 @@ class Files(Parameters):
 
     @staticmethod
     def of(given: Any) -> "Files":
-        """Files that were named, or described."""
+        """Wrap paths in ``Files``, unless they are."""
         return given if isinstance(given, Files) else Files(given)
 
     @property
     def limit(self) -> int:
-        """The limit in bytes."""
+        """``memory_limit`` in bytes."""
         given = self.memory_limit
         text = str(given).replace(" ", "").upper()
         unit = next((unit for unit in UNITS if text.endswith(unit)), "")
@@ -91,7 +91,7 @@ class Files(Parameters):
             ) from None
 
     def opened(self, text: Collection[str] = ()) -> "FileTable":
-        """The files as one table; what is wrong with any of them is said here.
+        """Open the files as one table, and check that their columns agree.
 
         Columns in ``text`` are text in text files, also where they look like numbers.
         """
@@ -118,7 +118,7 @@ class Files(Parameters):
 @final
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """Some rows of a file; ``first`` is the number of the first one in the file."""
+    """Consecutive rows of a file, from row ``first``."""
 
     path: Path
     first: int
@@ -126,7 +126,7 @@ class Piece:
 
     @contextmanager
     def numbered(self) -> Iterator[None]:
-        """Name the file in errors, and rows by their numbers in it."""
+        """Add the file's name to errors, and convert their row numbers to those of the file."""
         try:
             yield
         except (ValueError, TypeError) as error:
@@ -138,7 +138,7 @@ class Piece:
 @final
 @dataclass(frozen=True, eq=False)
 class FileTable:
-    """Files of the same columns as one table, and what these hold.
+    """Files with the same columns as one table, and the types of the columns.
 
     ``stamps`` are the files' sizes and times when they were first looked at.
     """
@@ -151,11 +151,11 @@ class FileTable:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns."""
+        """Column names."""
         return list(self.types)
 
     def pieces(self, columns: Sequence[str], doing: str = "Reading") -> Iterator[Piece]:
-        """These columns of all files, some rows at a time; files that have changed in between are refused."""
+        """Yield pieces of all files with these columns; raise if a file has changed meanwhile."""
         cells = sum(TEXT_BYTES if self.types[name] == HOLDS_TEXT else NUMBER_BYTES for name in columns)
         n_rows = max(MIN_ROWS, int(self.limit * PIECE) // (cells + ROW_BYTES))
         done = 0
@@ -173,7 +173,7 @@ class FileTable:
 
 
 def _paths_of(given: Any) -> list[Path]:
-    """The files that are meant, each once."""
+    """Expand names, patterns and folders to a list of distinct paths."""
     several = isinstance(given, list | tuple)
     paths_found: list[Path] = []
     for name in given if several else [given]:
@@ -212,7 +212,7 @@ def _matches(name: str) -> list[Path]:
 
 
 def _glob(root: Path, pattern: Path) -> Iterator[Path]:
-    """Everything that matches, dangling links included, which glob leaves out where the last name is no pattern."""
+    """Like ``Path.glob``, dangling links included."""
     if has_magic(pattern.name):
         yield from root.glob(str(pattern.relative_to(root)))
         return
@@ -222,7 +222,7 @@ def _glob(root: Path, pattern: Path) -> Iterator[Path]:
 
 
 def _is_table(path: Path) -> bool:
-    """Whether a file of a folder is meant: hidden files and notes of other programs are not."""
+    """Whether a file in a folder is a table by its name: not hidden, with a known suffix."""
     name = path.name.lower()
     for packing in PACKED:
         name = name.removesuffix(packing)
@@ -230,19 +230,19 @@ def _is_table(path: Path) -> bool:
 
 
 def _is_partition(path: Path) -> bool:
-    """Whether it is a folder such as ``year=2024``, in which other programs put some of a table's rows."""
+    """Whether it is a Hive partition folder such as ``year=2024``."""
     return "=" in path.name and not path.name.startswith((".", "_")) and path.is_dir()
 
 
 def _has_tables(path: Path) -> bool:
-    """Whether it is a folder with tables in it, or in folders of its own; hidden ones are not looked into."""
+    """Whether a folder contains tables, at any depth; hidden folders are skipped."""
     if path.name.startswith((".", "_")) or path.is_symlink() or not path.is_dir():
         return False
     return any(_is_table(entry) or _has_tables(entry) for entry in path.iterdir())
 
 
 def _regular(path: Path) -> Path:
-    """The path of a file with rows; whatever else matches is refused, as its rows would be left out."""
+    """Return the path of a regular file; raise for anything else."""
     hint = "Remove it, or name the files that are meant, as in 'data/*.parquet' or in a list."
     try:
         mode = path.stat().st_mode
@@ -272,7 +272,7 @@ def _check_unchanged(path: Path, stamp: tuple[str, int, int]) -> None:
 
 
 def _join_types(types: dict[str, str], first: OneFile, other: OneFile) -> dict[str, str]:
-    """What columns hold in another file as well; refuse it where its columns are not those of the first one."""
+    """Merge the column types of two files; raise if their columns differ."""
     lacking = [name for name in first.types if name not in other.types]
     if lacking:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""A folder in which encoded rows lie as memory-mapped arrays, so that files are read and encoded once.
+"""A cache folder of encoded rows as memory-mapped arrays, so that files are read and encoded once.
 
 Rows are written into a folder of another name, which gets its own when it is whole: whoever looks finds all of it or
 nothing. Two processes may write the same rows at once: the first one to be ready is used by both.
@@ -40,7 +40,7 @@ PARTIAL_AGE, UNUSED_AGE = 2 * DAY, 30 * DAY
 @final
 @dataclass(frozen=True, eq=False)
 class CachedRows:
-    """Arrays by name, and what was learned with them."""
+    """Cached arrays by name, and what was learned with them."""
 
     arrays: Mapping[str, NDArray[Any]]
     learned: Any
@@ -50,7 +50,7 @@ class CachedRows:
 @final
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """Where the rows of these files are, encoded in this way; ``permanent`` where the user has named the folder."""
+    """Location of the encoded rows of some files; ``permanent`` if the user has named the folder."""
 
     root: Path
     key: str
@@ -59,14 +59,14 @@ class Cache:
 
     @staticmethod
     def locate(root: Any, about: Mapping[str, Any], limit: int) -> "Cache":
-        """The cache in a folder, or in the user's own; ``about`` is all that encoded rows depend on."""
+        """The cache in this folder, or in the user's cache folder; ``about`` determines the key."""
         text = json.dumps({**about, "vbsvm": __version__, "schema": SCHEMA}, sort_keys=True, default=repr)
         key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
         place = _user_cache() if root is None else Path(root).expanduser()
         return Cache(place.absolute(), key, root is not None, limit)
 
     def load(self, *, verify: bool = True) -> CachedRows | None:
-        """Rows that were encoded before; None where there are none, or where they are damaged.
+        """Load cached rows; None if there are none or they are damaged.
 
         ``verify`` reads all of them once, to compare them with the checksums that were written with them.
         """
@@ -85,7 +85,7 @@ class Cache:
 
     @contextmanager
     def create(self) -> "Iterator[Writer]":
-        """A place to write rows to; they can be found once the writer has been given what was learned."""
+        """Yield a writer; its rows become visible when it has been finished."""
         with _explained_errors(self.root):
             self.root.mkdir(parents=True, exist_ok=True)
             _remove_stale(self.root, unused=not self.permanent)
@@ -109,14 +109,14 @@ class Cache:
 
 @final
 class Writer:
-    """Arrays that are written, in a folder that nobody looks into yet."""
+    """Writes arrays into a temporary folder."""
 
     def __init__(self, folder: Path, arrays: dict[str, NDArray[Any]], limit: int) -> None:
         self._folder, self._arrays, self._limit = folder, arrays, limit
         self._pages = Pages([], limit)
 
     def array(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """An array of this name to write into.
+        """Create an array of this name to write into, with its disk space allocated.
 
         All of its room on disk is taken now: while a map is written to, a lack of it would end the process.
         """
@@ -132,11 +132,11 @@ class Writer:
         return np.asarray(array)
 
     def count_bytes(self, n_bytes: int) -> None:
-        """Take note that so many bytes were written: they go to disk, and need not stay in memory."""
+        """Count bytes that were written, so that their pages can be released."""
         self._pages.count_bytes(n_bytes)
 
     def finish(self, learned: Any) -> None:
-        """Write what was learned: with it the rows are complete."""
+        """Write what was learned, and checksums: this completes the cache entry."""
         for array in self._arrays.values():
             if isinstance(array, np.memmap):
                 array.flush()
@@ -146,14 +146,14 @@ class Writer:
         archive.write(self._folder / LEARNED, FORMAT, SCHEMA, archive.Archive(about, tree, arrays))
 
     def release(self) -> None:
-        """Let go of the arrays."""
+        """Release the arrays."""
         self._pages.release()
         self._arrays.clear()
 
 
 @final
 class RowPositions:
-    """Where rows go that come piece by piece: one after another, or sorted by group, in the order of their coming.
+    """Positions of rows that come in pieces: consecutive, or stably sorted by group.
 
     ``counts`` are the numbers of rows of each group; None where there are no groups.
     """
@@ -162,7 +162,7 @@ class RowPositions:
         self._next = 0 if counts is None else np.cumsum(counts) - counts
 
     def next_rows(self, n_rows: int, groups: NDArray[np.intp] | None) -> slice | NDArray[np.intp]:
-        """Places of the next rows, of these groups."""
+        """Positions of the next rows, of these groups."""
         if groups is None or isinstance(self._next, int):
             begin, self._next = self._next, self._next + n_rows
             return slice(begin, begin + n_rows)
@@ -175,7 +175,7 @@ class RowPositions:
 
 
 def _user_cache() -> Path:
-    """The folder for what can be made again, as the system has it."""
+    """The user's cache folder on this system."""
     if os.name == "nt":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     else:
@@ -184,7 +184,7 @@ def _user_cache() -> Path:
 
 
 def _mapped(path: Path, shape: list[int], dtype: str) -> NDArray[Any]:
-    """An array in a file, which must be what was written."""
+    """Memory-map an array file, and check its shape and type."""
     array = np.load(path, mmap_mode="r" if np.prod(shape) else None, allow_pickle=False)
     if list(array.shape) != shape or array.dtype.str != dtype:
         raise ValueError(f"{path} is not what was written")
@@ -192,7 +192,7 @@ def _mapped(path: Path, shape: list[int], dtype: str) -> NDArray[Any]:
 
 
 def _checksums(folder: Path, names: Iterable[str]) -> dict[str, list[int]]:
-    """Size and CRC-32 of each array's file. They are read, not mapped: what was read is no memory of the process."""
+    """Size and CRC-32 of each array file, by plain reads, which do not count as memory of the process."""
     checksums: dict[str, list[int]] = {}
     buffer = memoryview(bytearray(CHUNK))
     for name in names:
@@ -205,7 +205,7 @@ def _checksums(folder: Path, names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def _allocate(file: int, begin: int, size: int) -> None:
-    """Make a file so much longer, so that a full disk is told now."""
+    """Extend a file, so that a full disk raises now."""
     if not size:
         return
     if hasattr(os, "posix_fallocate"):
@@ -218,7 +218,7 @@ def _allocate(file: int, begin: int, size: int) -> None:
 
 @contextmanager
 def _explained_errors(root: Path) -> Iterator[None]:
-    """Say what to do where rows can't be written."""
+    """Explain errors of writing the cache."""
     try:
         yield
     except OSError as error:
@@ -233,7 +233,7 @@ def _explained_errors(root: Path) -> Iterator[None]:
 
 
 def _remove_stale(root: Path, *, unused: bool) -> None:
-    """Remove what killed processes have left, and in the user's own cache rows that were not used for long."""
+    """Remove leftovers of killed processes, and in the user's cache folder rows unused for long."""
     now = time.time()
     for entry in root.iterdir():
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Parquet files, read some rows at a time; the one importer of pyarrow."""
+"""Parquet files, read in pieces; the only module that imports pyarrow."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ FLOAT32 = "float32 numbers"
 @final
 @dataclass(frozen=True, eq=False)
 class Parquet:
-    """A Parquet file: its name, what its columns hold, and the number of its rows."""
+    """A Parquet file: path, column types, number of rows."""
 
     path: Path
     types: dict[str, str]
@@ -23,7 +23,7 @@ class Parquet:
 
     @staticmethod
     def open(path: Path) -> "Parquet":
-        """Look at the file's own description."""
+        """Read the metadata of a file."""
         with _explained_errors(path), _parquet().ParquetFile(path) as file:
             schema, n_rows = file.schema_arrow, file.metadata.num_rows
             index = (schema.pandas_metadata or {}).get("index_columns", [])
@@ -35,11 +35,11 @@ class Parquet:
         return Parquet(path, types, n_rows)
 
     def with_types(self, types: dict[str, str]) -> "Parquet":
-        """The same where other files of the table are known as well."""
+        """The same file with column types that hold for all files of the table."""
         return replace(self, types=types)
 
     def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
-        """These columns, some rows at a time."""
+        """Yield these columns in pieces of n rows."""
         with _explained_errors(self.path), _parquet().ParquetFile(self.path, pre_buffer=False) as file:
             for batch in file.iter_batches(batch_size=n_rows, columns=list(columns)):
                 yield batch.to_pandas()[list(columns)].reset_index(drop=True)
@@ -55,7 +55,7 @@ def _parquet() -> Any:
 
 @contextmanager
 def _explained_errors(path: Path) -> Iterator[None]:
-    """Say in words why a file can't be read: of one that is garbled, pyarrow may raise anything."""
+    """Turn pyarrow's errors into one message."""
     try:
         yield
     except Exception as error:
@@ -67,7 +67,7 @@ def _explained_errors(path: Path) -> Iterator[None]:
 
 
 def _type_name(dtype: Any) -> str:
-    """What a column holds; types that become the same values have the same words."""
+    """Name of a column's type, the same for types that become the same values."""
     import pyarrow.types as types
 
     if types.is_dictionary(dtype):
@@ -87,13 +87,13 @@ def _type_name(dtype: Any) -> str:
 
 @final
 class ParquetWriter:
-    """A Parquet file that is written piece by piece; all pieces have the types of the first."""
+    """Writes a Parquet file piece by piece, with the types of the first piece."""
 
     def __init__(self, file: Any) -> None:
         self._file, self._writer, self._schema = file, None, None
 
     def __enter__(self) -> "ParquetWriter":
-        """Begin with the first piece."""
+        """Check that pyarrow is installed."""
         _parquet()
         return self
 
@@ -108,6 +108,6 @@ class ParquetWriter:
         self._writer.write_table(table.cast(self._schema))
 
     def __exit__(self, *error: object) -> None:
-        """End the file."""
+        """Close the file."""
         if self._writer is not None:
             self._writer.close()

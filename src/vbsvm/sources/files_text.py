@@ -1,4 +1,4 @@
-"""Text files such as CSV: opened and unpacked, recognised, and parsed by pandas, whole or some rows at a time.
+"""Text files such as CSV: opened, decompressed, recognised, and parsed by pandas, whole or in pieces.
 
 In columns of numbers NA and the like are missing values, in columns of text only empty cells. What a column holds is
 known when all of it has been seen, so that a file is read once before anything is learned from it.
@@ -68,7 +68,7 @@ _DAMAGED = (EOFError, gzip.BadGzipFile, zlib.error, lzma.LZMAError, zipfile.BadZ
 @final
 @dataclass(frozen=True)
 class TextReader:
-    """A text file that can be read more than once: its name in errors, and what opens its bytes."""
+    """A text file that can be read repeatedly: its name in errors, and a function that opens its bytes."""
 
     name: str
     open_bytes: Callable[[], AbstractContextManager[Any]]
@@ -131,7 +131,7 @@ class TextReader:
     def frames(
         self, sep: str, decimal: str, n_rows: int | None = None, max_bytes: int | None = None, **options: Any
     ) -> "Iterator[pd.DataFrame]":
-        """Tables of up to ``n_rows`` rows (None: all) and, if given, of up to ``max_bytes`` each."""
+        """Yield tables of up to ``n_rows`` rows (None: all) and, if given, of up to ``max_bytes`` each."""
         import pandas as pd
         from pandas.errors import ParserError
 
@@ -156,7 +156,7 @@ class TextReader:
             raise ValueError(f"{self.name} can't be read as text: {error}") from error
 
     def check_even(self, sep: str, trailing: int = 1) -> None:
-        """Refuse a row with fewer cells than the header has names, or with more but ``trailing`` empty ones."""
+        """Raise if a row has fewer cells than the header has names, or more than ``trailing`` empty ones ."""
         with self.lines() as lines:
             rows = csv.reader(lines, delimiter=sep)
             n_names = None
@@ -179,7 +179,7 @@ class TextReader:
 
 
 def _unpacked(name: str, raw: Any, stack: ExitStack) -> Any:
-    """The bytes of a packed file, by the ending of its name."""
+    """The decompressed bytes of a file, by its suffix."""
     packing = Path(name.lower()).suffix
     head = raw.peek(8) if packing in PACKED else b""
     if not head:
@@ -237,14 +237,14 @@ class _CheckedBytes(io.RawIOBase):
 
 
 def separator_of(header: str, usual: str) -> str:
-    """The usual separator, or where the header has none of it outside of quotes, the most frequent of the others."""
+    """The usual separator if the header contains it outside of quotes, else the most frequent other one."""
     bare = QUOTED.sub("", header)
     other = max((sign for sign in SEPARATORS if sign != usual), key=bare.count)
     return usual if usual in bare or other not in bare else other
 
 
 def check_different(path: str, names: Sequence[str]) -> None:
-    """Refuse two columns of one name."""
+    """Reject duplicate column names."""
     seen: set[str] = set()
     for name in names:
         if name in seen:
@@ -257,7 +257,7 @@ def _is_blank(row: list[str]) -> bool:
 
 
 def _within(reader: Any, n_rows: int, max_bytes: int) -> "Iterator[pd.DataFrame]":
-    """Few rows first, and then as many as take the room by what these took: wide rows and long text take more."""
+    """Read pieces of up to n rows and about ``max_bytes``, by the row size of the last piece."""
     n_next = min(n_rows, FIRST_SCAN)
     while True:
         try:
@@ -272,7 +272,7 @@ def _within(reader: Any, n_rows: int, max_bytes: int) -> "Iterator[pd.DataFrame]
 @final
 @dataclass(frozen=True, slots=True)
 class ColumnContents:
-    """What has been seen of a column: kinds of its values, whether some are missing, and whether some are fractions.
+    """Summary of a column: kinds of values, and whether some are missing or fractional.
 
     ``commas`` are those in numbers: True where one may separate thousands, False where it can't.
     """
@@ -285,7 +285,7 @@ class ColumnContents:
 
     @staticmethod
     def from_values(column: Any) -> "ColumnContents":
-        """Look at some rows."""
+        """Summarise some rows."""
         known = column.dropna()
         missing, fractions, commas = len(known) < len(column), False, frozenset[bool]()
         if not len(known):
@@ -305,7 +305,7 @@ class ColumnContents:
         return ColumnContents(len(column), frozenset([kind]), missing, fractions, commas)
 
     def __add__(self, other: "ColumnContents") -> "ColumnContents":
-        """Look at both."""
+        """Join the summaries of two sets of rows."""
         return ColumnContents(
             self.n_rows + other.n_rows,
             self.kinds | other.kinds,
@@ -316,7 +316,7 @@ class ColumnContents:
 
     @property
     def kind(self) -> str:
-        """What the column holds."""
+        """The column's type."""
         kinds = self.kinds - {NOTHING}
         if not kinds:
             return NOTHING
@@ -326,7 +326,7 @@ class ColumnContents:
 
 
 def contents(frames: "Iterable[pd.DataFrame]") -> dict[str, ColumnContents]:
-    """What all columns hold."""
+    """Summaries of all columns."""
     columns: dict[str, ColumnContents] = {}
     for frame in frames:
         for name in map(str, frame.columns):
@@ -336,14 +336,14 @@ def contents(frames: "Iterable[pd.DataFrame]") -> dict[str, ColumnContents]:
 
 
 def comma_columns(columns: dict[str, ColumnContents], text: Collection[str]) -> list[str]:
-    """Columns of numbers that are written with commas; those in ``text`` are text in any case."""
+    """Columns of numbers written with commas; those in ``text`` are always text."""
     return [
         name for name, column in columns.items() if name not in text and WORDS not in column.kinds and column.commas
     ]
 
 
 def decimal_commas(columns: dict[str, ColumnContents], sep: str, text: Collection[str]) -> bool:
-    """Whether decimals are separated by commas: numbers are written so, and nothing speaks against it."""
+    """Whether commas are decimal separators."""
     certain = any(False in columns[name].commas for name in comma_columns(columns, text))
     return certain and sep != "," and not any(column.fractions for column in columns.values())
 
@@ -351,7 +351,7 @@ def decimal_commas(columns: dict[str, ColumnContents], sep: str, text: Collectio
 @final
 @dataclass(frozen=True, eq=False)
 class Text:
-    """A text file: its name, what its columns hold, and its signs."""
+    """A text file: path, column types, number of rows, separators."""
 
     path: Path
     types: dict[str, str]
@@ -361,7 +361,7 @@ class Text:
 
     @staticmethod
     def scan(path: Path, usual: str, sep: str | None, decimal: str | None, text: Collection[str] = ()) -> "Text":
-        """Read the file once to see what its columns hold; those in ``text`` are text in any case."""
+        """Read the file once to find its column types; columns in ``text`` are always text."""
         reader = _reader(path)
         sep, names = reader.header(usual, sep)
         columns = contents(reader.frames(sep, decimal or ".", SCAN_ROWS, SCAN_BYTES))
@@ -378,11 +378,11 @@ class Text:
         return Text(path, types, n_rows, sep, decimal or ".")
 
     def with_types(self, types: dict[str, str]) -> "Text":
-        """The same where other files of the table are known as well."""
+        """The same file with column types that hold for all files of the table."""
         return replace(self, types=types)
 
     def pieces(self, columns: Sequence[str], n_rows: int) -> "Iterator[pd.DataFrame]":
-        """These columns, some rows at a time."""
+        """Yield these columns in pieces of n rows."""
         kinds = {name: self.types[name] for name in columns}
         na_values = {name: [""] if kind == TEXT else list(MISSING) for name, kind in kinds.items()}
         types = {name: _TYPES[kind] for name, kind in kinds.items() if kind in _TYPES}

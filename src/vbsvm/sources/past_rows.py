@@ -1,4 +1,4 @@
-"""New rows together with what is remembered of those before them: sums, in which their weights w are held."""
+"""New rows together with a quadratic summary of the rows of past batches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ VARIANCE_FLOOR = 0.25
 @final
 @dataclass(frozen=True, eq=False)
 class PastRows:
-    """What stands for rows that are gone: their term of the bound, to second order around where they were last seen.
+    """Second-order expansion of the past rows' term of the ELBO around the estimate at which they were last seen.
 
     For coefficients of mean m and covariance Σ it is bᵀm − ½mᵀHm − ½ tr(GΣ) − κ: H is the curvature in the mean, and G,
     which is not smaller, the gram that the covariance answers to.
@@ -41,7 +41,7 @@ class PastRows:
 
     @staticmethod
     def from_state(spec: Spec, state: State, source: Memory) -> "PastRows":
-        """Rows as this state sees them."""
+        """Expand the row term of a source around this state."""
         distribution = state.coefficients
         assert isinstance(distribution, DenseGaussian)
         stats = source.sum_stats(RowPass(spec.likelihood, distribution, mean_field))
@@ -55,7 +55,7 @@ class PastRows:
         return PastRows(linear, H, G, constant, source.n_rows)
 
     def __add__(self, other: Self) -> "PastRows":
-        """Add other rows."""
+        """Add the expansions of two sets of rows."""
         return PastRows(
             self.linear + other.linear,
             self.curvature + other.curvature,
@@ -65,7 +65,7 @@ class PastRows:
         )
 
     def stats(self, distribution: DenseGaussian) -> Stats:
-        """What these rows add to a pass that starts from this distribution."""
+        """Statistics of the past rows in a pass at this distribution."""
         m, H, G = distribution.mean, self.curvature, self.gram
         cross, spread = self.linear + G @ m - H @ m, _trace(G, distribution)
         term = float(self.linear @ m) - 0.5 * float(m @ H @ m) - 0.5 * spread - self.constant
@@ -73,7 +73,7 @@ class PastRows:
         return Stats(DenseGram(G), cross, term, constant, DenseGram(H))
 
     def in_units_of(self, old: Recipe, new: Recipe) -> "PastRows":
-        """The same with columns as another recipe standardises them: c' = A c, so that G' = A G Aᵀ and b' = A b.
+        """The expansion for columns scaled by another recipe: c' = A c, so that G' = A G Aᵀ and b' = A b.
 
         A column that was constant had a design column of 0: it tells nothing but what the intercept told.
         """
@@ -86,58 +86,58 @@ class PastRows:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _FlooredVariance:
-    """Scores with more spread than they have: the loss bends within a wider margin, in which more rows lie."""
+    """A distribution with floored score variances: the smoothed hinge has curvature for more rows."""
 
     distribution: DenseGaussian
 
     def row_moments(self, rows: Any) -> tuple[Array, Array]:
-        """Mean of each row's score, and a variance that is not small."""
+        """Mean of each row's score, and its variance, floored."""
         f, v = self.distribution.row_moments(rows)
         return f, np.maximum(v, VARIANCE_FLOOR)
 
     def effects(self, rows: Any, columns: NDArray[np.intp]) -> Effects:
-        """Asked only by rows with missing values."""
+        """Not supported: complete rows only."""
         raise NotImplementedError
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class NewAndPastRows:
-    """New rows, and what stands for those before them. Without groups, gates and missing values."""
+    """New rows and the summary of past ones; without groups, inclusion indicators and missing values."""
 
     rows: Memory
     past: PastRows
 
     @property
     def n_rows(self) -> int:
-        """Number of all rows that count."""
+        """Number of all rows of positive weight, past ones included."""
         return self.rows.n_rows + self.past.n_rows
 
     @property
     def n_core(self) -> int:
-        """Number of coefficients whose covariances are all kept: all."""
+        """Number of coefficients with a full covariance: all."""
         return self.rows.n_core
 
     @property
     def rows_resident(self) -> bool:
-        """Past rows can't be looked at."""
+        """False: past rows are gone."""
         return False
 
     @property
     def drawn_covariance(self) -> bool:
-        """The covariance of the coefficients is known."""
+        """False: the covariance is computed."""
         return False
 
     def sample(self, n_rows: int) -> None:
-        """Past rows can't be looked at."""
+        """None: past rows are gone."""
 
     def sum_stats(self, row_pass: RowPass) -> Stats:
-        """Sums over the new rows, and those of the past."""
+        """Statistics of the new rows plus those of the past ones."""
         assert isinstance(row_pass.coefficients, DenseGaussian)
         return self.rows.sum_stats(row_pass) + self.past.stats(row_pass.coefficients)
 
     def input_sums(self, distribution: Any) -> Any:
-        """Asked only where inputs may be missing."""
+        """Not supported: complete rows only."""
         raise NotImplementedError
 
     def sum_parts(self, kernel: Callable[[Part], T], *, memory_bound: bool = False) -> T:
@@ -145,7 +145,7 @@ class NewAndPastRows:
         return self.rows.sum_parts(kernel, memory_bound=memory_bound)
 
     def start(self, spec: Spec, before: State) -> State:
-        """Where the past rows alone would be, with the scales of a state before: a mean in the new units."""
+        """Starting state: the optimum of the past rows alone, with the prior scales of a state before."""
         precision = spec.precision(before)
         mean = DenseGram(self.past.curvature).conditional(self.past.linear, precision).mean
         return before.with_coefficients(DenseGram(self.past.gram).conditional(mean, precision).with_mean(mean))
@@ -157,7 +157,7 @@ def _trace(gram: Array, distribution: DenseGaussian) -> float:
 
 
 def _scale_ratios(old: Recipe, new: Recipe) -> Array:
-    """Old scales in units of new ones; 0 for columns that have been constant."""
+    """Old scales over new ones; 0 for columns that have been constant."""
     ratios: Any = np.zeros(len(new.scale))
     varies = np.isfinite(old.scale) & np.isfinite(new.scale)
     ratios[varies] = old.scale[varies] / new.scale[varies]
