@@ -1,4 +1,4 @@
-"""Frames of any kind become pandas frames with the columns that are used; errors name the rows of missing values."""
+"""Convert data frames of any kind to pandas with the columns in use; errors name the rows of missing values."""
 
 import numbers
 from collections.abc import Callable, Container, Iterable, Sequence, Sized
@@ -34,14 +34,14 @@ def names_of(data: Any) -> list[str]:
 
 
 def check_unique(names: list[Any], subject: str) -> None:
-    """Refuse two columns of one name; ``subject`` is who has them."""
+    """Reject duplicate column names; ``subject`` starts the error message."""
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise ValueError(f"{subject} two columns of the name {twice!r}: rename one.")
 
 
 def check_collected(data: Any, name: str) -> None:
-    """Refuse a lazy frame, and a class of frames: a table is needed as it is."""
+    """Reject lazy frames and classes."""
     if isinstance(data, type):
         raise TypeError(f"{name} is the class {data.__name__} itself; a table is needed.")
     if callable(getattr(data, "collect", None)):
@@ -51,7 +51,7 @@ def check_collected(data: Any, name: str) -> None:
 def take(
     data: Any, columns: Sequence[str], kept: NDArray[np.intp] | None = None, may_miss: Container[str] = ()
 ) -> "pd.DataFrame":
-    """Give these columns as a pandas frame; refuse dates, and what is missing where it may not be.
+    """Return these columns as a pandas frame; raise for dates, and for missing values in columns that need all.
 
     ``kept`` are the rows that count. The frame's index has the rows as they were given, and errors name them so.
     """
@@ -73,18 +73,18 @@ def take(
 
 
 def check_column(names: list[str], name: str | None) -> None:
-    """Refuse a column that is not there; None is not asked for."""
+    """Raise if the column does not exist; None is skipped."""
     if name is not None and name not in names:
         raise ValueError(f"The data have no column {name!r}; they have {join_names(names)}.{did_you_mean(name, names)}")
 
 
 def missing_rows(data: Any, columns: Sequence[str]) -> dict[str, NDArray[np.bool_]]:
-    """Rows of each of these columns without a value."""
+    """Mask of missing values by column."""
     return {name: column(data, name).isna().to_numpy() for name in columns}
 
 
 def _check_equal_lengths(lengths: dict[str, int]) -> None:
-    """Refuse columns that are longer or shorter than the first."""
+    """Raise if columns differ in length."""
     first, n_rows = next(iter(lengths.items()))
     for name, length in lengths.items():
         if length != n_rows:
@@ -92,7 +92,7 @@ def _check_equal_lengths(lengths: dict[str, int]) -> None:
 
 
 def _read(column: Any, may_miss: bool) -> Any:
-    """A column of one kind, in a type that formulaic knows; its index numbers the rows in errors."""
+    """Convert a column to a type for formulaic; its index numbers rows in errors."""
     name, rows = column.name, column.index
     missing = column.isna().to_numpy()
     known = column[~missing].unique() if hasattr(column.dtype, "categories") else column[~missing]
@@ -117,7 +117,7 @@ def _read(column: Any, may_miss: bool) -> Any:
 
 
 def _has_text(kind: type) -> bool:
-    """Whether the text of a value may name a category, as that of an interval; lists, bytes and functions have none."""
+    """Whether values of a type have a text form that may name a category."""
     return not issubclass(kind, Sized | Iterable | Callable) and (kind.__str__, kind.__repr__) != (
         object.__str__,
         object.__repr__,
@@ -125,7 +125,7 @@ def _has_text(kind: type) -> bool:
 
 
 def as_learned(column: Any, kind: str) -> Any:
-    """The column in the kind that it had in fit: numbers become labels again, and labels that are numbers, numbers."""
+    """Convert a column to its type at fitting: numbers to labels or labels to numbers."""
     import pandas as pd
 
     dtype = column.dtype
@@ -137,7 +137,7 @@ def as_learned(column: Any, kind: str) -> Any:
 
 
 def _of_one_kind(column: Any) -> Any:
-    """Refuse text beside numbers, and either beside anything else: there is no order of both."""
+    """Raise if a column mixes text with numbers or other types."""
     if column.dtype.kind != "O":
         return column
     known = column.dropna()
@@ -153,7 +153,7 @@ def _of_one_kind(column: Any) -> Any:
 
 
 def _plain(column: Any, is_input: bool) -> Any:
-    """The column in a type that formulaic knows, without categories that do not occur."""
+    """The column in a type for formulaic, without unused categories."""
     import pandas as pd
 
     dtype = column.dtype
@@ -177,7 +177,7 @@ def _plain(column: Any, is_input: bool) -> Any:
 
 
 def _numbers(column: Any, known: Any, is_input: bool) -> Any:
-    """A column of objects that are numbers; labels beyond 64 bits would coincide as floats."""
+    """Convert a column of Python numbers; labels beyond 64 bits would coincide as floats."""
     import pandas as pd
 
     large = next((row for row, value in known.items() if values.beyond_64_bits(value)), None)
@@ -193,7 +193,7 @@ def _numbers(column: Any, known: Any, is_input: bool) -> Any:
 
 
 def _is_label(value: object) -> bool:
-    """Whether a label is one that files know."""
+    """Whether a label can be stored in model files."""
     return isinstance(value, str | numbers.Real | np.bool_)
 
 
@@ -209,7 +209,7 @@ def _of_arrow(found: Any, name: str) -> Any:
 
 
 def column(data: Any, name: str) -> "pd.Series":
-    """A column of the data as a pandas series with rows 0, 1, …, masked values missing."""
+    """A column as a pandas series with index 0, 1, …, masked values missing."""
     import pandas as pd
 
     found = data[name]

@@ -1,4 +1,4 @@
-"""Categories as columns of zeros and ones, one for each level; a column of two levels has one, for the second."""
+"""One-hot encoding of categories; a column with two levels becomes one indicator, of the second."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,13 +15,13 @@ MAX_LEVELS = 1000
 
 
 def is_category(dtype: Any, cells: NDArray[Any]) -> bool:
-    """Whether a column of a frame holds categories: by its type, or because there is text in it."""
+    """Whether a column is categorical, by its type or because it contains text."""
     of_categories = hasattr(dtype, "categories") or str(dtype).startswith(("Categorical", "Enum"))
     return of_categories or values.TEXT in values.kinds_of(cells)
 
 
 def learn(column: Any, cells: NDArray[Any], counted: NDArray[np.bool_]) -> NDArray[Any]:
-    """Sorted levels of a column over the rows that count."""
+    """Sorted levels of a column over the rows of positive weight."""
     known = np.flatnonzero(counted & ~values.missing(cells))
     labels = np.unique(group_labels(cells[known], column, known.tolist()))
     if len(labels) == 0:
@@ -35,12 +35,12 @@ def learn(column: Any, cells: NDArray[Any], counted: NDArray[np.bool_]) -> NDArr
 
 
 def shown_levels(labels: NDArray[Any]) -> NDArray[Any]:
-    """The levels that have a column of their own."""
+    """The levels with an indicator column."""
     return labels[1:] if len(labels) == 2 else labels
 
 
 def names(columns: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> list[str]:
-    """Names of the encoded columns: those of numbers, and ``column[level]``."""
+    """Names of the encoded columns: numeric columns, and ``column[level]``."""
     found = []
     for column in columns:
         own = [f"{column}[{level}]" for level in shown_levels(levels[column])] if column in levels else [str(column)]
@@ -52,13 +52,13 @@ def names(columns: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> list[st
 
 
 def owners(columns: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> NDArray[np.intp]:
-    """Of each encoded column, the number of the column that it comes from."""
+    """Index of the original column of each encoded column."""
     counts = [len(shown_levels(levels[column])) if column in levels else 1 for column in columns]
     return np.repeat(np.arange(len(counts)), counts)
 
 
 def codes(column: Any, cells: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArray[np.intp], int | None]:
-    """The number of each row's level, ``UNSEEN`` where it is missing or new; and the first row of a new one."""
+    """Level number of each row, ``UNSEEN`` if missing or new; and the row of the first new level."""
     known = np.flatnonzero(~values.missing(cells))
     given, of = group_labels(cells[known], column, known.tolist()), Levels.from_labels(labels)
     of.check_kinds([given], [column])
@@ -69,7 +69,7 @@ def codes(column: Any, cells: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArr
 
 
 def columns_of(codes: NDArray[np.intp], labels: NDArray[Any]) -> Array:
-    """Zeros and ones, rows × shown levels; NaN where the level is not known."""
+    """Indicator columns of level numbers, rows × shown levels; NaN for ``UNSEEN``."""
     first = len(labels) - len(shown_levels(labels))
     found = (codes[:, None] == np.arange(first, len(labels))).astype(np.float64)
     found[codes == UNSEEN] = np.nan
@@ -77,7 +77,7 @@ def columns_of(codes: NDArray[np.intp], labels: NDArray[Any]) -> Array:
 
 
 def codes_of(table: NDArray[np.floating]) -> NDArray[np.intp]:
-    """The way back from zeros and ones to the numbers of levels."""
+    """Level numbers of indicator columns: the inverse of ``columns_of``."""
     missing = np.isnan(table).any(axis=1)
     found = (table[:, 0] > 0).astype(np.intp) if table.shape[1] == 1 else np.argmax(np.nan_to_num(table), axis=1)
     return np.where(missing, UNSEEN, found)
@@ -86,7 +86,7 @@ def codes_of(table: NDArray[np.floating]) -> NDArray[np.intp]:
 def encode(
     columns: Iterable[tuple[Any, NDArray[Any]]], levels: Mapping[Any, NDArray[Any]]
 ) -> tuple[Array, dict[Any, int]]:
-    """Numbers and zeros and ones side by side; and of columns with levels that are new, the first row that has one."""
+    """Encode all columns; also return the row of the first new level by column."""
     found, new = [], {}
     for column, cells in columns:
         if column not in levels:

@@ -1,4 +1,4 @@
-"""Habits from R, patsy and NumPy: rewrite a formula if its meaning is plain, else give a hint.
+"""Compatibility with R, patsy and NumPy: rewrite what has a plain meaning in a formula, else give a hint.
 
 This works on the text, before the sandbox parses it: nothing is evaluated. Also here: ``.``, which stands for columns.
 """
@@ -34,7 +34,7 @@ _HINTS = {
 
 
 def rewrite(text: str, columns: Container[str] = ()) -> str:
-    """The text with what R, patsy or NumPy call otherwise by the names that formulas know here.
+    """Replace names from R, patsy or NumPy by the formula's own.
 
     ``factor(x)`` is C(x), ``np.log(x)`` is log(x), ``Treatment(reference="b")`` in C is contr.treatment(base="b"), and
     ``^`` within a function is ``**``, and a column such as ``age.years`` needs no backticks. What would be taken for
@@ -61,7 +61,7 @@ def rewrite(text: str, columns: Container[str] = ()) -> str:
 
 
 def expand_dot(text: str, columns: Sequence[str]) -> str:
-    """The text with these columns in place of every ``.`` that stands alone."""
+    """Replace every stand-alone ``.`` by these columns."""
     found = []
     for token, _, functions in _scan(text):
         if token == ".":
@@ -74,7 +74,7 @@ def expand_dot(text: str, columns: Sequence[str]) -> str:
 
 
 def in_backticks(columns: Sequence[str]) -> list[str]:
-    """The columns that ``.`` stands for, as a formula has them."""
+    """Column names quoted for a formula."""
     if not columns:
         raise FormulaError(". stands for no column: the data have none but the outcome, groups and weights.")
     for name in columns:
@@ -83,7 +83,7 @@ def in_backticks(columns: Sequence[str]) -> list[str]:
 
 
 def check_name(name: object) -> None:
-    """Refuse names that formulaic takes for signs of its own in spite of their backticks, and quotes without a mate."""
+    """Reject names with characters that formulaic can't parse even in backticks."""
     if not isinstance(name, str):
         raise FormulaError(not_text(name))
     if name in ("1", ".", "~", "") or "`" in name or name[-1] == "\\" or any(name.count(quote) % 2 for quote in "'\""):
@@ -91,7 +91,7 @@ def check_name(name: object) -> None:
 
 
 def _scan(text: str) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield each token, the one that follows it, and the functions in whose brackets it stands."""
+    """Yield each token, the next one, and the enclosing functions."""
     tokens = _TOKEN.findall(text)
     brackets: list[str] = []
     before = ""
@@ -106,7 +106,7 @@ def _scan(text: str) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _function(name: str, before: Sequence[str], functions: Sequence[str]) -> str:
-    """The name of a function as formulas know it."""
+    """Name of a function in formulas."""
     _check_normal(name)
     if functions and functions[-1] in ("C", *_SAME) and name in _CONTRASTS:
         return _CONTRASTS[name] if _is_setting(before) else name
@@ -118,20 +118,20 @@ def _function(name: str, before: Sequence[str], functions: Sequence[str]) -> str
 
 
 def _setting(name: str, following: str, before: Sequence[str], functions: Sequence[str]) -> str:
-    """A name within a function's brackets: contrasts have other names in patsy."""
+    """Name of a setting inside a function call."""
     if functions[-1] in ("C", *_SAME) and name in _CONTRASTS and _is_setting(before):
         return _CONTRASTS[name]
     return "base" if name == "reference" and functions[-1] == "Treatment" and following.strip() in ("", "=") else name
 
 
 def _is_setting(before: Sequence[str]) -> bool:
-    """Whether what comes next is a setting: it stands behind a comma or an equals sign."""
+    """Whether the next token is a setting: it follows a comma or an equals sign."""
     last = next((token for token in reversed(before) if not token.isspace()), "")
     return last in (",", "=")
 
 
 def _evaluated(quoted: str) -> str:
-    """A name in backticks within a function; without them where it is a word, which formulaic would tear apart."""
+    """A quoted name inside a function, without backticks if it is an identifier."""
     name = quoted[1:-1]
     if keyword.iskeyword(name):
         raise FormulaError(
@@ -142,7 +142,7 @@ def _evaluated(quoted: str) -> str:
 
 
 def _check_normal(name: str) -> None:
-    """Refuse a name that Python reads as another one, in a part of the formula that is evaluated."""
+    """Reject a name that Python normalises to another one, where it is evaluated."""
     normal = unicodedata.normalize("NFKC", name)
     if normal != name:
         raise FormulaError(
@@ -152,7 +152,7 @@ def _check_normal(name: str) -> None:
 
 
 def _check_sign(token: str) -> None:
-    """Refuse signs that mean something else in R."""
+    """Reject operators with another meaning in R."""
     if token[0] == "%" and "in" in token:
         raise FormulaError("%in% is not available: write a/b for a and b within a, or a:b.")
     if token[0] == "%":

@@ -1,4 +1,4 @@
-"""Expansion of rows: one that misses a category or a value that is drawn becomes a row for each level or draw.
+"""Expansion of incomplete rows: a row with a missing category or drawn value becomes one row per level or draw.
 
 Columns whose missing values are drawn are those that do not enter a formula linearly.
 """
@@ -26,7 +26,7 @@ MAX_CANDIDATES = 256
 @final
 @dataclass(frozen=True, eq=False)
 class Categories:
-    """Columns that are categories, and may be missing: their levels, and how often each occurred in fit."""
+    """Categorical columns that may be missing: their levels and level weights in fit."""
 
     names: tuple[str, ...]
     levels: tuple[NDArray[Any], ...]
@@ -34,7 +34,7 @@ class Categories:
 
     @staticmethod
     def learn(frame: "pd.DataFrame", names: list[str], weights: NDArray[np.float64]) -> "Categories":
-        """Take the levels that occur, and their total weights."""
+        """The levels that occur, with total weights."""
         levels, counts = [], []
         for name in names:
             known = frame[name].notna().to_numpy()
@@ -44,7 +44,7 @@ class Categories:
         return Categories(tuple(names), tuple(levels), tuple(counts))
 
     def known_levels(self, frame: "pd.DataFrame") -> NDArray[np.intp]:
-        """Complements (~) of the numbers of the rows' levels, rows × categories.
+        """Complements (~) of the rows' level numbers, rows × categories.
 
         A level that is missing, or was not seen in fit, counts as the first: the one is filled in, the other refused.
         """
@@ -56,7 +56,7 @@ class Categories:
         return codes
 
     def expand(self, frame: "pd.DataFrame") -> "tuple[pd.DataFrame, Candidates]":
-        """The frame with a row for each candidate: every level that a missing category may have is filled in.
+        """Expand rows with missing categories to one row per candidate level.
 
         Rows with too many combinations of levels have drawn ones instead, by how often each level occurred.
         """
@@ -84,7 +84,7 @@ class Categories:
         return expanded, Candidates(row, codes, log_importance=weights if draws else None)
 
     def n_candidates(self, frame: "pd.DataFrame", missing: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Number of candidates of each row of a part of the data, by which categories are missing.
+        """Number of candidates of each row, by which categories are missing.
 
         Too many are refused: combinations are drawn where all rows are at hand.
         """
@@ -106,7 +106,7 @@ class Categories:
         return np.where(missing, np.log(self._sizes), 0.0).sum(axis=1) > np.log(MAX_CANDIDATES) + 1e-9
 
     def _draw(self, missing: NDArray[np.bool_], row: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-        """Combinations of levels for a row, and the logarithm of how often each was drawn over its chance."""
+        """Draw combinations of levels for a row; also the log of counts over probabilities."""
         rng = np.random.default_rng(row)
         codes, logs = np.zeros((MAX_CANDIDATES, len(self.names)), dtype=np.intp), np.zeros(MAX_CANDIDATES)
         for k in np.flatnonzero(missing):
@@ -120,7 +120,7 @@ class Categories:
 @final
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Values of columns in rows that miss some, draws × rows × columns, and a log ratio of densities.
+    """Drawn values of columns (draws × incomplete rows × columns), with a log ratio of densities.
 
     ``log_ratio`` (draws × rows) is the logarithm of how much likelier values would be if the label were not known.
     """
@@ -129,14 +129,14 @@ class Draws:
     log_ratio: Array
 
     def take(self, rows: NDArray[np.intp]) -> "Draws":
-        """Those of some rows."""
+        """Select rows."""
         return Draws(self.values[:, rows], self.log_ratio[:, rows])
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class SampledColumns:
-    """Result of a sampler of variables of which some are missing: their distribution, and draws.
+    """Result of sampling incomplete variables: their distribution, and draws.
 
     ``draws`` are those of the last variables, in the rows that miss one of these. ``total`` is the weight of the rows
     that miss nothing.
@@ -150,7 +150,7 @@ class SampledColumns:
 @final
 @dataclass(frozen=True, eq=False)
 class ColumnSampler:
-    """How missing values of columns are drawn: n for each row, on a scale on which the columns are normal.
+    """Sampler of missing values of columns: n draws per row, on a scale on which the columns are normal.
 
     ``sample`` takes rows × variables, and the number of the last ones that are drawn.
     """
@@ -163,7 +163,7 @@ class ColumnSampler:
 @final
 @dataclass(frozen=True, eq=False)
 class DrawnColumns:
-    """Columns of the data that are drawn, and their joint normal distribution with columns of the table.
+    """Columns whose missing values are drawn, and their joint normal distribution with columns of the table.
 
     The variables are columns of the table (``given``), and then those that are drawn, on their normal scales; all of
     them are centred and scaled. ``n`` is the number of draws for each row, ``total`` that of complete rows.
@@ -186,7 +186,7 @@ class DrawnColumns:
         given: NDArray[np.intp],
         sampler: ColumnSampler,
     ) -> "tuple[DrawnColumns, Draws]":
-        """Learn their distribution, and draw them; NaN is missing in the table's columns, too."""
+        """Learn the distribution, and draw the missing values; NaN is missing in the table, too."""
         values = _values(frame, names)
         scales = tuple(NormalScale.learn(column[~np.isnan(column)], sampler.transform) for column in values.T)
         x = np.column_stack([table[:, given], _to_normal(scales, values)])
@@ -200,11 +200,11 @@ class DrawnColumns:
         return columns, Draws(columns._from_normal(result.draws.values), result.draws.log_ratio)
 
     def missing(self, frame: "pd.DataFrame") -> NDArray[np.bool_]:
-        """What rows miss of these columns."""
+        """Mask of missing values of these columns."""
         return _missing(frame, self.names)
 
     def at_typical(self, frame: "pd.DataFrame") -> "pd.DataFrame":
-        """The frame with a value in the middle for what is missing."""
+        """The frame with median values for missing ones."""
         return frame.assign(
             **{
                 name: frame[name].astype(np.float64).fillna(scale.typical)
@@ -213,19 +213,19 @@ class DrawnColumns:
         )
 
     def expected(self, frame: "pd.DataFrame", table: NDArray[np.floating]) -> Draws:
-        """Values of rows whose label is not known: evenly spread over their distribution, the same in every call."""
+        """Deterministic quantile draws for rows without a label."""
         noise = np.broadcast_to(_even_noise(self.n, len(self.names))[:, None], (self.n, len(frame), len(self.names)))
         return self._draw_missing(frame, table, self.distribution, noise)
 
     def proposed(self, frame: "pd.DataFrame", table: NDArray[np.floating], rng: np.random.Generator) -> Draws:
-        """Values of rows whose label is not known, drawn from a distribution whose parameters are drawn."""
+        """Random draws for rows without a label, at drawn parameters."""
         noise = rng.standard_normal((self.n, len(frame), len(self.names)))
         return self._draw_missing(frame, table, self.distribution.draw_parameters(self.total, rng), noise)
 
     def _draw_missing(
         self, frame: "pd.DataFrame", table: NDArray[np.floating], distribution: JointNormal, noise: Array
     ) -> Draws:
-        """Values that standard normal ones, draws × rows × columns, are moved to."""
+        """Draws of the missing values, made from standard normal noise (draws × rows × columns)."""
         first, values = len(self.given), _values(frame, self.names)
         x = (np.column_stack([table[:, self.given], _to_normal(self.scales, values)]) - self.centre) / self.spread
         draws = np.repeat(x[None, :, first:], self.n, axis=0)
@@ -235,7 +235,7 @@ class DrawnColumns:
         return Draws(self._from_normal(draws), np.zeros(draws.shape[:2]))
 
     def expand(self, frame: "pd.DataFrame", candidates: Candidates, draws: Draws) -> "tuple[pd.DataFrame, Candidates]":
-        """The frame with a row for each draw, and the candidates that these are; ``draws`` are of the rows that miss.
+        """Expand incomplete rows to one row per draw; ``draws`` are for the incomplete rows.
 
         A row that has many candidates already gets fewer draws for each.
         """
@@ -256,7 +256,7 @@ class DrawnColumns:
         return expanded, replace(candidates.take(row_index), draws=numbers, log_ratio=log_ratio)
 
     def _from_normal(self, values: Array) -> Array:
-        """Values of the columns from centred and scaled ones on their normal scales."""
+        """Transform standardised normal values back to the columns' scales."""
         first = len(self.given)
         normal = self.centre[first:] + self.spread[first:] * values
         return np.stack([scale.from_normal(normal[..., j]) for j, scale in enumerate(self.scales)], axis=-1)
@@ -280,7 +280,7 @@ def _to_normal(scales: tuple[NormalScale, ...], values: Array) -> Array:
 
 
 def _even_noise(n: int, n_variables: int) -> Array:
-    """n points whose every coordinate has the quantiles of a standard normal variable, in mixed order."""
+    """n points with standard normal quantiles in each coordinate, in random order."""
     rng, quantiles = np.random.default_rng(0), ndtri((np.arange(n) + 0.5) / n)
     quantiles = quantiles / max(float(np.sqrt(np.square(quantiles).mean())), 1e-12)
     orders = [np.arange(n), *(rng.permutation(n) for _ in range(n_variables - 1))]

@@ -1,4 +1,4 @@
-"""How a formula's columns are learned from a frame: contrasts, knots, levels, and which inputs may be missing."""
+"""Learn a formula's columns from a frame: contrasts, knots, levels, and which predictors may be missing."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedBefore:
-    """States of transforms by expression, splines by term, levels by the columns of a factor, weights of levels.
+    """What was learned from all rows: transform states, splines, levels of factors, weights of levels.
 
     What is not here is learned from the frame.
     """
@@ -67,7 +67,7 @@ MAX_CONDITIONED_ON = 300
 def learn(
     parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, sampler: ColumnSampler | None = None
 ) -> tuple[Reader, NDArray[np.bool_], Encoded]:
-    """Give a reader without scales, which columns are centred, and the encoded data.
+    """Learn a reader without scales; also return which columns are centred, and the encoded data.
 
     The frame's index numbers rows in errors.
 
@@ -92,7 +92,7 @@ def learn(
 def _columns_to_draw(
     reader: Reader, frame: "pd.DataFrame", masks: dict[str, NDArray[np.bool_]], sampler: ColumnSampler
 ) -> tuple[str, ...]:
-    """Columns whose missing values are drawn: those that do not enter linearly, or are not normal on their own scale.
+    """Numeric columns whose missing values are drawn: nonlinear or transformed ones.
 
     Text, and columns that are categories somewhere, are none of them.
     """
@@ -111,7 +111,7 @@ def _columns_to_draw(
 def _with_draws(
     reader: Reader, frame: "pd.DataFrame", whole: "pd.DataFrame", names: tuple[str, ...], sampler: ColumnSampler
 ) -> tuple[Reader, Encoded]:
-    """The reader with the distribution of columns that are drawn, and the frame encoded; ``whole`` misses none of them.
+    """The reader with the distribution of drawn columns, and the encoded frame; ``whole`` has no gaps in them.
 
     It is that given all columns of the table which do not depend on them, nor on categories that are missing.
     """
@@ -140,7 +140,7 @@ def _with_draws(
 def learn_from(
     parts: FormulaParts, frame: "pd.DataFrame", standardize: bool, known: LearnedBefore
 ) -> tuple[Reader, NDArray[np.bool_]]:
-    """Learn from some rows, and what is known of all; give a reader without scales, and which columns are centred."""
+    """Learn from some rows and what is known of all; return a reader without scales, and which columns are centred."""
     reader, centred, _, _ = _learn(parts, frame, np.ones(len(frame)), standardize, known)
     counts = tuple(known.totals[name] for name in reader.categories.names)
     return replace(reader, categories=replace(reader.categories, counts=counts)), centred
@@ -149,7 +149,7 @@ def learn_from(
 def _learn(
     parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, known: LearnedBefore
 ) -> tuple[Reader, NDArray[np.bool_], Array, tuple[NDArray[np.intp], ...]]:
-    """The reader without scales, which columns are centred, and the table and levels of the frame's rows."""
+    """Return the reader without scales, which columns are centred, the table, and the rows' levels."""
     given, masks = frame, missing_masks(frame)
     frame = fill(frame, masks, {name: reference_of(frame[name], name) for name in masks})
     fixed = _learn_fixed(parts, frame, known)
@@ -193,7 +193,7 @@ def _learn(
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Fixed:
-    """What is learned of fixed effects and splines: names and pieces of the table's columns, without the intercept.
+    """Fixed effects and splines: column names and blocks of the table, without the intercept.
 
     The first ``n_shown`` are the fixed effects that users see; then come the splines' columns.
     """
@@ -211,7 +211,7 @@ class _Fixed:
 
     @property
     def keys(self) -> list[ColumnKey]:
-        """What each column of the matrix is."""
+        """Key of each column of the matrix."""
         return column_keys(self.matrix)[int(self.intercept) :]
 
 
@@ -240,7 +240,7 @@ _RandomOnly = tuple[ColumnKey, bool]
 def _plan_factors(
     fixed: _Fixed, groups: "_Groups", standardize: bool
 ) -> tuple[tuple[FactorPlan, ...], dict[_RandomOnly, tuple[int, int]]]:
-    """Which design columns multiply the effects of each factor; and those that no fixed effect has.
+    """Design columns of each factor's effects; and those columns that no fixed effect has.
 
     Of each of the latter the place: whose effects, and which column of their matrix.
     """
@@ -273,7 +273,7 @@ def _learn_categories(
     linear: Linear,
     weights: Array,
 ) -> tuple[Categories, tuple[int, ...]]:
-    """Columns that are categories and may be missing; and columns of the table that depend on one that is."""
+    """Categorical columns that may be missing; and table columns that depend on an incomplete one."""
     names = list(frame.columns)
     columns = {expression: columns_in(expression, names) for expression in categorical}
     chosen = sorted({name for of_factor in columns.values() for name in of_factor} - linear.reasons.keys())
@@ -287,7 +287,7 @@ def _learn_categories(
 
 
 def _quoted(expression: str, frame: "pd.DataFrame") -> str:
-    """A factor as a formula has it: names that are no words stand in backticks."""
+    """A factor in formula syntax: names that are not identifiers in backticks."""
     return f"`{expression}`" if expression in frame.columns and not expression.isidentifier() else expression
 
 
@@ -314,7 +314,7 @@ def _learn_curve(
 
 @contextmanager
 def explained(term: SplineTerm) -> Iterator[None]:
-    """Say which spline can't be learned, and what to do."""
+    """Name the spline in errors, and say what to do."""
     try:
         yield
     except ValueError as error:
@@ -324,7 +324,7 @@ def explained(term: SplineTerm) -> Iterator[None]:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class _Groups:
-    """What is learned of the group terms: columns, levels and effects' names of each factor, and each row's level.
+    """Group terms: columns, levels and effect names of each factor, and each row's level.
 
     ``effects`` are those of each term, ``values`` the columns that multiply them.
     """
@@ -336,7 +336,7 @@ class _Groups:
 
 
 def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame", known: LearnedBefore) -> _Groups:
-    """Terms of the same groups make one factor; the factor with the most effects comes last."""
+    """Merge terms with the same groups into one factor; the largest factor comes last."""
     by_columns: dict[frozenset[str], list[GroupTerm]] = {}
     for term in groups:
         by_columns.setdefault(frozenset(term.columns), []).append(term)
@@ -367,7 +367,7 @@ def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame", known: L
 
 
 def _where(effects: list[Effects], factor: int, place: int) -> tuple[int, int]:
-    """Which column of which effects' matrix is this effect of the factor."""
+    """Position of a factor's effect: term and column of its matrix."""
     for i, of_term in enumerate(effects):
         if of_term.factor == factor and place in of_term.places:
             return i, of_term.places.index(place)

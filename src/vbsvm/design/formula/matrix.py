@@ -1,4 +1,4 @@
-"""A part of a formula that formulaic encodes: what it learns once is applied to new data, or read from a file."""
+"""A part of a formula encoded by formulaic: learned once, applied to new data, or restored from a file."""
 
 import re
 from collections.abc import Iterator, Mapping, Sized
@@ -47,7 +47,7 @@ class Matrix:
     def learn(
         formula: str, frame: "pd.DataFrame", transforms: Mapping[str, Mapping[str, Any]] | None = None
     ) -> tuple["Matrix", Array]:
-        """Learn contrasts, and the state of transforms but those whose state is given by expression."""
+        """Learn contrasts and transforms; given states of transforms are reused."""
         _check_n_columns(formula, frame, {})
         for one in _evaluated(formula):
             if one not in (transforms or {}) and width_of(one) > len(frame) + 2 * MAX_DEGREE:
@@ -70,13 +70,13 @@ class Matrix:
 
     @property
     def learned(self) -> dict[str, Any]:
-        """Plain values of what was learned: the state of transforms, and the levels of categories."""
+        """Plain values of the learned state: transforms, and levels of categories."""
         categories = {str(key): state["categories"] for key, (_, state) in self.spec.encoder_state.items() if state}
         return {"transforms": deepcopy(self.spec.transform_state), "categories": categories}
 
     @staticmethod
     def from_learned(formula: str, learned: Mapping[str, Any], row: "pd.DataFrame") -> "Matrix":
-        """The same from the formula and what was learned; a row of the data's kinds shows which columns it gives.
+        """Restore it from the formula and the learned state; ``row`` has the data's types.
 
         The formula must have gone through the guard.
         """
@@ -93,7 +93,7 @@ class Matrix:
         return found
 
     def encode(self, frame: "pd.DataFrame", rows: NDArray[np.intp]) -> Array:
-        """Apply what was learned; ``rows`` numbers the rows in errors."""
+        """Encode new data; ``rows`` numbers the rows in errors."""
         for _, name, row, known in self._unknown(frame):
             raise ValueError(
                 f"Column {name!r} holds {shown(frame[name].iloc[row])} in row {rows[row]}, a category that was not "
@@ -106,7 +106,7 @@ class Matrix:
         return np.asarray(_formulaic(spec, _calculable(self.formula, frame)), dtype=np.float64)
 
     def _unknown(self, frame: "pd.DataFrame") -> Iterator[tuple[str, str, int, str]]:
-        """Categories that were not learned, which formulaic would take for the first one.
+        """New levels of categories: expression, column and row of the first of each column, and the known levels.
 
         Expression, column and row of the first of each column, and the categories that are known.
         """
@@ -120,12 +120,12 @@ class Matrix:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns."""
+        """Column names."""
         return [INTERCEPT if name == "Intercept" else name for name in self.spec.column_names]
 
     @property
     def factors(self) -> list[tuple[str, ...]]:
-        """Expressions whose product each column is."""
+        """Factors of each column."""
         found: list[tuple[str, ...]] = [()] * len(self.spec.column_names)
         for term, place in self.spec.term_slices.items():
             for column in range(place.start, place.stop):
@@ -134,7 +134,7 @@ class Matrix:
 
     @property
     def categorical(self) -> list[str]:
-        """Expressions that are categories."""
+        """Categorical expressions."""
         return [str(expression) for expression, (_, state) in self.spec.encoder_state.items() if "categories" in state]
 
     @property
@@ -144,18 +144,18 @@ class Matrix:
 
     @property
     def terms(self) -> dict[str, slice]:
-        """Columns of each term but the intercept."""
+        """Columns of each term, without the intercept."""
         return {str(term): place for term, place in self.spec.term_slices.items() if str(term) != "1"}
 
 
 def _evaluated(formula: str) -> list[str]:
-    """Expressions that are evaluated, and are not merely a column's name."""
+    """Expressions that are evaluated, other than plain column names."""
     factors = (factor for term in parse_terms(formula) for factor in term.factors)
     return list(dict.fromkeys(factor.expr for factor in factors if factor.eval_method is Factor.EvalMethod.PYTHON))
 
 
 def _calculable(formula: str, frame: "pd.DataFrame") -> "pd.DataFrame":
-    """The frame with floating-point numbers in columns that are calculated with: small integers would wrap around.
+    """The frame with floats in columns used in calculations: small integers would wrap around.
 
     Columns that are categories stay what they are.
     """
@@ -168,7 +168,7 @@ def _calculable(formula: str, frame: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def _check_n_columns(formula: str, frame: "pd.DataFrame", categories: Mapping[str, Sized]) -> None:
-    """Refuse a formula that would have too many columns, before any of them is formed.
+    """Raise if the formula would have too many columns, before any is formed.
 
     ``categories`` are levels that were learned; those of other expressions are counted in the frame.
     """
@@ -189,7 +189,7 @@ def _check_n_columns(formula: str, frame: "pd.DataFrame", categories: Mapping[st
 
 
 def _width(expression: str, frame: "pd.DataFrame", categories: Mapping[str, Sized]) -> int:
-    """How many columns an expression makes at most."""
+    """Maximum number of columns of an expression."""
     is_column = expression in frame.columns
     if expression in categories:
         size = len(categories[expression])
@@ -205,7 +205,7 @@ def _width(expression: str, frame: "pd.DataFrame", categories: Mapping[str, Size
 
 
 def _spec(formula: str, transforms: Mapping[str, Any], encoders: dict[str, Any]) -> ModelSpec:
-    """A formula with what is known of it, as formulaic takes it."""
+    """A formulaic ModelSpec with what is known of it."""
     return ModelSpec(
         formula=cast(SimpleFormula, SimpleFormula.from_spec(formula)),
         output="numpy",
@@ -216,7 +216,7 @@ def _spec(formula: str, transforms: Mapping[str, Any], encoders: dict[str, Any])
 
 
 def _formulaic(spec: ModelSpec, frame: "pd.DataFrame") -> Any:
-    """Call formulaic; say its errors in words."""
+    """Call formulaic; explain its errors."""
     try:
         with np.errstate(all="ignore"):  # what is not finite is named by its row later
             return spec.get_model_matrix(frame, context=_CONTEXT)
@@ -226,13 +226,13 @@ def _formulaic(spec: ModelSpec, frame: "pd.DataFrame") -> Any:
 
 @contextmanager
 def _unknown_categories() -> Iterator[None]:
-    """Ignore what formulaic and pandas say of categories that are not among the levels, and NumPy of empty columns."""
+    """Ignore warnings of formulaic and pandas about new levels, and of NumPy about empty columns."""
     with ignored(RuntimeWarning, DataMismatchWarning), ignored(Warning, message="Constructing a Categorical"):
         yield
 
 
 def _explain(said: str, frame: "pd.DataFrame") -> str:
-    """What is wrong where formulaic can't evaluate a formula that has passed the guard."""
+    """Explain why formulaic can't evaluate a checked formula."""
     found = re.search(r"Unable to evaluate factor `(.*?)`\. \[", said, re.DOTALL)
     expression = found[1] if found else ""
     what = clipped(expression) if found else "The formula"

@@ -1,4 +1,4 @@
-"""The guard of formulas: what formulaic would evaluate is read as a syntax tree first.
+"""Sandbox of formulas: factors are parsed as syntax trees and checked before formulaic evaluates them.
 
 Only columns, numbers, arithmetic, comparisons and the functions listed here may stand in a factor; functions' settings
 are literals of a moderate size. So nothing that passes can run code, or take memory that the data do not ask for.
@@ -50,16 +50,16 @@ _COMPARISONS = (ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 
 class FormulaError(ValueError):
-    """A formula that can't be read, or that may not be."""
+    """An invalid formula."""
 
 
 def clipped(text: str) -> str:
-    """A text in quotes, cut where it is long: what an error shows of a formula."""
+    """Quote a text in an error, cut if it is long."""
     return repr(text if len(text) <= 200 else f"{text[:199]}…")
 
 
 def not_text(name: object) -> str:
-    """What is said of a column whose name is a number, or anything else but text."""
+    """Error message for a column name that is not text."""
     return (
         f"The column {name!r} has a name that is not text, and can't stand in a formula: name columns by text, as in "
         "data.columns = data.columns.map(str)."
@@ -67,7 +67,7 @@ def not_text(name: object) -> str:
 
 
 def column_of(name: str, data_columns: list[str], what: str) -> str:
-    """Name of a column, with or without backticks."""
+    """A column's name, with or without backticks, checked."""
     bare = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
     if bare in RESERVED:
         raise FormulaError(f"A column may not be called {bare!r}, as the intercept is: rename it.")
@@ -83,7 +83,7 @@ def column_of(name: str, data_columns: list[str], what: str) -> str:
 
 
 def columns_of(expression: str, data_columns: list[str]) -> list[str]:
-    """Check one factor as a syntax tree; give the columns that occur in it."""
+    """Check a factor as a syntax tree; return its columns."""
     quoted: dict[str, str] = {}
     try:
         # What is checked must be what formulaic evaluates, so its own reading of backticks is used.
@@ -98,7 +98,7 @@ def columns_of(expression: str, data_columns: list[str]) -> list[str]:
 
 
 def width_of(expression: str) -> int:
-    """How many columns a factor of numbers makes at most; the expression must have passed the guard."""
+    """Maximum number of columns of a numeric factor, which must have been checked."""
     try:
         node = ast.parse(sanitize_variable_names(expression, {}, {}).strip(), mode="eval").body
     except SyntaxError:  # a column's bare name
@@ -112,7 +112,7 @@ def width_of(expression: str) -> int:
 
 
 class _Check:
-    """Walks the syntax tree of one factor, yields columns, and raises at the first thing that is not on the list."""
+    """Walks the syntax tree of a factor: yields columns, and raises at anything that is not allowed."""
 
     def __init__(self, whole: str, quoted: dict[str, str], data_columns: list[str]) -> None:
         self.whole, self.quoted, self.data_columns = whole, quoted, data_columns
@@ -126,7 +126,7 @@ class _Check:
                 yield from self._number(node)
 
     def _number(self, node: ast.AST) -> Iterator[str]:
-        """Columns of an expression that gives one number for each row."""
+        """Columns of an expression with one number per row."""
         match node:
             case ast.Constant(value=bool() | int() | float() as value):
                 if not (math.isfinite(value) if isinstance(value, float) else abs(value) <= MAX_NUMBER):
@@ -164,7 +164,7 @@ class _Check:
                 )
 
     def _refuse_call(self, function: ast.AST) -> None:
-        """Say why a function may not be called here."""
+        """Raise an error for a function that is not allowed."""
         called = ast.unparse(function)
         if called == "s":
             raise FormulaError(f"s(…) must stand alone, joined to the rest by +; in {self.whole} it does not.")
@@ -196,12 +196,12 @@ class _Check:
 
 
 def _functions() -> str:
-    """All functions, as errors list them."""
+    """All allowed functions, for errors."""
     return f"{', '.join(sorted(FUNCTIONS))}, s"
 
 
 def _check_size(function: str, given: dict[str | None, ast.expr], whole: str) -> None:
-    """Refuse bases without a size, or of one that they can't have."""
+    """Raise if the size of a basis is missing or invalid."""
     sizes = {name: one.value for name, one in given.items() if isinstance(one, ast.Constant) and type(one.value) is int}
     if function == "poly" and sizes.get("degree", 1) < 1:
         raise FormulaError(f"poly(…) in {whole} needs a degree from 1 to {MAX_DEGREE}.")
@@ -216,7 +216,7 @@ def _check_size(function: str, given: dict[str | None, ast.expr], whole: str) ->
 
 
 def _check_setting(name: str | None, node: ast.AST, whole: str) -> None:
-    """Refuse a setting that is not what its name says."""
+    """Raise if a setting is invalid."""
     match name, node:
         case "contrasts", ast.Call(func=ast.Attribute(value=ast.Name(id="contr"), attr=contrasts), args=args) if (
             contrasts in CONTRASTS
@@ -229,7 +229,7 @@ def _check_setting(name: str | None, node: ast.AST, whole: str) -> None:
 
 
 def _check_contrasts(name: str, args: list[ast.expr], keywords: list[ast.keyword], whole: str) -> None:
-    """Refuse settings of contrasts but a level as the base, a choice of the scale, and scores."""
+    """Raise for settings of contrasts other than base, scale and scores."""
     known = {"treatment": ("base",), "sas": ("base",), "helmert": ("reverse", "scale"), "diff": ("backward",)}
     names = known.get(name, ("scores",) if name == "poly" else ())
     given = [*zip(names, args, strict=False), *((one.arg, one.value) for one in keywords)]
@@ -246,17 +246,17 @@ def _check_contrasts(name: str, args: list[ast.expr], keywords: list[ast.keyword
 
 
 def _is_flag(node: ast.AST) -> bool:
-    """Whether a setting is True or False."""
+    """Whether the node is True or False."""
     return isinstance(node, ast.Constant) and isinstance(node.value, bool)
 
 
 def _is_true(node: ast.AST | None) -> bool:
-    """Whether a setting is True."""
+    """Whether the node is True."""
     return isinstance(node, ast.Constant) and node.value is True
 
 
 def _is_number(node: ast.AST) -> bool:
-    """Whether a setting is a finite number."""
+    """Whether the node is a finite number."""
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         node = node.operand
     value = node.value if isinstance(node, ast.Constant) else None
@@ -264,7 +264,7 @@ def _is_number(node: ast.AST) -> bool:
 
 
 def _is_label(node: ast.AST) -> bool:
-    """Whether a setting may name a level."""
+    """Whether the node may be a level."""
     return _is_number(node) or (isinstance(node, ast.Constant) and isinstance(node.value, str | bool))
 
 
@@ -283,7 +283,7 @@ def _is_list(fits: Callable[[ast.AST], bool], least: int, most: int) -> Callable
 
 
 def _is_contrasts(node: ast.AST) -> bool:
-    """Whether a setting is a matrix of contrasts, or the name of known ones."""
+    """Whether the node is a contrast matrix or the name of known contrasts."""
     match node:
         case ast.Attribute(value=ast.Name(id="contr"), attr=contrasts):
             return contrasts in CONTRASTS

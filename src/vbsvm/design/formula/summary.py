@@ -1,4 +1,4 @@
-"""What a formula needs to know of the rows, as summaries of some of them that add up to that of all.
+"""Additive summaries of rows from which a formula can be learned as from all rows.
 
 Most of what a formula means can be seen in a few rows that tell: one for each level of each category, the smallest and
 largest numbers, one that misses a value. Levels of groups and the weights of levels are counted. Splines and transforms
@@ -37,7 +37,7 @@ FIRST_ROWS = 16
 @final
 @dataclass(frozen=True, eq=False)
 class Needs:
-    """Which columns of a formula are needed for what.
+    """Columns of a formula by what is needed of them.
 
     ``alone`` stand in it as they are, and are categories unless they hold numbers; ``categories`` are so in any case.
     ``whole`` are expressions that are learned from all values, ``held`` their columns.
@@ -52,7 +52,7 @@ class Needs:
 
     @staticmethod
     def from_formula(parts: FormulaParts) -> "Needs":
-        """Look at all factors of the formula."""
+        """Collect the columns of all factors of the formula."""
         names = list(parts.columns)
         texts = [parts.fixed, *(term.effects for term in parts.groups)]
         expressions = list(
@@ -82,7 +82,7 @@ class Needs:
         )
 
     def summary(self, data: Any, kept: NDArray[np.intp] | None, weights: Array, first: int) -> "FormulaSummary":
-        """Summarise these rows of a frame; ``weights`` are theirs, and ``first`` is the number of the frame's first."""
+        """Summarise rows of a frame; ``first`` is the number of the frame's first row."""
         frame = frames.take(data, self.parts.columns, kept, may_miss=self.parts.inputs)
         labelled = [name for name in self.parts.columns if self._is_category(frame, name)]
         selected = _representative_rows(frame, labelled)
@@ -107,7 +107,7 @@ class Needs:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class FormulaSummary:
-    """Rows that tell as they were given, whole columns in parts, levels of categories, and levels of groups."""
+    """Representative rows, whole columns in parts, levels of categories, and levels of groups."""
 
     needs: Needs
     rows: "pd.DataFrame"
@@ -117,7 +117,7 @@ class FormulaSummary:
     n_rows: int
 
     def __add__(self, other: Self) -> "FormulaSummary":
-        """Join two sets of rows."""
+        """Pool two sets of rows."""
         rows = _joined(self.rows, other.rows)
         labels = dict(self.categories)
         for name, more in other.categories.items():
@@ -134,24 +134,24 @@ class FormulaSummary:
 
     @property
     def n_held(self) -> int:
-        """Bytes of the whole columns."""
+        """Size of the whole columns in bytes."""
         return sum(part.nbytes for parts in self.held.values() for part in parts)
 
     def check_size(self, advice: str) -> NoReturn:
-        """Refuse whole columns that are too large."""
+        """Raise an error for whole columns that are too large."""
         raise ValueError(
             "Splines and transforms such as scale() and poly() are learned from all values of their columns "
             f"({', '.join(self.needs.held)}), {advice}"
         )
 
     def frame(self) -> "pd.DataFrame":
-        """The rows that tell, in types that formulaic knows."""
+        """The representative rows, in types for formulaic."""
         parts = self.needs.parts
         frame = frames.take(self.rows, parts.columns, may_miss=parts.inputs)
         return frame.set_axis(self.rows.index)
 
     def learn(self, standardize: bool) -> tuple[Reader, NDArray[np.bool_]]:
-        """The reader of the formula, whose columns are not scaled yet, and which of them will be centred."""
+        """Learn a reader without scales; also return which columns are centred."""
         import pandas as pd
 
         parts, names = self.needs.parts, list(self.needs.held)
@@ -177,7 +177,7 @@ def _labels(frame: "pd.DataFrame", name: str) -> NDArray[Any]:
 
 
 def _check_few(labels: LabelSummary, name: str, outcome: str) -> None:
-    """Refuse an outcome that is measured, and a category of too many levels, before they fill the memory."""
+    """Raise for a measured outcome, and for a category with too many levels."""
     if name == outcome:
         labels.check_few(f"The outcome {name!r}")
     elif len(labels.labels) > MAX_COLUMNS:
@@ -188,7 +188,7 @@ def _check_few(labels: LabelSummary, name: str, outcome: str) -> None:
 
 
 def _representative_rows(frame: "pd.DataFrame", labelled: list[str]) -> NDArray[np.intp]:
-    """Places of the rows that tell what columns hold; all levels of those that are labelled."""
+    """Indices of rows that represent the columns: extremes, missing values, and all levels of ``labelled``."""
     chosen = [np.arange(min(FIRST_ROWS, len(frame)))]
     for name in frame.columns:
         column = frame[name]
@@ -204,7 +204,7 @@ def _representative_rows(frame: "pd.DataFrame", labelled: list[str]) -> NDArray[
 
 
 def _joined(one: "pd.DataFrame", other: "pd.DataFrame") -> "pd.DataFrame":
-    """One below the other; categories of a categorical column in the order in which they are met."""
+    """Concatenate rows; categories in order of appearance."""
     import pandas as pd
 
     changed: tuple[dict[str, Any], dict[str, Any]] = ({}, {})

@@ -1,4 +1,4 @@
-"""Read a formula: split it into its parts, and refuse what may not stand in it before anything is evaluated.
+"""Parse a formula: split it into its parts, and reject what is not allowed before anything is evaluated.
 
 ``outcome ~ fixed + s(x) + (effects | group)``. The fixed part and the effects are left to formulaic, which evaluates
 Python; so every factor in them first goes through ``formula.sandbox``. A formula can't run code.
@@ -26,14 +26,14 @@ _OPENING, _CLOSING = "([{", ")]}"
 @final
 @dataclass(frozen=True, slots=True)
 class GroupTerm:
-    """``(effects | columns)``: effects that vary together over the groups. ``written`` is the term as it was given."""
+    """``(effects | columns)``: random effects that vary by group; ``written`` is the term as given."""
 
     effects: str
     columns: tuple[str, ...]
     written: str
 
     def __str__(self) -> str:
-        """The term in its normal form; the key of its prior."""
+        """Normal form of the term: the key of its prior."""
         return f"({self.effects} | {':'.join(self.columns)})"
 
 
@@ -46,14 +46,14 @@ class SplineTerm:
     size: int
 
     def __str__(self) -> str:
-        """The term in its normal form; the key of its prior."""
+        """Normal form of the term: the key of its prior."""
         return f"s({self.expression})" if self.size == SPLINE_SIZE else f"s({self.expression}, k={self.size})"
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class FormulaParts:
-    """A formula, read."""
+    """A parsed formula."""
 
     text: str
     outcome: str
@@ -64,13 +64,13 @@ class FormulaParts:
 
     @property
     def inputs(self) -> frozenset[str]:
-        """Columns that are neither the outcome nor groups: they may miss values."""
+        """Columns other than outcome and groups, which may be missing."""
         groups = {name for term in self.groups for name in term.columns}
         return frozenset(self.columns) - groups - {self.outcome}
 
 
 def read(formula: str, data_columns: list[str], weights: str | None = None) -> FormulaParts:
-    """Split a formula into its parts and check every one of them against the columns and the list.
+    """Parse a formula and check all its parts against the columns.
 
     ``weights`` is a column that ``.`` does not stand for.
     """
@@ -83,7 +83,7 @@ def read(formula: str, data_columns: list[str], weights: str | None = None) -> F
 
 
 def _read(formula: str, data_columns: list[str], weights: str | None) -> FormulaParts:
-    """The same, where brackets may turn out to be nested too deeply."""
+    """Parse a formula whose brackets may be nested too deeply."""
     if len(formula) > MAX_LENGTH:
         raise FormulaError(f"The formula has {len(formula)} characters; up to {MAX_LENGTH} are read.")
     _check_size(formula)
@@ -116,7 +116,7 @@ def _read(formula: str, data_columns: list[str], weights: str | None) -> Formula
 
 
 def _sides(formula: str) -> tuple[str, str]:
-    """What stands left and right of ~."""
+    """The two sides of ~."""
     sides = [text for _, text in _split(formula, "~")]
     if len(sides) != 2:
         for sign in (":=", "<-", "="):
@@ -132,7 +132,7 @@ def _sides(formula: str) -> tuple[str, str]:
 
 
 def _outcome(left: str, data_columns: list[str]) -> str:
-    """The column of the outcome."""
+    """Column of the outcome."""
     try:
         return column_of(left, data_columns, "the outcome, left of ~,")
     except FormulaError as error:
@@ -148,7 +148,7 @@ def _outcome(left: str, data_columns: list[str]) -> str:
 def _used(
     outcome: str, fixed: str, splines: Sequence[SplineTerm], groups: Sequence[GroupTerm], data_columns: list[str]
 ) -> tuple[str, ...]:
-    """Check every part of a formula against the columns and the list; give the columns that occur."""
+    """Check every part of a formula; return the columns that occur."""
     used = [outcome, *_check_allowed(fixed, data_columns)]
     for group in groups:
         used += [*_check_allowed(group.effects, data_columns), *group.columns]
@@ -163,7 +163,7 @@ def _used(
 
 
 def check_safe(parts: FormulaParts) -> None:
-    """Refuse parts that no formula gives: what comes from a file goes through here before it is evaluated."""
+    """Check parts of a formula from a file before they are evaluated."""
     columns = list(parts.columns)
     for text in (parts.fixed, *(group.effects for group in parts.groups), *(one.expression for one in parts.splines)):
         check_safe_text(text, columns)
@@ -177,7 +177,7 @@ def check_safe(parts: FormulaParts) -> None:
 
 
 def check_safe_text(text: str, data_columns: list[str]) -> None:
-    """The same for a part of a formula. What stands in backticks is a name, and may hold any sign."""
+    """Check a part of a formula from a file."""
     if not isinstance(text, str):
         raise FormulaError(f"{text!r} is not a part of a formula.")
     without_names = re.sub(r"`[^`]*`", "`_`", text)
@@ -189,7 +189,7 @@ def check_safe_text(text: str, data_columns: list[str]) -> None:
 
 
 def normal_form(term: str) -> str:
-    """A term as priors' keys are compared: without blanks or backticks, its parts in the order of the alphabet."""
+    """Normal form of a term for keys of priors: no blanks or backticks, sorted parts."""
     bare = _without_blanks(rewrite(term))
     if bare.startswith("(") and "||" not in bare and "|" in bare and _closes_at_end(bare):
         left, right = bare[1:-1].rsplit("|", 1)
@@ -205,7 +205,7 @@ def _without_blanks(text: str) -> str:
 
 
 def _check_size(formula: str) -> None:
-    """Refuse what two readers could read in two ways, or what would take forever."""
+    """Reject ambiguous text, and text that would take too long."""
     quote = ""
     for char in formula:
         if quote and char != quote and (char == "\\" or char in ("'\"" if quote == "`" else "`")):
@@ -220,7 +220,7 @@ def _check_size(formula: str) -> None:
 
 
 def _walk(text: str) -> Iterator[tuple[int, str, int]]:
-    """Yield place, character and depth of nesting; what stands in quotes or backticks is deeper than any bracket."""
+    """Yield position, character and nesting depth; quoted text is deeper than any bracket."""
     depth, quote = 0, ""
     for i, char in enumerate(text):
         if quote:
@@ -243,7 +243,7 @@ def _walk(text: str) -> Iterator[tuple[int, str, int]]:
 
 
 def _split(text: str, separators: str) -> list[tuple[str, str]]:
-    """Parts of a text between separators outside of brackets, each with the separator before it (+ for the first)."""
+    """Split a text at top-level separators; each part with the separator before it (+ for the first)."""
     parts, begin, before = [], 0, separators[0]
     for i, char, depth in _walk(text):
         if depth == 0 and char in separators:
@@ -259,12 +259,12 @@ def _split(text: str, separators: str) -> list[tuple[str, str]]:
 
 
 def _closes_at_end(term: str) -> bool:
-    """Whether the bracket that opens first closes at the very end."""
+    """Whether the first bracket closes at the end."""
     return term.endswith(")") and [i for i, char, depth in _walk(term) if char == ")" and depth == 0] == [len(term) - 1]
 
 
 def _is_bar(term: str) -> bool:
-    """Whether a term is (effects | group); a bar anywhere else is refused."""
+    """Whether a term is (effects | group); a bar elsewhere raises."""
     bars = [depth for _, char, depth in _walk(term) if char == "|" and depth < QUOTED_DEPTH]
     if not bars:
         return False
@@ -285,7 +285,7 @@ def _check_plus(sign: str, term: str) -> None:
 
 
 def _groups_of(term: str, data_columns: list[str]) -> list[tuple[str, ...]]:
-    """Columns of each factor that (effects | group) names; a/b is a and a:b."""
+    """Columns of each factor in (effects | group); a/b is a and a:b."""
     nested = [text for _, text in _split(_sides_of_bar(term)[1], "/")]
     chains = [[text for _, text in _split(step, ":")] for step in nested]
     names = [[column_of(name, data_columns, f"the group in {clipped(term)}") for name in chain] for chain in chains]
@@ -308,7 +308,7 @@ def _sides_of_bar(term: str) -> tuple[str, str]:
 
 
 def _read_bar(term: str, data_columns: list[str], rest: list[str]) -> list[GroupTerm]:
-    """(effects | group); with two bars each effect is a term of its own. ``rest`` are the columns of ``.``."""
+    """Parse (effects | group); with two bars each effect is its own term. ``rest`` are the columns of ``.``."""
     left = expand_dot(_sides_of_bar(term)[0], rest)
     effects = [re.sub(r"\s*\+\s*", " + ", " ".join(left.split()))]
     if "||" in term:
@@ -332,7 +332,7 @@ def _read_spline(term: str) -> SplineTerm:
 
 
 def _check_allowed(text: str, data_columns: list[str]) -> list[str]:
-    """Refuse a formula in which anything but columns, numbers and listed functions occurs; give the columns."""
+    """Raise for anything but columns, numbers and allowed functions; return the columns."""
     used = []
     for factor in (factor for term in parse_terms(text) for factor in term.factors):
         match factor.eval_method:

@@ -1,4 +1,4 @@
-"""Terms of a part of a formula: they are counted before formulaic, which would go on for hours, writes them out."""
+"""Terms of a part of a formula, counted before formulaic expands them, which could take hours."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -42,18 +42,18 @@ _MESSAGES = {
 
 
 def parse_terms(text: str) -> tuple[Term, ...]:
-    """Terms of a formula without ~; nothing is evaluated."""
+    """Parse a formula without ~ to terms; nothing is evaluated."""
     return _parse(text)[0]
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Names of all columns that stand alone in a part of a formula, also of those that it takes away."""
+    """Names of all columns that stand alone, removed ones included."""
     return _parse(text)[1]
 
 
 @lru_cache(maxsize=32)
 def _parse(text: str) -> tuple[tuple[Term, ...], frozenset[str]]:
-    """Terms and names of a part of a formula; a model asks for the same ones several times."""
+    """Terms and names of a part of a formula, cached."""
     parser = DefaultFormulaParser()
     tree = _attempt(lambda: parser.parse(text, target="ast"), text)
     nodes = _in_order(tree) if isinstance(tree, ASTNode) else []
@@ -66,12 +66,12 @@ def _parse(text: str) -> tuple[tuple[Term, ...], frozenset[str]]:
 
 
 def _is_name(arg: object) -> bool:
-    """Whether a part of the tree is a column's name."""
+    """Whether a node is a column name."""
     return isinstance(arg, Token) and arg.kind is Token.Kind.NAME
 
 
 def _attempt(call: Callable[[], T], text: str) -> T:
-    """Call formulaic's parser; what it can't read is said in words."""
+    """Call formulaic's parser; explain its errors."""
     try:
         return call()
     except RecursionError:
@@ -86,7 +86,7 @@ def _attempt(call: Callable[[], T], text: str) -> T:
 
 
 def _in_order(tree: ASTNode[Any]) -> list[ASTNode[Any]]:
-    """All nodes, each behind those that it is made of."""
+    """All nodes in post-order."""
     found, waiting = [], [tree]
     while waiting:
         node = waiting.pop()
@@ -96,7 +96,7 @@ def _in_order(tree: ASTNode[Any]) -> list[ASTNode[Any]]:
 
 
 def _check_n_terms(nodes: Sequence[ASTNode[Any]], text: str) -> None:
-    """Refuse products and powers that would make too many terms."""
+    """Raise for products and powers with too many terms."""
     sizes: dict[int, tuple[float, frozenset[str]]] = {}
     for node in nodes:
         sides = [sizes.pop(id(arg)) if isinstance(arg, ASTNode) else _of_token(arg) for arg in node.args]
@@ -121,7 +121,7 @@ def _of_token(token: Token) -> tuple[float, frozenset[str]]:
 
 
 def _power(arg: object) -> int:
-    """The power, or 1 where it is none: formulaic refuses that later."""
+    """The exponent, or 1 if it is invalid, which formulaic rejects later."""
     digits = arg.token if isinstance(arg, Token) else ""
     if digits.isdecimal() and (len(digits) > 3 or not 1 <= int(digits) <= MAX_POWER):
         raise FormulaError(f"Powers go up to {MAX_POWER} in a formula, from 1; got {clipped(digits)}.")
