@@ -2,7 +2,8 @@
 
 No thread waits: computing a value may need a pass over the data that another thread has to join. Two threads may
 compute a value twice, with the same result. Expensive values are a ``locked_cached_property``: the first thread
-computes it, and others wait for that one object. Type checkers see a property, so that classes can be checked against an interface.
+computes it, and others wait for that one object. Type checkers see a property, so that
+classes can be checked against an interface.
 
 ``new_lock`` gives locks that are released in a forked process where other threads held them: those threads do not exist
 there.

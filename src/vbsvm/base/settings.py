@@ -1,7 +1,7 @@
-"""Settings of priors and inferences, frozen objects that a grid search can name and replace; and the package's log.
+"""Base of the settings of priors and inferences (frozen, scikit-learn compatible), checks of values, and the log.
 
-Fits write to the log, under the name ``vbsvm``, ends of optimisations and chains at INFO and their steps at DEBUG.
-Nothing is shown unless the user asks for it, as with ``logging.basicConfig(level="INFO")``.
+Fits log the ends of optimisations and chains at INFO and iterations at DEBUG, under the name ``vbsvm``. Nothing is
+shown unless logging is configured, as with ``logging.basicConfig(level="INFO")``.
 """
 
 import logging
@@ -17,14 +17,14 @@ log.addHandler(logging.NullHandler())
 
 @dataclass(frozen=True)
 class Parameters:
-    """Base of every frozen settings object: scikit-learn reads its fields by ``get_params``."""
+    """Base class of frozen settings; scikit-learn reads the fields by ``get_params``."""
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Give the settings by name, as scikit-learn's ``clone`` and grids ask for them."""
+        """The settings by name, for scikit-learn's ``clone`` and grid search."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def written(self) -> str:
-        """The settings with their numbers as people write them."""
+        """The constructor call as text, with short numbers."""
         settings = (
             f"{name}={f'{value:g}' if isinstance(value, float) else value}" for name, value in self.get_params().items()
         )
@@ -32,12 +32,12 @@ class Parameters:
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value is a real number; True and False are none."""
+    """Whether a value is a real number and no bool."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def is_within(value: object, least: float, most: float) -> bool:
-    """Whether a value is a real number within these limits, which its own type may be too small to hold."""
+    """Whether a value is a real number from ``least`` to ``most``; False if it overflows a float."""
     try:
         return is_number(value) and least <= float(value) <= most
     except OverflowError:
@@ -52,7 +52,7 @@ def check_whole(owner: str, least: int, most: int, **values: int) -> None:
 
 
 def read_seed(random_state: Any) -> int:
-    """A seed from None, a whole number or one of NumPy's generators."""
+    """Integer seed from None, an integer or a NumPy generator."""
     if random_state is None:
         random_state = np.random.default_rng()
     if isinstance(random_state, np.random.Generator):

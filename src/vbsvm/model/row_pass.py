@@ -1,8 +1,8 @@
-"""A pass over the rows: where they come from, what goes down to them, and the sums that complete rows send up.
+"""A pass over the rows: the interface of their source, the input of a pass, and the sums that complete rows return.
 
-The sums are of the size of the model. ``RowInfluence`` has something of each row: the score that it would have had in a
-fit without it. To first order, leaving a row out moves the mean by (H + Λ)⁻¹ against the row's own slope, where H is
-the curvature of all rows in the mean: f₋ = f − V g / (1 − V κ) with V = cᵀ(H + Λ)⁻¹c, g = ∂ℓ/∂f and κ = −∂²ℓ/∂f².
+The sums are of the size of the model. ``RowInfluence`` has values for each row, from which its score in a fit without
+it follows. To first order, leaving a row out moves the mean by −(H + Λ)⁻¹ times the row's gradient, where H is the
+curvature of all rows in the mean: f₋ = f − V g / (1 − V κ) with V = cᵀ(H + Λ)⁻¹c, g = ∂ℓ/∂f and κ = −∂²ℓ/∂f².
 """
 
 import math
@@ -23,7 +23,7 @@ from vbsvm.model.interfaces import EffectiveCoefficients, Gram, LabelledRows, Mi
 from vbsvm.model.likelihoods.base import Likelihood
 
 T = TypeVar("T", bound=Addable)
-# A row that the fit hangs on has a denominator near 0, where the first order says nothing any more.
+# A row with a leverage near 1 has a denominator near 0, where the first-order approximation fails.
 MIN_DENOMINATOR = 0.05
 
 
@@ -36,7 +36,7 @@ class Stats:
     state that the pass started from, with the latent scales refreshed. ``constant`` is κ: with the weights of this
     pass fixed, the row term at any other distribution of the coefficients is crossᵀm − ½⟨gram, Ω⟩ − constant.
     ``curvature`` is minus the second derivative of the collapsed row term in the mean, for Newton steps. A pass that
-    starts from a point has neither. ``missing`` are the sums for the distributions of what may be missing.
+    starts from a point has neither. ``missing`` are the sums for the distributions of missing values.
     """
 
     gram: Gram
@@ -52,7 +52,7 @@ class Stats:
         return self.cross_sums if isinstance(self.cross_sums, np.ndarray) else self.cross_sums.to_array()
 
     def gated(self, gates: Gates | None) -> tuple[Gram, Array]:
-        """G ∘ E[γ̃γ̃ᵀ] and γ̃ ∘ r: the sums as the coefficients behind the gates see them."""
+        """G ∘ E[γ̃γ̃ᵀ] and γ̃ ∘ r: the sums for the update of gated coefficients."""
         if gates is None:
             return self.gram, self.cross
         return self.gram.gated(gates, self.gram), gates.by_coefficient * self.cross
@@ -72,17 +72,17 @@ class Stats:
         )
 
 
-def add_optional(one: T | None, other: T | None) -> T | None:
-    """Sum of what may be absent."""
-    if one is None or other is None:
-        return other if one is None else one
-    return one + other
+def add_optional(first: T | None, second: T | None) -> T | None:
+    """Sum of two values, either of which may be None."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first + second
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class RowInfluence:
-    """Of each row: label, weight, score, slope and curvature of its term in the fit, and V.
+    """Label, weight, score, gradient and curvature of the log likelihood, and response V of each row.
 
     ``missing_variance`` is the variance of the score that missing inputs and categories cause.
     """
@@ -99,10 +99,10 @@ class RowInfluence:
     def from_moments(
         likelihood: Likelihood, rows: LabelledRows, f: Array, v: Array | float, response: Array, missing_variance: Array
     ) -> "RowInfluence":
-        """Rows with these moments of their scores."""
+        """Influence of rows with these means f and variances v of their scores."""
         y, s = rows.y, rows.weights
         terms = likelihood.terms(f, v + missing_variance, y, s, mean_field)
-        assert terms.curvature is not None  # a fit ends with a spread
+        assert terms.curvature is not None  # the result of a fit is no point
         return RowInfluence(y, s, f, terms.u - terms.w * f, terms.curvature, response, missing_variance)
 
     @staticmethod
@@ -111,14 +111,14 @@ class RowInfluence:
         return RowInfluence(*[np.empty(0)] * 7)
 
     def __add__(self, other: Self) -> "RowInfluence":
-        """One below the other."""
+        """Concatenate the rows."""
         names = [field.name for field in fields(self)]
         return RowInfluence(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in names))
 
     def average(self, firsts: NDArray[np.intp], chances: Array) -> "RowInfluence":
-        """Means over neighbours that stand for the same row, of which ``firsts`` are the first ones.
+        """Average over candidates of the same row, weighted by ``chances``; ``firsts`` are the first ones of each row.
 
-        That their scores differ makes the score less certain.
+        The variance between their scores is added to ``missing_variance``.
         """
 
         def mean(values: Array) -> Array:
@@ -132,28 +132,28 @@ class RowInfluence:
         )
 
     def left_out_scores(self, counts: Array) -> Array:
-        """The scores without one row of the ``counts`` that each stands for, or without the part of a row."""
-        share = np.minimum(1.0, 1.0 / counts)
-        return self.score - self.response * self.slope * share / self._denominator(counts)
+        """Leave-one-out scores: without one of the ``counts`` observations that each row represents."""
+        fraction = np.minimum(1.0, 1.0 / counts)
+        return self.score - self.response * self.slope * fraction / self._denominator(counts)
 
     def left_out_response(self, counts: Array) -> Array:
-        """V / (1 − V κ): the response, and so the variance of the score, without that row."""
+        """V / (1 − V κ): the leave-one-out variance of the score."""
         return self.response / self._denominator(counts)
 
     def _denominator(self, counts: Array) -> Array:
         return np.maximum(1.0 - self.leverage(counts), MIN_DENOMINATOR)
 
     def leverage(self, counts: Array) -> Array:
-        """V κ of one row of the ``counts`` that each stands for: near 1 the first order fails."""
+        """V κ of one of the ``counts`` observations of each row: near 1 the first-order approximation fails."""
         return self.response * self.curvature * np.minimum(1.0, 1.0 / counts)
 
     def calibrated_power(self, counts: Array, power: float) -> float:
-        """The power η of the hinge's pseudo-likelihood at which its posterior varies as estimates do between samples.
+        """The power η of the hinge's pseudo-likelihood whose posterior variance matches the sampling variance.
 
         It is the ratio of two effective numbers of coefficients, Σ κV / Σ n c² g² V: by the curvature κ of the loss,
         and by the variance of its slope g, both at power 1. n are the ``counts``, c are class weights, and ``power`` is
         that of the fit. Slopes are those at the score without the row, averaged over its distribution, since the kink
-        makes the slope at a single score too rough. It is infinite where no slope is left.
+        makes the slope at a single score too rough. It is infinite if all gradients vanish.
         """
         z = (1.0 - self.y * self.left_out_scores(counts)) / np.sqrt(self.left_out_response(counts))
         variance = float(np.sum(np.square(2.0 * self.s * ndtr(z)) / counts * self.response))
@@ -164,7 +164,7 @@ class RowInfluence:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class RowPass:
-    """All that a block of rows needs to know of the model and its state; plain data, which may be sent anywhere."""
+    """Input of a pass over rows: the part of model and state that rows depend on; picklable plain data."""
 
     likelihood: Likelihood
     coefficients: EffectiveCoefficients
@@ -174,7 +174,7 @@ class RowPass:
 
 
 class Part(Protocol):
-    """Rows of a block that are summed in the same way."""
+    """Rows of a block that are of the same kind: complete, incomplete, or candidates."""
 
     @property
     def rows(self) -> LabelledRows:
@@ -183,11 +183,11 @@ class Part(Protocol):
 
     @property
     def row_index(self) -> NDArray[np.intp] | None:
-        """Where they stand in their block; None where they are all of it."""
+        """Positions of the rows in their block, or None for all of it."""
         ...
 
     def stats(self, row_pass: RowPass) -> Stats:
-        """Sums of these rows in a pass."""
+        """Sums over these rows."""
         ...
 
     def scores(self, theta: Array, missing: MissingDistributions | None) -> Array:
@@ -197,7 +197,7 @@ class Part(Protocol):
     def likelihood_change(
         self, before: Array, after: Array, missing: MissingDistributions | None, mode: UpdateMode
     ) -> float:
-        """Change of the log likelihood where each row's own goes from ``before`` to ``after``."""
+        """Change of the total log likelihood if that of each row changes from ``before`` to ``after``."""
         ...
 
     def curvature(self, row_pass: RowPass) -> Gram:
@@ -205,42 +205,42 @@ class Part(Protocol):
         ...
 
     def influence(self, row_pass: RowPass, response: EffectiveCoefficients) -> RowInfluence:
-        """What each row does to the fit, where ``response`` has the covariance by which the mean gives way.
+        """Influence of each row; ``response`` has the covariance that is the response of the mean to gradients.
 
-        Missing values are those of prediction: labels have no say.
+        Missing values are imputed as in prediction, without the labels.
         """
         ...
 
     def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
-        """Number of rows whose loss grows with the coefficients, in proportion to these; under an exact bound."""
+        """Number of misclassified rows at ``theta``, for the detection of separation."""
         ...
 
 
 class Source(Protocol):
-    """Where rows come from: memory now; files and other machines answer the same calls."""
+    """Source of rows: in memory, in files or on other machines."""
 
     @property
     def n_rows(self) -> int:
-        """Number of rows that count."""
+        """Number of rows of positive weight."""
         ...
 
     @property
     def n_core(self) -> int:
-        """Number of coefficients whose covariances are all kept: all but the effects of one grouping factor."""
+        """Number of coefficients with a full covariance matrix: all but the effects of one grouping factor."""
         ...
 
     @property
     def rows_resident(self) -> bool:
-        """Whether rows may be looked at often, and a few numbers of each be kept: then fewer passes are needed."""
+        """Whether rows are in memory, so that many evaluations are cheap and a few numbers of each can be cached."""
         ...
 
     @property
     def drawn_covariance(self) -> bool:
-        """Whether rows and columns are so many that the covariance of the coefficients is known by draws only."""
+        """Whether there are too many rows and columns for an exact covariance, so that it is estimated by draws."""
         ...
 
     def sample(self, n_rows: int) -> "Source | None":
-        """So many of the rows, which weigh as much as all; None where they are not at hand."""
+        """A subsample of ``n_rows`` rows with the total weight of all, or None if they are not in memory."""
         ...
 
     def sum_stats(self, row_pass: RowPass) -> Stats:
@@ -252,14 +252,14 @@ class Source(Protocol):
         ...
 
     def input_sums(self, distribution: Any) -> Any:
-        """Sums of the inputs with the missing ones as their distribution expects them; labels have no say."""
+        """Sums of the predictors with missing ones at their conditional means, without the labels."""
         ...
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class CompleteRows:
-    """Rows of a layout that miss no input; ``row_index`` says which of their block they are."""
+    """Rows of a layout without missing predictors; ``row_index`` is their positions in the block."""
 
     rows: Rows
     row_index: NDArray[np.intp] | None = None
@@ -267,17 +267,17 @@ class CompleteRows:
     def stats(self, row_pass: RowPass, alternatives: Any = None) -> Stats:
         """G = Σ w c cᵀ, r = Σ u c, and the row term (Algorithm 2, lines 2 and 3).
 
-        ``alternatives`` say of rows that stand for the same row of the data how likely each is the true one.
+        ``alternatives`` give the responsibilities of candidates of the same row of the data.
         """
         rows, y, s = self.rows, self.rows.y, self.rows.weights
-        with np.errstate(all="ignore"):  # for the climb's bold candidates; a thread does not inherit the climb's own
+        with np.errstate(all="ignore"):  # for trial points of the optimiser; threads do not inherit its own setting
             f, v = row_pass.coefficients.row_moments(rows)
             terms = row_pass.likelihood.terms(f, v, y, s, row_pass.mode, "rows", rows.index)
             entropy, missing = 0.0, None
             if alternatives is not None:
-                shares = alternatives.responsibilities(terms.value)
-                entropy, missing = alternatives.entropy(shares, s), alternatives.sums(shares * s)
-                s, terms = shares * s, terms.shared(shares)
+                weights = alternatives.responsibilities(terms.value)
+                entropy, missing = alternatives.entropy(weights, s), alternatives.sums(weights * s)
+                s, terms = weights * s, terms.weighted(weights)
             if row_pass.missing is not None:
                 missing = row_pass.missing.with_complete_rows(missing, rows, row_pass.mode)
             row_bound = float(s @ terms.value) + entropy
@@ -289,7 +289,7 @@ class CompleteRows:
             return Stats(gram, rows.cross(terms.u), row_bound, constant, curvature, missing)
 
     def curvature(self, row_pass: RowPass) -> Gram:
-        """Σ −∂²ℓ/∂f² c cᵀ, from the rows that have a curvature worth speaking of."""
+        """Σ −∂²ℓ/∂f² c cᵀ."""
         rows, s = self.rows, self.rows.weights
         with np.errstate(all="ignore"):
             f, v = row_pass.coefficients.row_moments(rows)
@@ -298,7 +298,7 @@ class CompleteRows:
             return rows.gram(terms.curvature)
 
     def influence(self, row_pass: RowPass, response: EffectiveCoefficients) -> RowInfluence:
-        """What each row does to the fit."""
+        """Influence of each row."""
         with np.errstate(all="ignore"):
             f, v = row_pass.coefficients.row_moments(self.rows)
             V = v if response is row_pass.coefficients else response.row_moments(self.rows)[1]
@@ -315,5 +315,5 @@ class CompleteRows:
         return float(self.rows.weights @ (after - before))
 
     def n_misclassified(self, theta: Array, missing: MissingDistributions | None) -> int:
-        """Number of rows on the wrong side."""
+        """Number of misclassified rows."""
         return int(np.count_nonzero(self.rows.y * self.rows.scores(theta) <= 0.0))

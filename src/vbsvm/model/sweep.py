@@ -22,13 +22,13 @@ def sweep(spec: Spec, state: State, source: Source, mode: UpdateMode) -> tuple[S
 
 
 def pass_rows(spec: Spec, state: State, source: Source, mode: UpdateMode, *, with_curvature: bool = False) -> Stats:
-    """Refresh the rows' latent scales and sum what the coefficients need of them."""
+    """Update the rows' latent scales, and sum the statistics that the update of the coefficients needs."""
     coefficients = state.coefficients.effective(state.gates)
     return source.sum_stats(RowPass(spec.likelihood, coefficients, mode, with_curvature, state.missing))
 
 
 def update(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
-    """Everything but the rows, in the paper's order (Algorithm 2, lines 2 to 4; 3, 2 to 8 and 11; 5, 13 and 14)."""
+    """Update everything but the rows (Algorithm 2, lines 2 to 4; 3, lines 2 to 8 and 11; 5, lines 13 and 14)."""
     if spec.joint_gates:
         state = update_coefficients_and_gates(spec, state, stats)
     else:
@@ -37,9 +37,9 @@ def update(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
 
 
 def update_coefficients_and_gates(spec: Spec, state: State, stats: Stats) -> State:
-    """q(v_k, γ_k) jointly for each input, in variational Bayes only: a sampler has no use for it."""
+    """Joint q(v_k, γ_k) of each predictor; for variational Bayes only."""
     assert state.gates is not None
-    assert isinstance(stats.gram, DenseGram)  # the only layout that has joint gates
+    assert isinstance(stats.gram, DenseGram)  # the only layout with joint gates
     distribution, gates = update_jointly(
         stats.gram, stats.cross, spec.precision(state), state.coefficients, state.gates, spec.prior_log_odds(state)
     )
@@ -72,7 +72,7 @@ def update_priors(spec: Spec, state: State, mode: UpdateMode) -> State:
 
 
 def update_missing(spec: Spec, state: State, stats: Stats, mode: UpdateMode) -> State:
-    """The distributions of what may be missing, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
+    """Distributions of the missing values' model, or draws (Algorithm 5, lines 13 and 14; Appendix C)."""
     if spec.missing is None:
         return state
     missing = spec.missing.update(state.missing, stats.missing, mode)
@@ -84,10 +84,10 @@ def _at_site(mode: UpdateMode, block: int, distribution: Any, *site: str | int) 
 
 
 def elbo_terms(spec: Spec, state: State, row_term: float, missing: Any = None) -> dict[str, float]:
-    """Named terms of the lower bound on the log evidence, all constants included, at any state.
+    """Named terms of the ELBO, all constants included, at any state.
 
     ``row_term`` is ``stats.row_bound`` of a pass that *started* from this state, or ``row_term_fixed_weights`` between
-    passes; it holds the entropy of missing values. ``missing`` are that pass's sums of what may be missing.
+    passes; it holds the entropy of missing values. ``missing`` are the sums of that pass for missing values.
     """
     named = {"rows": row_term, "entropy of the coefficients": state.coefficients.entropy}
     for block, scale, moments in zip(spec.blocks, state.scales, spec.moments(state), strict=True):
@@ -100,11 +100,11 @@ def elbo_terms(spec: Spec, state: State, row_term: float, missing: Any = None) -
 
 
 def elbo(spec: Spec, state: State, row_term: float, missing: Any = None) -> float:
-    """The bound itself: the sum of its terms."""
+    """The ELBO: the sum of its terms."""
     return sum(elbo_terms(spec, state, row_term, missing).values())
 
 
 def row_term_fixed_weights(state: State, stats: Stats) -> float:
-    """Row term at *any* state with the weights of an earlier pass held: rᵀm − ½⟨G, Ω⟩ − κ. It needs no pass."""
+    """Row term of the ELBO at *any* state, with the weights of an earlier pass fixed: rᵀm − ½⟨G, Ω⟩ − κ."""
     distribution, (gram, cross) = state.coefficients, stats.gated(state.gates)
     return float(cross @ distribution.mean) - 0.5 * distribution.quadratic(gram) - stats.constant

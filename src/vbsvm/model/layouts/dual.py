@@ -19,7 +19,7 @@ from vbsvm.model.interfaces import Effects, Precision
 from vbsvm.model.layouts.dense import LOG_2PI, DenseRows
 from vbsvm.model.layouts.dual_parts import DualParts, SparseDesign, WideDesign, as_array
 
-# Gates that are scanned together: the matrix of their own products is formed.
+# Number of gates that are scanned together, for which the matrix of products is formed.
 CHUNK = 128
 
 
@@ -28,8 +28,8 @@ CHUNK = 128
 class DualRows:
     """All rows in one block.
 
-    Where all coefficients but the free ones have the same prior precision, and no gates, a pass needs nothing else of
-    the size of the columns than products with vectors.
+    If all coefficients but the free ones have the same prior precision, and no gates, the only operations with columns
+    in a pass are products with vectors.
     """
 
     index: int
@@ -43,7 +43,7 @@ class DualRows:
         return as_array(self.design)
 
     def array_chunks(self) -> Iterator[Array]:
-        """All rows at once."""
+        """All rows as one chunk."""
         yield self.as_array
 
     def scores(self, theta: Array) -> Array:
@@ -51,7 +51,7 @@ class DualRows:
         return self.design @ theta
 
     def gram(self, w: Array) -> "DualGram":
-        """CᵀWC, as its parts."""
+        """CᵀWC, represented by its factors."""
         return DualGram(self.design, w, np.zeros(self.design.shape[1]), np.ones(self.design.shape[1]))
 
     def cross(self, u: Array) -> Array:
@@ -82,7 +82,7 @@ class DualGram:
         return self._with(other, other.w)
 
     def __sub__(self, other: Self) -> "DualGram":
-        """Take away the sums of other rows: they count with the opposite sign."""
+        """Subtract the sums of other rows: these have negative weights."""
         return self._with(other, -other.w)
 
     def _with(self, other: Self, w: Array) -> "DualGram":
@@ -106,7 +106,7 @@ class DualGram:
         return self.opened * ((self.w * (self.design @ (self.opened * theta))) @ self.design) + self.extra * theta
 
     def gated(self, gates: Gates | None, own: Self) -> "DualGram":
-        """G ∘ E[γ̃γ̃ᵀ]; every gate has one coefficient."""
+        """G ∘ E[γ̃γ̃ᵀ]; no gate is shared."""
         if gates is None:
             return self
         return DualGram(self.design, self.w, gates.variance * own.diagonal, gates.by_coefficient)
@@ -123,7 +123,7 @@ class DualGram:
         return DualGaussian(parts.times(cross), parts)
 
     def solve(self, right: Array, precision: Precision) -> Array | None:
-        """(G + Λ)⁻¹ right, or None where that matrix is not positive in floating point."""
+        """(G + Λ)⁻¹ right, or None if that matrix is not numerically positive definite."""
         try:
             return self.conditional(right, precision).mean
         except np.linalg.LinAlgError:
@@ -159,12 +159,12 @@ class DualGaussian(SecondMoments):
         return 0.5 * len(self.mean) * (1 + LOG_2PI) + self.parts.half_log_det
 
     def covariances(self, n: int) -> Array:
-        """Covariance of the first n coefficients: columns × columns, for those who ask for it."""
+        """Covariance of the first n coefficients, n × n."""
         U, V = self.parts.left[:, :n], self.parts.right[:n]
         return np.diag(self.parts.diagonal[:n]) - U.T @ U + V @ V.T
 
     def products(self, left: slice, right: slice) -> float:
-        """Σ E[θ_j θ_k] over the pairs of two strides."""
+        """Σ E[θ_j θ_k] over corresponding elements of two slices."""
         D, U, V = self.parts.diagonal, self.parts.left, self.parts.right
         same = D[left].sum() if left == right else 0.0
         spread = same - np.vdot(U[:, left], U[:, right]) + np.vdot(V[left], V[right])
@@ -177,13 +177,13 @@ class DualGaussian(SecondMoments):
         return float(self.mean @ gram.times(self.mean)) + spread
 
     def effective(self, gates: Gates | None) -> "DualCoefficients | KernelCoefficients":
-        """What rows need, with the gates applied."""
+        """Distribution of the effective coefficients."""
         if gates is None and self.parts.common_variance is not None:
             return KernelCoefficients(self)
         return self.materialised(gates)
 
     def materialised(self, gates: Gates | None) -> "DualCoefficients":
-        """The same with the parts of the covariance written out, for any rows."""
+        """Distribution of the effective coefficients with explicit factors of the covariance, for any rows."""
         D, U, V = self.parts.diagonal, self.parts.left, self.parts.right
         if gates is None:
             return DualCoefficients(self.mean, D, U, V)
@@ -204,15 +204,15 @@ class DualGaussian(SecondMoments):
         return PointDistribution(self.mean + noise + parts.right @ rng.standard_normal(parts.right.shape[1]))
 
     def with_mean(self, mean: Array) -> "DualGaussian":
-        """Move the distribution to another mean."""
+        """A copy with another mean."""
         return DualGaussian(mean, self.parts)
 
     def pack(self) -> Array:
-        """Mean, logs of λ and of the weights, and the gates that Σ was formed with: Σ itself would be too large."""
+        """Mean, logs of λ and of the weights, and the gates that define Σ, as Σ itself would be too large."""
         return np.concatenate([self.mean, np.log(self.parts.lam), np.log(self.parts.w), self.parts.opened])
 
     def unpack(self, numbers: Array) -> "DualGaussian":
-        """Make the distribution that packs to these numbers, kept within what floating point holds."""
+        """The distribution with these parameters, clipped to the range of floating point."""
         size, n = len(self.mean), len(self.parts.w)
         mean, lam, w, opened = np.split(numbers, np.cumsum([size, size, n]))
         lam, w = (np.exp(np.clip(x, -100.0, 100.0)) for x in (lam, w))
@@ -222,7 +222,7 @@ class DualGaussian(SecondMoments):
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class KernelCoefficients:
-    """A distribution whose own rows find their variances among products of rows."""
+    """Effective coefficients whose variances for the rows of the fit follow from CCᵀ."""
 
     distribution: DualGaussian
 
@@ -243,10 +243,7 @@ class KernelCoefficients:
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class DualCoefficients:
-    """Mean, and the parts of the covariance diag(D) − UᵀU + V Vᵀ of the effective coefficients.
-
-    Predictions ask with dense rows.
-    """
+    """Mean, and factors of the covariance diag(D) − UᵀU + V Vᵀ of the effective coefficients; for dense rows, too."""
 
     mean: Array
     D: Array
@@ -282,7 +279,7 @@ class DualScan(GateScan):
     prior_log_odds: Array
 
     def scan(self, rng: np.random.Generator | None = None) -> Gates:
-        """Each gate in turn; drawn where there is a generator."""
+        """Update each gate in turn; draw it if there is a generator."""
         C, w, mean = as_array(self.gram.design), self.gram.w, self.distribution.mean
         D, U, V = self._parts()
         opened, log_odds = self.gates.by_coefficient.copy(), self.gates.log_odds.copy()
@@ -291,7 +288,7 @@ class DualScan(GateScan):
         H, L = (C * opened) @ U.T, (C * opened) @ V
         for begin in range(0, len(gated), CHUNK):
             columns: Any = gated[begin : begin + CHUNK]
-            gates = self.gates.part(columns)
+            gates = self.gates.subset(columns)
             if columns[-1] - columns[0] == len(columns) - 1:
                 columns = slice(int(columns[0]), int(columns[-1]) + 1)  # a view, where an index would copy
             Ck, Uk, Vk = C[:, columns], U[:, columns], V[columns]
@@ -300,7 +297,7 @@ class DualScan(GateScan):
             cross += np.einsum("kn,nk->k", WC.T @ L, Vk.T) - np.einsum("kn,nk->k", WC.T @ H, Uk)
             Omega = np.diag(D[columns]) - Uk.T @ Uk + Vk @ Vk.T + np.outer(mean[columns], mean[columns])
             products = (WC.T @ Ck) * Omega
-            # What these gates meet among themselves is left to the scan of the chunk.
+            # Products among these gates are part of the scan of the chunk.
             beyond = cross - products @ opened[columns]
             linear = self.cross[columns] * mean[columns] - beyond
             updated = DenseScan(gates, products, linear, self.prior_log_odds[gate_of[columns]]).scan(rng)

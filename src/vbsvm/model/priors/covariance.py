@@ -1,4 +1,4 @@
-"""Priors of effects that vary together: u_g ~ N(0, Σ) for each group g, with an inferred q × q covariance Σ."""
+"""Priors of correlated random effects: u_g ~ N(0, Σ) for each level g, with an inferred q × q covariance Σ."""
 
 import math
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from vbsvm.base.settings import check_positive
 from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.priors.base import Moments, Prior
 
-# Effects and their covariance hold each other back.
+# Alternating updates of effects and their covariance converge slowly.
 ROUNDS = 5
-# What is known of a covariance matrix: its distribution, or a draw from it.
+# Distribution of a covariance matrix, or a draw from it.
 CovarianceScale = distributions.InverseWishart | MatrixPoint
 
 
@@ -40,7 +40,7 @@ class InverseWishart(Prior[CovarianceScale]):
     nu: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a scale or degrees that are not positive."""
+        """Check that scale and degrees are positive."""
         check_positive("InverseWishart", 1e-20, 1e20, psi=self.psi)
         if self.nu is not None:
             check_positive("InverseWishart", 1e-6, 1e9, nu=self.nu)
@@ -95,11 +95,11 @@ class HuangWandDistribution:
         return self.covariance.values_at(chances)
 
     def pack(self) -> list[float]:
-        """Give the numbers of the covariance, then those of the auxiliary scales."""
+        """Parameters of the covariance, then those of the auxiliary scales."""
         return [*self.covariance.pack(), *(x for distribution in self.auxiliary for x in distribution.pack())]
 
     def unpack(self, numbers: Array) -> Self:
-        """Make the distribution that has these numbers."""
+        """The distribution with these parameters: inverse of ``pack``."""
         q = len(self.auxiliary)
         matrix, rest = numbers[:-q], numbers[-q:]
         auxiliary = tuple(distribution.unpack(rest[j : j + 1]) for j, distribution in enumerate(self.auxiliary))
@@ -130,7 +130,7 @@ class Covariance(Prior[HuangWandDistribution]):
     degrees: float = 2.0
 
     def __post_init__(self) -> None:
-        """Refuse a scale or degrees that are not positive."""
+        """Check that scale and degrees are positive."""
         check_positive("Covariance", 1e-10, 1e10, scale=self.scale)
         check_positive("Covariance", 1e-6, 1e6, degrees=self.degrees)
 
@@ -182,7 +182,7 @@ def _rescale(scale: CovarianceScale, nu: float, psi: Array, g: float) -> tuple[M
 
 
 def _matrix_terms(distribution: distributions.InverseWishart, nu: float, psi: Array, moments: Moments) -> float:
-    """What both priors have in common: all but ½ν log|Ψ|."""
+    """Terms of the bound that both priors share: all but ½ν log|Ψ|."""
     q, N = len(distribution.scale), distribution.degrees
     _, log_det = np.linalg.slogdet(distribution.scale)
     pull = float(np.vdot(distribution.inverse_mean, psi + moments.outer))

@@ -17,7 +17,7 @@ from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.priors.base import Moments, Prior
 from vbsvm.model.priors.normal import fixed_point, rescale_variance
 
-# Each further start has gates a tenth as open as the one before it: soon they are all alike.
+# Inclusion probabilities of each further start are a tenth of the last ones, so that many starts are all alike.
 MAX_RESTARTS = 100
 RHO = 0.01
 
@@ -37,7 +37,7 @@ class Beta(Parameters):
     b: float = 1.0
 
     def __post_init__(self) -> None:
-        """Refuse counts that are not positive."""
+        """Check that the counts are positive."""
         check_positive("Beta", 1e-6, 1e9, a=self.a, b=self.b)
 
 
@@ -96,21 +96,21 @@ class LaplaceZeroDistribution:
         return self.variance.values_at(chances)
 
     def pack(self) -> list[float]:
-        """Give log rates of σ², logs of E b, and logs of the Beta distribution's counts."""
+        """Log rates of σ², logs of E b, and logs of the Beta distribution's counts."""
         assert isinstance(self.slab, Latent)
         share = [] if not isinstance(self.share, InclusionRate) else [math.log(self.share.a), math.log(self.share.b)]
         return [*self.variance.pack(), *np.log(self.slab.root), *share]
 
     def unpack(self, numbers: Array) -> Self:
-        """Make the distribution that has these numbers."""
+        """The distribution with these parameters: inverse of ``pack``."""
         assert isinstance(self.slab, Latent)
-        at, m = len(self.variance.pack()), len(self.slab.root)
-        root = np.exp(np.clip(numbers[at : at + m], -300.0, 300.0))
+        begin, m = len(self.variance.pack()), len(self.slab.root)
+        root = np.exp(np.clip(numbers[begin : begin + m], -300.0, 300.0))
         share = self.share
         if isinstance(share, InclusionRate):
-            a, b = np.exp(np.clip(numbers[at + m :], -300.0, 300.0))
+            a, b = np.exp(np.clip(numbers[begin + m :], -300.0, 300.0))
             share = InclusionRate(float(a), float(b))
-        return type(self)(self.variance.unpack(numbers[:at]), Latent(self.slab.s, root), share)
+        return type(self)(self.variance.unpack(numbers[:begin]), Latent(self.slab.s, root), share)
 
 
 @final
@@ -163,7 +163,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
     gates: Factorised | Joint = field(default_factory=Factorised)
 
     def __post_init__(self) -> None:
-        """Refuse settings that make no sense."""
+        """Check the settings."""
         check_positive("LaplaceZero", shape=self.shape, rate=self.rate)
         if self.rho is not None and not isinstance(self.rho, Beta):
             for share in np.atleast_1d(np.asarray(self.rho, dtype=object)):
@@ -176,7 +176,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
                     f"LaplaceZero: rho={self.rho!r} and expected_size={self.expected_size!r} both say how many inputs "
                     "are in. Leave one of them at None."
                 )
-        _require_groups(self.groups)
+        _check_groups(self.groups)
         check_whole("LaplaceZero", 0, MAX_RESTARTS, restarts=self.restarts)
         if not isinstance(self.gates, Factorised | Joint):
             raise ValueError(f"LaplaceZero: gates must be Factorised() or Joint(); got {self.gates!r}.")
@@ -184,14 +184,14 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
             raise ValueError(f"LaplaceZero: threshold must lie between 0 and 1; got {self.threshold!r}.")
 
     def gate_of(self, names: Sequence[str], terms: Sequence[int] | None = None) -> NDArray[np.intp]:
-        """A gate for each column, or for those that share one; numbered in the order of the columns."""
+        """Gate of each column; gates are numbered in the order of the columns, and may be shared."""
         owner = np.arange(len(names)) if terms is None else np.asarray(terms)
-        taken: set[int] = set()
+        grouped: set[int] = set()
         for group in self.groups:
-            columns = [_place(column, names) for column in group]
-            if not columns or taken & set(columns) or len(set(columns)) < len(columns):
+            columns = [_column_number(column, names) for column in group]
+            if not columns or grouped & set(columns) or len(set(columns)) < len(columns):
                 raise ValueError(f"LaplaceZero: the group {list(group)} is empty, or names a column twice.")
-            taken |= set(columns)
+            grouped |= set(columns)
             owner[columns] = len(names) + columns[0]
         _, first, gate_of = np.unique(owner, return_index=True, return_inverse=True)
         gate_of = np.argsort(np.argsort(first))[gate_of].astype(np.intp)
@@ -210,7 +210,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         return isinstance(self.gates, Joint)
 
     def starts(self) -> list[float]:
-        """Gates at ½, 0.01, 0.001, …"""
+        """Inclusion probabilities of further starts: ½, 0.01, 0.001, …"""
         return [0.5, *(10.0 ** -(k + 2) for k in range(self.restarts))][: self.restarts]
 
     def start(self, width: int, size: int) -> LaplaceZeroDistribution:
@@ -221,7 +221,7 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         return LaplaceZeroDistribution(Point(1.0), Latent(np.ones(size), np.ones(size)), share)
 
     def with_default_rho(self, rho: Beta) -> "LaplaceZero":
-        """The same with this distribution of ρ, unless the user has said something of it."""
+        """The same with this distribution of ρ, unless the user has set ρ or the expected size."""
         return replace(self, rho=rho) if self.rho is None and self.expected_size is None else self
 
     def _log_odds(self, n_gates: int) -> Array:
@@ -294,8 +294,8 @@ class LaplaceZero(Prior[LaplaceZeroDistribution]):
         return surplus + float(betaln(q.a, q.b) - betaln(self.rho.a, self.rho.b))
 
 
-def _require_groups(groups: object) -> None:
-    """Refuse what is not a list of lists; a text would be taken for a list of its letters."""
+def _check_groups(groups: object) -> None:
+    """Check that groups are a list of lists; a string would be read as a list of letters."""
     if not _is_list(groups) or not all(_is_list(group) for group in groups):
         raise ValueError(
             f"LaplaceZero: groups must be a list of lists of columns, such as [['a', 'b'], ['c', 'd']]; got {groups!r}."
@@ -303,13 +303,13 @@ def _require_groups(groups: object) -> None:
 
 
 def _is_list(value: object) -> TypeGuard[Collection[object]]:
-    """Whether a value is a list, or an array or set that can stand for one."""
+    """Whether a value is a list or another collection, such as an array or set; no string or mapping."""
     scalar = isinstance(value, str | bytes | Mapping) or getattr(value, "ndim", 1) == 0
     return isinstance(value, Collection) and not scalar
 
 
-def _place(column: str | int, names: Sequence[str]) -> int:
-    """Number of a column that is given by its name or its number."""
+def _column_number(column: str | int, names: Sequence[str]) -> int:
+    """Number of a column from its name or number."""
     if isinstance(column, numbers.Integral) and not isinstance(column, bool):
         if -len(names) <= int(column) < len(names):
             return int(column) % len(names)

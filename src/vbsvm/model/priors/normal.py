@@ -11,7 +11,7 @@ from vbsvm.base.settings import check_positive
 from vbsvm.base.update_mode import UpdateMode
 from vbsvm.model.priors.base import Moments, Prior
 
-# Share of coefficients that the data determine, below which the scale's own update creeps.
+# Proportion of well-determined coefficients below which the plain update of the scale converges slowly.
 FIXED_POINT_BELOW = 0.5
 
 
@@ -31,15 +31,15 @@ class Normal(Prior[Point]):
     variance: float
 
     def __post_init__(self) -> None:
-        """Refuse a variance that is not positive."""
+        """Check that the variance is positive."""
         check_positive("Normal", variance=self.variance)
 
     def start(self, width: int, size: int) -> Point:
-        """Give the known variance."""
+        """The known variance."""
         return Point(self.variance)
 
     def update(self, scale: Point, moments: Moments, mode: UpdateMode) -> Point:
-        """Give the known variance, whatever the coefficients are."""
+        """The known variance."""
         return scale
 
     def rescale(self, scale: Point, moments: Moments, g: float) -> tuple[Point, float]:
@@ -68,7 +68,7 @@ class Ridge(Prior[InverseGamma | Point]):
     rate: float = 0.01
 
     def __post_init__(self) -> None:
-        """Refuse a shape or rate that is not positive."""
+        """Check that shape and rate are positive."""
         check_positive("Ridge", shape=self.shape, rate=self.rate)
 
     def start(self, width: int, size: int) -> Point:
@@ -112,13 +112,13 @@ class Ridge(Prior[InverseGamma | Point]):
         return -0.5 * moments.size * math.log(2 * math.pi) + prior + math.lgamma(a) - a * math.log(b) + surplus
 
 
-def fixed_point(prior: Any, size: int, of_prior: float, squares: float) -> InverseGamma | None:
-    """IG with the mean precision (A + ½ well-determined coefficients)/(B + ½ squares), or None if most are determined.
+def fixed_point(prior: Any, size: int, n_shrunk: float, squares: float) -> InverseGamma | None:
+    """IG with the mean precision (A + ½ well-determined coefficients)/(B + ½ squares), or None if many are so.
 
-    Of ``size`` coefficients the prior determines ``of_prior``; ``squares`` are those of their means, weighted as their
-    precisions are.
+    Of ``size`` coefficients the prior determines ``n_shrunk``; ``squares`` is the sum of their squared means, weighted
+    as their precisions are.
     """
-    determined = size - of_prior
+    determined = size - n_shrunk
     if not 0 < determined < FIXED_POINT_BELOW * size:
         return None
     shape = prior.shape + 0.5 * size
@@ -154,7 +154,7 @@ class HalfT(Prior[InverseGamma | Point]):
     degrees: float = 2.0
 
     def __post_init__(self) -> None:
-        """Refuse a scale or degrees that are not positive."""
+        """Check that scale and degrees are positive."""
         check_positive("HalfT", 1e-10, 1e10, scale=self.scale)
         check_positive("HalfT", 1e-6, 1e6, degrees=self.degrees)
 
@@ -174,16 +174,16 @@ class HalfT(Prior[InverseGamma | Point]):
             return InverseGamma(shape, shape / expected if expected > 0 else math.inf)
         return mode(InverseGamma(shape, self.degrees * auxiliary.inverse_mean + 0.5 * moments.square_norm))
 
-    def _inverse_mean(self, shape: float, half: float) -> float:
-        """E[σ⁻²] where both distributions are at rest: x{ν(ν + 1)/2/(νx + 1/scale²) + ½E‖u‖²} = shape."""
+    def _inverse_mean(self, shape: float, half_square_norm: float) -> float:
+        """E[σ⁻²] at the joint fixed point of both distributions: x{ν(ν + 1)/2/(νx + 1/scale²) + ½E‖u‖²} = shape."""
         nu, flat = self.degrees, self.scale**-2
-        square, constant = nu * max(half, 1e-300), shape * flat
-        linear = 0.5 * nu * (nu + 1.0) + flat * half - shape * nu
+        square, constant = nu * max(half_square_norm, 1e-300), shape * flat
+        linear = 0.5 * nu * (nu + 1.0) + flat * half_square_norm - shape * nu
         root = math.hypot(linear, 2.0 * math.sqrt(square * constant))
         return 2.0 * constant / (linear + root) if linear > 0 else 0.5 * (root - linear) / square
 
     def fixed_point_step(self, scale: InverseGamma | Point, moments: Moments) -> InverseGamma | None:
-        """As for ``Ridge``, with the prior's rate as it is now."""
+        """As for ``Ridge``, with the current rate of the prior."""
         rate = self.degrees * self._auxiliary(scale).inverse_mean
         return Ridge(0.5 * self.degrees, rate).fixed_point_step(scale, moments)
 
@@ -192,7 +192,7 @@ class HalfT(Prior[InverseGamma | Point]):
         return 2.0 * float(stdtr(self.degrees, -math.sqrt(variance) / self.scale))
 
     def rate_derivative(self, scale: InverseGamma | Point) -> float:
-        """How the prior's rate ν E[1/a] answers to E[σ⁻²]."""
+        """Derivative of the prior's rate ν E[1/a] in E[σ⁻²]."""
         auxiliary = self._auxiliary(scale)
         return -(self.degrees**2) * auxiliary.shape / auxiliary.rate**2
 
