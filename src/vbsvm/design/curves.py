@@ -39,8 +39,8 @@ class Spline:
         n_inside = max(0, min(k, len(distinct)) - DEGREE - 1)
         inside = np.quantile((distinct - low) / width, np.linspace(0, 1, n_inside + 2)[1:-1])
         knots = np.concatenate([np.zeros(DEGREE + 1), inside, np.ones(DEGREE + 1)])
-        # The constant and the line do not bend; they are known exactly, and taken out before the rest is looked at, as
-        # rounding hides them where knots lie very unevenly.
+        # The constant and the line have no penalty; they are known exactly and projected out first, as rounding hides
+        # them for very uneven knots.
         lines = np.stack([np.ones(len(knots) - DEGREE - 1), _greville(knots)], axis=1)
         rest = np.linalg.qr(lines, mode="complete").Q[:, 2:]
         _, bends, directions = np.linalg.svd(_bending_root(knots) @ rest, full_matrices=False)
@@ -76,7 +76,7 @@ def _bending_root(knots: Array) -> Array:
     n_basis = len(knots) - DEGREE - 1
     second = BSpline(knots, np.eye(n_basis), DEGREE).derivative(2)
     left, right = knots[DEGREE:-DEGREE][:-1], knots[DEGREE:-DEGREE][1:]
-    # A knot belongs to the piece on its right; so each piece is looked at a little inside of its ends and continued.
+    # A knot belongs to the piece on its right; so each piece is evaluated inside its ends and extrapolated.
     points = np.stack([left + f * (right - left) for f in (0.25, 0.75)])
     at = second(points)
     ends = np.stack([1.5 * at[0] - 0.5 * at[1], 1.5 * at[1] - 0.5 * at[0]])
@@ -87,9 +87,9 @@ def _bending_root(knots: Array) -> Array:
 
 
 NONE, POWER, RANK = TRANSFORMS = "none", "power", "rank"
-# Ranks are kept at so many quantiles.
+# Maximum number of quantiles stored for ranks.
 MAX_QUANTILES = 500
-# Powers beyond these come from a few extreme values.
+# Powers beyond these are due to a few extreme values.
 MIN_POWER, MAX_POWER = -3.0, 5.0
 
 
@@ -98,8 +98,8 @@ MIN_POWER, MAX_POWER = -3.0, 5.0
 class NormalScale:
     """Monotone piecewise linear transformation to normality through ``points`` (values, normal scores).
 
-    Between the points it is a line, and beyond them it ends, so that what is drawn stays within the range of the
-    values that are known.
+    It is linear between the points and constant beyond them, so that draws stay within the range of the observed
+    values.
     """
 
     points: Array

@@ -255,7 +255,7 @@ class ColumnSummary:
 
         ``centred`` says which columns are; by default all where there is an intercept, and none without one, so that
         the hyperplane goes through the user's origin. A constant column that is not centred is left as it is. One that
-        is, and is constant up to rounding, has nothing to tell: its scale is infinite, its design column 0, and so are
+        is, and is constant up to rounding, is uninformative: its scale is infinite, its design column 0, and so are
         its coefficient and what it adds to any score.
         """
         n_inputs, ranges, unit = len(self.unit), self.ranges, self.unit

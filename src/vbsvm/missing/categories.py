@@ -1,7 +1,7 @@
 """Missing categories: distributions of their levels, fitted jointly with the coefficients or fixed beforehand.
 
-Fixed ones are a linear discriminant: given level and label, the inputs are normal, with one covariance and a mean that
-is the sum of one for each; so the log probability of a level is linear in the inputs.
+Fixed ones are a linear discriminant: given level and label, the predictors are normal with a common covariance and an
+additive mean, so that the log odds of a level are linear in the predictors.
 """
 
 import math
@@ -22,12 +22,12 @@ from vbsvm.design.candidates import Candidates
 from vbsvm.design.scaling import Recipe
 from vbsvm.missing.rows import design_rows
 
-# Prior precisions of the logistic model that weighs drawn values: of standardised columns, and of wiggly basis columns.
+# Prior precisions of the logistic model for importance weights: of standardised columns, and of wiggly basis columns.
 COLUMN_PRECISION, WIGGLY_PRECISION = 0.01, 0.25
 MAX_STEPS, TOLERANCE = 50, 1e-4
-# Levels whose inputs do not differ more than by chance have effects of this variance, in units of the covariance.
+# Lower bound of the variance of level effects, in units of the covariance.
 MIN_VARIANCE = 1e-12
-# Keeps effects of levels and means of labels apart, of which a constant could be either.
+# Identifies level effects and label means, which are confounded with a constant.
 RIDGE = 1e-9
 
 
@@ -98,8 +98,8 @@ class LevelSums:
     def conditional(self, rng: np.random.Generator | None = None) -> ConditionalLevels:
         """Distribution of the level at the posterior mean of its parameters, or at a posterior draw.
 
-        Priors are flat for proportions, and weak for the covariance.
-        Effects of levels are shrunk: their variance is what is left when chance differences have been taken off.
+        Priors are flat for proportions and weak for the covariance. Level effects are shrunk, with a method-of-moments
+        estimate of their variance.
         """
         concentrations, n_labels, n_inputs = 1.0 + self.counts, len(self.counts), len(self.scatter)
         total = max(float(self.counts.sum()), 1.0)
@@ -167,7 +167,7 @@ class CategorySums:
 class FixedLevels:
     """Fixed distributions of missing categories: the design columns that each is conditional on, and their moments.
 
-    ``labelled`` says whether they depend on the label of their row, too.
+    ``labelled``: whether they are conditional on the label, too.
     """
 
     columns: tuple[NDArray[np.intp], ...]
@@ -264,8 +264,8 @@ class LevelDistributions:
 class LevelModel:
     """Dirichlet(1) prior of the level probabilities; ``sizes`` are the numbers of levels.
 
-    Where probabilities of candidates are known before the coefficients and fixed, they are ``given``. (Files of older
-    versions have ``held``, and no more.)
+    ``given`` are fixed distributions that do not depend on the coefficients. (Files of older versions have ``held``
+    alone.)
     """
 
     sizes: tuple[int, ...]
@@ -308,10 +308,10 @@ class LevelCounts:
 def log_weights(design: Array, y: Array, weights: Array, candidates: Candidates, wiggly: slice) -> Array:
     """Log importance weights of the candidates that differ in drawn values only.
 
-    A value's weight is its probability given the other inputs, times that of the label given all inputs, over that with
-    which it was drawn. The label's is that of a logistic model with the columns of the design, fitted to the weighted
-    values in turn (Ibrahim's method of weights). NaN in the design counts as the column's mean; ``wiggly`` are the
-    basis columns of curves.
+    A value's weight is its probability given the other predictors, times that of the label given all predictors, over
+    its proposal density. The label's probability is from a logistic model of the design columns, fitted to the weighted
+    values in alternation (Ibrahim's method of weights). NaN in the design counts as the column's mean; ``wiggly`` are
+    the basis columns of curves.
     """
     assert candidates.log_ratio is not None
     runs = candidates.draw_runs
@@ -319,7 +319,7 @@ def log_weights(design: Array, y: Array, weights: Array, candidates: Candidates,
     penalty = np.full(x.shape[1], COLUMN_PRECISION)
     penalty[wiggly] = WIGGLY_PRECISION
     theta, logs = np.zeros(x.shape[1]), np.zeros(len(x))
-    even = candidates.softmax(np.zeros(len(x)))  # levels of missing categories, and draws, count alike
+    even = candidates.softmax(np.zeros(len(x)))  # equal weights of levels and draws
     proportions = even
     for _ in range(MAX_STEPS):
         p = expit(-y * (x @ theta))

@@ -18,10 +18,10 @@ from vbsvm.missing.rows import Inputs, means_given_known, pattern_groups, patter
 if TYPE_CHECKING:
     import pandas as pd
 
-# Variances are larger by this share, so that covariances which hardly vary in some direction can be inverted.
+# Relative increase of variances, so that nearly singular covariances can be inverted.
 ROUNDING = 1e-10
 CHANGED = "changed predictions"
-"""Column of a sensitivity analysis, beside the coefficients: the fraction of rows whose predicted class changes."""
+"""Column of a sensitivity analysis: the fraction of rows whose predicted class changes."""
 
 
 @final
@@ -61,7 +61,7 @@ def all_moments(sums: InputSums, inputs: Inputs, order: NDArray[np.intp]) -> Arr
 class ProperDraw:
     """A joint normal distribution of labels and predictors at drawn parameters, for proper imputation.
 
-    The first ``n_labels`` variables are columns that tell classes, the others are ``columns`` of the design.
+    The first ``n_labels`` variables are label columns, the others are ``columns`` of the design.
     """
 
     n_labels: int
@@ -78,7 +78,7 @@ class ProperDraw:
             return ProperDraw.from_moments(sums.joint, columns, model.psi, rng)
         n_known, parameters = 1 + len(model.inputs.given), model.labelled(sums).draw_parameters(rng)
         mean, covariance = _moments(sums.regressors.leading(n_known).matrix, model.psi, rng)
-        # Labels, known inputs and variables are made of three things that are independent: x, r, and what is left of e.
+        # Labels, known inputs and variables are linear in three independent parts: x, r, and the residual of e.
         n_labels, k, n = len(parameters.S), n_known - 1, n_known - 1 + len(parameters.Sigma)
         loadings = np.zeros((n_labels + n, n + n_labels))
         loadings[:n_labels] = np.hstack([parameters.Gamma[1:].T, parameters.B.T, np.eye(n_labels)])
@@ -88,7 +88,7 @@ class ProperDraw:
         joint = (
             loadings @ np.asarray(block_diag(covariance, parameters.Sigma, parameters.S), dtype=np.float64) @ loadings.T
         )
-        joint[np.diag_indices(len(joint))] *= 1.0 + ROUNDING  # a prior may leave the variables next to no variance
+        joint[np.diag_indices(len(joint))] *= 1.0 + ROUNDING  # a prior may leave the variables almost no variance
         return ProperDraw(n_labels, columns, centre, joint)
 
     @staticmethod
@@ -99,7 +99,7 @@ class ProperDraw:
     def fill(self, design: Array, labels: Array | None, rng: np.random.Generator) -> Array:
         """Return the columns of the design with NaN replaced by draws.
 
-        ``labels`` are columns that tell classes; without them, labels have no say.
+        ``labels`` are label columns; None marginalises over the labels.
         """
         values = design[:, self.columns]
         begin = self.n_labels if labels is None else 0

@@ -1,12 +1,12 @@
 """Distribution of the incomplete predictors given the labels, with a shrinkage prior of estimated strength.
 
-With regressors x̃ (a constant and the known inputs), variables d and columns z that tell the classes:
+With regressors x̃ (a constant and the known predictors), incomplete variables d and label columns z:
 
     d = Aᵀx̃ + r,  r ~ N(0, Σ)        z = Γᵀx̃ + e,  e | r ~ N(Bᵀr, S)        B | S ~ MN(0, K⁻¹, S)
 
-Rows ask for d given x̃ and z, which is normal too. The prior is K = κI, with r in units of its own deviations, and κ is
-averaged over by its evidence: a sampler's from a completed table; an expectation's from the regression of e on the
-means of r given the known inputs, as imputed rows would bear witness to what they were imputed by.
+Rows use the distribution of d given x̃ and z, which is normal, too. The prior is K = κI for standardised r, averaged
+over κ by its evidence: in the sampler from a completed table; in mean field from the regression of e on the conditional
+means of r given the known predictors, as imputed values would confirm the model that they were imputed by.
 """
 
 from dataclasses import dataclass, replace
@@ -21,12 +21,12 @@ from vbsvm.base.cached import cached_property
 from vbsvm.base.distributions import InverseWishart
 from vbsvm.missing.distributions import AtRandom, InputSums, KnownInputs, matrix_normal, packed, unpacked
 
-# What the variables may be expected to explain of the labels, over what they leave: from hardly anything to nearly all.
-# The prior is flat in it, and so in the variance of slopes: where variables are one or two, these are hardly shrunk.
+# Grid of the prior expectation of explained over residual variance of the labels. The prior is flat on it, hence in the
+# variance of the slopes: one or two variables are hardly shrunk.
 EXPLAINED = np.geomspace(0.02, 50.0, 18)
-# What is known of labels beforehand counts like so many rows, evenly of all classes.
+# Prior weight of the labels' scatter, in rows of balanced classes.
 LABEL_ROWS = 1.0
-# Conditional means do not depend on the size of a precision: with a very large one they have no spread.
+# Conditional means do not depend on the scale of the precision; a very large one makes the variance negligible.
 LARGE_PRECISION = 1e12
 
 
@@ -92,8 +92,8 @@ class LabelledInputs(AtRandom):
     def with_prior(self, scatter: Array, psi: float) -> "LabelledInputs":
         """The posterior with the prior precision K that the evidence supports.
 
-        In directions in which the rows vary by λ, strengths shrink slopes by λ/(λ + κ): the prior has in each the
-        one strength that shrinks them as the average does.
+        On an axis with variation λ, strength κ shrinks slopes by λ/(λ + κ): the prior has on each axis the strength
+        whose shrinkage is the average one. ``scatter`` is that at the means without labels, plus Ψ.
         """
         m, scatter = self.A.shape[1], scatter.copy()
         units = np.sqrt(self.residuals.scale.diagonal()[:m])

@@ -34,10 +34,10 @@ from vbsvm.missing.settings import GaussianImputation, NotAtRandom
 from vbsvm.model.interfaces import Rows
 from vbsvm.model.row_pass import add_optional
 
-# Sweeps of a sampler for which values that do not adapt to the labels stay as they are: the coefficients then converge
-# around them, as they would around a completed table.
+# Number of sweeps for which the sampler keeps values that do not adapt to the labels: the coefficients then converge
+# given these values, as given a completed table.
 FIXED_SWEEPS = 20
-# The paper's Ψ.
+# Ψ of Luts & Ormerod.
 PAPER_PSI = 0.01
 INPUTS = "distribution of the inputs"
 LEVELS = "distribution of the levels"
@@ -55,7 +55,7 @@ class InputModel:
     n_inputs: int
     probit_of: NDArray[np.intp] | None = None  # the variables that are missing not at random
     n_beside: int = 0
-    weak_psi: float = PAPER_PSI  # where the settings leave Ψ open
+    weak_psi: float = PAPER_PSI  # if the settings have no Ψ
 
     @property
     def n_regressors(self) -> int:
@@ -162,7 +162,7 @@ class InputModel:
                 return _bound_at_parameters(distribution, sums)
             case JointInputs(covariance=InverseWishart() as covariance):
                 return self._bound_joint(distribution, covariance, sums)
-            case _:  # a start or a draw, which has no spread
+            case _:  # a start or a draw: a point
                 return -math.inf
 
     def _bound_regression(self, distribution: Regression, sums: InputSums) -> float:
@@ -190,7 +190,7 @@ class InputModel:
         value += _log_gamma(0.5 * N, e) - (_log_gamma(0.5 * self.nu, e) if self.proper else 0.0)
         value += 0.5 * N * e - 0.5 * N * log_scale
         value -= 0.5 * (psi * float(np.trace(q.inverse_mean)) + float(np.vdot(q.inverse_mean, scatter)))
-        if degrees != N:  # a distribution that comes from other rows
+        if degrees != N:  # a distribution estimated from other rows
             log_det = log_scale - e * math.log(2) - float(digamma(0.5 * (N - np.arange(e))).sum())
             value -= 0.5 * (degrees - N) * (log_det + e * math.log(2))
         return float(value)

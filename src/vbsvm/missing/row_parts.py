@@ -27,7 +27,7 @@ from vbsvm.model.interfaces import EffectiveCoefficients, Gram, LabelledRows, Mi
 from vbsvm.model.likelihoods.base import ScaleMixture
 from vbsvm.model.row_pass import CompleteRows, RowInfluence, RowPass, Stats
 
-# The value of missing inputs where data are told apart by a few sums.
+# The value of missing predictors in fingerprints of the data.
 PLACEHOLDER = 0.7
 
 

@@ -120,8 +120,7 @@ def design_rows(recipe: Recipe, raw: NDArray[np.floating]) -> Array:
 def write_zeros(design: Array, inputs: Inputs, multipliers: Array) -> Array:
     """Replace NaN by zeros in the design; return the derived columns' change per unit of a missing value.
 
-    ``multipliers`` (rows × derived × 2) say what each derived column is where its input is 0, and how much a unit of
-    the input adds.
+    ``multipliers`` (rows × derived × 2) are intercept and slope of each derived column in its variable.
     """
     missing = np.isnan(design[:, inputs.variables])
     for j, (column, variable) in enumerate(zip(inputs.derived, inputs.feeds, strict=True)):

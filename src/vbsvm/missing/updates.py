@@ -29,10 +29,10 @@ from vbsvm.model.layouts.dense import LOG_2PI
 from vbsvm.model.likelihoods.base import Likelihood, ScaleMixture
 from vbsvm.model.row_pass import Stats
 
-# Newton steps for log w: four or so are enough, and bounded ones can't leave the range of floats. After a step as small
-# as the last figure the error is its square.
+# Newton steps for log w: about four are enough, and bounded steps can't overflow. After a step of this size the error
+# is its square.
 MAX_STEPS, MAX_STEP, MIN_STEP = 100, 2.0, 1e-6
-# Rounds of missing values and latent a* in turn, and the change at which they end.
+# Iterations between missing values and latent a*, and their tolerance.
 MAX_ROUNDS, TOLERANCE = 500, 1e-11
 TINY = float(np.finfo(np.float64).tiny)
 
@@ -62,7 +62,7 @@ class Responsibilities:
 class WeightedCandidates:
     """Candidates of a block with the distributions of their levels, for sums weighted by responsibilities.
 
-    These are a softmax of what each candidate adds to the bound and of the log probability of its level.
+    They are the softmax of each candidate's term of the ELBO plus the log probability of its level.
     """
 
     candidates: Candidates
@@ -132,7 +132,7 @@ class Cells:
 class CovarianceFactors:
     """Covariances of missing values as a sum of outer products of vectors, with two weights each.
 
-    ``which`` are rows that they belong to, ``of_rows`` sums w, and ``of_inputs`` sums s.
+    ``which`` are their rows, ``of_rows`` sums of w, and ``of_inputs`` sums of s.
     """
 
     which: NDArray[np.intp]
@@ -185,13 +185,13 @@ class RowDistributions:
     distribution: InputDistribution
     candidates: WeightedCandidates | None = None
     values: Array | None = None
-    renew: bool = True  # whether values that do not adapt are drawn anew
+    renew: bool = True  # whether values that do not adapt are redrawn
 
     def draw(self, rng: np.random.Generator) -> RowPosterior:
         """Draw the latent scales given the values of the last sweep, then new values (Appendix C).
 
-        In this order, as moves of the coefficients between sweeps have the scales integrated out. Values that do not
-        adapt to the labels come first.
+        In this order, as moves of the coefficients between sweeps integrate the scales out. Values that do not adapt
+        to the labels are drawn first.
         """
         rows, likelihood, values, latent = self.rows, self.likelihood, self.values, None
         if rows.adapt:

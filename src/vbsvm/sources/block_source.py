@@ -22,9 +22,9 @@ from vbsvm.missing.model import MissingSums
 from vbsvm.model.row_pass import RowPass, Stats, add_optional
 
 B = TypeVar("B")
-# Numbers of a row that a climb keeps where looks at the rows are cheap.
+# Numbers per row that the optimiser caches if rows are resident.
 CACHED_PER_ROW = 12
-# Rows that are counted at a time; and about how many bytes of a row stand beside its inputs: label, weight, groups.
+# Rows per slice; and approximate bytes per row in addition to its predictors: label, weight, groups.
 RUN = 2**17
 EXTRA_ROW_BYTES = 64
 
@@ -42,7 +42,7 @@ class Pages:
     ) -> None:
         self._maps = [mapped for array in arrays if (mapped := _map_of(array)) is not None]
         self.limit, self.folder, self._permanent, self._n_bytes_read = limit, folder, permanent, 0
-        self.line: SharedLine | None = None  # on which climbs say how far they are
+        self.line: SharedLine | None = None  # progress of the optimisation
 
     def finish(self) -> None:
         """Mark the fit as finished: no checkpoint will be resumed, and a temporary folder may go."""
@@ -129,7 +129,7 @@ class Block(Protocol):
 class BlockSource(ABC):
     """Rows in numbered blocks; sums do not depend on the thread or the time at which a block is encoded.
 
-    With a ``drawn_covariance`` rows and columns are so many that the covariance of the coefficients is known by draws.
+    With a ``drawn_covariance`` the covariance of the coefficients is estimated from random draws, for its size.
     """
 
     drawn_covariance: bool = False
@@ -212,7 +212,7 @@ class BlockSource(ABC):
         return self.encoder()(0)
 
     def _sum_blocks(self, kernel: Callable[[Block], Any], *, memory_bound: bool = False) -> Any:
-        if self.n_blocks == 1:  # small fits are made of such calls: the shortest way
+        if self.n_blocks == 1:  # small fits consist of such calls: no overhead
             with single_threaded_blas():
                 return kernel(self._single_block)
 

@@ -1,6 +1,6 @@
 """A Dask cluster: compute partitions, map functions over futures, and sum results; and helpers for Dask collections.
 
-And Dask's arrays and data frames: their partitions, and predictions that wait until somebody asks.
+Dask collections: their partitions, and lazy predictions.
 
 Whatever is held in workers is a future whose task the scheduler knows: what is lost with a worker is computed again.
 Sums are added in a tree whose shape depends on the number of terms alone, so they have the same bits whichever worker
@@ -27,11 +27,11 @@ from vbsvm.design.values import join_names
 
 T = TypeVar("T", bound=Addable)
 
-# What can't be read is tried again so often, as a disk or a network may fail for a moment.
+# Retries of failed reads, as a disk or network may fail temporarily.
 RETRIES = 2
-# Terms that are added at a time.
+# Number of terms added per task.
 FAN_IN = 8
-# Bytes that copies of a message may take in all, if every task is to have its own.
+# Total bytes up to which each task gets its own copy of the pickled function.
 MAX_COPIED = 2**20
 # Messages of a pass hold matrices of columns × columns, which a graph may hold; Dask would warn of such graphs.
 LARGE_GRAPH = "distributed.admin.large-graph-warning-threshold"
@@ -95,7 +95,7 @@ class Cluster:
     def compute(self, delayed: Sequence[Any]) -> list[Any]:
         """Compute delayed partitions; return their futures."""
         futures = self._client.compute(list(delayed), retries=RETRIES)
-        self._partitions = [ref(one) for one in futures]  # workers are to forget what nobody else holds
+        self._partitions = [ref(one) for one in futures]  # weak references: workers free what is not used elsewhere
         return futures
 
     def map(self, function: Callable[..., Any], things: Sequence[Any], *others: Sequence[Any]) -> list[Any]:

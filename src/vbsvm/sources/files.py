@@ -24,11 +24,11 @@ PACKED = (".gz", ".bz2", ".xz", ".zip")
 UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 NUMERIC = frozenset((WHOLE_NUMBERS, NUMBERS, FLOAT32))
 MIN_LIMIT = 10**8
-# Share of the limit that the rows of one piece may take while they are read and encoded, several copies of them.
+# Fraction of the limit for the rows of one piece, of which reading and encoding make several copies.
 PIECE = 1 / 16
 MIN_ROWS = 1000
 OneFile = Parquet | Text
-# Bytes of a number, of text, and of a row beside its cells.
+# Bytes of a number, of a text, and of a row in addition to its cells.
 NUMBER_BYTES, TEXT_BYTES, ROW_BYTES = 8, 64, 64
 
 
@@ -140,7 +140,7 @@ class Piece:
 class FileTable:
     """Files with the same columns as one table, and the types of the columns.
 
-    ``stamps`` are the files' sizes and times when they were first looked at.
+    ``stamps`` are the files' sizes and modification times when they were opened.
     """
 
     files: tuple[OneFile, ...]

@@ -29,10 +29,10 @@ from vbsvm.version import __version__
 FORMAT, SCHEMA = "vbsvm rows", 4
 LEARNED = "learned.vbsvm"
 CHECKPOINT = ".climb"
-# Bytes that are read at a time for a checksum.
+# Bytes read at a time for a checksum.
 CHUNK = 1 << 20
 REGISTRY = Registry(ROWS)
-# Folders that a killed process has left behind, and rows of a fit that nobody has gone on with, are removed after days.
+# Ages at which partial folders of killed processes and unused rows are removed.
 DAY = 86_400.0
 PARTIAL_AGE, UNUSED_AGE = 2 * DAY, 30 * DAY
 
@@ -155,7 +155,7 @@ class Writer:
 class RowPositions:
     """Positions of rows that come in pieces: consecutive, or stably sorted by group.
 
-    ``counts`` are the numbers of rows of each group; None where there are no groups.
+    ``counts`` are the numbers of rows by group, or None without groups.
     """
 
     def __init__(self, counts: NDArray[np.intp] | None) -> None:

@@ -28,15 +28,15 @@ QUOTED = re.compile(r'"(?:[^"]|"")*(?:"|$)')
 COMMA_NUMBER = re.compile(r"\s*[+-]?\d*(?:,\d+)?(?:[eE][+-]?\d+)?\s*")
 WHOLE = re.compile(r"\s*[+-]?\d+\s*")
 THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*")
-# What means a missing value among numbers: what pandas takes for one.
+# Missing values in numeric columns: pandas' defaults.
 MISSING = (
     *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA"),
     *("NULL", "NaN", "None", "n/a", "nan", "null"),
 )
-# Rows that are looked at together to see what columns hold: no more than so many, and than take so many bytes.
+# Maximum number and bytes of the rows scanned together for column types.
 SCAN_ROWS, SCAN_BYTES = 50_000, 2**23
 FIRST_SCAN = 1000
-# Bytes of a line: more than a million columns take.
+# Maximum bytes of a line: enough for a million columns.
 MAX_LINE = 2**25
 # Text is words, or numbers with commas in them.
 WORDS, COMMAS = "words", "numbers with commas"

@@ -19,8 +19,8 @@ from vbsvm.sources.memory import Memory
 
 T = TypeVar("T", bound=Addable)
 
-# The curvature of past rows has to serve for coefficients that go on to move. At the present ones few rows of a batch
-# lie near the kink, or all of them do where none is assigned to a class; so that it is that of scores of this variance.
+# Lower bound of the score variance for the curvature of past rows, which is used at later coefficients, too: at the
+# present ones few rows of a batch may be near the kink, or all of them if none is assigned to a class.
 VARIANCE_FLOOR = 0.25
 
 
@@ -75,7 +75,7 @@ class PastRows:
     def in_units_of(self, old: Recipe, new: Recipe) -> "PastRows":
         """The expansion for columns scaled by another recipe: c' = A c, so that G' = A G Aᵀ and b' = A b.
 
-        A column that was constant had a design column of 0: it tells nothing but what the intercept told.
+        A column that was constant had a design column of 0: it adds nothing to the intercept.
         """
         A = np.diag(np.concatenate([np.ones(new.first), _scale_ratios(old, new)]))
         if new.intercept:

@@ -24,9 +24,9 @@ from vbsvm.sources.block_source import BlockSource, runs
 
 T = TypeVar("T")
 
-# Pairs of entries that are kept from pass to pass: 200 MB. More are formed anew, block by block.
+# Maximum number of entry pairs cached between passes: 200 MB. More are recomputed, block by block.
 MAX_CACHED = 2**24
-# Pairs of a block for each cell of its gram.
+# Entry pairs of a block per cell of its gram.
 PAIRS_OF_A_CELL = 4
 
 

@@ -1,6 +1,6 @@
 """Expansion of incomplete rows: a row with a missing category or drawn value becomes one row per level or draw.
 
-Columns whose missing values are drawn are those that do not enter a formula linearly.
+Missing values are drawn for columns that do not enter a formula linearly.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from vbsvm.design.curves import NormalScale
 if TYPE_CHECKING:
     import pandas as pd
 
-# Most candidates of a row: numbers of levels of several missing categories multiply. With more, this many are drawn.
+# Maximum candidates per row: numbers of levels of several missing categories multiply. Beyond it, this many are drawn.
 MAX_CANDIDATES = 256
 
 
@@ -58,7 +58,7 @@ class Categories:
     def expand(self, frame: "pd.DataFrame") -> "tuple[pd.DataFrame, Candidates]":
         """Expand rows with missing categories to one row per candidate level.
 
-        Rows with too many combinations of levels have drawn ones instead, by how often each level occurred.
+        Rows with too many combinations of levels get drawn ones, by the frequencies of the levels.
         """
         missing, sizes = _missing(frame, self.names), self._sizes
         too_many = self._too_many(missing)
@@ -86,7 +86,7 @@ class Categories:
     def n_candidates(self, frame: "pd.DataFrame", missing: NDArray[np.bool_]) -> NDArray[np.intp]:
         """Number of candidates of each row, by which categories are missing.
 
-        Too many are refused: combinations are drawn where all rows are at hand.
+        Too many raise: combinations are drawn only if all rows are in memory.
         """
         too_many = self._too_many(missing)
         if too_many.any():

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 class LearnedBefore:
     """What was learned from all rows: transform states, splines, levels of factors, weights of levels.
 
-    What is not here is learned from the frame.
+    Anything else is learned from the frame.
     """
 
     transforms: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class LearnedBefore:
 NOTHING_LEARNED = LearnedBefore()
 
 
-# Columns that are drawn depend on at most so many others; with more, on the label alone.
+# Maximum number of other columns that drawn columns are conditional on; with more, on the label alone.
 MAX_CONDITIONED_ON = 300
 
 
@@ -71,7 +71,7 @@ def learn(
 
     The frame's index numbers rows in errors.
 
-    ``how`` says how missing values are drawn where a column does not enter linearly. Without it they are refused.
+    ``sampler`` draws missing values of columns that do not enter linearly; None rejects them.
     """
     reader, centred, table, levels = _learn(parts, frame, weights, standardize, NOTHING_LEARNED)
     masks = missing_masks(frame)
@@ -233,7 +233,7 @@ def _learn_fixed(parts: FormulaParts, frame: "pd.DataFrame", known: LearnedBefor
     )
 
 
-# A column that only groups' effects multiply: what it is, and whether it is centred.
+# A column with random effects only: its key, and whether it is centred.
 _RandomOnly = tuple[ColumnKey, bool]
 
 

@@ -109,7 +109,7 @@ class Linear:
     def insert_missing(self, table: Array, masks: dict[str, NDArray[np.bool_]], rows: NDArray[np.intp]) -> Array | None:
         """Write NaN into the table where a variable is missing; return the multipliers (rows × links) or None.
 
-        None where nothing is missing. The table was encoded with reference values for missing values.
+        None if nothing is missing. The table was encoded with reference values for missing values.
         """
         if not masks:
             return None
@@ -207,7 +207,7 @@ def learn_linear(
         columns = tuple(dict.fromkeys(columns_in(expression, names)))
         places = [k for k, factors in enumerate(factors_of) if factors == (expression,)]
         if expression in categorical:
-            continue  # a row that misses it is written out as candidates
+            continue  # a row that misses it is expanded to candidates
         reason = _why_not(expression, columns, uses, len(places))
         if reason is None and not places:
             if masks.keys() & set(columns):

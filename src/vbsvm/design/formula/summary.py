@@ -1,6 +1,6 @@
 """Additive summaries of rows from which a formula can be learned as from all rows.
 
-Most of what a formula means can be seen in a few rows that tell: one for each level of each category, the smallest and
+Most of a formula is determined by a few representative rows: one for each level of each category, the smallest and
 largest numbers, one that misses a value. Levels of groups and the weights of levels are counted. Splines and transforms
 such as ``scale`` and ``poly`` are learned from all values of their columns, which are kept: 8 bytes a row.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 # Functions whose state is learned from all values.
 STATEFUL = re.compile(r"\b(?:center|scale|standardize|poly|bs|cc|cr|cs)\(")
-# The first rows are always among those that tell.
+# Number of first rows that are always representative.
 FIRST_ROWS = 16
 
 
