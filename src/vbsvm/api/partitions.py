@@ -215,8 +215,8 @@ class Partitions(ABC):
     def require_room(self, total: Any) -> None:
         """Refuse a summary of a formula whose whole columns take too much memory."""
         summary = getattr(total, "formula", None)
-        if summary is not None and summary.n_held > self.most_whole:
-            summary.check_size(self.room_advice(summary.n_held))
+        if summary is not None and summary.whole_bytes > self.most_whole:
+            summary.check_size(self.room_advice(summary.whole_bytes))
 
     @property
     def most_whole(self) -> float:

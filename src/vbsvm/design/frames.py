@@ -62,9 +62,9 @@ def take(
         check_column(names, name)
     if not names:
         raise ValueError("The data have no columns.")
-    found = {name: column(data, name) for name in columns or names[:1]}
-    _check_equal_lengths({name: len(one) for name, one in found.items()})
-    frame = pd.DataFrame(found)[list(columns)]
+    columns_by_name = {name: column(data, name) for name in columns or names[:1]}
+    _check_equal_lengths({name: len(values_of_column) for name, values_of_column in columns_by_name.items()})
+    frame = pd.DataFrame(columns_by_name)[list(columns)]
     if kept is not None:
         frame = frame.take(kept)
     if len(frame) == 0:
@@ -161,8 +161,8 @@ def _plain(column: Any, is_input: bool) -> Any:
         column = column.cat.remove_unused_categories()
         return column if all(map(_is_label, column.cat.categories)) else column.cat.rename_categories(str)
     known = column.dropna()
-    held = values.kinds_of(np.asarray(known, dtype=object)).keys() if dtype.kind == "O" else set()
-    if held and held <= {values.NUMBER, values.TRUTH}:
+    kinds_found = values.kinds_of(np.asarray(known, dtype=object)).keys() if dtype.kind == "O" else set()
+    if kinds_found and kinds_found <= {values.NUMBER, values.TRUTH}:
         return _numbers(column, known, is_input)
     if dtype.kind == "O" and not all(map(_is_label, known)):
         return column.astype(object).map(str, na_action="ignore").astype(object)
@@ -197,13 +197,13 @@ def _is_label(value: object) -> bool:
     return isinstance(value, str | numbers.Real | np.bool_)
 
 
-def _of_arrow(found: Any, name: str) -> Any:
+def _of_arrow(column: Any, name: str) -> Any:
     try:
-        found.validate(full=True)  # text that is none would be found out later
-        return found.to_pandas()
+        column.validate(full=True)  # text that is none would be found out later
+        return column.to_pandas()
     except Exception as error:  # arrow has kinds of errors of its own
         raise TypeError(
-            f"Column {name!r} is an Arrow array of type {found.type}, which can't be read ({error}): make its values "
+            f"Column {name!r} is an Arrow array of type {column.type}, which can't be read ({error}): make its values "
             "numbers or text."
         ) from error
 
@@ -212,21 +212,21 @@ def column(data: Any, name: str) -> "pd.Series":
     """A column as a pandas series with index 0, 1, …, masked values missing."""
     import pandas as pd
 
-    found = data[name]
-    if hasattr(found, "to_pylist"):  # of arrow
-        found = _of_arrow(found, name)
-    elif hasattr(getattr(found, "dtype", None), "is_numeric"):  # of polars
-        found = values.from_polars(found)
-    if isinstance(found, list | tuple | range):
-        found = values.as_array(found) if values.as_array(found).ndim == 1 else values.objects(found)
-    elif str(getattr(found, "dtype", "")) == "object" and found.ndim == 1:
-        found = values.objects(found.tolist())
-    found = values.unmasked(found)
-    if getattr(found, "ndim", 0) != 1 or not hasattr(found, "dtype") or found.dtype.kind == "V":
+    series = data[name]
+    if hasattr(series, "to_pylist"):  # of arrow
+        series = _of_arrow(series, name)
+    elif hasattr(getattr(series, "dtype", None), "is_numeric"):  # of polars
+        series = values.from_polars(series)
+    if isinstance(series, list | tuple | range):
+        series = values.as_array(series) if values.as_array(series).ndim == 1 else values.objects(series)
+    elif str(getattr(series, "dtype", "")) == "object" and series.ndim == 1:
+        series = values.objects(series.tolist())
+    series = values.unmasked(series)
+    if getattr(series, "ndim", 0) != 1 or not hasattr(series, "dtype") or series.dtype.kind == "V":
         raise TypeError(
-            f"Column {name!r} is {values.named(type(found))}; a list or an array with a value a row is needed."
+            f"Column {name!r} is {values.named(type(series))}; a list or an array with a value a row is needed."
         )
-    if isinstance(found, np.ndarray):
-        found = found.astype(found.dtype.newbyteorder("="), copy=False)
-    found = pd.Series(found).reset_index(drop=True)
-    return found.sparse.to_dense() if isinstance(found.dtype, pd.SparseDtype) else found
+    if isinstance(series, np.ndarray):
+        series = series.astype(series.dtype.newbyteorder("="), copy=False)
+    series = pd.Series(series).reset_index(drop=True)
+    return series.sparse.to_dense() if isinstance(series.dtype, pd.SparseDtype) else series

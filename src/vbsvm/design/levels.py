@@ -63,8 +63,8 @@ class Levels:
         """The levels that occur, and the level number of each row."""
         pairs = [np.unique(labels, return_inverse=True) for labels in columns]
         parts = tuple(values for values, _ in pairs)
-        seen, found = np.unique(_combine(parts, [codes for _, codes in pairs]), return_inverse=True)
-        return Levels(parts, seen), found
+        seen, row_levels = np.unique(_combine(parts, [codes for _, codes in pairs]), return_inverse=True)
+        return Levels(parts, seen), row_levels
 
     @staticmethod
     def from_labels(labels: NDArray[Any]) -> "Levels":
@@ -77,10 +77,10 @@ class Levels:
 
     def extended(self, columns: Sequence[NDArray[Any]]) -> tuple["Levels", NDArray[np.intp]]:
         """Union with the levels of other labels, and the positions of the former levels in it."""
-        places = np.unravel_index(self.seen, [len(values) for values in self.parts])
-        own = [values[codes] for values, codes in zip(self.parts, places, strict=True)]
-        levels, found = Levels.learn([np.concatenate(pair) for pair in zip(own, columns, strict=True)])
-        return levels, found[: len(self)]
+        codes_by_column = np.unravel_index(self.seen, [len(values) for values in self.parts])
+        former = [values[codes] for values, codes in zip(self.parts, codes_by_column, strict=True)]
+        levels, row_levels = Levels.learn([np.concatenate(pair) for pair in zip(former, columns, strict=True)])
+        return levels, row_levels[: len(self)]
 
     @property
     def labels(self) -> list[Any]:
@@ -104,8 +104,8 @@ class Levels:
         """Level number of each row, or ``UNSEEN``."""
         coded = [_places(values, labels) for values, labels in zip(self.parts, columns, strict=True)]
         known = np.all([codes != UNSEEN for codes in coded], axis=0)
-        found = _places(self.seen, _combine(self.parts, [np.maximum(codes, 0) for codes in coded]))
-        return np.where(known, found, UNSEEN)
+        level_numbers = _places(self.seen, _combine(self.parts, [np.maximum(codes, 0) for codes in coded]))
+        return np.where(known, level_numbers, UNSEEN)
 
 
 def _combine(parts: Sequence[NDArray[Any]], codes: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
@@ -141,22 +141,24 @@ class LabelSummary:
     @staticmethod
     def from_rows(labels: NDArray[Any], weights: Array) -> "LabelSummary":
         """Summarise rows; those of weight 0 are ignored."""
-        counted = slice(None) if weights.all() else weights > 0
-        found, codes = np.unique(labels[counted], return_inverse=True)
-        totals = np.bincount(codes, weights[counted], minlength=len(found)).astype(np.float64)
-        return LabelSummary(found, totals, np.bincount(codes, minlength=len(found)))
+        positive = slice(None) if weights.all() else weights > 0
+        unique, codes = np.unique(labels[positive], return_inverse=True)
+        totals = np.bincount(codes, weights[positive], minlength=len(unique)).astype(np.float64)
+        return LabelSummary(unique, totals, np.bincount(codes, minlength=len(unique)))
 
     def __add__(self, other: Self) -> "LabelSummary":
         """Pool two sets of rows; labels of different kinds raise."""
         if not len(self.labels) or not len(other.labels):
             return self if len(self.labels) else other
-        one, two = kind_of_labels(self.labels), kind_of_labels(other.labels)
-        if one != two:
-            raise ValueError(f"Some labels are {one} ({self.labels[0]!r}), and others {two} ({other.labels[0]!r}).")
-        labels, place = np.unique(np.concatenate([self.labels, other.labels]), return_inverse=True)
-        totals = np.bincount(place, np.concatenate([self.totals, other.totals]), minlength=len(labels))
+        kind, other_kind = kind_of_labels(self.labels), kind_of_labels(other.labels)
+        if kind != other_kind:
+            raise ValueError(
+                f"Some labels are {kind} ({self.labels[0]!r}), and others {other_kind} ({other.labels[0]!r})."
+            )
+        labels, codes = np.unique(np.concatenate([self.labels, other.labels]), return_inverse=True)
+        totals = np.bincount(codes, np.concatenate([self.totals, other.totals]), minlength=len(labels))
         counts = np.zeros(len(labels), dtype=np.intp)
-        np.add.at(counts, place, np.concatenate([self.counts, other.counts]))
+        np.add.at(counts, codes, np.concatenate([self.counts, other.counts]))
         return LabelSummary(labels, totals.astype(np.float64), counts)
 
     @property
@@ -188,11 +190,11 @@ class LevelSummary:
 
     def __add__(self, other: Self) -> "LevelSummary":
         """Pool two sets of rows."""
-        for one, more in zip(self.columns, other.columns, strict=True):
-            if len(one) and len(more) and kind_of_labels(one) != kind_of_labels(more):
+        for labels, other_labels in zip(self.columns, other.columns, strict=True):
+            if len(labels) and len(other_labels) and kind_of_labels(labels) != kind_of_labels(other_labels):
                 raise ValueError(
-                    f"Some groups are {kind_of_labels(one)} ({one[0]!r}), and others {kind_of_labels(more)} "
-                    f"({more[0]!r})."
+                    f"Some groups are {kind_of_labels(labels)} ({labels[0]!r}), and others "
+                    f"{kind_of_labels(other_labels)} ({other_labels[0]!r})."
                 )
         columns = [np.concatenate(both) for both in zip(self.columns, other.columns, strict=True)]
         return _counted(columns, np.concatenate([self.counts, other.counts]))

@@ -41,14 +41,14 @@ def shown_levels(labels: NDArray[Any]) -> NDArray[Any]:
 
 def names(columns: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> list[str]:
     """Names of the encoded columns: numeric columns, and ``column[level]``."""
-    found = []
+    encoded = []
     for column in columns:
-        own = [f"{column}[{level}]" for level in shown_levels(levels[column])] if column in levels else [str(column)]
-        found.extend(own)
-    if levels and len(set(found)) < len(found):
-        twice = next(name for name in found if found.count(name) > 1)
-        raise ValueError(f"Two encoded columns would have the name {twice!r}: rename a column or a level of X.")
-    return found
+        added = [f"{column}[{level}]" for level in shown_levels(levels[column])] if column in levels else [str(column)]
+        encoded.extend(added)
+    if levels and len(set(encoded)) < len(encoded):
+        duplicate = next(name for name in encoded if encoded.count(name) > 1)
+        raise ValueError(f"Two encoded columns would have the name {duplicate!r}: rename a column or a level of X.")
+    return encoded
 
 
 def owners(columns: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> NDArray[np.intp]:
@@ -60,40 +60,40 @@ def owners(columns: Sequence[Any], levels: Mapping[Any, NDArray[Any]]) -> NDArra
 def codes(column: Any, cells: NDArray[Any], labels: NDArray[Any]) -> tuple[NDArray[np.intp], int | None]:
     """Level number of each row, ``UNSEEN`` if missing or new; and the row of the first new level."""
     known = np.flatnonzero(~values.missing(cells))
-    given, of = group_labels(cells[known], column, known.tolist()), Levels.from_labels(labels)
-    of.check_kinds([given], [column])
-    found = np.full(len(cells), UNSEEN)
-    found[known] = of.encode([given])
-    new = known[found[known] == UNSEEN]
-    return found, int(new[0]) if len(new) else None
+    given_labels, known_levels = group_labels(cells[known], column, known.tolist()), Levels.from_labels(labels)
+    known_levels.check_kinds([given_labels], [column])
+    numbers = np.full(len(cells), UNSEEN)
+    numbers[known] = known_levels.encode([given_labels])
+    new = known[numbers[known] == UNSEEN]
+    return numbers, int(new[0]) if len(new) else None
 
 
 def columns_of(codes: NDArray[np.intp], labels: NDArray[Any]) -> Array:
     """Indicator columns of level numbers, rows × shown levels; NaN for ``UNSEEN``."""
     first = len(labels) - len(shown_levels(labels))
-    found = (codes[:, None] == np.arange(first, len(labels))).astype(np.float64)
-    found[codes == UNSEEN] = np.nan
-    return found
+    indicators = (codes[:, None] == np.arange(first, len(labels))).astype(np.float64)
+    indicators[codes == UNSEEN] = np.nan
+    return indicators
 
 
 def codes_of(table: NDArray[np.floating]) -> NDArray[np.intp]:
     """Level numbers of indicator columns: the inverse of ``columns_of``."""
     missing = np.isnan(table).any(axis=1)
-    found = (table[:, 0] > 0).astype(np.intp) if table.shape[1] == 1 else np.argmax(np.nan_to_num(table), axis=1)
-    return np.where(missing, UNSEEN, found)
+    numbers = (table[:, 0] > 0).astype(np.intp) if table.shape[1] == 1 else np.argmax(np.nan_to_num(table), axis=1)
+    return np.where(missing, UNSEEN, numbers)
 
 
 def encode(
     columns: Iterable[tuple[Any, NDArray[Any]]], levels: Mapping[Any, NDArray[Any]]
 ) -> tuple[Array, dict[Any, int]]:
     """Encode all columns; also return the row of the first new level by column."""
-    found, new = [], {}
+    blocks, new = [], {}
     for column, cells in columns:
         if column not in levels:
-            found.append(values.as_floats(cells, f"Column {column!r}", text=True))
+            blocks.append(values.as_floats(cells, f"Column {column!r}", text=True))
             continue
         numbered, row = codes(column, cells, levels[column])
-        found.append(columns_of(numbered, levels[column]))
+        blocks.append(columns_of(numbered, levels[column]))
         if row is not None:
             new[column] = row
-    return np.column_stack(found), new
+    return np.column_stack(blocks), new

@@ -114,9 +114,9 @@ class Recipe:
 
         ``multipliers`` (rows × columns) relate raw columns; the last axis of the result has the offset and the slope.
         """
-        own, other = columns - self.first, of - self.first
-        offset = (multipliers * self.centre[other] - self.centre[own]) / self.scale[own]
-        return np.stack([offset, multipliers * (self.spread[other] / self.scale[own])], axis=2)
+        target, source = columns - self.first, of - self.first
+        offset = (multipliers * self.centre[source] - self.centre[target]) / self.scale[target]
+        return np.stack([offset, multipliers * (self.spread[source] / self.scale[target])], axis=2)
 
     def reach(self, ranges: Range) -> Array:
         """Largest magnitude of each design column; infinite on overflow."""
@@ -135,8 +135,8 @@ def weighted_rows(
     s = weights[rows]
     if s.all():
         return X[rows], s, slice(None)
-    kept = s > 0
-    return X[rows][kept], s[kept], kept
+    positive = s > 0
+    return X[rows][positive], s[positive], positive
 
 
 def column_ranges(X: NDArray[np.floating], weights: Array) -> Range:
@@ -168,15 +168,15 @@ def _long_lines(block: NDArray[np.floating]) -> tuple[NDArray[np.floating], NDAr
 def _along_lines(extreme: np.ufunc, block: NDArray[np.floating]) -> NDArray[np.floating]:
     """Minimum or maximum of each column; the identity for an empty block."""
     lines, rest = _long_lines(block)
-    found = extreme.reduce(rest, axis=0, initial=np.inf if extreme is np.minimum else -np.inf)
+    extremes = extreme.reduce(rest, axis=0, initial=np.inf if extreme is np.minimum else -np.inf)
     if not lines.size:
-        return found
-    return extreme(found, extreme.reduce(extreme.reduce(lines, axis=0).reshape(-1, block.shape[1]), axis=0))
+        return extremes
+    return extreme(extremes, extreme.reduce(extreme.reduce(lines, axis=0).reshape(-1, block.shape[1]), axis=0))
 
 
 def _even_moments(raw: NDArray[np.floating], s: float, unit: Array) -> Moments:
     """Moments of complete rows of equal weight, about their own mean."""
-    found = []
+    moments = []
     for part in _long_lines(raw):
         if part.size:
             width = part.shape[1] // len(unit)
@@ -186,8 +186,8 @@ def _even_moments(raw: NDArray[np.floating], s: float, unit: Array) -> Moments:
             rounding = _column_means(block, width)  # far from zero the first mean is off by so much
             n = s * width * len(part)
             squares = n * (_column_means(np.square(block, out=block), width) - np.square(rounding))
-            found.append(Moments(np.full(len(unit), n), mean + rounding, squares))
-    return found[0] if len(found) == 1 else found[0] + found[1]
+            moments.append(Moments(np.full(len(unit), n), mean + rounding, squares))
+    return moments[0] if len(moments) == 1 else moments[0] + moments[1]
 
 
 def _column_means(lines: Array, width: int) -> Array:
@@ -263,9 +263,11 @@ class ColumnSummary:
             return Recipe(np.zeros(n_inputs), np.ones(n_inputs), intercept)
         deviation = self.deviation
         varies = (ranges.high / unit - ranges.low / unit > 8 * self.eps) & (deviation > 0)
-        moved = np.full(n_inputs, intercept) if centred is None else centred
-        scale = np.where(varies, deviation, np.where(moved, np.inf, 1.0))
-        return Recipe(np.where(moved, np.where(varies, self.moments.mean * unit, ranges.low), 0.0), scale, intercept)
+        is_centred = np.full(n_inputs, intercept) if centred is None else centred
+        scale = np.where(varies, deviation, np.where(is_centred, np.inf, 1.0))
+        return Recipe(
+            np.where(is_centred, np.where(varies, self.moments.mean * unit, ranges.low), 0.0), scale, intercept
+        )
 
     @property
     def deviation(self) -> Array:
@@ -275,11 +277,11 @@ class ColumnSummary:
 
 def canonical_csr(X: Any) -> Any:
     """The CSR array in canonical format, copied only if needed."""
-    found = csr_array((X.data, X.indices, X.indptr), shape=X.shape)
-    if not found.has_canonical_format:
-        found = found.copy()
-        found.sum_duplicates()
-    return found
+    csr = csr_array((X.data, X.indices, X.indptr), shape=X.shape)
+    if not csr.has_canonical_format:
+        csr = csr.copy()
+        csr.sum_duplicates()
+    return csr
 
 
 def positive_weight_rows(X: Any, weights: Array) -> Any:

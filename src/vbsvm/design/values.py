@@ -22,27 +22,27 @@ ROWS = re.compile(r"(?<!['\"`])\brows? \d+\b(?:, \d+\b)*(?: and \d+\b(?! more))?
 def renumbered(message: str, number: Callable[[int], int]) -> str:
     """The message with its row numbers mapped."""
 
-    def of_rows(found: re.Match[str]) -> str:
-        return re.sub(r"\d+", lambda one: str(number(int(one[0]))), found[0])
+    def of_rows(match: re.Match[str]) -> str:
+        return re.sub(r"\d+", lambda digits: str(number(int(digits[0]))), match[0])
 
     return ROWS.sub(of_rows, message)
 
 
 def did_you_mean(name: str, known: Iterable[object]) -> str:
     """A question with similar names, preceded by a blank; or an empty text."""
-    names = [str(one) for one in known]
-    if same := unicode_variant(name, names):
-        return f" {same}"
-    near = [one for one in names if one.lower() == name.lower()] or get_close_matches(name, names)
+    names = [str(candidate) for candidate in known]
+    if variant := unicode_variant(name, names):
+        return f" {variant}"
+    near = [candidate for candidate in names if candidate.lower() == name.lower()] or get_close_matches(name, names)
     return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def unicode_variant(name: str, names: Iterable[str]) -> str:
     """A hint at a name that differs in its Unicode form only; or an empty text."""
-    for one in names:
-        if one != name and normalize("NFC", one) == normalize("NFC", name):
-            form = "composed (NFC)" if is_normalized("NFC", one) else "decomposed (NFD)"
-            return f"{one!r} looks the same, but its letters are {form}: write both names in one Unicode form."
+    for candidate in names:
+        if candidate != name and normalize("NFC", candidate) == normalize("NFC", name):
+            form = "composed (NFC)" if is_normalized("NFC", candidate) else "decomposed (NFD)"
+            return f"{candidate!r} looks the same, but its letters are {form}: write both names in one Unicode form."
     return ""
 
 
@@ -81,10 +81,10 @@ def kinds_of(values: NDArray[Any]) -> dict[str, type]:
         return {_OF_DTYPES[values.dtype.kind]: values.dtype.type}
     if values.dtype.kind != "O":
         return {OTHER: values.dtype.type}
-    found: dict[str, type] = {}
+    first_types: dict[str, type] = {}
     for kind in dict.fromkeys(map(type, values.tolist())):
-        found.setdefault(kind_of(kind), kind)
-    return found
+        first_types.setdefault(kind_of(kind), kind)
+    return first_types
 
 
 def first_row(values: NDArray[Any], kind: str) -> int:
@@ -107,10 +107,10 @@ def named(kind: type) -> str:
 
 def objects(values: Sequence[Any]) -> NDArray[Any]:
     """An object array of the values, lists included; None for masked values."""
-    found = np.empty(len(values), dtype=object)
+    array = np.empty(len(values), dtype=object)
     for row, value in enumerate(values):
-        found[row] = None if value is np.ma.masked else value
-    return found
+        array[row] = None if value is np.ma.masked else value
+    return array
 
 
 def as_array(given: Any) -> NDArray[Any]:
@@ -121,12 +121,12 @@ def as_array(given: Any) -> NDArray[Any]:
     if isinstance(given, np.ma.MaskedArray):
         return unmasked(given)
     try:
-        found = np.asarray(given)
+        array = np.asarray(given)
     except ValueError:
         return objects(given)
     # NumPy would make text of a number that stands beside text, and a duration of one that stands beside durations.
-    mixed = isinstance(given, list | tuple) and found.ndim == 1 and found.dtype.kind not in "biuf"
-    return objects(given) if mixed else found
+    mixed = isinstance(given, list | tuple) and array.ndim == 1 and array.dtype.kind not in "biuf"
+    return objects(given) if mixed else array
 
 
 def from_polars(column: Any) -> NDArray[Any]:
@@ -145,10 +145,10 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     if values.dtype.kind == "O":
         import pandas as pd
 
-        gone = pd.isna(values)
+        is_missing = pd.isna(values)
         if np.ma.core.MaskedConstant in set(map(type, values.tolist())):
-            gone |= np.array([value is np.ma.masked for value in values.tolist()])
-        return gone
+            is_missing |= np.array([value is np.ma.masked for value in values.tolist()])
+        return is_missing
     if values.dtype.kind in "mM":
         return np.isnat(values)
     return np.isnan(values) if values.dtype.kind in "fc" else np.zeros(len(values), dtype=bool)
@@ -165,9 +165,9 @@ def unmasked(values: Any) -> Any:
         return np.where(mask, values.dtype.type(np.nan), values.data)
     if values.dtype.kind in "biu":
         return np.where(mask, np.nan, values.data)
-    found = values.data.astype(object)
-    found[mask] = None
-    return found
+    filled = values.data.astype(object)
+    filled[mask] = None
+    return filled
 
 
 def as_floats(values: NDArray[Any], place: str, *, text: bool = False) -> NDArray[np.float64]:
@@ -175,9 +175,9 @@ def as_floats(values: NDArray[Any], place: str, *, text: bool = False) -> NDArra
 
     ``text`` says whether text that reads as a number is one.
     """
-    taken = (MISSING, TRUTH, NUMBER, TEXT) if text else (MISSING, TRUTH, NUMBER)
+    accepted = (MISSING, TRUTH, NUMBER, TEXT) if text else (MISSING, TRUTH, NUMBER)
     for kind, of_type in kinds_of(values).items():
-        if kind not in taken:
+        if kind not in accepted:
             needed = "each argument must be a string or a number" if text else "numbers are needed"
             _refuse(kind, of_type, f"{place} holds", first_row(values, kind), needed)
     if values.dtype.kind == "O":

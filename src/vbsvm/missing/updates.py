@@ -146,7 +146,9 @@ class CovarianceFactors:
         n_cells, k, _ = cells.axes.shape
         sums: list[Array] = []
         for weights in (w, s):
-            by_axis: list[Any] = [np.bincount(cells.of_row, weights * one, minlength=n_cells) for one in shrinkage.T]
+            by_axis: list[Any] = [
+                np.bincount(cells.of_row, weights * axis_shrinkage, minlength=n_cells) for axis_shrinkage in shrinkage.T
+            ]
             sums.append(np.stack(by_axis, axis=1).ravel())
         vectors = np.zeros((n_cells, k, n_variables))
         variables = np.broadcast_to(cells.variables[:, None, :], cells.axes.shape)

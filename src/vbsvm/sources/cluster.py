@@ -95,7 +95,9 @@ class Cluster:
     def compute(self, delayed: Sequence[Any]) -> list[Any]:
         """Compute delayed partitions; return their futures."""
         futures = self._client.compute(list(delayed), retries=RETRIES)
-        self._partitions = [ref(one) for one in futures]  # weak references: workers free what is not used elsewhere
+        self._partitions = [
+            ref(future) for future in futures
+        ]  # weak references: workers free what is not used elsewhere
         return futures
 
     def map(self, function: Callable[..., Any], things: Sequence[Any], *others: Sequence[Any]) -> list[Any]:
@@ -109,7 +111,7 @@ class Cluster:
 
     def _gather(self, futures: Sequence[Any]) -> list[Any]:
         """Gather the values of futures; warn while the cluster has no workers, and raise after the timeout."""
-        limit, empty, told = _seconds_without_workers(), 0.0, False
+        limit, empty, warned = _seconds_without_workers(), 0.0, False
         coroutine = self._client.gather(list(futures), asynchronous=True)
         answer = asyncio.run_coroutine_threadsafe(coroutine, self._client.loop.asyncio_loop)
         while True:  # where it ends early, the gathering ends with its futures, which the caller cancels
@@ -123,22 +125,22 @@ class Cluster:
             words = NO_WORKERS.format(address=self._client.scheduler.address, empty=empty, limit=limit)
             if empty >= limit:
                 raise TimeoutError(words)
-            if empty and not told:
+            if empty and not warned:
                 warnings.warn(f"{words} The fit goes on when there are some.", stacklevel=2)
-            told = empty > 0.0
+            warned = empty > 0.0
 
     def sum(self, function: Callable[[Any], T], things: Sequence[Any]) -> T:
         """Sum function(future) over futures in a tree of fixed shape; the last terms are added in the client."""
-        made: list[Any] = []
-        with self._explained_errors(made):
-            terms = self._submit_terms(function, things, made)
+        submitted: list[Any] = []
+        with self._explained_errors(submitted):
+            terms = self._submit_terms(function, things, submitted)
             while len(terms) > FAN_IN:
                 groups = [terms[k : k + FAN_IN] for k in range(0, len(terms), FAN_IN)]
                 terms = [self._client.submit(_sum_pickled, some, key=self._new_key("added")) for some in groups]
-                made += terms
+                submitted += terms
             return pickle.loads(_sum_pickled(self._gather(terms)))
 
-    def _submit_terms(self, function: Callable[[Any], T], things: Sequence[Any], made: list[Any]) -> list[Any]:
+    def _submit_terms(self, function: Callable[[Any], T], things: Sequence[Any], submitted: list[Any]) -> list[Any]:
         """Submit the function for all futures: pickled into each task if small, else once into the graph."""
         import cloudpickle
         from dask import config
@@ -148,10 +150,10 @@ class Cluster:
             terms = self._map("sum", partial(_call_pickled, message), things)
         else:
             with config.set({LARGE_GRAPH: "1TB"}):
-                told = self._client.submit(bytes, message, key=self._new_key("message"))
-            made.append(told)
-            terms = self._map("sum", _call_pickled, [told] * len(things), things)
-        made += terms
+                shared_message = self._client.submit(bytes, message, key=self._new_key("message"))
+            submitted.append(shared_message)
+            terms = self._map("sum", _call_pickled, [shared_message] * len(things), things)
+        submitted += terms
         return terms
 
     @contextmanager
@@ -177,7 +179,7 @@ class Cluster:
 
     def _failed_partition(self) -> int | None:
         """Number of the first partition that failed, or None."""
-        statuses = (getattr(one(), "status", None) for one in self._partitions)
+        statuses = (getattr(future(), "status", None) for future in self._partitions)
         return next((k for k, status in enumerate(statuses) if status == "error"), None)
 
     def _map(self, what: str, function: Callable[..., Any], *things: Sequence[Any]) -> list[Any]:
@@ -267,9 +269,9 @@ def columns_of_part(part: Any, names: Sequence[Any]) -> Any:
     """Select columns of a partition by name; raise if one is lacking."""
     if not hasattr(part, "columns"):
         raise TypeError(f"it is no data frame, but {type(part).__name__}: let every partition be one.")
-    lost = [name for name in names if name not in part.columns]
-    if lost:
-        raise ValueError(f"it has no column {lost[0]!r}; it has {join_names(list(part.columns))}.")
+    lacking = [name for name in names if name not in part.columns]
+    if lacking:
+        raise ValueError(f"it has no column {lacking[0]!r}; it has {join_names(list(part.columns))}.")
     return part.loc[:, list(names)]
 
 
@@ -288,9 +290,9 @@ def split_target(data: Any, target: str, sample_weight: Any) -> tuple[Any, Any, 
 def partitions(X: Any, y: Any, sample_weight: Any) -> list[Any]:
     """Delayed partitions, each a tuple of X, y, and weights or None."""
     others = [(y, "y")] if sample_weight is None else [(y, "y"), (sample_weight, "sample_weight")]
-    for one, name in others:
-        check_collection(one, name)
-    aligned = [_whole_rows(X), *(_aligned(X, one, name) for one, name in others)]
+    for collection, name in others:
+        check_collection(collection, name)
+    aligned = [_whole_rows(X), *(_aligned(X, collection, name) for collection, name in others)]
     for other, (_, name) in zip(aligned[1:], others, strict=True):
         if other.npartitions != aligned[0].npartitions:
             raise ValueError(
@@ -331,8 +333,8 @@ def _aligned(X: Any, other: Any, name: str) -> Any:
 
 def delayed_parts(collection: Any) -> list[Any]:
     """The delayed partitions of a collection."""
-    found = collection.to_delayed()
-    return list(found.ravel()) if isinstance(found, np.ndarray) else list(found)
+    parts = collection.to_delayed()
+    return list(parts.ravel()) if isinstance(parts, np.ndarray) else list(parts)
 
 
 def delayed(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -51,7 +51,7 @@ class WorkerPart:
     def __sizeof__(self) -> int:
         """Size in bytes, by which the scheduler decides on transfers."""
         arrays = self.memory.X, self.memory.y, self.memory.weights
-        return sum(array.nbytes for array in arrays) + sum(one.index.nbytes for one in self.memory.groupings)
+        return sum(array.nbytes for array in arrays) + sum(grouping.index.nbytes for grouping in self.memory.groupings)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without cached results."""
@@ -162,10 +162,10 @@ def _size(memory: Memory) -> tuple[int, int]:
 
 def _worker_part(memory: Memory, first_block: int) -> WorkerPart:
     """A part with its first block number; counts of observed levels go to the first part alone."""
-    known = memory.known_levels
-    if known is not None and first_block:
-        known = LevelCounts(tuple(np.zeros_like(one) for one in known.counts))
-    return WorkerPart(replace(memory, first_block=first_block, in_parts=True, known_levels=known))
+    counts = memory.known_levels
+    if counts is not None and first_block:
+        counts = LevelCounts(tuple(np.zeros_like(level_counts) for level_counts in counts.counts))
+    return WorkerPart(replace(memory, first_block=first_block, in_parts=True, known_levels=counts))
 
 
 def _call(function: Callable[[Memory], T], part: WorkerPart) -> T:

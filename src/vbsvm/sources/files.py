@@ -194,19 +194,19 @@ def _paths_of(given: Any) -> list[Path]:
 def _matches(name: str) -> list[Path]:
     place = Path(name).expanduser()
     if place.is_dir():
-        found = sorted(
+        paths = sorted(
             entry for entry in place.iterdir() if _is_table(entry) or _is_partition(entry) or _has_tables(entry)
         )
-        if not found:
+        if not paths:
             raise FileNotFoundError(f"The folder {name} holds no file that ends in .parquet, .csv, .tsv or .txt.")
-        return [_regular(entry) for entry in found]
+        return [_regular(entry) for entry in paths]
     if place.exists():
         return [_regular(place)]
     if has_magic(name):
         root = Path(place.anchor)
-        found = [_regular(entry) for entry in sorted(_glob(root, place)) if _is_table(entry) or not entry.is_dir()]
-        if found:
-            return found
+        paths = [_regular(entry) for entry in sorted(_glob(root, place)) if _is_table(entry) or not entry.is_dir()]
+        if paths:
+            return paths
         raise FileNotFoundError(f"No file matches {name!r}.")
     raise FileNotFoundError(f"There is no file {name}: data must name files, or be a table.")
 

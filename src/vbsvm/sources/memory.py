@@ -164,20 +164,20 @@ class Memory(BlockSource):
         design = self.recipe.work_space(size)
 
         def block_of(index: int, where: slice) -> _Block:
-            raw, weights, kept = weighted_rows(self.X, self.weights, where)
+            raw, weights, selected = weighted_rows(self.X, self.weights, where)
             encoded = self.recipe.encode(raw, design)
             rows = RowBuilder(
                 self.first_block + index,
                 encoded,
-                self.y[where][kept],
+                self.y[where][selected],
                 weights,
                 self.recipe,
                 self.n_random_only,
-                tuple(grouping.take(where).take(kept) for grouping in self.groupings),
-                None if self.missing_inputs is None else self.missing_inputs.take(where).take(kept),
+                tuple(grouping.take(where).take(selected) for grouping in self.groupings),
+                None if self.missing_inputs is None else self.missing_inputs.take(where).take(selected),
                 self.wide,
             )
-            candidates = None if self.candidates is None else self.candidates.take(where).take(kept)
+            candidates = None if self.candidates is None else self.candidates.take(where).take(selected)
             if candidates is not None and self.fixed_levels is not None:
                 candidates = self.fixed_levels.with_log_prob(candidates, encoded, rows.y)
             return _Block(self, rows, candidates)
@@ -194,9 +194,9 @@ class Memory(BlockSource):
         ]
 
     def _plain_block(self, index: int, where: slice) -> "_PlainBlock":
-        raw, weights, kept = weighted_rows(self.X, self.weights, where)
+        raw, weights, selected = weighted_rows(self.X, self.weights, where)
         matrix = StandardisedMatrix(raw, self.recipe.centre, self.recipe.scale, self.recipe.intercept)
-        return _PlainBlock(DenseRows(self.first_block + index, matrix, self.y[where][kept], weights))
+        return _PlainBlock(DenseRows(self.first_block + index, matrix, self.y[where][selected], weights))
 
     @cached_property
     def _drawn_block(self) -> "_PlainBlock":

@@ -40,37 +40,37 @@ def rewrite(text: str, columns: Container[str] = ()) -> str:
     ``^`` within a function is ``**``, and a column such as ``age.years`` needs no backticks. What would be taken for
     something else is refused.
     """
-    found: list[str] = []
+    tokens: list[str] = []
     for token, following, functions in _scan(text):
         if following == "(" and _WORD.fullmatch(token):
-            found.append(_function(token, found, functions))
+            tokens.append(_function(token, tokens, functions))
         elif not functions:
             _check_sign(token)
-            found.append(token)
+            tokens.append(token)
         elif token == "^":
-            found.append("**")
+            tokens.append("**")
         elif token[0] == "`":
-            found.append(_evaluated(token))
+            tokens.append(_evaluated(token))
         elif _WORD.fullmatch(token):
             _check_normal(token)
             is_column = "." in token and token in columns
-            found.append(f"`{token}`" if is_column else _setting(token, following, found, functions))
+            tokens.append(f"`{token}`" if is_column else _setting(token, following, tokens, functions))
         else:
-            found.append(token)
-    return "".join(found)
+            tokens.append(token)
+    return "".join(tokens)
 
 
 def expand_dot(text: str, columns: Sequence[str]) -> str:
     """Replace every stand-alone ``.`` by these columns."""
-    found = []
+    tokens = []
     for token, _, functions in _scan(text):
         if token == ".":
             if functions:
                 raise FormulaError(f". in {clipped(text)} stands for several columns, and can't stand in a function.")
-            found.append(f"({' + '.join(in_backticks(columns))})")
+            tokens.append(f"({' + '.join(in_backticks(columns))})")
         else:
-            found.append(token)
-    return "".join(found)
+            tokens.append(token)
+    return "".join(tokens)
 
 
 def in_backticks(columns: Sequence[str]) -> list[str]:

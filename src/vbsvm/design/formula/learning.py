@@ -120,13 +120,13 @@ def _with_draws(
     places = {variable.place for variable in reader.linear.variables}
     keys = column_keys(reader.fixed)[int(reader.fixed.has_intercept) :]
     of_columns = [factors for _, factors in keys]
-    of_columns += [(one.term.expression,) for one in reader.curves if one.with_line]
-    of_columns += [(one.term.expression,) for one in reader.curves for _ in range(one.spline.n_columns)]
+    of_columns += [(curve.term.expression,) for curve in reader.curves if curve.with_line]
+    of_columns += [(curve.term.expression,) for curve in reader.curves for _ in range(curve.spline.n_columns)]
     incomplete = np.asarray(np.isnan(table).any(axis=0))
     given = [
         k
         for k, factors in enumerate(of_columns)
-        if not any(set(names) & set(columns_in(one, list(frame.columns))) for one in factors)
+        if not any(set(names) & set(columns_in(factor, list(frame.columns))) for factor in factors)
         and k not in reader.uncertain
         and (k in places or not incomplete[k])
     ]
@@ -150,43 +150,43 @@ def _learn(
     parts: FormulaParts, frame: "pd.DataFrame", weights: Array, standardize: bool, known: LearnedBefore
 ) -> tuple[Reader, NDArray[np.bool_], Array, tuple[NDArray[np.intp], ...]]:
     """Return the reader without scales, which columns are centred, the table, and the rows' levels."""
-    given, masks = frame, missing_masks(frame)
+    original, masks = frame, missing_masks(frame)
     frame = fill(frame, masks, {name: reference_of(frame[name], name) for name in masks})
     fixed = _learn_fixed(parts, frame, known)
     groups = _learn_groups(parts.groups, frame, known)
-    plans, carried = _plan_factors(fixed, groups, standardize)
+    plans, random_only = _plan_factors(fixed, groups, standardize)
 
     n_fixed, n_splines = len(fixed.names), len(fixed.names) - len(fixed.keys)
-    carried_factors = [groups.effects[i].matrix.factors[j] for i, j in carried.values()]
-    factors_of = [*(factors for _, factors in fixed.keys), *[()] * n_splines, *carried_factors]
+    random_only_factors = [groups.effects[i].matrix.factors[j] for i, j in random_only.values()]
+    factors_of = [*(factors for _, factors in fixed.keys), *[()] * n_splines, *random_only_factors]
     matrices = (fixed.matrix, *(of_term.matrix for of_term in groups.effects))
     categorical = {one for matrix in matrices for one in matrix.categorical}
-    linear, alone = learn_linear(parts, frame, factors_of, categorical, masks)
-    categories, uncertain = _learn_categories(given, categorical, factors_of, linear, weights)
-    hidden = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame) for expression in alone]
+    linear, own_columns = learn_linear(parts, frame, factors_of, categorical, masks)
+    categories, uncertain = _learn_categories(original, categorical, factors_of, linear, weights)
+    hidden = [Matrix.learn(f"0 + {_quoted(expression, frame)}", frame) for expression in own_columns]
     mains = [k for k, factors in enumerate(factors_of[:n_fixed]) if len(factors) == 1 and k not in uncertain]
     mains += [variable.place for variable in linear.variables if variable.place >= n_fixed]
 
-    names = (*fixed.names, *(name for (name, _), _ in carried), *alone)
+    names = (*fixed.names, *(name for (name, _), _ in random_only), *own_columns)
     unscaled = Recipe(np.zeros(len(names)), np.ones(len(names)), fixed.intercept)
     table = join_columns(
-        [*fixed.pieces, *(groups.values[i][:, [j]] for i, j in carried.values()), *(own for _, own in hidden)]
+        [*fixed.pieces, *(groups.values[i][:, [j]] for i, j in random_only.values()), *(values for _, values in hidden)]
     )
     reader = Reader(
         parts=parts,
         fixed=fixed.matrix,
         curves=fixed.curves,
         effects=tuple(groups.effects),
-        carried=tuple(carried.values()),
+        carried=tuple(random_only.values()),
         hidden=tuple(matrix for matrix, _ in hidden),
         linear=linear.with_references(frame, [table[:, variable.place] for variable in linear.variables]),
         categories=categories,
         mains=tuple(mains),
         uncertain=uncertain,
-        plan=Plan(unscaled, names, fixed.n_shown, plans, len(carried) + len(alone)),
+        plan=Plan(unscaled, names, fixed.n_shown, plans, len(random_only) + len(own_columns)),
         kinds={str(name): str(frame[name].dtype.kind) for name in frame.columns},
     )
-    centred = [fixed.intercept] * n_fixed + [of_column for _, of_column in carried] + [True] * len(alone)
+    centred = [fixed.intercept] * n_fixed + [of_column for _, of_column in random_only] + [True] * len(own_columns)
     return reader, np.array(centred, dtype=bool), table, groups.levels
 
 
@@ -246,7 +246,7 @@ def _plan_factors(
     """
     first = int(fixed.intercept)
     shared = {key: j + first for j, key in enumerate(fixed.keys)}
-    carried: dict[_RandomOnly, tuple[int, int]] = {}
+    random_only: dict[_RandomOnly, tuple[int, int]] = {}
     planned = []
     for k, (columns, labels, effect_names) in enumerate(groups.factors):
         centred = standardize and INTERCEPT in effect_names
@@ -260,10 +260,10 @@ def _plan_factors(
                 slopes.append(shared[key])
             else:
                 key = (key, centred and name != INTERCEPT)
-                carried.setdefault(key, (of_effect, column))
-                slopes.append(len(fixed.names) + first + list(carried).index(key))
+                random_only.setdefault(key, (of_effect, column))
+                slopes.append(len(fixed.names) + first + list(random_only).index(key))
         planned.append(FactorPlan(columns, labels, tuple(effect_names), tuple(slopes)))
-    return tuple(planned), carried
+    return tuple(planned), random_only
 
 
 def _learn_categories(
@@ -340,7 +340,7 @@ def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame", known: L
     by_columns: dict[frozenset[str], list[GroupTerm]] = {}
     for term in groups:
         by_columns.setdefault(frozenset(term.columns), []).append(term)
-    found = []
+    factors = []
     for terms in by_columns.values():
         names: list[str] = []
         members = []
@@ -356,14 +356,16 @@ def _learn_groups(groups: tuple[GroupTerm, ...], frame: "pd.DataFrame", known: L
         columns = terms[0].columns
         levels, numbers = Levels.learn(group_labels_of(frame, columns))
         levels = known.levels.get(columns, levels)
-        found.append((columns, levels, names, numbers, members))
-    found.sort(key=lambda factor: len(factor[1]) * len(factor[2]))
-    effects, learned = [], []
-    for k, (*_, members) in enumerate(found):
+        factors.append((columns, levels, names, numbers, members))
+    factors.sort(key=lambda factor: len(factor[1]) * len(factor[2]))
+    effects, columns_of_terms = [], []
+    for k, (*_, members) in enumerate(factors):
         for term, matrix, values, places in members:
             effects.append(Effects(term, matrix, k, places))
-            learned.append(values)
-    return _Groups([factor[:3] for factor in found], tuple(factor[3] for factor in found), effects, learned)
+            columns_of_terms.append(values)
+    return _Groups(
+        [factor[:3] for factor in factors], tuple(factor[3] for factor in factors), effects, columns_of_terms
+    )
 
 
 def _where(effects: list[Effects], factor: int, place: int) -> tuple[int, int]:

@@ -87,10 +87,10 @@ class Matrix:
         }
         spec, calculable = _spec(formula, learned["transforms"], categories), _calculable(formula, row)
         with _unknown_categories():  # the row need not have any that was learned
-            found = Matrix(formula, _formulaic(spec, calculable).model_spec)
-        if any(found.learned[one].keys() != learned[one].keys() for one in ("categories", "transforms")):
+            matrix = Matrix(formula, _formulaic(spec, calculable).model_spec)
+        if any(matrix.learned[part].keys() != learned[part].keys() for part in ("categories", "transforms")):
             raise FormulaError(f"What was learned of {formula!r} does not belong to it.")
-        return found
+        return matrix
 
     def encode(self, frame: "pd.DataFrame", rows: NDArray[np.intp]) -> Array:
         """Encode new data; ``rows`` numbers the rows in errors."""
@@ -126,11 +126,11 @@ class Matrix:
     @property
     def factors(self) -> list[tuple[str, ...]]:
         """Factors of each column."""
-        found: list[tuple[str, ...]] = [()] * len(self.spec.column_names)
+        columns: list[tuple[str, ...]] = [()] * len(self.spec.column_names)
         for term, place in self.spec.term_slices.items():
             for column in range(place.start, place.stop):
-                found[column] = tuple(str(factor.expr) for factor in term.factors)
-        return found
+                columns[column] = tuple(str(factor.expr) for factor in term.factors)
+        return columns
 
     @property
     def categorical(self) -> list[str]:
@@ -161,8 +161,10 @@ def _calculable(formula: str, frame: "pd.DataFrame") -> "pd.DataFrame":
     """
     names = list(frame.columns)
     expressions = _evaluated(formula)
-    labels = {name for one in expressions if one.startswith("C(") for name in columns_in(one, names)}
-    used = {name for one in expressions for name in columns_in(one, names)} - labels
+    labels = {
+        name for expression in expressions if expression.startswith("C(") for name in columns_in(expression, names)
+    }
+    used = {name for expression in expressions for name in columns_in(expression, names)} - labels
     narrow = [name for name in used if frame[name].dtype.kind in "iuf" and frame[name].dtype != np.float64]
     return frame.astype(dict.fromkeys(narrow, np.float64)) if narrow else frame
 
@@ -233,9 +235,9 @@ def _unknown_categories() -> Iterator[None]:
 
 def _explain(said: str, frame: "pd.DataFrame") -> str:
     """Explain why formulaic can't evaluate a checked formula."""
-    found = re.search(r"Unable to evaluate factor `(.*?)`\. \[", said, re.DOTALL)
-    expression = found[1] if found else ""
-    what = clipped(expression) if found else "The formula"
+    match = re.search(r"Unable to evaluate factor `(.*?)`\. \[", said, re.DOTALL)
+    expression = match[1] if match else ""
+    what = clipped(expression) if match else "The formula"
     base = re.search(r"Value `(.*)` for .*\.base", said)
     if base:
         return f"{base[1]} is the reference of a category in the formula, and is not one of its levels."
@@ -244,7 +246,7 @@ def _explain(said: str, frame: "pd.DataFrame") -> str:
             f"{what} has values beyond its boundary knots: write extrapolation='clip' or 'extend' in it, or take "
             "s(…), which extrapolates linearly."
         )
-    for name in columns_in(expression, list(frame.columns)) if found else ():
+    for name in columns_in(expression, list(frame.columns)) if match else ():
         if frame[name].dtype.kind not in "biuf":
             return f"{what} calculates with column {name!r}, which does not hold numbers: take C({name})."
     if "ufunc 'invert'" in said or "for |" in said or "for &" in said:

@@ -71,9 +71,9 @@ def column_of(name: str, data_columns: list[str], what: str) -> str:
     bare = name[1:-1] if len(name) > 1 and name[0] == name[-1] == "`" else name
     if bare in RESERVED:
         raise FormulaError(f"A column may not be called {bare!r}, as the intercept is: rename it.")
-    for one in data_columns:
-        if not isinstance(one, str) and str(one) == bare:
-            raise FormulaError(not_text(one))
+    for column in data_columns:
+        if not isinstance(column, str) and str(column) == bare:
+            raise FormulaError(not_text(column))
     if bare not in data_columns:
         raise FormulaError(
             f"{what} must be a column; {clipped(bare)} is none of {join_names(data_columns)}."
@@ -107,7 +107,10 @@ def width_of(expression: str) -> int:
         return 1
     given = dict(zip(_BASES[node.func.id], node.args[1:], strict=False))
     given |= {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg is not None}
-    sizes = [one.value if isinstance(one, ast.Constant) else len(getattr(one, "elts", ())) for one in given.values()]
+    sizes = [
+        size_node.value if isinstance(size_node, ast.Constant) else len(getattr(size_node, "elts", ()))
+        for size_node in given.values()
+    ]
     return sum(size for size in sizes if type(size) is int) + MAX_DEGREE
 
 
@@ -141,10 +144,10 @@ class _Check:
             case ast.Call(func=function):
                 self._refuse_call(function)
             case ast.BinOp(left=left, op=op, right=right) if isinstance(op, _ARITHMETIC):
-                found = [*self._number(left)]
-                if isinstance(op, ast.Pow) and not found:
+                columns = [*self._number(left)]
+                if isinstance(op, ast.Pow) and not columns:
                     raise FormulaError(f"{clipped(ast.unparse(node))} in {self.whole} does not calculate with columns.")
-                yield from (*found, *self._number(right))
+                yield from (*columns, *self._number(right))
             case ast.UnaryOp(op=ast.USub() | ast.UAdd() | ast.Invert(), operand=operand):
                 yield from self._number(operand)
             case ast.Compare(left=left, comparators=[right], ops=[op]) if isinstance(op, _COMPARISONS):
@@ -183,15 +186,18 @@ class _Check:
             raise FormulaError(f"C(…) in {self.whole} takes a column.")
         names = _SETTINGS[function]
         n_positional = 1 if function == "C" else len(names)
-        if len(call.args) > 1 + n_positional or any(one.arg not in names for one in call.keywords):
+        if len(call.args) > 1 + n_positional or any(keyword.arg not in names for keyword in call.keywords):
             takes = f"a column and the settings {', '.join(names)}" if names else "one expression and no settings"
             raise FormulaError(f"{function}(…) in {self.whole} takes {takes}.")
-        given = [*zip(names, call.args[1:], strict=False), *((one.arg, one.value) for one in call.keywords)]
-        if len(dict(given)) < len(given):
+        settings = [
+            *zip(names, call.args[1:], strict=False),
+            *((keyword.arg, keyword.value) for keyword in call.keywords),
+        ]
+        if len(dict(settings)) < len(settings):
             raise FormulaError(f"A setting of {function}(…) in {self.whole} is given twice.")
-        for name, setting in given:
+        for name, setting in settings:
             _check_setting(name, setting, self.whole)
-        _check_size(function, dict(given), self.whole)
+        _check_size(function, dict(settings), self.whole)
         yield from self._number(call.args[0])
 
 
@@ -232,9 +238,9 @@ def _check_contrasts(name: str, args: list[ast.expr], keywords: list[ast.keyword
     """Raise for settings of contrasts other than base, scale and scores."""
     known = {"treatment": ("base",), "sas": ("base",), "helmert": ("reverse", "scale"), "diff": ("backward",)}
     names = known.get(name, ("scores",) if name == "poly" else ())
-    given = [*zip(names, args, strict=False), *((one.arg, one.value) for one in keywords)]
-    fits = len(args) <= len(names) and len(dict(given)) == len(given) and all(key in names for key, _ in given)
-    for key, value in given:
+    settings = [*zip(names, args, strict=False), *((keyword.arg, keyword.value) for keyword in keywords)]
+    fits = len(args) <= len(names) and len(dict(settings)) == len(settings) and all(key in names for key, _ in settings)
+    for key, value in settings:
         if key == "scores":
             fits &= isinstance(value, ast.List | ast.Tuple) and all(map(_is_number, value.elts))
         elif key == "base":

@@ -40,14 +40,14 @@ class Needs:
     """Columns of a formula by what is needed of them.
 
     ``alone`` stand in it as they are, and are categories unless they hold numbers; ``categories`` are so in any case.
-    ``whole`` are expressions that are learned from all values, ``held`` their columns.
+    ``whole`` are expressions that are learned from all values, ``whole_columns`` their columns.
     """
 
     parts: FormulaParts
     alone: frozenset[str]
     categories: frozenset[str]
     whole: tuple[str, ...]
-    held: tuple[str, ...]
+    whole_columns: tuple[str, ...]
     factors: tuple[tuple[str, ...], ...]
 
     @staticmethod
@@ -61,7 +61,7 @@ class Needs:
         whole = tuple(
             expression for expression in expressions if expression not in names and STATEFUL.search(expression)
         )
-        held = {
+        whole_columns = {
             name
             for expression in (*whole, *(term.expression for term in parts.splines))
             for name in columns_in(expression, names)
@@ -77,7 +77,7 @@ class Needs:
             frozenset(expression for expression in expressions if expression in names),
             frozenset(name for of_one in levels for name in of_one) | {parts.outcome},
             whole,
-            tuple(sorted(held)),
+            tuple(sorted(whole_columns)),
             tuple(factors.values()),
         )
 
@@ -91,7 +91,7 @@ class Needs:
         return FormulaSummary(
             self,
             raw.set_axis(frame.index[selected] + first),
-            {name: (frame[name].to_numpy(),) for name in self.held},
+            {name: (frame[name].to_numpy(),) for name in self.whole_columns},
             {
                 name: LabelSummary.from_rows(np.asarray(frame[name])[known[name]], weights[known[name]])
                 for name in labelled
@@ -111,7 +111,7 @@ class FormulaSummary:
 
     needs: Needs
     rows: "pd.DataFrame"
-    held: dict[str, tuple[NDArray[Any], ...]]
+    whole_columns: dict[str, tuple[NDArray[Any], ...]]
     categories: dict[str, LabelSummary]
     groups: tuple[LevelSummary, ...]
     n_rows: int
@@ -126,22 +126,22 @@ class FormulaSummary:
         return FormulaSummary(
             self.needs,
             rows.iloc[_representative_rows(rows, list(labels))],
-            {name: (*self.held[name], *other.held[name]) for name in self.held},
+            {name: (*self.whole_columns[name], *other.whole_columns[name]) for name in self.whole_columns},
             labels,
             tuple(one + more for one, more in zip(self.groups, other.groups, strict=True)),
             self.n_rows + other.n_rows,
         )
 
     @property
-    def n_held(self) -> int:
+    def whole_bytes(self) -> int:
         """Size of the whole columns in bytes."""
-        return sum(part.nbytes for parts in self.held.values() for part in parts)
+        return sum(part.nbytes for parts in self.whole_columns.values() for part in parts)
 
     def check_size(self, advice: str) -> NoReturn:
         """Raise an error for whole columns that are too large."""
         raise ValueError(
             "Splines and transforms such as scale() and poly() are learned from all values of their columns "
-            f"({', '.join(self.needs.held)}), {advice}"
+            f"({', '.join(self.needs.whole_columns)}), {advice}"
         )
 
     def frame(self) -> "pd.DataFrame":
@@ -154,11 +154,13 @@ class FormulaSummary:
         """Learn a reader without scales; also return which columns are centred."""
         import pandas as pd
 
-        parts, names = self.needs.parts, list(self.needs.held)
-        whole = pd.DataFrame({name: np.concatenate(self.held[name]) for name in names})
+        parts, names = self.needs.parts, list(self.needs.whole_columns)
+        whole = pd.DataFrame({name: np.concatenate(self.whole_columns[name]) for name in names})
         transforms = {
-            one: Matrix.learn(f"0 + {one}", whole.loc[:, columns_in(one, names)])[0].learned["transforms"]
-            for one in self.needs.whole
+            expression: Matrix.learn(f"0 + {expression}", whole.loc[:, columns_in(expression, names)])[0].learned[
+                "transforms"
+            ]
+            for expression in self.needs.whole
         }
         splines = {}
         for term in parts.splines:
@@ -167,8 +169,10 @@ class FormulaSummary:
             if values.shape[1] == 1:
                 with learning.explained(term):
                     splines[term] = Spline.learn(finite, term.size)
-        levels = {columns: one.levels() for columns, one in zip(self.needs.factors, self.groups, strict=True)}
-        totals = {name: one.totals for name, one in self.categories.items()}
+        levels = {
+            columns: expression.levels() for columns, expression in zip(self.needs.factors, self.groups, strict=True)
+        }
+        totals = {name: expression.totals for name, expression in self.categories.items()}
         return learning.learn_from(parts, self.frame(), standardize, LearnedBefore(transforms, splines, levels, totals))
 
 

@@ -193,7 +193,7 @@ def normal_form(term: str) -> str:
     bare = _without_blanks(rewrite(term))
     if bare.startswith("(") and "||" not in bare and "|" in bare and _closes_at_end(bare):
         left, right = bare[1:-1].rsplit("|", 1)
-        effects = "+".join(sorted(normal_form(str(one)) for one in parse_terms(expand_dot(left, ["._."]))))
+        effects = "+".join(sorted(normal_form(str(part)) for part in parse_terms(expand_dot(left, ["._."]))))
         return f"({effects}|{':'.join(sorted(right.replace('`', '').split(':')))})"
     if re.match(r"s\(", bare) and _closes_at_end(bare):
         return _without_blanks(str(_read_spline(bare))).replace("`", "")
@@ -312,18 +312,18 @@ def _read_bar(term: str, data_columns: list[str], rest: list[str]) -> list[Group
     left = expand_dot(_sides_of_bar(term)[0], rest)
     effects = [re.sub(r"\s*\+\s*", " + ", " ".join(left.split()))]
     if "||" in term:
-        effects = ["1" if str(one) == "1" else f"0 + {one}" for one in parse_terms(left)]
-    return [GroupTerm(one, columns, term) for columns in _groups_of(term, data_columns) for one in effects]
+        effects = ["1" if str(effect) == "1" else f"0 + {effect}" for effect in parse_terms(left)]
+    return [GroupTerm(effect, columns, term) for columns in _groups_of(term, data_columns) for effect in effects]
 
 
 def _read_spline(term: str) -> SplineTerm:
     inner = [text for _, text in _split(term[term.index("(") + 1 : -1], ",")]
     size = SPLINE_SIZE
     for setting in inner[1:]:
-        found = re.fullmatch(r"k\s*=\s*(\d+)", setting)
-        if not found or len(found[1]) > 6 or not 4 <= int(found[1]) <= MAX_SETTING:
+        match = re.fullmatch(r"k\s*=\s*(\d+)", setting)
+        if not match or len(match[1]) > 6 or not 4 <= int(match[1]) <= MAX_SETTING:
             raise FormulaError(f"{clipped(term)}: s(x) takes one setting, k from 4 to {MAX_SETTING}, as in s(x, k=20).")
-        size = int(found[1])
+        size = int(match[1])
     if not inner[0]:
         raise FormulaError(f"{clipped(term)} needs a column, as in s(age).")
     if not re.fullmatch(r"[^\W\d]\w*|`[^`]+`|[^\W\d]\w*\s*\(.*\)", inner[0]):

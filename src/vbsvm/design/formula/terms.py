@@ -58,11 +58,11 @@ def _parse(text: str) -> tuple[tuple[Term, ...], frozenset[str]]:
     tree = _attempt(lambda: parser.parse(text, target="ast"), text)
     nodes = _in_order(tree) if isinstance(tree, ASTNode) else []
     _check_n_terms(nodes, text)
-    found = _attempt(lambda: parser.get_terms_from_ast(tree, context={})._simplify(), text)
-    if not isinstance(found, Iterable) or not all(isinstance(term, Term) for term in found):
+    terms_found = _attempt(lambda: parser.get_terms_from_ast(tree, context={})._simplify(), text)
+    if not isinstance(terms_found, Iterable) or not all(isinstance(term, Term) for term in terms_found):
         raise FormulaError(f"{clipped(text)} has several parts; one is expected.")
     names = frozenset(arg.token for node in nodes for arg in node.args if _is_name(arg))
-    return tuple(sorted(found, key=lambda term: term.degree)), names
+    return tuple(sorted(terms_found, key=lambda term: term.degree)), names
 
 
 def _is_name(arg: object) -> bool:
@@ -87,12 +87,12 @@ def _attempt(call: Callable[[], T], text: str) -> T:
 
 def _in_order(tree: ASTNode[Any]) -> list[ASTNode[Any]]:
     """All nodes in post-order."""
-    found, waiting = [], [tree]
-    while waiting:
-        node = waiting.pop()
-        found.append(node)
-        waiting += [arg for arg in node.args if isinstance(arg, ASTNode)]
-    return found[::-1]
+    visited, stack = [], [tree]
+    while stack:
+        node = stack.pop()
+        visited.append(node)
+        stack += [arg for arg in node.args if isinstance(arg, ASTNode)]
+    return visited[::-1]
 
 
 def _check_n_terms(nodes: Sequence[ASTNode[Any]], text: str) -> None:
@@ -100,7 +100,7 @@ def _check_n_terms(nodes: Sequence[ASTNode[Any]], text: str) -> None:
     sizes: dict[int, tuple[float, frozenset[str]]] = {}
     for node in nodes:
         sides = [sizes.pop(id(arg)) if isinstance(arg, ASTNode) else _of_token(arg) for arg in node.args]
-        leaves = frozenset().union(*(one for _, one in sides))
+        leaves = frozenset().union(*(names for _, names in sides))
         symbol, counts = node.operator.symbol, [count for count, _ in sides]
         if symbol in ("+", "-") or len(counts) != 2:
             count, work = (counts[0] if symbol == "-" else sum(counts)), 0.0
